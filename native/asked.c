@@ -1,5 +1,5 @@
-/* What is asked of a group of series: the text of its reduction, and whether it takes first or last values. Twins:
-   Reduction of wire/reduction.py, and what is `wanted` in _order() of _internal/messages/encode.py. */
+/* What is asked of a group of series, as _asked() of _internal/messages/encode.py says: the text of its reduction, and
+   whether it takes first or last values. */
 #include "encode.h"
 
 /* Many more than a program has: a table that each step goes through in a circle and that is too small holds none of them
@@ -10,32 +10,19 @@
 
 static Asked known_asked[ASKED];
 
-/* 1, 0 or -1. */
-static int asks_for(PyObject *reduction, PyObject *name)
+/* What Python says of a reduction, with references of our own: 0 or -1. */
+static int ask(PyObject *reduction, Asked *asked)
 {
-    PyObject *within = slot(reduction, definition_slot.within), *across = slot(reduction, definition_slot.across);
-    if (within == NULL || across == NULL) {
-        PyErr_SetString(PyExc_TypeError, "a reduction has neither `within` nor `across`");
-        return -1;
+    PyObject *answer = PyObject_CallOneArg(python.asked, reduction);
+    int is_told = answer != NULL && PyArg_ParseTuple(
+        answer, "UOpp", &asked->text, &asked->defaults, &asked->takes_first, &asked->takes_last);
+    if (is_told) {
+        Py_INCREF(asked->text);
+        asked->defaults = asked->defaults == Py_None ? NULL : Py_NewRef(asked->defaults);
+        asked->reduction = reduction;
     }
-    return within != Py_None ? PyObject_RichCompareBool(within, name, Py_EQ) : PySequence_Contains(across, name);
-}
-
-/* The parts that nobody asked for, as text: a new reference, or NULL; -1 with an exception. */
-static int defaults_of(PyObject *reduction, PyObject **defaults)
-{
-    PyObject *unsaid = slot(reduction, definition_slot.unsaid), *comma = NULL;
-    *defaults = NULL;
-    if (unsaid == NULL || !PyTuple_CheckExact(unsaid)) {
-        PyErr_SetString(PyExc_TypeError, "a reduction does not tell what is `unsaid`");
-        return -1;
-    }
-    if (PyTuple_GET_SIZE(unsaid) == 0)
-        return 0;
-    comma = PyUnicode_FromString(",");
-    *defaults = comma == NULL ? NULL : PyUnicode_Join(comma, unsaid);
-    Py_XDECREF(comma);
-    return *defaults == NULL ? -1 : 0;
+    Py_XDECREF(answer);
+    return is_told ? 0 : -1;
 }
 
 /* Where it is known, or is to be. */
@@ -59,15 +46,8 @@ int asked_by(PyObject *reduction, Asked *asked)
         *asked = *place;
         return 0;
     }
-    asked->reduction = reduction;
-    if ((asked->takes_first = asks_for(reduction, python.first)) < 0 ||
-        (asked->takes_last = asks_for(reduction, python.last)) < 0 || defaults_of(reduction, &asked->defaults) < 0)
+    if (ask(reduction, asked) < 0)
         return -1;
-    asked->text = PyObject_Str(reduction);
-    if (asked->text == NULL) {
-        Py_CLEAR(asked->defaults);
-        return -1;
-    }
     Py_INCREF(reduction);
     Asked before = *place; /* which another thread may have filled meanwhile */
     *place = *asked;

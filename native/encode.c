@@ -41,6 +41,7 @@ static int bind(PyObject *arguments)
         {series, "ranged", &series_slot.ranged},
         {series, "short_prefix", &series_slot.short_prefix},
         {series, "long_prefix", &series_slot.long_prefix},
+        {series, "sums", &series_slot.sums},
         {buckets, "scale", &bucket_slot.scale},
         {buckets, "zeros", &bucket_slot.zeros},
         {buckets, "positive", &bucket_slot.positive},
@@ -55,14 +56,10 @@ static int bind(PyObject *arguments)
         if ((*wanted[i].offset = slot_offset(wanted[i].type, wanted[i].name)) < 0)
             return -1;
     if (!PyArg_ParseTuple(
-            functions, "OOOOOOOOOOO", &python.scopes, &python.metrics, &python.gauge, &python.whole_gauge,
+            functions, "OOOOOOOOOOOO", &python.scopes, &python.metrics, &python.gauge, &python.whole_gauge,
             &python.short_prefix, &python.long_prefix, &python.gauge_prefix, &python.known_prefix, &python.attributes,
-            &python.head, &python.key_values) ||
+            &python.head, &python.key_values, &python.asked) ||
         !PyArg_ParseTuple(constants, "SSS", &python.before_m2, &python.before_wsum, &python.before_wxsum))
-        return -1;
-    python.first = PyUnicode_InternFromString("first");
-    python.last = PyUnicode_InternFromString("last");
-    if (python.first == NULL || python.last == NULL)
         return -1;
     series_size = ((PyTypeObject *)series)->tp_basicsize;
     definition_size = ((PyTypeObject *)definition)->tp_basicsize;

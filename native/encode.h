@@ -10,8 +10,7 @@
 extern struct python {
     PyObject *pending_type, *series_type, *definition_type, *reduction_type, *order_type, *buckets_type;
     PyObject *scopes, *metrics, *gauge, *whole_gauge;
-    PyObject *short_prefix, *long_prefix, *gauge_prefix, *known_prefix, *attributes, *head, *key_values;
-    PyObject *first, *last; /* what is asked for */
+    PyObject *short_prefix, *long_prefix, *gauge_prefix, *known_prefix, *attributes, *head, *key_values, *asked;
     PyObject *before_m2, *before_wsum, *before_wxsum;
 } python;
 
@@ -20,7 +19,7 @@ extern struct pending_slot {
 } pending_slot;
 
 extern struct series_slot {
-    Py_ssize_t attributes, constants, definition, m2, order, plain, ranged, short_prefix, long_prefix;
+    Py_ssize_t attributes, constants, definition, m2, order, plain, ranged, short_prefix, long_prefix, sums;
 } series_slot;
 
 /* Of ExponentialBuckets. */

@@ -8,8 +8,8 @@ static PyObject *bind_fold(PyObject *module, PyObject *arguments)
 {
     static const char *const of_pending[] = {"first_ns", "last_ns", "groups", "rows",    "moments",
                                              "order",    "weights", "m2",     "buckets", "more",
-                                             "between",  NULL};
-    static const char *const of_series[] = {"special", "internal", "moments", "ordered", "buckets", "m2", "weighted", "order", "bare", NULL};
+                                             "between",  "sums",    NULL};
+    static const char *const of_series[] = {"special", "internal", "moments", "ordered", "buckets", "m2", "weighted", "order", "bare", "sums", NULL};
     static const char *const of_row[] = {"series", "_weighted", NULL};
     static const char *const of_step[] = {"pending", NULL};
     static const char *const of_exponential[] = {"negative", "positive", "scale", "zeros", NULL};
@@ -128,6 +128,7 @@ static PyObject *new_pending(PyObject *time)
         set_slot(pending, dictionaries[i], dictionary);
     }
     set_slot(pending, fold.of_pending.between, Py_NewRef(Py_None));
+    set_slot(pending, fold.of_pending.sums, Py_NewRef(Py_None));
     return pending;
 }
 

@@ -15,10 +15,10 @@ extern struct fold {
     PyObject *fold_special, *steps, *count, *merge, *is_weighted, *add; /* names */
     PyObject *sum, *one;                                                     /* a function, a number */
     struct {
-        Py_ssize_t first_ns, last_ns, groups, rows, moments, order, weights, m2, buckets, more, between;
+        Py_ssize_t first_ns, last_ns, groups, rows, moments, order, weights, m2, buckets, more, between, sums;
     } of_pending;
     struct {
-        Py_ssize_t special, internal, moments, ordered, buckets, m2, weighted, order, bare;
+        Py_ssize_t special, internal, moments, ordered, buckets, m2, weighted, order, bare, sums;
     } of_series;
     struct {
         Py_ssize_t series, weighted;

@@ -34,6 +34,9 @@ int put_plain(Scope *scope, const Entry *entry)
 
 int values_of(const Scope *scope, PyObject *series, Values *values)
 {
+    PyObject *sums = slot(series, series_slot.sums);
+    if (sums == NULL || !PyTuple_CheckExact(sums) || PyTuple_GET_SIZE(sums) != 0)
+        return 0;
     values->has_m2 = slot(series, series_slot.m2) == Py_True;
     if (values->has_m2 && !as_double(PyDict_GetItemWithError(scope->m2, series), &values->m2))
         return PyErr_Occurred() ? -1 : 0;

@@ -62,8 +62,9 @@ static int add_weight(PyObject *pending, PyObject *series, double value, double 
 int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *time)
 {
     PyObject *number = value, *weight = NULL;
-    if (!is_settled(series) || is_true(series, fold.of_series.internal))
-        return 0; /* not settled, or not counted */
+    if (!is_settled(series) || is_true(series, fold.of_series.internal) ||
+        PyTuple_GET_SIZE(slot(series, fold.of_series.sums)) != 0)
+        return 0; /* not settled, not counted, or with sums of functions of Python */
     int is_weighted = is_true(series, fold.of_series.weighted);
     if (PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 2 && is_weighted) {
         number = PyTuple_GET_ITEM(value, 0);

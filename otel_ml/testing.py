@@ -24,6 +24,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.link import Reached
 from otel_ml.exceptions import OtelMLError
+from otel_ml.wire.reduction import Reduction
 
 __all__ = ["Capture", "Event", "Point", "capture", "otel_ml_capture"]
 
@@ -259,9 +260,9 @@ def _summed(same: list[_Sent]) -> Point:
 def _ordered(same: list[_Sent]) -> list[Point]:
     """Return the first and the last of what was recorded, those that the reduction asks for."""
     in_time = sorted(same, key=lambda part: part.time_ns)
-    reduction = in_time[0].point.reduction.split(">")[0]
-    asked = [in_time[0]] if "first" in reduction else []
-    asked += [in_time[-1]] if "last" in reduction and in_time[-1] not in asked else []
+    edges = Reduction.parse(in_time[0].point.reduction).edges
+    asked = [in_time[0]] if "first" in edges else []
+    asked += [in_time[-1]] if "last" in edges and in_time[-1] not in asked else []
     return [part.point for part in asked or in_time[-1:]]
 
 

@@ -48,7 +48,6 @@ M2: Final = "ml.m2"
 """Sum of squared deviations from the mean (Chan, Golub, LeVeque 1979)."""
 WSUM: Final = "ml.wsum"
 WXSUM: Final = "ml.wxsum"
-VALUE_ATTRIBUTES: Final = frozenset({M2, WSUM, WXSUM})
 BOOT_TIME: Final = "ml.boot.time"
 """On the position: when it was taken, in seconds of the clock of `ml.boot`."""
 REDUCTIONS: Final = "ml.reductions"

@@ -1,44 +1,18 @@
-"""The list of reductions and their grammar: `[within ">"] across {"," across} ["@" dim]` (docs/protocol.md §2.8)."""
+"""How a metric is reduced, and its grammar: `[within ">"] across {"," across} ["@" dim]` (docs/protocol.md §2.8)."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from otel_ml.exceptions import WireError
+from otel_ml.wire.reductions import ACROSS, DEFAULT, STATISTICS, WITHIN, Row, Statistic, row_of
 
-__all__ = ["ACROSS", "WITHIN", "Reduction", "is_quantile", "quantile_of"]
+__all__ = ["Reduction"]
 
-ACROSS = (
-    "mean", "sum", "min", "max", "count", "std", "last", "first",
-    "histogram", "rank", "argmax", "argmin",
-)  # fmt: skip
-"""Reductions across writers, besides the quantiles `pNN`."""
-
-WITHIN = ("mean", "sum", "min", "max", "count", "std", "last", "first")
-"""Reductions that may combine one writer's records of a step first."""
-
-_QUANTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?|100)\Z")
 _DIM = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
-
-def is_quantile(name: str) -> bool:
-    """Whether `name` is a quantile such as `p50` or `p99.9`."""
-    return _QUANTILE.match(name) is not None
-
-
-def quantile_of(name: str) -> float:
-    """Return the quantile in [0, 1] that `name` (`p99`) stands for.
-
-    Examples:
-        >>> quantile_of("p95")
-        0.95
-    """
-    match = _QUANTILE.match(name)
-    if match is None:
-        raise WireError(f"{name!r} is not a quantile. Write p50, p90, p99.9, …", slug="unknown-reduction")
-    return float(match[1]) / 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +33,7 @@ class Reduction:
         'mean'
     """
 
-    across: tuple[str, ...] = ("mean",)
+    across: tuple[str, ...] = (DEFAULT,)
     within: str | None = None
     over: str | None = None
     unsaid: tuple[str, ...] = ()
@@ -108,7 +82,7 @@ class Reduction:
         if not self.across:
             raise WireError("A reduction needs at least one name, got none.", slug="unknown-reduction")
         for name in self.across:
-            if name not in ACROSS and not is_quantile(name):
+            if row_of(name) is None:
                 raise WireError(_unknown(name, ACROSS), slug="unknown-reduction")
         if len(set(self.across)) != len(self.across):
             raise WireError(f"A reduction is named twice in {self.across!r}.", slug="unknown-reduction")
@@ -144,33 +118,49 @@ class Reduction:
         )
 
     @property
+    def rows(self) -> tuple[Row, ...]:
+        """What is known of each of `across`."""
+        return tuple(_rows(self.across))
+
+    @property
+    def of_a_writer(self) -> tuple[Row, ...]:
+        """What is known of each reduction that one writer's records go into: `within`, or else all of `across`."""
+        return self.rows if self.within is None else tuple(_rows((self.within,)))
+
+    @property
     def needs_buckets(self) -> bool:
         """Whether a quantile or the histogram itself is asked for (→ ExponentialHistogram)."""
-        return any(name == "histogram" or is_quantile(name) for name in self.across)
+        return any(row.point == "buckets" for row in _rows(self.across))
 
     @property
     def needs_order(self) -> bool:
-        """Whether `last` or `first` is asked for (→ Gauge)."""
-        return self.within in {"last", "first"} or (
-            self.within is None and any(name in {"last", "first"} for name in self.across)
-        )
+        """Whether the last or the first record is asked for (→ Gauge)."""
+        return any(row.point == "order" for row in self.of_a_writer)
+
+    @property
+    def needs_moments(self) -> bool:
+        """Whether sums or extremes are asked for (→ Histogram without buckets)."""
+        return any(row.point == "moments" for row in self.of_a_writer)
 
     @property
     def is_by_time(self) -> bool:
         """Whether the value of one writer or another is taken by its time."""
-        return not {"last", "first"}.isdisjoint((self.within, *self.across))
+        return self.needs_order or any(row.point == "order" for row in _rows(self.across))
 
     @property
-    def needs_moments(self) -> bool:
-        """Whether count, sum, min, max or std are asked for (→ Histogram without buckets)."""
-        if self.within is not None:
-            return self.within not in {"last", "first"}
-        return any(name not in {"last", "first", "histogram"} and not is_quantile(name) for name in self.across)
+    def edges(self) -> frozenset[str]:
+        """Which records of a writer are asked for themselves: `first`, `last`."""
+        return frozenset(row.edge for row in self.of_a_writer if row.edge is not None)
 
     @property
-    def needs_m2(self) -> bool:
-        """Whether `std` is asked for, pooled or within a writer (→ `ml.m2` on the point)."""
-        return self.within == "std" or (self.within is None and "std" in self.across)
+    def asked(self) -> tuple[Statistic, ...]:
+        """What a writer tells only where it is asked for (→ attributes of the point such as `ml.m2`)."""
+        needs = {statistic for row in self.of_a_writer for statistic in row.needs if statistic.called}
+        return tuple(statistic for statistic in STATISTICS if statistic in needs)
+
+
+def _rows(names: tuple[str, ...]) -> Iterator[Row]:
+    return (row for name in names if (row := row_of(name)) is not None)
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:

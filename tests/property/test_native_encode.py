@@ -23,7 +23,8 @@ from otel_ml._internal.steps.axes import Axis, Step
 from otel_ml._internal.timers import encode_spans, spans
 from otel_ml._internal.timers.spans import Details, Recording, Watch
 from otel_ml._internal.timers.timing import Timing
-from otel_ml.wire.reduction import ACROSS, WITHIN, Reduction
+from otel_ml.wire.reduction import Reduction
+from otel_ml.wire.reductions import ACROSS, WITHIN
 
 assert native is not None, "the compiled part is missing: make setup"
 

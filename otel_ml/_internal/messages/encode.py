@@ -94,6 +94,12 @@ def scopes_in_python(
         yield points, b"".join((head, *parts))
 
 
+def _asked(reduction: Reduction) -> tuple[str, str | None, bool, bool]:
+    """Return what compiled code keeps of a reduction: text, defaults, whether it takes first and last values."""
+    edges = reduction.edges
+    return str(reduction), ",".join(reduction.unsaid) or None, "first" in edges, "last" in edges
+
+
 def _scopes(pending: Pending) -> Iterator[tuple[Reduction, int, list[bytes]]]:
     """Yield (reduction, points, parts of the metrics) for each ScopeMetrics of a step."""
     every = sorted({**pending.moments, **pending.order}, key=_place)
@@ -113,6 +119,7 @@ def _metrics(every: list[Series], pending: Pending, times: bytes) -> tuple[int, 
     append = parts.append
     first_too: list[Series] = []
     points = len(every)
+    edges = every[0].definition.reduction.edges if pending.order else frozenset()
     for series in every:
         if series.plain:
             count, total, low, high = moments[series]
@@ -135,17 +142,15 @@ def _metrics(every: list[Series], pending: Pending, times: bytes) -> tuple[int, 
                 append(_exponential(series, pending, state, buckets, times))
         if series in pending.order:
             points += state is not None
-            append(_order(series, pending, first_too))
+            append(_order(series, pending, edges, first_too))
     return points, parts, first_too
 
 
-def _order(series: Series, pending: Pending, first_too: list[Series]) -> bytes:
+def _order(series: Series, pending: Pending, edges: frozenset[str], first_too: list[Series]) -> bytes:
     order = pending.order[series]
-    reduction = series.definition.reduction
-    wanted = (reduction.within,) if reduction.within is not None else reduction.across
-    if "last" not in wanted:
+    if "last" not in edges:
         return _gauge(series, order.first_ns, order.first)
-    if "first" in wanted and order[:2] != order[2:]:
+    if "first" in edges and order[:2] != order[2:]:
         first_too.append(series)
     return _gauge(series, order.last_ns, order.last)
 
@@ -212,6 +217,9 @@ def _value_attributes(number: int, series: Series, pending: Pending) -> bytes:
     weights = pending.weights.get(series)
     if weights is not None:
         out += _before_double(number, WSUM) + _DOUBLE(weights[0]) + _before_double(number, WXSUM) + _DOUBLE(weights[1])
+    if series.sums and pending.sums is not None:
+        for statistic, total in zip(series.sums, pending.sums[series], strict=True):
+            out += _before_double(number, statistic.key) + _DOUBLE(total)
     return out
 
 
@@ -334,6 +342,7 @@ else:
             _attributes,
             _known_head,
             key_values,
+            _asked,
         ),
         tuple(_before_double(9, key) for key in (M2, WSUM, WXSUM)),
     )

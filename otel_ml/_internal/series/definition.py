@@ -14,6 +14,7 @@ from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
 from otel_ml.wire.names import matches
 from otel_ml.wire.reduction import Reduction
+from otel_ml.wire.reductions import M2, Statistic
 
 __all__ = [
     "DEFINITIONS",
@@ -64,9 +65,10 @@ class Series:
     """A metric with its attributes: what a record points to. Compared by identity.
 
     Attributes:
-        special: records of it need more than their sum: an order or weights (set by the fold).
+        special: records of it need more than their sum: an order, weights, sums of their own (set by the fold).
         order: place in its ScopeMetrics, the same in every flush; `UNSETTLED` before the first fold.
         moments, ordered, buckets, m2: what the fold keeps of it: sums, first and last record, quantiles, deviations.
+        sums: sums of functions of its values that it keeps besides.
         weighted: a record of it had a weight.
         plain: its point is a constant prefix and two or four numbers: sums alone, and no attributes.
         ranged: a point of more than one record was sent: minimum and maximum are sent from then on.
@@ -81,7 +83,7 @@ class Series:
 
     __slots__ = (
         "attributes", "bare", "buckets", "constants", "crowd", "definition", "internal", "long_prefix", "m2", "moments",
-        "order", "ordered", "plain", "ranged", "short_prefix", "special", "weighted",
+        "order", "ordered", "plain", "ranged", "short_prefix", "special", "sums", "weighted",
     )  # fmt: skip
 
     moments: bool
@@ -100,6 +102,7 @@ class Series:
         self.ranged: bool = False
         self.bare: bool = False
         self.crowd: Series | None = None
+        self.sums: tuple[Statistic, ...] = ()
         self.order: int = UNSETTLED
         self.short_prefix = self.long_prefix = b""
         self.constants: dict[tuple[int, int], bytes] | None = None
@@ -114,14 +117,15 @@ class Series:
         reduction = self.definition.reduction
         place = DEFINITIONS.place(reduction)
         moments, ordered = reduction.needs_moments, reduction.needs_order
-        buckets, m2 = reduction.needs_buckets, reduction.needs_m2
+        buckets, m2 = reduction.needs_buckets, M2 in reduction.asked
+        sums = tuple(one for one in reduction.asked if one.of is not None)
         # Calls are over, and `special` comes last: true is right of any series, only slower, and so is what a child
         # finds that was forked meanwhile.
-        self.moments, self.ordered, self.buckets, self.m2 = moments, ordered, buckets, m2
-        self.plain: bool = not (ordered or buckets or m2 or self.weighted or self.attributes)
+        self.moments, self.ordered, self.buckets, self.m2, self.sums = moments, ordered, buckets, m2, sums
+        self.plain: bool = not (ordered or buckets or m2 or sums or self.weighted or self.attributes)
         self.bare = "across" in reduction.unsaid and reduction.within is None and not self.weighted
         self.order = place
-        self.special = ordered or self.weighted or self.internal
+        self.special = ordered or bool(sums) or self.weighted or self.internal
 
     def use_weights(self) -> None:
         """Keep weighted sums from now on."""

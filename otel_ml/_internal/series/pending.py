@@ -48,12 +48,14 @@ class Pending:
         order: where the first or the last record is asked for.
         m2: sum of squared deviations from the mean, where `std` is asked for.
         weights: Σw and Σwx, where a record had a weight; one without counts as weight 1.
+        sums: of functions of the values, where a reduction is made of such; None until there are.
         more: of bare series, the records after the first, in order; `moments` has the first one alone.
         between: what is folded of those that have too many records for that: all but the first and the last.
     """
 
     __slots__ = (
-        "between", "buckets", "first_ns", "groups", "last_ns", "m2", "moments", "more", "order", "rows", "weights",
+        "between", "buckets", "first_ns", "groups", "last_ns", "m2", "moments", "more", "order", "rows", "sums",
+        "weights",
     )  # fmt: skip
 
     first_ns: int
@@ -70,6 +72,7 @@ class Pending:
         self.weights: dict[Series, tuple[float, float]] = {}
         self.more: dict[Series, list[float]] = {}
         self.between: Pending | None = None
+        self.sums: dict[Series, tuple[float, ...]] | None = None
 
     def add_special(self, series: Series, value: float, weight: float | None, time_ns: int) -> None:
         """Add one record whose order or weight matters, or the first one of its series."""
@@ -78,6 +81,8 @@ class Pending:
             series.use_weights()
         if series.weighted:
             self._add_weight(series, value, 1.0 if weight is None else weight)
+        if series.sums:
+            self._add_sums(series, value, 1.0 if weight is None else weight)
         if series.ordered:
             self._add_order(series, value, time_ns)
         if series.moments or series.buckets:
@@ -122,6 +127,13 @@ class Pending:
                 for one, value in zip(row.series, values, strict=True):
                     self.add(one, value)
 
+    def _add_sums(self, series: Series, value: float, weight: float) -> None:
+        if self.sums is None:
+            self.sums = {}
+        before = self.sums.get(series) or (0.0,) * len(series.sums)
+        terms = (one.term(value, weight) for one in series.sums)
+        self.sums[series] = tuple(total + term for total, term in zip(before, terms, strict=True))
+
     def _add_order(self, series: Series, value: float, time_ns: int) -> None:
         seen = self.order.get(series)
         if seen is None:
@@ -145,6 +157,8 @@ class Pending:
         for name in ("moments", "m2", "buckets", "order", "weights", "more"):
             held = getattr(self, name)
             setattr(part, name, {other: held[series] for series, other in chosen.items() if series in held})
+        if self.sums is not None:
+            part.sums = {other: self.sums[series] for series, other in chosen.items() if series in self.sums}
         if self.between is not None:
             crowds = {series.crowd: other.gather() for series, other in chosen.items() if series.crowd is not None}
             part.between = self.between.part(crowds) if crowds else None
@@ -264,8 +278,7 @@ class Pending:
 
 def _is_twice(series: Series) -> bool:
     """Whether both the first and the last record travel."""
-    reduction = series.definition.reduction
-    return reduction.within is None and {"first", "last"} <= set(reduction.across)
+    return len(series.definition.reduction.edges) == 2
 
 
 def _listed(group: float | Sequence[float]) -> Sequence[float]:

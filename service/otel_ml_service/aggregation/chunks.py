@@ -22,7 +22,7 @@ T = TypeVar("T")
 _VALUES, _NAN, _SUM, _ONE = "v", "n", "s", "1"
 
 _LONE = _ONE + _VALUES + _SUM + _SUM + _NAN + _NAN + _NAN
-"""Of single values: count, sum, min, max, m2, wsum, wxsum."""
+"""Of single values: count, sum, min, max, m2, wsum, wxsum. What comes after them is left out where it is not told."""
 
 MAX_POINTS = 2**18
 """Points that are encoded together, as in `ahead`."""
@@ -99,7 +99,7 @@ def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[
     for header in json.loads(line):
         form = shape(header["shape"])
         rows, width = len(header["writers"]), len(form.series)
-        stats = np.full((rows, width, len(header["columns"])), np.nan)
+        stats = np.full((rows, width, STATS), np.nan)
         for column, mode in enumerate(header["columns"]):
             if mode == _VALUES:
                 stats[:, :, column] = floats(rows, width)
@@ -121,10 +121,11 @@ def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[
 
 def _columns(points: Sequence[Points], size: tuple[int, int, int]) -> tuple[str, Sequence[npt.NDArray[np.float64]]]:
     """Return how each statistic is told, and those that are told by their values, each in the shape `size`."""
-    if all(each.is_lone for each in points):  # next to all that workers send: six of the seven need not be read
+    if all(each.is_lone for each in points):  # next to all that workers send: all others need not be read
         return _LONE, [sums_of(points).reshape(size)]
     stats = stats_of(points).reshape(*size, STATS)
     columns = "".join(_mode(stats, column) for column in range(STATS))
+    columns = columns[: len(_LONE)] + columns[len(_LONE) :].rstrip(_NAN)
     return columns, [stats[..., column] for column, mode in enumerate(columns) if mode == _VALUES]
 
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from otel_ml.wire import reductions as table
+
 __all__ = [
     "COUNT",
     "M2",
@@ -23,18 +25,26 @@ __all__ = [
     "WSUM",
     "WXSUM",
     "Rows",
+    "columns_of",
     "fold_rows",
     "layers",
     "mean_of",
+    "untold",
     "weighed",
 ]
 
-COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM = range(7)
+COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM = map(
+    table.STATISTICS.index,
+    (table.COUNT, table.SUM, table.MIN, table.MAX, table.M2, table.WSUM, table.WXSUM),
+)
 """Columns of `Partials.stats`."""
 
-STATS = 7
+STATS = len(table.STATISTICS)
 
-ALL = frozenset((COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM))
+ALL = frozenset(range(STATS))
+
+_SUMS = [(column, statistic) for column, statistic in enumerate(table.STATISTICS) if statistic.of is not None]
+_NEUTRAL = np.array([statistic.neutral for statistic in table.STATISTICS])
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -44,7 +54,7 @@ class Rows(NamedTuple):
     """Partial states in fold order.
 
     Attributes:
-        stats: [rows, 7].
+        stats: [rows, statistics].
         times: [rows, 2], ns.
         rank: [rows].
         column: [rows], which series the row belongs to.
@@ -58,6 +68,11 @@ class Rows(NamedTuple):
     column: Ints
     columns: int
     rectangular: bool
+
+
+def columns_of(row: table.Row) -> frozenset[int]:
+    """Return the columns that a reduction is made of, besides count and sum."""
+    return frozenset(map(table.STATISTICS.index, row.needs))
 
 
 def layers(rows: Rows) -> Iterator[tuple[Ints, Ints]]:
@@ -78,7 +93,7 @@ def layers(rows: Rows) -> Iterator[tuple[Ints, Ints]]:
 
 
 def fold_rows(rows: Rows, wanted: Collection[int] = ALL) -> Floats:
-    """Return [columns, 7]: each column's rows combined; count 0 where a column has none.
+    """Return [columns, statistics]: each column's rows combined; count 0 where a column has none.
 
     COUNT and SUM are always there, of the others only the `wanted` ones: a mean need not pay for a variance.
 
@@ -86,12 +101,12 @@ def fold_rows(rows: Rows, wanted: Collection[int] = ALL) -> Floats:
     several records did not bring it; WSUM, WXSUM are NaN where no row had weights, else a row without
     weights counts with weight 1 per record. MIN, MAX are NaN where a row did not bring them.
     """
-    result = np.full((rows.columns, 7), np.nan)
+    result = np.full((rows.columns, STATS), np.nan)
     result[:, COUNT] = 0.0
     # NaN and Inf are data here: inf - inf is NaN, as IEEE says, and not worth a warning.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         for chosen, index in layers(rows):
-            block = rows.stats.reshape(*index.shape, 7) if rows.rectangular else rows.stats[index]
+            block = rows.stats.reshape(*index.shape, STATS) if rows.rectangular else rows.stats[index]
             result[chosen] = _fold_block(block, wanted)
     return result
 
@@ -100,7 +115,7 @@ def _fold_block(block: Floats, wanted: Collection[int]) -> Floats:
     if not block[:, :, COUNT].all():
         block = _without_empty(block)
     count, total = block[:, :, COUNT], block[:, :, SUM]
-    out = np.full((block.shape[1], 7), np.nan)
+    out = np.full((block.shape[1], STATS), np.nan)
     counts, sums = np.add.accumulate(count, axis=0), np.add.accumulate(total, axis=0)
     out[:, COUNT], out[:, SUM] = counts[-1], sums[-1]
     if MIN in wanted:
@@ -111,19 +126,33 @@ def _fold_block(block: Floats, wanted: Collection[int]) -> Floats:
         out[:, M2] = _chan(count, total, _m2(block), counts, sums)
     if WSUM in wanted:
         out[:, WSUM], out[:, WXSUM] = _weights(block, count, total)
+    for column, statistic in _SUMS:
+        if column in wanted:
+            out[:, column] = np.add.accumulate(_terms(block, column, statistic), axis=0)[-1]
     return out
 
 
 def _without_empty(block: Floats) -> Floats:
     """Make rows of no records neutral: they change no minimum, maximum or sum."""
-    neutral = np.array([0.0, 0.0, np.inf, -np.inf, 0.0, np.nan, np.nan])
-    return np.where(block[:, :, COUNT : COUNT + 1] == 0, neutral, block)
+    return np.where(block[:, :, COUNT : COUNT + 1] == 0, _NEUTRAL, block)
 
 
 def _m2(block: Floats) -> Floats:
     sent = block[:, :, M2]
     lone = np.isnan(sent) & (block[:, :, COUNT] <= 1)
     return np.where(lone, block[:, :, SUM] * 0.0, sent)  # 0, or NaN where the value is not finite
+
+
+def _terms(block: Floats, column: int, statistic: table.Statistic) -> Floats:
+    """Return what each row adds to a sum of a function of the values: a lone value tells it by itself."""
+    sent: Floats = block[:, :, column]
+    lone = np.isnan(sent) & (block[:, :, COUNT] == 1)
+    if not lone.any():
+        return sent
+    weights = np.where(np.isnan(block[:, :, WSUM]), 1.0, block[:, :, WSUM])[lone]
+    terms: Floats = sent.copy()
+    terms[lone] = list(map(statistic.term, block[:, :, SUM][lone].tolist(), weights.tolist()))
+    return terms
 
 
 def _chan(count: Floats, total: Floats, m2: Floats, counts: Floats, sums: Floats) -> Floats:
@@ -163,6 +192,12 @@ def weighed(rows: Rows) -> Rows:
     stats[has_weight, M2] *= (weight / np.maximum(count, 1))[has_weight]
     stats[has_weight, COUNT], stats[has_weight, SUM] = weight[has_weight], rows.stats[has_weight, WXSUM]
     return rows._replace(stats=stats)
+
+
+def untold(stats: Floats, column: int) -> npt.NDArray[np.bool_]:
+    """Return of which rows a statistic was not sent: NaN is also what it is of values that have none."""
+    least = table.STATISTICS[column].least
+    return np.isnan(stats[:, column]) & np.isfinite(stats[:, SUM]) & ~(stats[:, MIN] < least)
 
 
 def mean_of(folded: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:

@@ -74,8 +74,8 @@ class Partials(NamedTuple):
     shapes are found by identity and folded together.
 
     Attributes:
-        stats: float64 [n, 7]: count, sum, min, max, m2, wsum, wxsum. A Gauge has count 1 and its value
-            as sum, min and max. m2, wsum, wxsum are NaN where not sent.
+        stats: float64 [n, statistics], as in the table: count, sum, min, max, and what is NaN where it is not sent.
+            A Gauge has count 1 and its value as sum, min and max.
         times: int64 [n, 2]: first and last record, ns since the epoch.
         buckets: None where no point has buckets.
     """
@@ -173,7 +173,7 @@ class Layout:
         return known + int(_words(message)[offsets].sum()) if len(offsets) else known
 
     def stats(self, messages: Sequence[bytes]) -> Floats:
-        """Return [messages × n, 7], a statistic's values side by side in memory."""
+        """Return [messages × n, statistics], a statistic's values side by side in memory."""
         words, starts = self._words(messages)
         stats = np.empty((STATS, len(messages), len(self.series)))
         stats[COUNT][:, self.lone] = 1.0
@@ -244,7 +244,7 @@ class Packed(NamedTuple):
 
     @property
     def stats(self) -> Floats:
-        """[n, 7]."""
+        """[n, statistics]."""
         return self.layout.stats([self.message])
 
     @property
@@ -289,7 +289,7 @@ Points = Partials | Packed
 
 
 def stats_of(every: Sequence[Points]) -> Floats:
-    """Return [rows, 7] of all points in order; what has one layout is read at once."""
+    """Return [rows, statistics] of all points in order; what has one layout is read at once."""
     return _joined(
         layout.stats(messages) if layout is not None else _joined([points.stats for points in group])
         for layout, messages, group in _runs(every)

@@ -10,8 +10,23 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml.wire.reduction import Reduction, is_quantile, quantile_of
-from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, SUM, WSUM, Rows, fold_rows, layers, mean_of, weighed
+from otel_ml.wire.reduction import Reduction
+from otel_ml.wire.reductions import LOGS, REDUCTIONS, STATISTICS, Row, is_quantile, quantile_of
+from otel_ml_service.aggregation.fold import (
+    COUNT,
+    M2,
+    MAX,
+    MIN,
+    SUM,
+    WSUM,
+    Rows,
+    columns_of,
+    fold_rows,
+    layers,
+    mean_of,
+    untold,
+    weighed,
+)
 from otel_ml_service.aggregation.observation import Attributes
 from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
@@ -60,17 +75,17 @@ def reduce_units(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> list
     if reduction == _DEVIATION:
         table = table._replace(rows=weighed(table.rows))
     if reduction.within is not None:
-        table = _combined_within(table, reduction.within)
-    folded = fold_rows(table.rows, {_NEEDS[across] for across in reduction.across if across in _NEEDS})
+        table = _combined_within(table, REDUCTIONS[reduction.within])
+    folded = fold_rows(table.rows, frozenset[int]().union(*map(columns_of, reduction.rows)))
     results = [Reduced() for _ in units]
-    for place, across in enumerate(reduction.across):
-        if across == "histogram" or is_quantile(across):
+    for place, (across, row) in enumerate(zip(reduction.across, reduction.rows, strict=True)):
+        if row.point == "buckets":
             _spread(results, table, across, place)
-        elif across == "rank":
+        elif row.publishes == "ranks":
             _each_rank(results, table, place)
         else:
-            found = _ordered(table, across) if across in {"last", "first"} else _plain(across, folded, table)
-            wanted = table.order if across in {"last", "first"} else table.moments
+            found = _plain(across, folded, table) if row.edge is None else _ordered(table, row.edge)
+            wanted = table.moments if row.edge is None else table.order
             for column, value in found:
                 unit, number = divmod(column, table.width)
                 if wanted[number]:
@@ -79,7 +94,7 @@ def reduce_units(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> list
 
 
 def _plain(across: str, folded: Floats, table: Table) -> Found:
-    if across in _EXTREMES:
+    if across in EXTREMES:
         return _extreme_rank(across, table.rows)
     values, present = _picked(across, folded, table.rows)
     present &= folded[:, COUNT] > 0
@@ -92,24 +107,34 @@ Picked = tuple[Floats, npt.NDArray[np.bool_]]
 
 def _picked(across: str, folded: Floats, rows: Rows) -> Picked:
     """Return the value of each column, also of values whose sum, or sum of squares, is beyond the largest double."""
-    values, present = _ACROSS[across](folded)
+    values, present = ACROSS[across](folded)
     if across not in _SCALABLE or np.isfinite(values).all():
         return values, present
-    again, _ = _ACROSS[across](fold_rows(_smaller(rows), {_NEEDS[across]}))
+    again, _ = ACROSS[across](fold_rows(_smaller(rows), columns_of(REDUCTIONS[across])))
     with np.errstate(over="ignore"):
         return np.where(np.isfinite(values), values, again / _FACTOR), present
 
 
 def _sent(folded: Floats, column: int) -> Picked:
-    """A column of the stats; NaN beside a finite sum means that no writer sent it, so it is absent."""
-    values = folded[:, column]
-    return values, ~(np.isnan(values) & np.isfinite(folded[:, SUM]))
+    """A column of the stats; what no writer sent is absent."""
+    return folded[:, column], ~untold(folded, column)
 
 
 def _std(folded: Floats) -> Picked:
     spread, present = _sent(folded, M2)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt(spread / folded[:, COUNT]), present
+
+
+def _geomean(folded: Floats) -> Picked:
+    """Of positive values: a 0 makes it 0, a negative value NaN. It lies between the extremes, whatever was rounded."""
+    logs, present = _sent(folded, STATISTICS.index(LOGS))
+    low, high, weights = folded[:, MIN], folded[:, MAX], folded[:, WSUM]
+    over = np.where(np.isnan(weights), folded[:, COUNT], weights)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        mean = np.exp(logs / over)
+    between = np.fmax(np.fmin(mean, high), low)
+    return np.where(np.isnan(mean) | (low < 0.0), np.nan, between), present & (over != 0.0)
 
 
 def _always(column: int) -> Callable[[Floats], Picked]:
@@ -129,29 +154,30 @@ def _smaller(rows: Rows) -> Rows:
     return rows._replace(stats=stats)
 
 
-_ACROSS: dict[str, Callable[[Floats], Picked]] = {
+ACROSS: dict[str, Callable[[Floats], Picked]] = {
     "mean": mean_of,
     "sum": _always(SUM),
     "min": lambda folded: _sent(folded, MIN),
     "max": lambda folded: _sent(folded, MAX),
     "count": _always(COUNT),
     "std": _std,
+    "geomean": _geomean,
 }
-_NEEDS = {"mean": WSUM, "min": MIN, "max": MAX, "std": M2}
-"""The statistic a reduction needs besides count and sum."""
+"""What each reduction makes of the statistics of all writers: the value of each column, and whether it has one."""
 _DEVIATION = Reduction(("std",))
 """The one reduction besides a mean that weights have a part in: beside others it is that of all records (ADR 0037)."""
 _SCALABLE = frozenset({"mean", "std"})
 _FACTOR = 2.0**-600
-_SMALLER = np.array([1, *[_FACTOR] * 4, 1, _FACTOR])
-_SMALLER_SQUARE = np.array([1, 1, 1, 1, _FACTOR, 1, 1])
-"""What the seven statistics become where all values are so much smaller; the factor's square is no double."""
-_EXTREMES = {"argmax": (MAX, np.argmax), "argmin": (MIN, np.argmin)}
+_DEGREES = np.array([statistic.degree for statistic in STATISTICS])
+_SMALLER, _SMALLER_SQUARE = np.where(_DEGREES > 0, _FACTOR, 1.0), np.where(_DEGREES > 1, _FACTOR, 1.0)
+"""What the statistics become where all values are so much smaller; the factor's square is no double."""
+EXTREMES = {"argmax": (MAX, np.argmax), "argmin": (MIN, np.argmin)}
+"""Those that are a rank: which statistic, and how the rank is picked."""
 
 
 def _extreme_rank(across: str, rows: Rows) -> Found:
     """The rank that holds the extreme, the lowest of equals; NaN where a rank's value is NaN."""
-    stat, pick = _EXTREMES[across]
+    stat, pick = EXTREMES[across]
     for columns, index in layers(rows):
         block = rows.stats[index, stat]
         ranks = np.take_along_axis(rows.rank[index], pick(block, axis=0)[None, :], axis=0)[0]
@@ -162,13 +188,13 @@ def _extreme_rank(across: str, rows: Rows) -> Found:
         yield from zip(columns[kept].tolist(), values[kept].tolist(), strict=True)
 
 
-def _ordered(table: Table, across: str) -> Found:
+def _ordered(table: Table, edge: str) -> Found:
     """last, first: by order within a writer, by time across writers, ties to the lower rank."""
-    rows = table.one_per_writer(across)
-    stat_time = 1 if across == "last" else 0
+    rows = table.one_per_writer(edge)
+    stat_time = 1 if edge == "last" else 0
     for columns, index in layers(rows):
         moments = rows.times[index, stat_time]
-        best = (np.argmax if across == "last" else np.argmin)(moments, axis=0)
+        best = (np.argmax if edge == "last" else np.argmin)(moments, axis=0)
         chosen = np.take_along_axis(index, best[None, :], axis=0)[0]
         lone = rows.stats[chosen, COUNT] == 1
         yield from zip(columns[lone].tolist(), rows.stats[chosen[lone], SUM].tolist(), strict=True)
@@ -176,7 +202,7 @@ def _ordered(table: Table, across: str) -> Found:
 
 def _each_rank(results: Sequence[Reduced], table: Table, place: int) -> None:
     rows, column, rank = table.by_rank()
-    means, present = _picked("mean", folded := fold_rows(rows, {WSUM}), rows)
+    means, present = _picked("mean", folded := fold_rows(rows, columns_of(REDUCTIONS["mean"])), rows)
     present &= folded[:, COUNT] > 0
     for row in np.flatnonzero(present).tolist():
         unit, number = divmod(int(column[row]), table.width)
@@ -185,15 +211,15 @@ def _each_rank(results: Sequence[Reduced], table: Table, place: int) -> None:
             results[unit].values.append(value)
 
 
-def _combined_within(table: Table, within: str) -> Table:
+def _combined_within(table: Table, within: Row) -> Table:
     """Return the table of one row per writer: its records of the step combined."""
-    if within in {"last", "first"}:
-        rows = table.one_per_writer(within)
+    if within.edge is not None:
+        rows = table.one_per_writer(within.edge)
         values, present = rows.stats[:, SUM], rows.stats[:, COUNT] == 1
         return table.of_values(rows, values, present)
     per_writer = table.by_writer()
-    folded = fold_rows(per_writer.rows, {_NEEDS[within]} if within in _NEEDS else ())
-    values, present = _picked(within, folded, per_writer.rows)
+    folded = fold_rows(per_writer.rows, columns_of(within))
+    values, present = _picked(within.name, folded, per_writer.rows)
     present = present & (folded[:, COUNT] > 0)
     return table.of_values(per_writer.outer, values, present)
 
@@ -228,14 +254,14 @@ def _distribution(table: Table, rows: Ints) -> Distribution | None:
 
 def _spread_buckets(result: Reduced, value: Value, distribution: Distribution, across: str) -> None:
     result.coarse += distribution.scale < FULL_SCALE
-    if across != "histogram":
+    if is_quantile(across):
         result.values.append(value._replace(value=distribution.quantile(quantile_of(across))))
     elif (bins := distribution.bins())[0]:
         result.histograms.append(Bins(value.name, value.attributes, value.place, *bins))
 
 
 def _spread_exact(result: Reduced, value: Value, values: Floats, across: str) -> None:
-    if across == "histogram":
+    if not is_quantile(across):
         finite = values[np.isfinite(values)]
         if len(finite):
             counts, edges = np.histogram(finite, bins=min(64, max(1, len(finite))))

@@ -6,16 +6,18 @@ A single value is whatever it has to be: a bucket of a distribution, the first a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from otel_ml.wire.reduction import Reduction
-from otel_ml_service.aggregation.fold import COUNT, M2, SUM
+from otel_ml.wire.reductions import STATISTICS, Statistic
+from otel_ml_service.aggregation.fold import COUNT, SUM, untold
 from otel_ml_service.aggregation.piece import Piece, Shape
-from otel_ml_service.aggregation.points import Buckets, Partials
+from otel_ml_service.aggregation.points import Buckets, Floats, Partials
 from otel_ml_service.aggregation.quantiles import FULL_SCALE
 
-__all__ = ["lacking", "retold"]
+__all__ = ["lacking", "retold", "untold_of"]
 
 
 def retold(piece: Piece, reduction: Reduction) -> list[Piece]:
@@ -53,20 +55,25 @@ def _as_order(piece: Piece) -> Piece:
     return piece._replace(shape=Shape(-1, series), partials=partials)
 
 
+def untold_of(asked: Sequence[Statistic], stats: Floats) -> str:
+    """Return what a point does not tell of that which has to be asked for; nothing where it tells all of it."""
+    return next((one.called for one in asked if untold(stats[None], STATISTICS.index(one))[0]), "")
+
+
 def lacking(piece: Piece, reduction: Reduction) -> dict[str, str]:
     """Return the metrics of which a piece does not tell what a reduction needs, and what that is."""
-    if not (reduction.needs_buckets or reduction.needs_m2 or reduction.needs_order or piece.reduction.needs_order):
+    asked = reduction.asked
+    if not (asked or reduction.needs_buckets or reduction.needs_order or piece.reduction.needs_order):
         return {}
     partials = piece.partials.unpack()
-    counts, spreads = partials.stats[:, COUNT], partials.stats[:, M2]
-    several = np.flatnonzero(counts > 1).tolist()
+    several = np.flatnonzero(partials.stats[:, COUNT] > 1).tolist()
     found: dict[str, str] = {}
     for row in several:
         key, buckets = partials.series[row], partials.buckets
         if reduction.within is None and reduction.needs_buckets and (buckets is None or buckets[row] is None):
             found[key.name] = "the distribution"
-        elif reduction.needs_m2 and np.isnan(spreads[row]):
-            found[key.name] = "the spread"
+        elif untold := untold_of(asked, partials.stats[row]):
+            found[key.name] = f"the {untold}"
         elif reduction.needs_order and key.kind == "moments":
             found[key.name] = "the order"
     if not reduction.needs_moments or piece.reduction.needs_moments or piece.reduction.needs_buckets:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml_exporters.json_text import plain_json
-from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, SUM
+from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, STATS, SUM, WXSUM
 from otel_ml_service.aggregation.observation import Attributes, Buckets, ForeignPoint
 from otel_ml_service.aggregation.quantiles import difference, narrowed
 from otel_ml_service.aggregation.run_state import RunState
@@ -142,7 +142,8 @@ class Streams:
         if key not in self.known and len(self.known) >= MAX_STREAMS:
             self._forget_oldest()
         stats, buckets = whole_of(point)
-        self.known[key] = Stream(point.start_ns, point.time_ns, tuple(stats[0].tolist()), buckets, self._run.now)
+        kept = tuple(stats[0, : WXSUM + 1].tolist())  # points of others tell no more
+        self.known[key] = Stream(point.start_ns, point.time_ns, kept, buckets, self._run.now)
         self.changed[key] = None
 
     def _refresh(self, key: StreamKey, stream: Stream) -> None:
@@ -200,7 +201,7 @@ def _lower(point: ForeignPoint, before: Stream) -> bool:
 
 def _difference(point: ForeignPoint, whole: Fresh, before: Stream) -> Fresh:
     """Subtract what was known."""
-    stats = np.full((1, 7), np.nan)
+    stats = np.full((1, STATS), np.nan)
     stats[0, SUM] = whole.stats[0, SUM] - before.stats[SUM]
     if point.kind == "sum":
         stats[0, COUNT], stats[0, MIN], stats[0, MAX] = 1.0, stats[0, SUM], stats[0, SUM]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.wire.reduction import Reduction
-from otel_ml_service.aggregation.fold import MAX, Rows, layers
+from otel_ml_service.aggregation.fold import COUNT, MAX, STATS, SUM, Rows, layers
 from otel_ml_service.aggregation.piece import ColumnId, Piece
 from otel_ml_service.aggregation.points import Attributes, Buckets, Points, stats_of, times_of
 
@@ -77,12 +77,12 @@ class Table(NamedTuple):
         outer = Rows(self.rows.stats[first], times, self.rows.rank[first], column, self.rows.columns, False)
         return PerWriter(rows, outer)
 
-    def one_per_writer(self, which: str) -> Rows:
+    def one_per_writer(self, edge: str) -> Rows:
         """Return the first or last row of each (series, writer)."""
         if self.lone:
             return self.rows
         rows, column, _ = self._keyed(self.pool, distinct=self.lone)
-        chosen = _edge_rows(rows, last=which == "last", in_pairs=self.in_pairs)
+        chosen = _edge_rows(rows, last=edge == "last", in_pairs=self.in_pairs)
         return Rows(
             self.rows.stats[chosen], self.rows.times[chosen], self.rows.rank[chosen], column, self.rows.columns, False
         )
@@ -90,9 +90,9 @@ class Table(NamedTuple):
     def of_values(self, outer: Rows, values: Floats, present: Flags) -> Table:
         """Return the table in which row i is the one value `values[i]`, where it is present."""
         kept = np.flatnonzero(present)
-        stats = np.full((len(kept), 7), np.nan)
-        stats[:, 0] = 1.0
-        stats[:, 1 : MAX + 1] = values[kept, None]
+        stats = np.full((len(kept), STATS), np.nan)
+        stats[:, COUNT] = 1.0
+        stats[:, SUM : MAX + 1] = values[kept, None]
         rows = Rows(stats, outer.times[kept], outer.rank[kept], outer.column[kept], outer.columns, False)
         everything = np.ones(len(self.series), dtype=bool)
         pool = np.arange(len(kept))
@@ -170,7 +170,7 @@ def tabulate(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> Table:
 
 
 def _paired(reduction: Reduction, places: Sequence[Piece], sizes: Sequence[int]) -> Flags | None:
-    if reduction.within is not None or not {"last", "first"}.issubset(reduction.across):
+    if len(reduction.edges) < 2:
         return None
     return np.repeat(np.array([not piece.reduction.unsaid for piece in places], dtype=bool), sizes)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from otel_ml.wire.reductions import REDUCTIONS, WITHIN
 from otel_ml_service.aggregation.piece import Piece, Shape, fold_order
 from otel_ml_service.aggregation.points import SeriesKey, sums_of
 from otel_ml_service.aggregation.unit import Unit
@@ -25,9 +26,9 @@ _STAGES = ("pp", "stage", "pipeline")
 _MAX_SHAPES = 65_536
 """Shapes that are remembered as looked at."""
 
-_NO_TOTALS = frozenset({None, "last", "first"})
-"""What combines no durations of a rank in a step: what is below `time/` all the same is a level, an estimate of what
-remains, and says nothing about who is slow."""
+_TOTALS = frozenset(name for name in WITHIN if REDUCTIONS[name].point == "moments")
+"""What combines durations of a rank in a step: what else is below `time/` is a level, an estimate of what remains, and
+says nothing about who is slow."""
 
 
 class Timers:
@@ -39,7 +40,7 @@ class Timers:
 
     def of(self, unit: Unit, absent: frozenset[int]) -> StepTimers:
         """Return seconds of each (rank, timer) in `unit`; what a rank's messages and children hold is added."""
-        timed_pieces = (piece for piece in unit.pieces if piece.reduction.within not in _NO_TOTALS)
+        timed_pieces = (piece for piece in unit.pieces if piece.reduction.within in _TOTALS)
         pieces = sorted((piece for piece in timed_pieces if self._timers(piece.shape)), key=fold_order)
         stage_of = {piece.source.rank: _stage(piece.source.topology) for piece in unit.pieces}
         ranks = tuple(sorted(stage_of))

@@ -8,6 +8,7 @@ from typing import Any
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml.wire import attributes as wire
+from otel_ml.wire.reductions import STATISTICS
 from otel_ml_service.aggregation.observation import (
     ForeignPoint,
     ForeignPoints,
@@ -81,7 +82,7 @@ def _set_taken_as_it_is(metric: Any, late: ForeignPoints, row: int, start_ns: in
 
 def _add_point(metric: Any, partials: Partials, row: int) -> None:
     series = partials.series[row]
-    count, total, low, high, m2, wsum, wxsum = (float(value) for value in partials.stats[row])
+    count, total, low, high, *more = partials.stats[row].tolist()
     metric.name = series.name
     if series.kind == "order":
         point = metric.gauge.data_points.add(as_double=total)
@@ -93,8 +94,9 @@ def _add_point(metric: Any, partials: Partials, row: int) -> None:
             point.min, point.max = low, high
         _set_buckets(point, partials, row)
     point.start_time_unix_nano, point.time_unix_nano = (int(value) for value in partials.times[row])
-    values = {wire.M2: m2, wire.WSUM: wsum, wire.WXSUM: wxsum}
-    _set_attributes(point.attributes, {key: value for key, value in values.items() if not math.isnan(value)})
+    keys = [statistic.key for statistic in STATISTICS if statistic.key]
+    told = {key: value for key, value in zip(keys, more, strict=True) if not math.isnan(value)}
+    _set_attributes(point.attributes, told)
     _set_attributes(point.attributes, dict(series.attributes))
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from otel_ml.wire import attributes as wire
+from otel_ml.wire.reductions import STATISTICS, VALUE_ATTRIBUTES
 from otel_ml_exporters.records import JsonValue
+from otel_ml_service.aggregation.fold import STATS
 from otel_ml_service.aggregation.observation import Attributes, Buckets, Kind, Partials, SeriesKey
 from otel_ml_service.receiver.coordinates import COORDINATES, Coordinates, coordinates
 from otel_ml_service.receiver.explicit_buckets import exponential
@@ -23,7 +25,7 @@ _NAN = math.nan
 _SHAPES = 4096
 """Interned shapes; a role has a handful, a Collector that splits requests makes more."""
 
-Stats = tuple[float, float, float, float, float, float, float]
+Stats = tuple[float, ...]
 
 
 class Columns:
@@ -59,7 +61,7 @@ class Shapes:
         found = columns.buckets
         return Partials(
             series=known,
-            stats=np.array(columns.stats, dtype=np.float64).reshape(points, 7),
+            stats=np.array(columns.stats, dtype=np.float64).reshape(points, STATS),
             times=np.array(columns.times, dtype=np.int64).reshape(points, 2),
             buckets=tuple(found.get(row) for row in range(points)) if found else None,
         )
@@ -119,8 +121,7 @@ def _moments(columns: Columns, series: SeriesKey, point: Any, values: Mapping[st
         total = total if point.HasField("sum") or not count else _NAN  # nothing adds up to 0, said or not
         low = point.min if point.HasField("min") else _NAN
         high = point.max if point.HasField("max") else _NAN
-    m2, wsum, wxsum = _extras(values) if values else _NO_EXTRAS
-    _append(columns, series, point, (count, total, low, high, m2, wsum, wxsum))
+    _append(columns, series, point, (count, total, low, high, *(_extras(values) if values else _NO_EXTRAS)))
 
 
 def _explicit(columns: Columns, series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> None:
@@ -169,8 +170,8 @@ def _append(columns: Columns, series: SeriesKey, point: Any, stats: Stats) -> No
     columns.times.extend((first if 0 < first <= last else last, last))
 
 
-def _extras(values: Mapping[str, JsonValue]) -> tuple[float, float, float]:
-    return _number(values.get(wire.M2)), _number(values.get(wire.WSUM)), _number(values.get(wire.WXSUM))
+def _extras(values: Mapping[str, JsonValue]) -> Stats:
+    return tuple([_number(values.get(key)) for key in _KEYS])
 
 
 def _number(value: JsonValue) -> float:
@@ -181,8 +182,9 @@ _INT64 = 1 << 63
 _SCALES = (-10, 20)
 """Of exponential histograms (OpenTelemetry's data model): at −10 one bucket holds every double above 1."""
 _NOTHING: Mapping[str, JsonValue] = {}
-_NO_EXTRAS = (_NAN, _NAN, _NAN)
-_RESERVED = COORDINATES | wire.VALUE_ATTRIBUTES
+_KEYS = tuple(statistic.key for statistic in STATISTICS if statistic.key)
+_NO_EXTRAS = (_NAN,) * len(_KEYS)
+_RESERVED = COORDINATES | VALUE_ATTRIBUTES
 READ: Mapping[str, Callable[[Columns, SeriesKey, Any, Mapping[str, JsonValue]], None]] = {
     "histogram": _explicit,
     "exponential_histogram": _exponential,

@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.reduction import Reduction
+from otel_ml.wire.reductions import DEFAULT
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.receiver.values import as_text
 
-__all__ = ["COORDINATES", "DEFAULT_REDUCTION", "Coordinates", "coordinates", "reduction_of"]
+__all__ = ["COORDINATES", "Coordinates", "coordinates", "reduction_of"]
 
 COORDINATES = frozenset({wire.STEP, wire.AXIS, wire.REDUCTION, wire.REDUCTION_DEFAULT})
-
-DEFAULT_REDUCTION = "mean"
 
 
 class Coordinates(NamedTuple):
@@ -51,5 +50,5 @@ def reduction_of(where: Coordinates) -> Reduction:
         WireError: there is no such reduction.
     """
     if where.reduction is None:
-        return Reduction.parse(DEFAULT_REDUCTION, "across")
+        return Reduction.parse(DEFAULT, "across")
     return Reduction.parse(where.reduction, where.defaults)

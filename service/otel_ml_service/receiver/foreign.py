@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from otel_ml.exceptions import WireError
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.reduction import Reduction
+from otel_ml.wire.reductions import VALUE_ATTRIBUTES
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.observation import (
     Attributes,
@@ -227,7 +228,7 @@ def _may_be_known(kinds: list[tuple[str, str | None, Any]], values: Mapping[str,
     """Whether equal attributes always mean the same, and are worth the memory."""
     if any(kind not in _SCALARS or key == wire.STEP for key, kind, _ in kinds):
         return False
-    if not values.keys().isdisjoint(wire.VALUE_ATTRIBUTES):
+    if not values.keys().isdisjoint(VALUE_ATTRIBUTES):
         return False
     return sum(len(key) + len(str(value)) for key, _, value in kinds) <= _LONGEST_KNOWN
 

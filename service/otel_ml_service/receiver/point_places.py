@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from otel_ml.exceptions import WireError
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.protobuf import FIXED64, LENGTH, VARINT, Place, places
-from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, SUM, WSUM, WXSUM
+from otel_ml.wire.reductions import STATISTICS
+from otel_ml_service.aggregation.fold import COUNT, MAX, MIN, SUM
 from otel_ml_service.receiver.parts import key_and_value
 
 __all__ = ["PointPlaces", "UnknownError", "point_places"]
@@ -36,7 +37,7 @@ _ATTRIBUTES: Mapping[int, int] = {
 }
 _FLAGS: Mapping[int, int] = {_GAUGE: 8 << 3, _SUM: 8 << 3, _HISTOGRAM: 10 << 3}
 _INT_VALUE, _DOUBLE_VALUE = 3 << 3 | VARINT, 4 << 3 | FIXED64  # of AnyValue
-_VALUE_ATTRIBUTES = {wire.M2.encode(): M2, wire.WSUM.encode(): WSUM, wire.WXSUM.encode(): WXSUM}
+_VALUE_ATTRIBUTES = {statistic.key.encode(): column for column, statistic in enumerate(STATISTICS) if statistic.key}
 _STEP = wire.STEP.encode()
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from otel_ml.exceptions import WireError
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.reduction import Reduction
+from otel_ml.wire.reductions import DEFAULT
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.observation import Fragment, Manifest, Observation, Position, Writer
 from otel_ml_service.receiver.columns import READ, Columns, Shapes, point_attributes, points_of, series_of
-from otel_ml_service.receiver.coordinates import DEFAULT_REDUCTION, Coordinates, coordinates, reduction_of
+from otel_ml_service.receiver.coordinates import Coordinates, coordinates, reduction_of
 from otel_ml_service.receiver.declared import declared_of
 from otel_ml_service.receiver.foreign import ForeignDecoder, Sender
 from otel_ml_service.receiver.rejection import Rejections
@@ -88,9 +89,7 @@ class MetricsDecoder:
 
     def _nothing(self, writer: Writer, seq: int) -> Fragment:
         """Return what a rejected ScopeMetrics becomes: its running number is no gap that steps would wait for."""
-        return Fragment(
-            writer, None, None, Reduction.parse(DEFAULT_REDUCTION), seq, 0, self._shapes.partials(Columns())
-        )
+        return Fragment(writer, None, None, Reduction.parse(DEFAULT), seq, 0, self._shapes.partials(Columns()))
 
 
 def count_points(scope_metrics: Any) -> int:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from otel_ml.wire.attributes import TIME_AXIS
-from otel_ml.wire.reduction import ACROSS, is_quantile
+from otel_ml.wire.reductions import row_of
 from otel_ml_service.report import parts
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve, chart
@@ -117,15 +117,12 @@ def _charts(run: Contents) -> Charts:
     for key in _in_order(run.history.series):
         base, _, last = key.name.rpartition("/")
         series = dict(sorted(run.history.series[key].items()))
-        if (last in _WITH_THE_OTHERS or is_quantile(last)) and SeriesName(key.axis, base) in charts:
+        row = row_of(last)
+        if row is not None and row.scale == "values" and SeriesName(key.axis, base) in charts:
             charts[SeriesName(key.axis, base)].append(Curve(last, series))
         else:
             charts[key] = [Curve(key.name, series)]
     return charts
-
-
-_WITH_THE_OTHERS = frozenset(ACROSS) - {"argmax", "argmin", "count", "std", "sum"}
-"""Reductions on the scale of the value itself."""
 
 
 def _in_order(keys: Iterable[SeriesName]) -> list[SeriesName]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from otel_ml.wire.reduction import ACROSS
+from otel_ml.wire.reductions import row_of
 from otel_ml_service.stored_runs.history import History, SeriesName
 
 __all__ = ["Timer", "timers"]
@@ -56,7 +56,7 @@ def _named(history: History) -> Iterator[tuple[SeriesName, str, str]]:
         if match["name"] in _SO_FAR and _is_counted(history, key.axis, match["place"]):
             continue
         base, _, last = key.name.rpartition("/")
-        is_further = SeriesName(key.axis, base) in history.series and (last in ACROSS or _is_further(last))
+        is_further = SeriesName(key.axis, base) in history.series and (row_of(last) is not None or _is_rank(last))
         if not is_further and history.series[key]:
             yield key, match["place"], match["name"]
 
@@ -66,9 +66,8 @@ def _is_counted(history: History, axis: str, place: str) -> bool:
     return all(SeriesName(axis, f"{place}time/{name}") in history.series for name in ("total", "batches"))
 
 
-def _is_further(last: str) -> bool:
-    """Whether a name's last part is a quantile or a rank."""
-    return re.fullmatch(r"p\d+(\.\d+)?|rank_\d+", last) is not None
+def _is_rank(last: str) -> bool:
+    return re.fullmatch(r"rank_\d+", last) is not None
 
 
 def _timer(history: History, key: SeriesName, place: str, name: str) -> Timer:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from otel_ml.wire.reductions import REDUCTIONS
 from otel_ml_service.report.markup import chart_number
 
 __all__ = ["UNITS", "quantity", "unit_of"]
@@ -32,7 +33,8 @@ UNITS: Mapping[str, str] = {
 _SHOWN = {"By": "B", "Cel": "°C"}
 _NAMED = re.compile(r"(?:.*/)?(" + "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True))) + r")(?:/.*)?")
 _TIMER = re.compile(r"(?:.*/)?time/.+")
-_OTHER_UNIT = re.compile(r".*/(argmax|argmin|count)|(?:.*/)?time/(batches|samples|tokens)")
+_UNITLESS = "|".join(name for name, row in REDUCTIONS.items() if row.scale == "none")
+_OTHER_UNIT = re.compile(rf".*/({_UNITLESS})|(?:.*/)?time/(batches|samples|tokens)")
 """Reductions that are a rank or a number, and what Megatron counts below `time/`."""
 _PREFIXES = {"s": "mµn", "B": "kMGTP", "J": "kMGT", "W": "kM"}
 

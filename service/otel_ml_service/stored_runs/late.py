@@ -6,8 +6,7 @@ one without it (`sum`, `count`, `min`, `max` over all records). A name the step 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,17 +24,7 @@ __all__ = ["Merged", "with_late"]
 _Place = tuple[str, str, int]
 """(role, axis, step)."""
 
-
-def _extreme(choose: Callable[[float, float], float]) -> Callable[[float, float], float]:
-    return lambda one, other: math.nan if math.isnan(one) or math.isnan(other) else choose(one, other)
-
-
-_COMBINE: Mapping[str, Callable[[float, float], float]] = {
-    "sum": lambda one, other: one + other,
-    "count": lambda one, other: one + other,
-    "min": _extreme(min),
-    "max": _extreme(max),
-}
+_Operation = Callable[[float, float], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +93,8 @@ def _reduced(late: Sequence[Sent]) -> Iterator[StepRecord]:
             yield replace(record, values=own)
 
 
-def _operations(late: Sequence[Sent]) -> Iterator[tuple[str, str]]:
-    """Yield published name → the reduction that can go on without fold state."""
+def _operations(late: Sequence[Sent]) -> Iterator[tuple[str, _Operation]]:
+    """Yield published name → how values of it become one without fold state, of the reductions that can."""
     for point in late:
         reduction = point.reduction
         if reduction is None or reduction.within is not None or reduction.over is not None:
@@ -116,12 +105,12 @@ def _operations(late: Sequence[Sent]) -> Iterator[tuple[str, str]]:
             series = metric_name(
                 point.writer.role, point.axis or "", key.name, key.attributes, with_role=point.writer.with_role
             )
-            for place, across in enumerate(reduction.across):
-                if across in _COMBINE:
-                    yield reduced_name(series, reduction, place, False), across
+            for place, row in enumerate(reduction.rows):
+                if row.joined is not None:
+                    yield reduced_name(series, reduction, place, False), row.joined
 
 
-def _merge(records: list[Record], where: Sequence[int], name: str, value: float, operation: str | None) -> bool:
+def _merge(records: list[Record], where: Sequence[int], name: str, value: float, operation: _Operation | None) -> bool:
     """Put a value into the newest row of its step that has the name, else into the step's first row of that attempt."""
     rows = [(index, row) for index in where if isinstance(row := records[index], StepRecord)]
     if not rows:
@@ -132,6 +121,6 @@ def _merge(records: list[Record], where: Sequence[int], name: str, value: float,
     if name in row.values:
         if operation is None:
             return False
-        value = _COMBINE[operation](row.values[name], value)
+        value = operation(row.values[name], value)
     records[index] = replace(row, values={**row.values, name: value})
     return True

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-import numpy as np
-
 from otel_ml.exceptions import ConfigError, WireError
 from otel_ml.wire.reduction import Reduction
-from otel_ml_service.aggregation.fold import COUNT, M2
+from otel_ml_service.aggregation.fold import COUNT
 from otel_ml_service.aggregation.observation import ForeignPoint, Fragment, Observation, Partials
+from otel_ml_service.aggregation.retold import untold_of
 
 __all__ = ["ExtraReductions"]
 
@@ -109,8 +108,8 @@ class ExtraReductions:
             lacks = "buckets"
         elif mine.needs_order and kind != "order" and not lone:
             lacks = "the order of its records"
-        elif mine.needs_m2 and not lone and np.isnan(partials.stats[row, M2]):
-            lacks = "its spread"
+        elif not lone and (untold := untold_of(mine.asked, partials.stats[row])):
+            lacks = f"its {untold}"
         if lacks:
             self._impossible[
                 f"--reduce {rule.name}={mine}: {name!r} was sent without {lacks}. "

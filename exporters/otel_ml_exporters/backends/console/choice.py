@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterable, Sequence
 
 from otel_ml.wire.names import matches
+from otel_ml.wire.reductions import DEFAULT, REDUCTIONS
 
 __all__ = ["interesting", "significant"]
 
-_SECONDARY = re.compile(r"^otel_ml/|(?:^|/)(?:rank_\d+|min|max|std|sum|count|first|last|argmin|argmax|p\d+)$")
+_FURTHER = "|".join(name for name, row in REDUCTIONS.items() if row.publishes == "value" and name != DEFAULT)
+_SECONDARY = re.compile(rf"^otel_ml/|(?:^|/)(?:rank_\d+|p\d+|{_FURTHER})$")
 """The service's own figures, each rank's series, and further reductions of a metric that has a column already."""
 
 _ORDER = (

@@ -10,8 +10,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
 from otel_ml._internal.messages.recorder import Batch
+from otel_ml.wire.reductions import VALUE_ATTRIBUTES
 
-VALUES = {"ml.m2", "ml.wsum", "ml.wxsum"}
+VALUES = VALUE_ATTRIBUTES
 
 
 @dataclass(frozen=True)
