@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from otel_ml_exporters import PermanentExportError, RunInfo, Summary
 from otel_ml_exporters.testing import FlakyExporter
-from otel_ml_service import PermanentExportError, RunInfo, Summary
 from otel_ml_service.aggregation import streams
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.output import MAX_SAID, Output
