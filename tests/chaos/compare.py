@@ -136,7 +136,7 @@ def compare(job: Job) -> Table:
 
 
 def check_stalls(table: Table) -> None:
-    """Training is never held up for long by what is surely ours, beyond what a loop without otel_ml was held up, too."""
+    """Training is never held up for long by what is surely ours; a loop without otel_ml that was, too, excuses it."""
     most_ms = max([HELD_UP_MS, *(stall.surely_own_ms for stall in table.control)])
     too_long = [stall.surely_own_ms for stall in table.stalls if stall.surely_own_ms > most_ms]
     if too_long:
