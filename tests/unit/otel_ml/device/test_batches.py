@@ -187,8 +187,8 @@ def test_a_weight_on_the_device_is_copied_once_for_all_values(recorded, cuda: Fa
     with cuda.counted() as call:
         log(scalars, weight=cuda.tensor(3.0))
     assert call["launches"] == 1
-    for point in points(recorded.collect(final=True)):
-        assert point.attributes == {"ml.wsum": 3.0, "ml.wxsum": 3.0 * int(point.name[1:])}
+    found = {point.name: point.attributes for point in points(recorded.collect(final=True))}
+    assert found == {f"m{i}": {"ml.wsum": 3.0, "ml.wxsum": 3.0 * i} for i in range(10)}
 
 
 @pytest.mark.usefixtures("unhurried")
