@@ -305,7 +305,7 @@ def test_a_watcher_that_could_not_run_for_a_while_says_when(tmp_path: Path) -> N
     watcher.send_signal(signal.SIGSTOP)
     until(lambda: psutil.Process(watcher.pid).status() == psutil.STATUS_STOPPED)
     began = time.monotonic()
-    time.sleep(0.05)
+    time.sleep(0.05)  # how long it is stopped is what is measured
     ended = time.monotonic()
     watcher.send_signal(signal.SIGCONT)
 

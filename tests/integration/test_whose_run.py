@@ -410,7 +410,7 @@ def touch(name):
     pathlib.Path(f"{name}_{rank}").touch()
 def wait_for(name, ranks=(0, 1, 2)):
     while not all(pathlib.Path(f"{name}_{i}").exists() for i in ranks):
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks
 atexit.register(touch, "left")  # after otel_ml's own
 import otel_ml
 touch("imported")
