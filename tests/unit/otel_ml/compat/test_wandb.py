@@ -130,6 +130,15 @@ def test_a_step_metric_of_all_metrics_is_the_step_of_the_run(captured: Capture) 
     assert events(captured, "text")["note"].step == 200
 
 
+def test_a_definition_may_be_the_step_metric_of_another(captured: Capture) -> None:
+    wandb.init()
+    epoch = wandb.define_metric("epoch")
+    wandb.define_metric("val/acc", step_metric=epoch)
+    wandb.log({"epoch": 7, "val/acc": 0.5})
+
+    assert steps_of(captured, "val/acc", "val") == {7: 0.5}
+
+
 @pytest.mark.parametrize("before", ["*", "val/*", "val/a*"])
 def test_of_two_globs_the_later_one_counts_and_an_exact_name_counts_more(captured: Capture, before: str) -> None:
     wandb.init()
