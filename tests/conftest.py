@@ -14,6 +14,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.forked import Forked
+from tests.surroundings import forget, is_the_shells, reach_loopback
+
+# Before anything is collected: fixtures of a module or a session start jobs too.
+forget()
+reach_loopback()
+os.environ |= {"WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}
 
 # Loaded machines are slow, not wrong: the deadline of one example would measure the neighbours.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,19 +35,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
-
-LAUNCHERS = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "GROUP_RANK",
-    "SLURM_",
-    "OMPI_",
-    "PMI_",
-    "PMIX_",
-    "RAY_",
-    "TORCHELASTIC_",
-)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,12 +52,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def runs_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep what fixtures of a module or a session record in a folder of the tests."""
+    os.environ["OTEL_ML_DIR"] = str(tmp_path_factory.mktemp("otel-ml-runs"))
+
+
 @pytest.fixture(autouse=True)
 def clean_environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Remove the variables of otel_ml, OpenTelemetry, launchers and backends; keep runs in the test's folder."""
-    for name in list(os.environ):
-        if name.startswith(("OTEL_", "WANDB_", "MLFLOW_", *LAUNCHERS)):
-            monkeypatch.delenv(name)
+    """Remove what a test before has left, and give each a folder for its runs."""
+    for name in filter(is_the_shells, [*os.environ]):
+        monkeypatch.delenv(name)
     monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path / "otel-ml-runs"))
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")

@@ -16,6 +16,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests import waiting
+
 MESSAGES = {
     "/v1/metrics": ExportMetricsServiceRequest,
     "/v1/traces": ExportTraceServiceRequest,
@@ -204,10 +206,4 @@ def otlp_server(**arguments: Any) -> Iterator[OtlpServer]:
 
 def eventually(condition: Callable[[], Any], *, within: float = 15.0) -> Any:
     """Return the condition's first true value; fail if there is none in time."""
-    deadline = time.monotonic() + within
-    while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < deadline, "It did not happen in time."
-        time.sleep(0.01)
+    return waiting.eventually(condition, timeout=within)

@@ -19,7 +19,7 @@ def eventually(probe: Callable[[], T], *, timeout: float = 20.0) -> T:
             return found
         if time.monotonic() > deadline:
             raise AssertionError(f"It did not come true within {timeout} s; last seen: {found!r}.")
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks
 
 
 def whole_lines(path: Path) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.e2e.jobs import environment
+from tests.surroundings import is_the_shells
 
 __all__ = ["answer_of", "bare_environment", "sending_to"]
 
@@ -31,8 +32,8 @@ QUIET = {
 
 def bare_environment(**variables: object) -> dict[str, str]:
     """Return an environment that asks for no run: a variable of otel_ml or of OTLP may be such a wish."""
-    inherited = environment(**QUIET, **variables)
-    return {name: value for name, value in inherited.items() if name in variables or not name.startswith("OTEL_")}
+    inherited = {name: value for name, value in environment().items() if not is_the_shells(name)}
+    return inherited | QUIET | {name: str(value) for name, value in variables.items()}
 
 
 def sending_to(url: str, **more: str) -> dict[str, str]:

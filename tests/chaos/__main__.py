@@ -20,6 +20,7 @@ from tests.chaos.layout import LAYOUTS
 from tests.chaos.report import Total, shown
 from tests.chaos.schedule import schedule
 from tests.collector.pipeline import OTELCOL
+from tests.surroundings import forget
 
 ROUND_MINUTES = 5.0
 """The longest round: what it leaves on disk is read by every backend's own reader."""
@@ -45,6 +46,7 @@ class Round:
 
 
 def main() -> int:
+    forget()
     given = arguments()
     has_disks = private_mounts()
     if not has_disks:

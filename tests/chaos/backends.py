@@ -45,12 +45,12 @@ class Unreliable(Exporter):
         """Export, or fail."""
         how = self._trouble()
         while how == "hangs":
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two looks
             how = self._trouble()
         if how == "raises":
             raise RetryableExportError(f"{self._backend} is not there", retry_after=0.2)
         if how == "is slow":
-            time.sleep(0.5)
+            time.sleep(0.5)  # the fault itself
         if how.startswith("starts anew") and Unreliable._restarted_for != how:
             Unreliable._restarted_for = how
             raise RestartExporterError(f"{self._backend} wants a new connection")

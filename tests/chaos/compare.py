@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml._internal.transport.spool import DISK_AGAIN_S
+from otel_ml.wire.names import published_name
 from tests.chaos.control import CONTROL
 from tests.chaos.job import Job, Life, Span
 from tests.chaos.layout import AXES, RANKS
@@ -27,6 +28,12 @@ SAFE_S = 0.2
 
 VALUES_A_STEP = 3
 TOKENS = {"trainer": "tokens", "generator": "generator/rollout/tokens"}
+BESIDE = {role: {published_name(role, axis, name) for name in ("loss", "time/work")} for role, axis in AXES.items()}
+"""What each rank records in a step besides its tokens; nothing in it says of which rank it is."""
+
+HELD_UP_MS = 5.0
+"""The longest that training may be held up by what is surely ours (docs/reliability.md)."""
+
 EXAMPLES = 40
 
 LEAKED = 4
@@ -46,6 +53,7 @@ class Table:
     Attributes:
         recorded: values the ranks recorded.
         checked: of the sums over ranks: how many (rank, step) were found where they must be.
+        delivered: values of these: each of the names that a row of the step has.
         unsafe: (rank, step) that may be lost: killed within 200 ms, or with a full disk under the spool.
         unseen: (rank, step) of a former attempt that no row of that attempt has: a hop may have swallowed them, too.
         lost: by backend: (rank, step) that no sum has, rows of JSONL that the backend has not.
@@ -60,6 +68,7 @@ class Table:
 
     recorded: int = 0
     checked: int = 0
+    delivered: int = 0
     unsafe: int = 0
     unseen: int = 0
     lost: Counter[str] = field(default_factory=Counter)
@@ -104,6 +113,7 @@ def compare(job: Job) -> Table:
         stalls = stalls_in(file, absences)
         table.stalls += [stall for stall in stalls if not is_within(stall.at, life.stopped, 0.5)]
     table.control = stalls_in(job.steps / CONTROL, absences)
+    check_stalls(table)
     runs = sorted({path.parent for path in job.runs.glob("*/*/metrics.jsonl")})
     if len(runs) != 1:
         table.wrong.append(f"{len(runs)} runs in {job.runs}, expected 1: {[run.name for run in runs]}")
@@ -123,6 +133,16 @@ def compare(job: Job) -> Table:
     if job.leaked > LEAKED:
         table.wrong.append(f"a rank had {job.leaked} files more open at the end of a full disk than at its beginning")
     return table
+
+
+def check_stalls(table: Table) -> None:
+    """Training is never held up for long by what is surely ours; a loop without otel_ml that was, too, excuses it."""
+    most_ms = max([HELD_UP_MS, *(stall.surely_own_ms for stall in table.control)])
+    too_long = [stall.surely_own_ms for stall in table.stalls if stall.surely_own_ms > most_ms]
+    if too_long:
+        table.wrong.append(
+            f"training was held up for more than {most_ms:.1f} ms {len(too_long)} times, at most {max(too_long):.1f} ms"
+        )
 
 
 def check_account(summary: Mapping[str, float], table: Table, *, is_swallowed: bool) -> None:
@@ -191,9 +211,13 @@ def check_sums(lines: list[dict[str, Any]], expected: Expected, table: Table) ->
     """Each rank adds one digit of the sum, in base 4: how often it was counted. The last row of a step counts."""
     shown: dict[Step, int] = {}
     counted_in: dict[tuple[str, int, int], int] = {}
+    beside: dict[Step, set[str]] = defaultdict(set)
     rows: Counter[tuple[str, int, int]] = Counter()
     for line in lines:
-        name = TOKENS.get(line.get("role", ""))
+        role = line.get("role", "")
+        name = TOKENS.get(role)
+        if name is not None:
+            beside[role, line["step"]].update(line.get("values", {}).keys() & BESIDE[role])
         if name in line.get("values", ()):
             shown[line["role"], line["step"]] = value = int(line["values"][name])
             counted_in[line["role"], line["step"], line["attempt"]] = value
@@ -213,6 +237,7 @@ def check_sums(lines: list[dict[str, Any]], expected: Expected, table: Table) ->
                 table.duplicated["jsonl"] += 1
             else:
                 table.checked += counted
+                table.delivered += counted * (1 + len(beside[role, step]))
                 continue
             table.example(f"{role} {AXES[role]} {step} rank {rank} counted {counted} times")
 

@@ -20,6 +20,7 @@ import psutil
 
 from tests.e2e.jobs import environment, until
 from tests.ports import free_port
+from tests.surroundings import forget
 
 RANK = """
 import sys, otel_ml
@@ -45,6 +46,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.endurance", description=__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000)
     given = parser.parse_args()
+    forget()
     with tempfile.TemporaryDirectory(prefix="otel-ml-endurance-") as folder:
         curve = measured(Path(folder), given.steps)
     second, last = curve[5:10], curve[15:]

@@ -91,7 +91,7 @@ class Faults:
         victim.is_ended = True
         told_at = time.monotonic()
         victim.process.terminate()
-        time.sleep(0.007)
+        time.sleep(0.007)  # the second signal is to meet the goodbye; any moment of it will do
         victim.process.terminate()
         victim.process.wait(60)
         now = time.monotonic()
@@ -164,7 +164,7 @@ class Faults:
 
         def end() -> None:
             wake()
-            time.sleep(1.0)
+            time.sleep(1.0)  # the fault: how long a zombie goes on
             self._job.kill(zombie)
 
         return end

@@ -109,7 +109,7 @@ class Hops:
         deadline = time.monotonic() + DELIVERY_S
         while not is_over():
             assert time.monotonic() < deadline, f"not delivered after {DELIVERY_S:.0f} s: {run}"
-            time.sleep(0.2)
+            time.sleep(0.2)  # between two looks
         for name in ("collector", "service", "mlflow"):
             if name in self.programs:
                 self.programs[name].stop()

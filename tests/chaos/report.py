@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tests.chaos.compare import Table
+from tests.chaos.compare import HELD_UP_MS, VALUES_A_STEP, Table
 from tests.chaos.injector import Injector
 from tests.chaos.stalls import Stall
-
-WORTH_SHOWING_MS = 5.0
 
 
 @dataclass
@@ -28,7 +26,7 @@ class Total:
         if table is None:
             return
         mine = self.table
-        for name in ("recorded", "checked", "unsafe", "amended", "too_late", "superseded", "said_lost"):
+        for name in ("recorded", "checked", "delivered", "unsafe", "amended", "too_late", "superseded", "said_lost"):
             setattr(mine, name, getattr(mine, name) + getattr(table, name))
         mine.lost += table.lost
         mine.duplicated += table.duplicated
@@ -54,7 +52,7 @@ def shown(mode: str, seed: int, injector: Injector, table: Table | None, seconds
     for sentence in [*table.wrong, *table.examples]:
         yield f"    {sentence}"
     for stall in sorted(table.stalls, key=lambda stall: -stall.own_ms)[:10]:
-        if stall.own_ms > WORTH_SHOWING_MS:
+        if stall.own_ms > HELD_UP_MS:
             yield f"    held up: {sentence_of(stall)}"
 
 
@@ -63,11 +61,11 @@ def rows(injected: Mapping[str, int], table: Table) -> Iterator[str]:
         yield f"  {count:5} × {kind}"
     values = {
         "values recorded": table.recorded,
-        "delivered": table.checked,
+        "delivered": table.delivered,
         "lost": by_backend(table.lost),
         "said to be lost": table.said_lost,
         "duplicated": by_backend(table.duplicated),
-        "within 200 ms of a kill": table.unsafe,
+        "within 200 ms of a kill": VALUES_A_STEP * table.unsafe,
         "amended": table.amended,
         "superseded by a restart": table.superseded,
         "too late": table.too_late,

@@ -16,10 +16,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.chaos.compare import Expected, Table, check_account, check_backends, check_sums, is_in_memory, owner, rows_of
+from tests.chaos.compare import (
+    Expected,
+    Table,
+    check_account,
+    check_backends,
+    check_stalls,
+    check_sums,
+    is_in_memory,
+    owner,
+    rows_of,
+)
 from tests.chaos.layout import LAYOUTS
 from tests.chaos.pulse import EVERY_S, lateness_s
-from tests.chaos.report import sentence_of
+from tests.chaos.report import rows, sentence_of
 from tests.chaos.schedule import KINDS, schedule
 from tests.chaos.stalls import Stall, Watch, stalls_in
 from tests.chaos.steps import reached_in
@@ -72,6 +82,46 @@ def test_a_sum_that_is_right_is_neither_lost_nor_doubled() -> None:
     table = found_in(row(0, 1.0 + 4.0), row(1, 4.0), row(0, 1.0 + 4.0 + 16.0, amendment=True))
 
     assert (table.is_fine, table.checked) == (True, 4)
+
+
+def test_what_is_delivered_is_counted_in_values_as_what_is_recorded() -> None:
+    whole = {"tokens": 21.0, "loss": 0.5, "time/work": 0.001}
+    first = {"role": "trainer", "axis": "step", "step": 0, "attempt": 0, "values": whole}
+    table = found_in(first, row(1, 4.0), {**row(1, 4.0), "values": {"loss": 0.25}, "amendment": True})
+
+    assert (table.checked, table.delivered) == (4, 3 * 3 + 2)
+    assert "  delivered                  11" in [*rows({}, table)]
+
+
+def test_what_may_be_lost_is_said_in_values_too() -> None:
+    assert "  within 200 ms of a kill    12" in [*rows({}, Table(unsafe=4))]
+
+
+def stall(wall_ms: float, **more: float) -> Stall:
+    return Stall(**{**Stall(0.0, wall_ms, 1.0, 0.0, 0.0, "log", wall_ms, 0)._asdict(), **more})
+
+
+@pytest.mark.parametrize(
+    ("stalls", "control", "is_fine"),
+    [
+        ([stall(4.9)], [], True),
+        ([stall(1.0), stall(5.1), stall(2.0)], [], False),
+        ([stall(30.0, queue_ms=28.0)], [], True),
+        ([stall(30.0, any_stolen_ms=28.0)], [], True),
+        ([stall(9.0)], [stall(10.0)], True),
+        ([stall(9.0)], [stall(8.0)], False),
+        ([], [stall(10.0)], True),
+    ],
+    ids=["short", "long", "no core", "no processor", "as the machine does", "more than the machine does", "none"],
+)
+def test_a_round_in_which_training_is_held_up_for_longer_than_its_bound_is_not_fine(
+    stalls: list[Stall], control: list[Stall], is_fine: bool
+) -> None:
+    table = Table(stalls=stalls, control=control)
+
+    check_stalls(table)
+
+    assert table.is_fine is is_fine
 
 
 def test_a_rank_that_is_missing_in_a_sum_is_lost() -> None:
@@ -255,7 +305,7 @@ def test_a_watcher_that_could_not_run_for_a_while_says_when(tmp_path: Path) -> N
     watcher.send_signal(signal.SIGSTOP)
     until(lambda: psutil.Process(watcher.pid).status() == psutil.STATUS_STOPPED)
     began = time.monotonic()
-    time.sleep(0.05)
+    time.sleep(0.05)  # how long it is stopped is what is measured
     ended = time.monotonic()
     watcher.send_signal(signal.SIGCONT)
 

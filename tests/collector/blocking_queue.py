@@ -96,7 +96,7 @@ class Senders:
             try:
                 self._call(request("the-last-one"), timeout=5.0)
             except grpc.RpcError:
-                time.sleep(0.2)
+                time.sleep(0.2)  # refused: it is sent again, not at once
             else:
                 return
 

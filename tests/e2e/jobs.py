@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import psutil
 
 from tests.contract import reading
 from tests.ports import free_port
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("jsonl", "tensorboard", "mlflow", "wandb")
@@ -31,11 +31,7 @@ def environment(**variables: object) -> dict[str, str]:
 
 def until(condition: Callable[[], T], *, seconds: float = 60) -> T:
     """Return the first true answer of `condition`; fail after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"still {answer!r} after {seconds} s"
-        time.sleep(0.05)
-    return answer
+    return eventually(condition, timeout=seconds)
 
 
 def finished(command: Sequence[object], env: Mapping[str, str], cwd: Path, *, code: int = 0) -> str:

@@ -136,7 +136,7 @@ def meet(folder: Path, role: str, rank: int, world_size: int) -> None:
     world_size = int(os.environ.get("MEET", world_size))
     (folder / f"{role}-{rank}.here").touch()
     while len(list(folder.glob(f"{role}-*.here"))) < world_size:
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ if sys.argv[1] == "crash":
     raise RuntimeError("out of memory")
 print("ready", flush=True)
 while True:
-    time.sleep(0.1)
+    time.sleep(0.1)  # trains until it is ended
 """
 
 

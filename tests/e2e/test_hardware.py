@@ -25,7 +25,7 @@ with otel_ml.init("hardware", id="job-1", exporters="jsonl,tensorboard"), hardwa
     for step in itertools.takewhile(lambda step: not os.path.exists("enough"), itertools.count()):
         otel_ml.set_step(step)
         otel_ml.log({"loss": 1.0})
-        time.sleep(0.05)
+        time.sleep(0.05)  # trains for as long as the monitor needs
 """
 
 
@@ -103,7 +103,7 @@ while True:
     found = {reading.name: reading.value for reading in RayNodes().read()}
     if "system.memory.limit" in found or time.monotonic() > deadline:
         break
-    time.sleep(0.5)
+    time.sleep(0.5)  # between two looks
 print(json.dumps(found))
 ray.shutdown()
 """

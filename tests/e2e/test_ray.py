@@ -119,7 +119,7 @@ class TaskRunner:
         otel_ml.log({"loss": 1.0}, step=1)
         while not glob.glob(os.environ["OTEL_ML_DIR"] + "/alone/*/metrics.jsonl"):
             otel_ml.flush(1)
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two looks
         otel_ml.log({"loss": 0.5, "accuracy": 0.9}, step=2)
         return run.id
 

@@ -20,7 +20,7 @@ STEPPING = """
         otel_ml.set_step(step)
         otel_ml.log({"x": 1.0})
         print(step, time.monotonic(), flush=True)
-        time.sleep(0.02)
+        time.sleep(0.02)  # trains until it is ended
 """
 
 SAFE_S = 1.0

@@ -86,7 +86,7 @@ class Job:
                 said = answer.body[answer.body.find(b"Not stored") :].decode(errors="replace")
                 self.refused.add(f"{answer.status} {said}")
                 self.waits.add(answer.headers.get("retry-after"))
-                time.sleep(0.05)
+                time.sleep(0.05)  # refused: it is sent again, not at once
 
     def done_or_refused(self, until: int) -> bool:
         """Send as much as two seconds allow, and tell whether that was all, or something was refused."""

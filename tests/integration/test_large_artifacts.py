@@ -24,7 +24,7 @@ PROGRAM = """
     def wait_until_spooled(name):
         paths = lambda: Path(os.environ["XDG_RUNTIME_DIR"]).glob("*/*/spool/*.spool")
         while not any(name in frame.payload for path in paths() for frame in read_spool(path).frames):
-            time.sleep(0.005)
+            time.sleep(0.005)  # between two looks
 
     path = Path({folder!r}) / "model.bin"
     with otel_ml.init("exp", id="one", exporters="jsonl"):
@@ -124,7 +124,7 @@ def test_a_huge_file_delays_no_step_of_the_jobs_own_service_and_a_kill_does_not_
                 return ()
 
         while len(loss()) < 39:
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two looks
         os.kill(os.getpid(), 9)
     """
     program = HUGE.replace("import otel_ml", "import os, otel_ml").format(then=then)

@@ -53,7 +53,7 @@ def wait_until_healthy(url: str, server: Forked) -> None:
         except OSError:
             assert server.is_alive(), "the server ended"
             assert time.monotonic() < deadline, "the server does not answer"
-            time.sleep(0.1)
+            time.sleep(0.1)  # between two looks
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def test_a_journal_on_a_network_file_system_is_said_with_what_to_do(
 ) -> None:
     table = tmp_path / "mounts"
     table.write_text(f"disk / ext4 rw 0 0\nserver:/runs {bench.folder} nfs4 rw 0 0\n")
-    monkeypatch.setattr(filesystem, "_MOUNTS", table)
+    monkeypatch.setattr(filesystem, "_MOUNTS", table)  # nobody can mount one here
 
     bench.service()
 

@@ -44,7 +44,7 @@ KILLED = """
     input()
     otel_ml.log({"after": 2.0}, step=1)
     while not spooled(b"after"):
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

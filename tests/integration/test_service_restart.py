@@ -68,7 +68,7 @@ def test_what_an_exporter_had_not_taken_before_the_stop_it_gets_at_the_next_star
 def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_replay_fills_it(
     bench: Bench, recording: RecordingExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_ml_service.live_runs.loop._DISK_S", 0.05)
+    monkeypatch.setattr("otel_ml_service.live_runs.loop._DISK_S", 0.05)  # else a look every few seconds
     released = threading.Event()
 
     class Stuck(RecordingExporter):

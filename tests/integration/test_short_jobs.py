@@ -24,7 +24,7 @@ SHORT = """
     for i in range(4):
         otel_ml.set_step(i)
         otel_ml.log({"loss": i})
-        time.sleep(0.05)
+        time.sleep(0.05)  # a job of a fifth of a second
 """
 
 SLOW_START = """
@@ -39,7 +39,7 @@ import os, pathlib, sys, time
 if "otel_ml_service" in sys.orig_argv:
     end = time.monotonic() + 60
     while not pathlib.Path(os.environ["OTEL_ML_DIR"], "may-start").exists() and time.monotonic() < end:
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks
 """
 
 
@@ -200,7 +200,7 @@ def test_a_job_that_died_before_its_service_was_there_and_is_started_again_count
         for i in range(40):
             otel_ml.set_step(i)
             otel_ml.log({"loss": 1.0}, reduce="sum")
-            time.sleep(0.01)
+            time.sleep(0.01)  # steps of 10 ms: over before a service can be there
         print("ready", flush=True)
         sys.stdin.readline()
     """

@@ -18,7 +18,7 @@ LOADS_FIRST = """
     rows = run.dir / "metrics.jsonl"
     deadline = time.monotonic() + 40
     while not (rows.exists() and '"memory"' in rows.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.05)  # between two looks
     for step in range(3):
         otel_ml.set_step(step)
         otel_ml.log({"memory": 2.0})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tests.contract.stream import training
 from tests.fakes.wandb_server import API_KEY, FakeRun, FakeWandb
 from tests.forked import Forked
 from tests.integration.exporter_life import ENDLESS, RUN_ID, begin
+from tests.waiting import eventually
 
 WAIT = 60.0
 
@@ -45,10 +45,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+    eventually(condition, timeout=WAIT)
 
 
 def rows_of(run: FakeRun) -> list[tuple[int, dict[str, float]]]:

@@ -24,7 +24,7 @@ INSIDE_A_STEP = """
             with otel_ml.timed("forward"):
                 print("ready", flush=True)
                 while True:
-                    time.sleep(0.01)
+                    time.sleep(0.01)  # trains until it is killed
 """
 
 
@@ -142,7 +142,7 @@ def test_what_another_thread_records_while_the_run_ends_begins_no_other_run(serv
         def tell():
             while not is_over.is_set():
                 otel_ml.event("still here")
-                time.sleep(0.0001)
+                time.sleep(0.0001)  # often enough to be in the middle of the end, and not always
 
         thread = threading.Thread(target=tell)
         thread.start()

@@ -105,7 +105,7 @@ WAITING = """
     otel_ml.log({{"x": 1}}, step=7)
     print("ready", flush=True)
     while True:
-        time.sleep(0.05)
+        time.sleep(0.05)  # trains until it is ended
 """
 
 
@@ -200,7 +200,7 @@ def test_what_is_recorded_while_a_receiver_hangs_survives_a_kill(tmp_path: Path)
                 otel_ml.set_step(step)
                 otel_ml.log({"x": 1.0})
                 print(step, time.monotonic(), flush=True)
-                time.sleep(0.02)
+                time.sleep(0.02)  # trains until it is ended
         """
         process = start(program, environ, tmp_path)
         connection, _ = hanging.accept()
@@ -255,15 +255,18 @@ def test_what_a_dead_process_left_is_tried_again_where_the_receiver_has_no_room_
         run("import otel_ml; otel_ml.init('exp'); otel_ml.log({'x': 1}, step=0)", environ, tmp_path)
         server.replies = [Reply(), Reply(503)]  # its own data, and what the other left
         program = """
-            import otel_ml, time
+            import otel_ml, sys
             otel_ml.init("exp")
             otel_ml.log({"y": 1}, step=1)
             otel_ml.flush(10)
-            time.sleep(3)
+            sys.stdin.readline()
         """
 
-        run(program, environ, tmp_path)
+        process = start(program, environ, tmp_path)
+        eventually(lambda: server.points("x"))
+        _, errors = process.communicate("\n", timeout=60)
 
+        assert process.returncode == 0, errors
         assert server.replies == []
         assert [point.step for point in server.points("x")] == [0]
 
@@ -300,7 +303,7 @@ def test_a_hanging_receiver_never_delays_recording(tmp_path: Path) -> None:
             begun = time.perf_counter()
             otel_ml.set_step(i); otel_ml.log({"x": i})
             slowest = max(slowest, time.perf_counter() - begun)
-            time.sleep(0.005)
+            time.sleep(0.005)  # steps of 5 ms: what is measured is the call
         print(slowest)
         begun = time.monotonic(); otel_ml.shutdown(1.0); print(time.monotonic() - begun)
     """

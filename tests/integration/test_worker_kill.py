@@ -32,7 +32,7 @@ SPOOLED = """
             for path in glob.glob(f"{folder}/*/*/spool/*.spool"):
                 if any(name.encode() in frame.payload for frame in read_spool(Path(path)).frames):
                     return
-            time.sleep(0.01)
+            time.sleep(0.01)  # between two looks
         raise SystemExit("It is not in the spool.")
 """
 

@@ -96,7 +96,7 @@ def test_while_acknowledgements_arrive_the_end_waits_for_more_of_them_but_not_fo
             if step % 20 == 19:
                 otel_ml.flush(0.1)
                 while FOLDER.points > 50_000:  # 200,000 that nobody has collected yet are too many
-                    time.sleep(0.01)
+                    time.sleep(0.01)  # between two looks
     """
     with otlp_server() as server:
         server.pause = 0.4

@@ -165,7 +165,7 @@ LEAVING = """
         otel_ml.log({{"x": 1.0}}, step=0)
         {then}
 """
-WAITS = "print(os.getpid(), flush=True); time.sleep(60)"
+WAITS = "print(os.getpid(), flush=True); time.sleep(60)"  # until it is ended
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"])
@@ -180,7 +180,7 @@ def test_a_signal_that_ends_the_process_comes_after_its_goodbye_however_often_it
         process.send_signal(signal.Signals[name])
         while process.poll() is None:
             process.terminate()
-            time.sleep(0.002)
+            time.sleep(0.002)  # once more, while the signal before is handled
 
     assert process.returncode in {-signal.Signals[name], -signal.SIGTERM}
     assert len(server.points("x")) == 1

@@ -55,6 +55,6 @@ def start(program: str, environ: Mapping[str, str], folder: Path) -> subprocess.
 def run(program: str, environ: Mapping[str, str], folder: Path, *, code: int = 0) -> tuple[str, str]:
     """Run `program` to its end, which must be exit `code`; return (stdout, stderr)."""
     process = start(program, environ, folder)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=100)  # a busy machine is slow, not wrong
     assert process.returncode == code, errors
     return output, errors

@@ -14,6 +14,7 @@ import orjson
 
 from tests.launchers.cases import Case
 from tests.ports import free_port
+from tests.surroundings import is_the_shells
 from tests.waiting import eventually
 
 __all__ = ["Found", "launch", "oracle"]
@@ -98,5 +99,4 @@ def _found(path: Path) -> Found:
 
 def environment() -> dict[str, str]:
     """Return this process' variables without those of launchers and of otel_ml."""
-    ours = ("OTEL_", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_", "OMPI_", "PMI_", "RAY_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {name: value for name, value in os.environ.items() if not is_the_shells(name)}

@@ -11,6 +11,7 @@ import pytest
 
 from otel_ml_exporters import Exporter
 from otel_ml_exporters.registry import BUILT_IN, GROUP, exporter_class
+from tests.contract.cases import CASES, UNREADABLE
 from tests.e2e.jobs import ROOT
 
 if sys.version_info >= (3, 11):
@@ -41,6 +42,10 @@ def test_the_pytest_plug_in_exists(project: dict[str, Any]) -> None:
 @pytest.mark.feature("F16", "better", "entry points, and a suite of tests for them")
 def test_a_plug_in_group_of_that_name_is_declared(project: dict[str, Any]) -> None:
     assert GROUP in project["entry-points"]
+
+
+def test_every_built_in_exporter_has_to_pass_the_contract() -> None:
+    assert {case.id for case in [*CASES, *UNREADABLE]} == set(BUILT_IN)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -80,7 +80,7 @@ def test_a_connection_that_does_not_get_to_the_end_of_its_first_head_is_closed(
     service = bench.service(token="a secret")
 
     with monkeypatch.context() as quick:  # not for the sender below, which a busy machine may hold up
-        quick.setattr(http_receiver, "_HEAD_S", 0.05)
+        quick.setattr(http_receiver, "_HEAD_S", 0.05)  # as shipped: 10 s
         with closing(connected(service)) as slow:
             slow.sendall(beginning)
 
@@ -90,7 +90,7 @@ def test_a_connection_that_does_not_get_to_the_end_of_its_first_head_is_closed(
 
 
 def test_each_byte_of_a_slow_head_does_not_buy_more_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_receiver, "_HEAD_S", 0.3)
+    monkeypatch.setattr(http_receiver, "_HEAD_S", 0.3)  # as shipped: 10 s
     service = bench.service()
 
     with closing(connected(service)) as slow:
@@ -114,7 +114,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(bench: Bench, monkeypatch: 
     service = bench.service()
 
     with monkeypatch.context() as quick:
-        quick.setattr(http_receiver, "_REQUEST_S", 0.05)
+        quick.setattr(http_receiver, "_REQUEST_S", 0.05)  # as shipped: a minute
         with closing(connected(service)) as slow:
             slow.sendall(HEAD % 100 + b"a")
 
@@ -163,7 +163,7 @@ def test_connections_beyond_the_bound_are_told_to_come_back_and_the_others_go_on
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = bench.service()
-    monkeypatch.setattr(service._http._intake, "_most_connections", 3)
+    monkeypatch.setattr(service._http._intake, "_most_connections", 3)  # it follows the limit of open files
     sender = bench.sender(service)
     assert sender.send("metrics", STEP).status == 200
 

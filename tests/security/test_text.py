@@ -102,6 +102,7 @@ def test_metrics_for_prometheus_have_no_line_of_a_senders_making(bench: Bench, t
 
     sample = re.compile(r'otel_ml_\w+(\{(\w+="([^"\\]|\\[\\"n])*",?)+\})? [0-9.eE+-]+')
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines if line), lines
+    assert len([line for line in lines if "experiment=" in line or "run=" in line]) > 1, lines
 
 
 @pytest.mark.parametrize("style", ["lines", "table"])
@@ -124,7 +125,9 @@ def test_what_a_worker_prints_is_one_line_and_obeys_none_of_it(capsys: pytest.Ca
 
     shown = capsys.readouterr().err
     assert CONTROLS.search(shown) is None
-    assert all(line.startswith("otel_ml: ") for line in shown.splitlines())
+    lines = shown.splitlines()
+    assert lines
+    assert all(line.startswith("otel_ml: ") for line in lines)
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=short)

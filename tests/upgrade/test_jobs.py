@@ -72,7 +72,7 @@ def test_what_a_newer_worker_left_is_named_and_stays_until_a_version_comes_that_
         otel_ml.log({"loss": 0.5}, step=0)
         spools = lambda: Path(os.environ["XDG_RUNTIME_DIR"]).glob("*/*/spool/*.spool")
         while not any(b"loss" in frame.payload for path in spools() for frame in read_spool(path).frames):
-            time.sleep(0.01)
+            time.sleep(0.01)  # between two looks
         os.kill(os.getpid(), signal.SIGKILL)
     """
     nowhere = {**environ, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}

@@ -56,6 +56,24 @@ def lock_of_a_sampler(_: Path) -> None:
     Election(HostFolder("one"), "gpu").is_won()
 
 
+def test_a_sampler_whose_lock_was_made_anew_takes_that_one_and_keeps_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder = HostFolder("one")
+    mine = Election(folder, "gpu")
+    assert mine.is_won()
+    before = descriptors()
+    for _ in range(3):
+        (folder.path / "gpu.lock").rename(folder.path / "removed")
+        (folder.path / "gpu.lock").touch()
+        assert mine.is_won()
+
+    assert descriptors() == before
+    assert not Election(folder, "gpu").is_won()
+    mine.release()
+
+
 @pytest.mark.parametrize("use", [lock_of_a_spool, lock_of_a_service, lock_of_a_sampler], ids=lambda use: use.__name__)
 def test_a_file_system_without_locks_costs_no_descriptor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], None]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from otel_ml_exporters import PermanentExportError, RunInfo, Summary
 from otel_ml_exporters.testing import FlakyExporter
-from otel_ml_service import PermanentExportError, RunInfo, Summary
 from otel_ml_service.aggregation import streams
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.output import MAX_SAID, Output
@@ -63,8 +63,8 @@ def test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest(monkeypatch
 
 
 def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "_SHAPES", 10)
-    monkeypatch.setattr(resource, "_CACHED", 10)
+    monkeypatch.setattr(columns, "_SHAPES", 10)  # a bound that one test can reach
+    monkeypatch.setattr(resource, "_CACHED", 10)  # the same
     decoder = Decoder()
     for number in range(50):
         body = FakeWriter(rank=number).step(0, {f"m{number}": 1.0}).SerializeToString()
@@ -95,7 +95,7 @@ def test_a_run_keeps_so_many_notices_and_no_more(tmp_path: Path) -> None:
 def test_records_that_wait_for_exporters_in_memory_are_bounded_in_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox_module, "_RECENT_BYTES", 1000)
+    monkeypatch.setattr(outbox_module, "_RECENT_BYTES", 1000)  # a bound that one test can reach
     outbox = Outbox(tmp_path / "run.db")
     for seq in range(1, 200):
         outbox.commit(Commit([Summary(seq, 0.0, {"x": float(seq)})]))
@@ -157,7 +157,7 @@ def test_the_output_of_an_embedded_service_begins_anew_where_it_is_a_file(tmp_pa
 
 
 def test_requests_that_no_run_can_take_are_kept_up_to_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("otel_ml_service.live_runs.unreadable._MOST_BYTES", 1000)
+    monkeypatch.setattr("otel_ml_service.live_runs.unreadable._MOST_BYTES", 1000)  # a bound that one test can reach
     (bench.folder / "default" / "broken" / "state" / "run.db").mkdir(parents=True)
     sender = bench.sender(bench.service())
     broken = FakeWriter(experiment="broken")

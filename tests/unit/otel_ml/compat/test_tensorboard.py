@@ -127,6 +127,19 @@ def test_distributions_sounds_curves_and_models_are_kept(captured: Capture, writ
     assert "Linear(in_features=2" in events(captured, "text")["graph"].body
 
 
+def test_a_counted_distribution_begins_at_its_smallest_value_where_that_is_below_the_first_limit(
+    captured: Capture, writer: SummaryWriter
+) -> None:
+    """TensorBoard's own writers give the smallest value of the data, which may lie in any bucket."""
+    writer.add_histogram_raw("below", -3.0, 2.0, 4, 3.0, 5.0, [1.0, 2.0], [3, 1], 1)
+    writer.add_histogram_raw("at", 1.0, 2.0, 4, 3.0, 5.0, [1.0, 2.0], [3, 1], 1)
+    writer.add_histogram_raw("above", 1.5, 2.0, 4, 7.0, 12.0, [1.0, 2.0], [0, 4], 1)
+
+    edges = {name: event.body["edges"] for name, event in events(captured, "histogram").items()}
+    assert edges == {"below": [-3.0, 1.0, 2.0], "at": [0.0, 1.0, 2.0], "above": [0.0, 1.0, 2.0]}
+    assert captured.notices == []
+
+
 def test_what_is_not_kept_is_said_with_its_place_and_nothing_is_raised(
     captured: Capture, writer: SummaryWriter
 ) -> None:

@@ -130,6 +130,27 @@ def test_a_step_metric_of_all_metrics_is_the_step_of_the_run(captured: Capture) 
     assert events(captured, "text")["note"].step == 200
 
 
+def test_a_definition_may_be_the_step_metric_of_another(captured: Capture) -> None:
+    wandb.init()
+    epoch = wandb.define_metric("epoch")
+    wandb.define_metric("val/acc", step_metric=epoch)
+    wandb.log({"epoch": 7, "val/acc": 0.5})
+
+    assert steps_of(captured, "val/acc", "val") == {7: 0.5}
+
+
+@pytest.mark.parametrize("before", ["*", "val/*", "val/a*"])
+def test_of_two_globs_the_later_one_counts_and_an_exact_name_counts_more(captured: Capture, before: str) -> None:
+    wandb.init()
+    wandb.define_metric("val/exact", step_metric="batch")
+    wandb.define_metric(before, step_metric="epoch")
+    wandb.define_metric("val/ac*", step_metric="round")
+    wandb.log({"epoch": 10, "round": 20, "batch": 30, "val/acc": 0.5, "val/exact": 0.25})
+
+    found = {(p.name, p.axis, p.step) for p in captured.points if p.name.startswith("val/")}
+    assert {(name, step) for name, _, step in found} == {("val/acc", 20), ("val/exact", 30)}
+
+
 def test_a_run_that_the_program_began_itself_is_joined_and_left_to_it(captured: Capture) -> None:
     otel_ml.log({"mine": 1.0}, step=0)
     with wandb.init(project="digits") as run:

@@ -48,6 +48,18 @@ def test_a_table_has_columns_rows_and_data_frames() -> None:
     assert (again.columns, again.data) == (["x", "y"], [[1, 3], [2, 4]])
 
 
+def test_lists_of_numbers_are_distributions_and_other_lists_are_texts(captured: Capture) -> None:
+    wandb.init()
+    wandb.log({"numbers": [1, 2.5, 3], "words": ["a", "b"], "mixed": (1, "b"), "nothing": []})
+
+    assert set(events(captured, "histogram")) == {"numbers"}
+    assert {name: event.body for name, event in events(captured, "text").items()} == {
+        "words": "['a', 'b']",
+        "mixed": "(1, 'b')",
+        "nothing": "[]",
+    }
+
+
 @pytest.mark.feature("N8", "yes", "figures and pictures with captions")
 def test_pictures_of_all_kinds_are_kept(captured: Capture, tmp_path: Path) -> None:
     Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg")

@@ -42,8 +42,8 @@ def by_step(batch: Any, name: str) -> dict[int | None, float]:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send no batch because it is old: how fast the test runs must not matter."""
-    monkeypatch.setattr(device_batch, "_SHORTEST_S", math.inf)
-    monkeypatch.setattr(device_batch, "_LONGEST_S", math.inf)
+    monkeypatch.setattr(device_batch, "_SHORTEST_S", math.inf)  # a batch is never too old
+    monkeypatch.setattr(device_batch, "_LONGEST_S", math.inf)  # a batch is never too old
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -65,7 +65,7 @@ def test_the_values_of_one_call_are_one_launch_and_of_one_step_one_copy_and_one_
 
 @pytest.mark.usefixtures("unhurried")
 def test_a_step_that_is_over_goes_with_the_first_record_of_the_next(recorded, cuda: FakeCuda, monkeypatch) -> None:
-    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)
+    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)  # a batch goes at once
     loss = cuda.tensor(2.0)
     set_step(0)
     record("loss", loss)
@@ -187,8 +187,8 @@ def test_a_weight_on_the_device_is_copied_once_for_all_values(recorded, cuda: Fa
     with cuda.counted() as call:
         log(scalars, weight=cuda.tensor(3.0))
     assert call["launches"] == 1
-    for point in points(recorded.collect(final=True)):
-        assert point.attributes == {"ml.wsum": 3.0, "ml.wxsum": 3.0 * int(point.name[1:])}
+    found = {point.name: point.attributes for point in points(recorded.collect(final=True))}
+    assert found == {f"m{i}": {"ml.wsum": 3.0, "ml.wxsum": 3.0 * i} for i in range(10)}
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -270,7 +270,7 @@ class ForbidsCopies(TorchDispatchMode):
 def test_a_mode_of_the_program_costs_neither_its_own_values_nor_those_of_before(
     recorded, cuda: FakeCuda, monkeypatch
 ) -> None:
-    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)
+    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)  # a batch goes at once
     x, y = cuda.tensor(2.0), cuda.tensor(3.0)
     set_step(0)
     log({"x": x, "y": y})
@@ -416,7 +416,7 @@ def test_memory_is_a_buffer_a_stream_and_as_many_blocks_as_are_under_way(recorde
 def test_without_pinned_memory_values_wait_on_the_device_and_come_when_there_is_some(
     recorded, cuda: FakeCuda, monkeypatch
 ) -> None:
-    monkeypatch.setattr(pinned, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(pinned, "_AGAIN_S", 0.0)  # asked again at once
     cuda.pinned_left = 0
     for step in range(3):
         set_step(step)
@@ -432,7 +432,7 @@ def test_pinned_memory_does_not_grow_beyond_its_bound_and_nothing_is_lost_by_it(
     recorded, cuda: FakeCuda, monkeypatch
 ) -> None:
     monkeypatch.setattr(pinned.PinnedPool, "MOST", 32)
-    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)
+    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)  # a batch goes at once
     cuda.stream.hold()
     for step in range(50):
         set_step(step)
@@ -499,7 +499,7 @@ def test_a_handler_that_records_in_the_middle_of_a_record_loses_nothing(recorded
             record("handler", one)
         copy(*arguments)
 
-    monkeypatch.setattr(device_batch, "_copy", interrupt)
+    monkeypatch.setattr(device_batch, "_copy", interrupt)  # a signal that comes in the middle of it
     log({"outer": cuda.tensor(3.0), "too": cuda.tensor(4.0)})
     assert values(recorded.collect(final=True)) == {"before": 1.0, "handler": 2.0, "outer": 3.0, "too": 4.0}
 

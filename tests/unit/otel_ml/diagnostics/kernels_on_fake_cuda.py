@@ -21,9 +21,9 @@ __all__ = ["card", "until_nothing_is_compiled"]
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     """A card for which the kernels can be compiled; whatever waits for it raises."""
-    monkeypatch.setattr(launching, "_compiled", set())
-    monkeypatch.setattr(launching, "_begun", set())
-    monkeypatch.setattr(launching, "_missing", set())
+    monkeypatch.setattr(launching, "_compiled", set())  # what a process knows of its card for good
+    monkeypatch.setattr(launching, "_begun", set())  # the same
+    monkeypatch.setattr(launching, "_missing", set())  # the same
     monkeypatch.setattr(tables, "plain_types", lambda: (CudaTensor,))
     layers._blocks_on.cache_clear()
     with fake_cuda() as cuda:

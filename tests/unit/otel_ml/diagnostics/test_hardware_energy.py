@@ -68,6 +68,39 @@ def test_what_is_used_between_pause_and_resume_does_not_count() -> None:
     assert ledger.total == 37.0
 
 
+def test_a_lap_that_ends_before_the_counter_was_last_read_is_unknown_and_takes_no_seconds_back() -> None:
+    ledger = Ledger()
+    ledger.advance(0.0, 0.0, 100.0)
+    ledger.is_counting = True
+    ledger.advance(1.0, 4.0, 50.0)  # the counter began anew, and was read long after the mark
+    ledger.lap()
+    ledger.advance(2.0, 4.0, 50.0)  # a mark before that reading
+
+    assert ledger.lap() == (None, 0.0)
+
+
+def test_a_counter_that_began_anew_counts_from_its_new_beginning() -> None:
+    ledger = Ledger()
+    ledger.is_counting = True
+    for second, joules in ((0.0, 100.0), (1.0, 130.0), (2.0, 4.0), (3.0, 11.0)):
+        ledger.advance(second, second, joules)
+        lap = ledger.lap()
+
+    assert lap == (7.0, 1.0)
+    assert ledger.total == 30.0 + 7.0
+
+
+def test_a_counter_that_is_silent_leaves_the_lap_unknown_and_the_next_whole_one_known() -> None:
+    ledger = Ledger()
+    ledger.is_counting = True
+    laps = []
+    for second, joules in ((0.0, 100.0), (1.0, None), (2.0, 130.0), (3.0, 135.0)):
+        ledger.advance(second, second, joules)
+        laps.append(ledger.lap())
+
+    assert laps == [(None, 0.0), (None, 0.0), (None, 0.0), (5.0, 1.0)]
+
+
 def has_read(energy: hardware.Energy, joules: float) -> bool:
     """Let the counters be read; return whether (nearly) all that they grew by is counted, or left out."""
     energy.lap()

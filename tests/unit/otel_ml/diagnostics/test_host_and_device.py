@@ -176,7 +176,7 @@ VALUES = st.lists(st.sampled_from([0.0, -0.0, 1.0, -2.5, 1e-30, 3e38, math.nan, 
 def test_tensors_that_are_looked_at_together_are_what_each_is_by_itself(groups: list[list[float]], room: int) -> None:
     tensors = [torch.tensor(values, dtype=torch.float64) for values in groups]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host, "_TOGETHER", room)
+        patch.setattr(host, "_TOGETHER", room)  # a bound that a test can reach
         together = each(host._statistics(tensors))  # as where nothing is compiled
 
     assert str(together) == str([one for tensor in tensors for one in each(host._statistics([tensor]))])

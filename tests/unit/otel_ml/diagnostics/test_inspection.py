@@ -12,12 +12,13 @@ import yaml
 
 import otel_ml
 from otel_ml.diagnostics.inspection import Inspector
+from otel_ml.diagnostics.inspection.statistics import STATISTICS
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.e2e.jobs import the_run_in
 
 __all__ = ["otel_ml_capture"]
 
-PLAIN = ["min", "max", "mean", "std", "l1_norm", "l2_norm", "cur_amax", "dynamic_range"]
+PLAIN = [*STATISTICS]
 
 
 class Block(torch.nn.Module):

@@ -11,6 +11,7 @@ import torch
 import otel_ml
 from otel_ml.diagnostics.inspection import Inspector
 from otel_ml.diagnostics.inspection.fp8 import FORMATS, fp8_job_for
+from otel_ml.diagnostics.inspection.statistics import STATISTICS
 from otel_ml.diagnostics.tensor_statistics import sightings
 from otel_ml.diagnostics.tensor_statistics.jobs import recipe_of
 from otel_ml.testing import Capture, otel_ml_capture
@@ -23,7 +24,7 @@ __all__ = ["card", "otel_ml_capture"]
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's numpy warns of what we look for
 
-PLAIN = ["min", "max", "mean", "std", "l1_norm", "l2_norm", "cur_amax", "dynamic_range"]
+PLAIN = [*STATISTICS]
 FP8 = ["underflows%", "overflows%", "scale_inv_min", "scale_inv_max", "mse"]
 
 

@@ -106,10 +106,10 @@ def test_the_phases_of_an_operation_add_up_to_its_total(otel_ml_capture: Capture
     otel_ml.set_step(4)
     with otel_ml.operation("actor_train/train_step") as op:
         with op.onload():
-            time.sleep(0.002)
-        time.sleep(0.002)
+            time.sleep(0.002)  # what is measured
+        time.sleep(0.002)  # what is measured
         with op.offload():
-            time.sleep(0.002)
+            time.sleep(0.002)  # what is measured
 
     names = [f"time/actor_train/train_step/{phase}" for phase in ("total", "execute", "onload", "offload")]
     points = [point for point in otel_ml_capture.points if point.name.startswith("time/")]

@@ -107,6 +107,14 @@ def test_the_helper_records_the_row(row: rl.Row, otel_ml_capture: Capture) -> No
     assert otel_ml_capture.notices == []
 
 
+def test_a_generation_that_took_no_time_that_the_clock_can_tell_has_no_rate(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+    rl.generated(100, seconds=0.0)
+
+    assert otel_ml_capture.points == []
+    assert otel_ml_capture.notices == []
+
+
 def test_the_helpers_of_the_table_are_all_there_are() -> None:
     public = {name for name in rl.__all__ if name not in {"ROWS", "Row", "markdown"}}
 

@@ -20,7 +20,7 @@ from tests.e2e.jobs import environment, finished
 
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Capture]:
-    monkeypatch.setattr(samples, "_tables", {})
+    monkeypatch.setattr(samples, "_tables", {})  # tables grow for as long as the process
     with capture() as run:
         yield run
 

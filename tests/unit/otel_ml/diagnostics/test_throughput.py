@@ -55,6 +55,20 @@ def test_one_number_that_is_nan_does_not_end_the_rates(otel_ml_capture: Capture)
     assert rates == {1: 100.0, 4: 100.0, 5: 200.0}
 
 
+@pytest.mark.parametrize("amount", ["samples", "tokens", "flops", "batches"])
+def test_one_number_that_is_infinite_does_not_end_the_rates(otel_ml_capture: Capture, amount: str) -> None:
+    clock = Clock()
+    throughput = Throughput(window=3, clock=clock)
+    for step, done in enumerate([100.0, 100.0, math.inf, 100.0, 100.0, 100.0]):
+        otel_ml.set_step(step)
+        clock.now += 1.0
+        throughput.step(**{amount: done})
+
+    name, unit = ("tflops", 1e12) if amount == "flops" else (f"{amount}_per_sec", 1.0)
+    rates = {p.step: p.value * unit for p in otel_ml_capture.points if p.name == f"throughput/{name}"}
+    assert rates == {1: 100.0, 2: math.inf, 4: 100.0, 5: 100.0}
+
+
 def test_the_first_step_has_no_rate(otel_ml_capture: Capture) -> None:
     clock = Clock()
 

@@ -183,7 +183,10 @@ def test_bytes_are_those_protobuf_itself_would_write(recorded):
         meter.metric(f"plain{reduce[0]}", reduce=reduce).record(1.0, step=12345)
     set_step(12345)
 
-    for body in recorded.collect(final=True).scope_metrics:
+    bodies = recorded.collect(final=True).scope_metrics
+    names = {metric.name for body in bodies for metric in ScopeMetrics.FromString(body).metrics}
+    assert {"mm", "mp50", "mlast", "ms", "plainm"} <= names
+    for body in bodies:
         assert ScopeMetrics.FromString(body).SerializeToString() == body
 
 

@@ -78,7 +78,7 @@ def test_after_a_loop_the_axis_that_was_set_last_says_which_step_it_is(recorded)
 def test_the_wait_for_data_is_measured_at_the_step_it_is_for(recorded):
     def slow():
         for i in range(2):
-            time.sleep(0.02)
+            time.sleep(0.02)  # the wait that is measured
             yield i
 
     for _ in steps(slow()):

@@ -249,7 +249,7 @@ def test_a_row_wakes_a_process_that_sleeps(recorded: Recorded, monkeypatch: pyte
     log(FIVE)
     recorded.collect()
     woken: list[bool] = []
-    monkeypatch.setattr(buffer, "_begin", lambda: woken.append(True))
+    monkeypatch.setattr(buffer, "_begin", lambda: woken.append(True))  # what it starts is a thread
     buffer.sleep()
     log(FIVE)
 

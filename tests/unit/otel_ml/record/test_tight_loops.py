@@ -52,7 +52,7 @@ class Taken:
                 if COLLECTOR._waiting:
                     self.waits += 1
                     self.look()
-                time.sleep(0.0001)
+                time.sleep(0.0001)  # between two looks
             self.look()
             self.has_ended_well = True
         finally:
@@ -159,7 +159,9 @@ def test_a_loop_of_timers_waits_and_loses_no_span(recorded):
 
 
 def test_a_loop_of_events_waits_and_loses_none(recorded, monkeypatch):
-    monkeypatch.setattr("otel_ml._internal.events.event_calls._is_on", lambda: True)
+    monkeypatch.setattr(
+        "otel_ml._internal.events.event_calls._is_on", lambda: True
+    )  # without a run
     with collecting() as taken:
         for i in range(5_000):
             event("happened", {"i": i})

@@ -68,7 +68,7 @@ def test_recursion_measures_every_call(recorded):
 def test_a_coroutine_is_timed_with_its_waits(recorded):
     @timed("fetch")
     async def fetch(x: int) -> int:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # what is measured
         return x
 
     async def job() -> list[int]:
@@ -100,7 +100,7 @@ def test_a_generator_is_timed_while_it_runs_and_each_resumption_at_its_own_step(
         set_step(i)
         seen.append(generator.send(f"s{i}"))
         left = time.perf_counter()
-        time.sleep(0.05)
+        time.sleep(0.05)  # the caller's time, which is not the generator's
         of_the_caller += time.perf_counter() - left
     with pytest.raises(StopIteration) as stop:
         generator.send("end")

@@ -23,7 +23,7 @@ def test_a_block_is_a_metric_in_seconds_and_the_slowest_rank_counts(recorded):
     set_step(1)
     begin = time.perf_counter()
     with timed("forward"):
-        time.sleep(0.01)
+        time.sleep(0.01)  # what is measured
     elapsed = time.perf_counter() - begin
 
     (point,) = points(recorded.collect(), "time/forward")

@@ -87,6 +87,7 @@ def test_a_quantile_of_a_window_lies_between_the_extremes_of_the_streams_life() 
 
     rows = list(service.rows(axis="time").values())
     assert len(rows) == 3
+    assert [len(row) for row in rows] == [2, 2, 2]
     assert all(0.06 * 0.99 <= value <= 0.08 * 1.006 for row in rows for value in row.values())
 
 

@@ -50,6 +50,13 @@ def test_steps_are_counted_once_for_each_role_and_axis() -> None:
     assert "steps done again" not in texts
 
 
+def test_rows_that_lack_a_writer_are_counted() -> None:
+    texts = shown(step(0), step(1, writers_missing=2), step(2, writers_missing=1), step(3))
+
+    assert after(texts, "rows with a rank missing") == "2"
+    assert after(shown(step(0), step(1)), "rows with a rank missing") == "0"
+
+
 def test_steps_that_a_restart_did_again_are_told_apart() -> None:
     texts = shown(*(step(n) for n in range(6)), *(step(n, attempt=1) for n in range(4, 9)))
 

@@ -58,7 +58,7 @@ def test_a_tracer_records_each_step_and_the_total_and_can_be_used_again(captured
 
 def test_a_total_is_at_least_its_steps(captured: Capture) -> None:
     with trace("generate") as tracer:
-        time.sleep(0.01)
+        time.sleep(0.01)  # what is measured
         tracer.step("prefill")
 
     [total], [prefill] = (
@@ -71,7 +71,7 @@ def test_a_total_is_at_least_its_steps(captured: Capture) -> None:
 def test_functions_and_coroutines_are_traced_also_when_their_calls_overlap(captured: Capture) -> None:
     @trace("push_weights")
     async def push(n: int) -> int:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # what is measured
         return n
 
     @trace("score")
@@ -125,7 +125,7 @@ def test_without_a_device_a_gpu_tracer_measures_on_the_cpu_and_says_so(
     monkeypatch.setenv("METRIC_TIMER_USES_GPU", "1")
 
     with trace("forward", track_memory=True):
-        time.sleep(0.01)
+        time.sleep(0.01)  # what is measured
 
     assert captured.values("forward/total_duration_max_s")[0] >= 0.01
     assert not [name for name in reductions(captured) if "memory" in name]

@@ -220,7 +220,7 @@ def test_system_metrics_without_a_step_have_the_second_as_step(otel_ml_capture: 
 def test_energy_that_nothing_measures_is_absent_and_said(
     otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_ml.compat.itwinai.measure._counters", list)
+    monkeypatch.setattr("otel_ml.compat.itwinai.measure._counters", list)  # this host may have some
     with Prov4MLLogger().start_logging() as logger:
         logger.log(None, "carbon", kind="carbon", step=0)
 
