@@ -18,8 +18,8 @@ from tests.mutants.tree import KEPT, PACKAGES, ROOT
 
 __all__ = ["Covering", "asked"]
 
-_UNIT = ROOT / "tests" / "unit"
-_SHARED = ("property", "contract", "security")
+_TESTS = ROOT / "tests"
+_DOCTESTS = (ROOT / "otel_ml", ROOT / "exporters", ROOT / "service")
 _MARKS = "not e2e and not chaos and not browser and not launchers and not full and not gpu"
 
 
@@ -44,20 +44,26 @@ class Covering:
 
 def asked(jobs: int) -> Covering:
     """Run the tests that changed since they were asked, and return what they all run."""
-    pieces = [*_pieces_of_units(), *(ROOT / "tests" / name for name in _SHARED)]
     with ThreadPoolExecutor(jobs) as pool:
-        kept = list(pool.map(_asked_of, pieces))
+        kept = list(pool.map(_asked_of, _pieces()))
     covering = Covering()
     for piece in kept:
         _add(covering, piece)
     return covering
 
 
-def _pieces_of_units() -> Iterable[Path]:
-    """Return what is run, and kept, together: a folder, or a file beside folders."""
-    for package in sorted(_UNIT.iterdir()):
-        if package.is_dir():
-            yield from sorted(path for path in package.iterdir() if _has_tests(path))
+def _pieces() -> Iterable[Path]:
+    """Return what is run, and kept, together: a folder of units, or a file; the slowest first."""
+    yield from sorted((_TESTS / "property").glob("test_*.py"))
+    yield from sorted(path for path in (_TESTS / "integration").glob("test_*.py") if _is_one_process(path))
+    for package in sorted(path for path in (_TESTS / "unit").iterdir() if path.is_dir()):
+        yield from sorted(path for path in package.iterdir() if _has_tests(path))
+    yield from (_TESTS / "contract", _TESTS / "security", *_DOCTESTS)
+
+
+def _is_one_process(path: Path) -> bool:
+    """Whether the tests of a file have a service in their own process: what runs in another is not seen."""
+    return "Bench" in path.read_text()
 
 
 def _has_tests(path: Path) -> bool:
@@ -66,7 +72,7 @@ def _has_tests(path: Path) -> bool:
 
 def _asked_of(piece: Path) -> Path:
     """Return the folder of a piece's two files; run its tests where they are older than what they are about."""
-    folder = KEPT / "lines" / str(piece.relative_to(ROOT / "tests")).replace("/", ".")
+    folder = KEPT / "lines" / ".".join(piece.relative_to(ROOT).parts)
     report, data = folder / "report.json", folder / "coverage"
     if report.exists() and data.exists() and report.stat().st_mtime > _newest(piece):
         return folder
@@ -84,7 +90,7 @@ def _asked_of(piece: Path) -> Path:
 def _newest(piece: Path) -> float:
     """Return when the tests of a piece, or anything that all tests use, was changed last."""
     files = [*piece.rglob("*.py")] if piece.is_dir() else [piece]
-    files += [*(ROOT / "tests").glob("*.py"), *(file for root in PACKAGES.values() for file in root.rglob("*.py"))]
+    files += [*_TESTS.glob("*.py"), *(file for root in PACKAGES.values() for file in root.rglob("*.py"))]
     return max(file.stat().st_mtime for file in files)
 
 
