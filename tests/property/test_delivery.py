@@ -31,6 +31,15 @@ SURPRISES = QUICK.surprises
 
 ANSWERS = ("yes", "yes", "no start", "away", "half", "disk", "surprise", "restart", "killed", "gone")
 
+FAILURES: Mapping[str, Exception] = {
+    "away": RetryableExportError("away", retry_after=0.0),
+    "disk": TimeoutError(),
+    "surprise": ValueError("a defect"),
+    "restart": RestartExporterError("of no use any more"),
+    "killed": RestartExporterError("its process is gone, and what it held"),
+    "gone": StoreGoneError("deleted"),
+}
+
 scripts = st.lists(st.sampled_from(ANSWERS), max_size=12).filter(lambda script: script.count("surprise") <= SURPRISES)
 
 
@@ -69,22 +78,13 @@ class Backend(Exporter):
     def export(self, records: Sequence[Record]) -> None:
         assert 0 < len(records) <= self.max_batch
         answer = next(self._store.script, "yes")
-        if answer == "away":
-            raise RetryableExportError("away", retry_after=0.0)
-        if answer == "disk":
-            raise TimeoutError
-        if answer == "surprise":
-            raise ValueError("a defect")
-        if answer == "restart":
-            raise RestartExporterError("of no use any more")
-        if answer == "killed":
+        if answer in ("killed", "gone"):
             self._buffer.clear()
-            raise RestartExporterError("its process is gone, and what it held")
         if answer == "gone":
-            self._buffer.clear()
             self._store.rows.clear()
             self._store.is_gone = True
-            raise StoreGoneError("deleted")
+        if answer in FAILURES:
+            raise FAILURES[answer]
         if any("bad" in values_of(record) for record in records):
             raise PermanentExportError("a bad value", names={"bad"})
         if any("worse" in values_of(record) for record in records):

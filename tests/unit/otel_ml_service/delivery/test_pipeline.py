@@ -605,10 +605,26 @@ def test_who_has_delivered_everything_waits_and_does_not_read_over_and_over(driv
     idle, busy = CountingSource(steps(1)), MemorySource(steps(2000))
     pipeline = driver.start(RecordingExporter(), idle)
     eventually(lambda: pipeline.status.delivered == 1)
+    idle.add(*steps(1, first=2))
+    eventually(lambda: pipeline.status.delivered == 2)
 
     driver.drain(RecordingExporter(), busy)
 
     assert idle.reads < 30
+
+
+def test_who_waits_for_a_batch_to_fill_does_not_read_over_and_over(driver: Driver) -> None:
+    class Patient(RecordingExporter):
+        max_delay = 1000.0
+
+    waiting, busy = CountingSource(steps(1)), MemorySource(steps(2000))
+    driver.start(Patient(), waiting)
+    eventually(lambda: waiting.reads)
+    waiting.add(*steps(1, first=2))
+
+    driver.drain(RecordingExporter(), busy)
+
+    assert waiting.reads < 30
 
 
 def test_an_exporter_that_starts_with_the_newest_facts_is_not_told_them_again(driver: Driver) -> None:
