@@ -162,6 +162,11 @@ class _Making(ast.NodeVisitor):
             self.visit(statement)
         self._is_in_function = outer
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Leave the options of `@dataclass` as they are: whether there are slots is nobody's behavior."""
+        for child in node.body:
+            self.visit(child)
+
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 (the name that `ast` looks for)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
