@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e collector browser launchers bench gpu wheels chaos night races endurance fuzz audit docs full clean
+.PHONY: help setup demo test check e2e collector browser launchers bench gpu wheels chaos night races endurance fuzz mutants audit docs full clean
 
 PYTHON ?= python3
 SEED   ?= 1
@@ -85,6 +85,10 @@ endurance: $(NATIVE)  ## A million steps, and what the worker and the service ho
 fuzz: $(NATIVE)  ## Every decoder of foreign bytes, coverage-guided, FUZZ_SECONDS (20) each; findings in build/fuzz
 	.ci/install fuzz
 	python -m tests.fuzz
+
+mutants: $(NATIVE)  ## Small mistakes in the product that no test notices: a sample; MUTANTS=all, a package, or a file
+	.ci/install mutants
+	python -m tests.mutants $(MUTANTS)
 
 audit: $(NATIVE)  ## Known vulnerabilities in what the package brings; exits with 2 where nobody can be asked
 	.ci/install audit

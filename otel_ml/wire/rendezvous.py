@@ -237,7 +237,7 @@ class Rendezvous:
             found = json.loads(self.run_file.read_text())
             require(self.run_file, int(found.get("version", 1)), RENDEZVOUS, str(found.get("writer", "")))
             return Home(str(found["run_dir"]), tuple(str(name) for name in found["exporters"]))
-        except (OSError, KeyError, TypeError, ValueError, RecursionError):
+        except (OSError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
             return None  # as good as none: nobody but a damaged disk writes it so
 
     def is_served(self) -> bool:

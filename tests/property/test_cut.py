@@ -102,6 +102,16 @@ def test_no_point_is_lost_or_twice_or_in_another_place(scopes: list[ScopeMetrics
     assert sum(records_in("M", part) for part in parts) == records_in("M", payload) == len(_flat(payload))
 
 
+@given(st.lists(_scopes, min_size=1, max_size=4))
+def test_what_is_just_as_large_as_it_may_be_stays_whole_and_a_byte_more_is_cut(scopes: list[ScopeMetrics]) -> None:
+    payload = _payload([scope.SerializeToString() for scope in scopes])
+
+    assert cut("M", payload, len(payload)) == [payload]
+    if len(scopes) > 1:
+        first, second = cut("M", payload, len(payload) - 1)
+        assert first + second == payload
+
+
 @given(st.lists(_scopes, max_size=4), st.integers(1, 6000))
 def test_a_part_that_is_too_large_holds_one_point(scopes: list[ScopeMetrics], most: int) -> None:
     for part in cut("M", _payload([scope.SerializeToString() for scope in scopes]), most):

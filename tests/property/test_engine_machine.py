@@ -15,6 +15,9 @@ from tests.strategies import Rank, Service, integers, split
 
 REDUCTIONS = ("mean", "sum", "min", "max", "count", "std", "sum>max,mean", "rank", "argmax", "mean,last", "p50")
 
+records = integers | st.lists(integers, min_size=1, max_size=3)
+"""Of one metric, by one rank, in one step."""
+
 
 def comparable(service: Service) -> list[tuple[object, ...]]:
     """Return the rows as something `==` can compare: NaN equals NaN, counters of the service left out."""
@@ -37,14 +40,15 @@ def jobs(draw: st.DrawFn) -> list[list[Observation]]:
     """Draw what each writer of a small job sends, in the order it sends it."""
     world = draw(st.integers(1, 4))
     steps = draw(st.integers(1, 5))
+    first = draw(st.integers(0, len(REDUCTIONS) - 4))
     streams = []
     for number in range(world):
         rank = Rank(number, world_size=world)
         sent: list[Observation] = []
         for step in range(steps):
             for name in draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=3)):
-                reduction = REDUCTIONS["abcd".index(name) + draw(st.integers(0, 0))]
-                sent += rank.record(step, {name: draw(integers), f"{name}2": draw(integers)}, reduction)
+                reduction = REDUCTIONS["abcd".index(name) + first]
+                sent += rank.record(step, {name: draw(records), f"{name}2": draw(records)}, reduction)
             sent += rank.done(step)
         streams.append(sent + rank.bye())
     return streams

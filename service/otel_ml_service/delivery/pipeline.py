@@ -18,6 +18,7 @@ import contextvars
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -113,6 +114,7 @@ class Pipeline:
         self._run = self._told = run.of_instance(name)
         self._source = source
         self._lost = dict(lost or {})
+        self._losses: deque[tuple[int, str, int]] = deque(maxlen=_TAKEN_BACK)
         self._mark = mark
         self._say = say
         self._retry = retry
@@ -237,6 +239,7 @@ class Pipeline:
         if position is not None and not self._is_gone:
             self._set(delivered=min(position, self._source.last_seq))
         self._is_gone = False
+        self._take_back()
 
     def _go_back(self, *, is_gone: bool) -> None:
         """Count on what the backend said it has: what it was given since may be gone with the exporter."""
@@ -244,6 +247,7 @@ class Pipeline:
             # Of all that follows the exporter leaves out what it still has.
             self._is_gone = True
             self._lost.clear()
+            self._losses.clear()
             self._set(lost={})
             self._advance(0)
         elif self._certain is not None:
@@ -318,7 +322,7 @@ class Pipeline:
             first = min(first, records[0].seq)
         gone = first - 1 - self.status.delivered
         if gone > 0 and self._source.last_seq:
-            self._lose(_NO_LONGER_KEPT, gone)
+            self._lose(first - 1, _NO_LONGER_KEPT, gone)
             self._say("disk-limit", f"Exporter {self.name!r} lost its place: {gone} records are no longer kept.")
             self._advance(first - 1)
 
@@ -443,7 +447,7 @@ class Pipeline:
     def _set_aside(self, refused: Refused) -> None:
         """Count what the backend will never take; it stays among the run's records."""
         is_new = refused.reason not in self._lost
-        self._lose(refused.reason, refused.values)
+        self._lose(refused.seq, refused.reason, refused.values)
         _log.error("Exporter %s does not take %s: %s", self.name, refused.what, refused.reason)
         if is_new:  # what follows for the same reason is counted, and in the log
             why = refused.reason.rstrip(".")
@@ -453,10 +457,22 @@ class Pipeline:
                 f"run keeps it: otel-ml replay {self._run.id} --to {self.name} --experiment NAME",
             )
 
-    def _lose(self, reason: str, count: int) -> None:
+    def _lose(self, seq: int, reason: str, count: int) -> None:
         if reason not in self._lost and len(self._lost) >= _REASONS:
             reason = "for other reasons"
         self._lost[reason] = self._lost.get(reason, 0) + count
+        self._losses.append((seq, reason, count))
+        self._set(lost=dict(self._lost))
+
+    def _take_back(self) -> None:
+        """Count no loss of a record that comes again: it is lost when it is refused again."""
+        for _, reason, count in (loss for loss in self._losses if loss[0] > self.status.delivered):
+            self._lost[reason] -= count
+            if not self._lost[reason]:
+                del self._lost[reason]
+        kept = [loss for loss in self._losses if loss[0] <= self.status.delivered]
+        self._losses.clear()
+        self._losses.extend(kept)
         self._set(lost=dict(self._lost))
 
     def _advance(self, seq: int) -> None:
@@ -478,6 +494,9 @@ _IDLE_S = 5.0
 
 _REASONS = 100
 """Reasons of losses that are told apart; a backend may name the record in each of them."""
+
+_TAKEN_BACK = 100_000
+"""Losses, the newest, that are not counted twice where their records come again."""
 
 _SHUTDOWN_GRACE_S = 1.0
 """The least an exporter gets to close its files, also after the deadline."""

@@ -33,10 +33,12 @@ class Refused:
     """What is set aside.
 
     Attributes:
+        seq: of its record.
         what: for a person, such as "'loss' at step 7".
         values: how many there are in it; 1 for a record that holds none.
     """
 
+    seq: int
     what: str
     values: int
     reason: str
@@ -73,7 +75,7 @@ def _sifted(
             yield from _values_of(record, refusal)
         yield from _sifted(without, export, advance, is_whole=is_whole)
     elif len(records) == 1:
-        yield Refused(_shown(records[0]), _count(records[0]), refusal.reason)
+        yield Refused(records[0].seq, _shown(records[0]), _count(records[0]), refusal.reason)
         advance(records[0].seq)
     else:
         middle = len(records) // 2
@@ -92,7 +94,7 @@ def _values_of(record: Record, refusal: Refusal) -> Iterator[Refused]:
     if isinstance(record, (StepRecord, Summary)):
         where = f" of {_shown(record)}"
         for name in sorted(refusal.names & record.values.keys()):
-            yield Refused(f"{name!r}{where}", 1, refusal.reason)
+            yield Refused(record.seq, f"{name!r}{where}", 1, refusal.reason)
 
 
 def _count(record: Record) -> int:

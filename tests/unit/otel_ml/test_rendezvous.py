@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml._internal.transport.spool import Spool
-from otel_ml.wire.rendezvous import Rendezvous, Service
+from otel_ml.wire.rendezvous import Home, Rendezvous, Service, path_part
 from otel_ml.wire.spool import Frame
 
 
@@ -97,3 +99,72 @@ def test_a_worker_that_starts_while_the_folder_is_removed_keeps_its_spool_on_dis
         remover.join()
 
     assert said == []
+
+
+SERVICE = Service("http://127.0.0.1:4318", "secret", 7, "/runs/a", ("jsonl", "wandb/b"))
+
+
+def test_a_service_is_there_as_long_as_its_announcement_is_held(rendezvous: Rendezvous) -> None:
+    assert not rendezvous.is_served()
+
+    handle = rendezvous.publish(SERVICE)
+
+    assert rendezvous.is_served()
+    assert rendezvous.read_service() == SERVICE
+    assert rendezvous.read_home() == Home("/runs/a", ("jsonl", "wandb/b"))
+    os.close(handle)
+    assert not rendezvous.is_served()
+    assert rendezvous.read_service() == SERVICE  # what it said is still there: its run may have to be recovered
+    assert {path.name for path in rendezvous.folder.iterdir()} == {"run.json", "service.json", "spool"}
+    assert {path.stat().st_mode & 0o077 for path in rendezvous.folder.iterdir()} == {0}
+
+
+def test_a_link_in_the_place_of_the_announcement_is_no_service(rendezvous: Rendezvous, tmp_path: Path) -> None:
+    with (tmp_path / "held").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        rendezvous.service_file.symlink_to(tmp_path / "held")
+
+        assert not rendezvous.is_served()
+
+
+def test_what_a_service_said_of_its_run_outweighs_what_a_later_process_asks_for(rendezvous: Rendezvous) -> None:
+    assert rendezvous.read_home() is None
+    rendezvous.ask_for(Home("/runs/asked"))
+    rendezvous.ask_for(Home("/runs/asked-again"))
+    assert rendezvous.read_home() == Home("/runs/asked")
+    os.close(rendezvous.publish(SERVICE))
+
+    rendezvous.ask_for(Home("/runs/another"))
+
+    assert rendezvous.read_home() == Home("/runs/a", ("jsonl", "wandb/b"))
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "null", '{"pid": "x"}', "[" * 100_000, '{"version": 1e999}'])
+def test_what_nobody_wrote_is_no_service_and_no_run(rendezvous: Rendezvous, content: str) -> None:
+    rendezvous.service_file.write_text(content)
+    rendezvous.run_file.write_text(content)
+
+    assert (rendezvous.read_service(), rendezvous.read_home()) == (None, None)
+
+
+def test_a_folder_that_others_could_read_is_closed_when_it_is_used(rendezvous: Rendezvous) -> None:
+    rendezvous.folder.chmod(0o755)
+
+    rendezvous.create()
+
+    assert rendezvous.folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("name", ["a", "a.b-c_D9", "x" * 100])
+def test_a_plain_name_is_its_own_folder(name: str) -> None:
+    assert path_part(name) == name
+
+
+@pytest.mark.parametrize("name", [".", "..", "...", "a/b", "ü", "x" * 101, ""])
+def test_every_other_name_is_one_safe_part_of_a_path_and_its_own(name: str) -> None:
+    part = path_part(name)
+
+    assert re.fullmatch(r"[A-Za-z0-9_.\-]*-[0-9a-f]{8}", part)
+    assert len(part) <= 109
+    assert not part.startswith(".")
+    assert part != path_part(f"{name}/")

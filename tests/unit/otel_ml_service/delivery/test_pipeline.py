@@ -605,10 +605,26 @@ def test_who_has_delivered_everything_waits_and_does_not_read_over_and_over(driv
     idle, busy = CountingSource(steps(1)), MemorySource(steps(2000))
     pipeline = driver.start(RecordingExporter(), idle)
     eventually(lambda: pipeline.status.delivered == 1)
+    idle.add(*steps(1, first=2))
+    eventually(lambda: pipeline.status.delivered == 2)
 
     driver.drain(RecordingExporter(), busy)
 
     assert idle.reads < 30
+
+
+def test_who_waits_for_a_batch_to_fill_does_not_read_over_and_over(driver: Driver) -> None:
+    class Patient(RecordingExporter):
+        max_delay = 1000.0
+
+    waiting, busy = CountingSource(steps(1)), MemorySource(steps(2000))
+    driver.start(Patient(), waiting)
+    eventually(lambda: waiting.reads)
+    waiting.add(*steps(1, first=2))
+
+    driver.drain(RecordingExporter(), busy)
+
+    assert waiting.reads < 30
 
 
 def test_an_exporter_that_starts_with_the_newest_facts_is_not_told_them_again(driver: Driver) -> None:
@@ -659,3 +675,69 @@ def test_what_was_set_aside_is_behind_the_mark_while_the_next_record_waits(drive
 
     eventually(lambda: pipeline.status.delivered == 1)
     assert pipeline.status.lost == {"bad": 1}
+
+
+def test_reasons_that_never_repeat_are_told_apart_up_to_a_hundred_and_all_are_counted(driver: Driver) -> None:
+    exporter = FlakyExporter(lambda _, records: PermanentExportError(f"no {records[0].seq}"))
+
+    lost = driver.drain(exporter, MemorySource(steps(130))).status.lost
+
+    assert len(lost) == 101
+    assert lost["for other reasons"] == 30
+    assert sum(lost.values()) == 130
+
+
+def test_being_asked_to_stop_ends_a_pause_and_the_next_try_comes_at_once(driver: Driver) -> None:
+    away = RetryableExportError("away", retry_after=1000.0)
+    exporter = FlakyExporter(lambda call, _: away if call == 1 else None)
+    pipeline = driver.start(exporter, MemorySource(steps(3)))
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.ask_to_stop(20)
+    assert pipeline.join()
+
+    assert seqs(exporter) == [1, 2, 3]
+    assert (pipeline.behind, pipeline.status.problem) == (0, None)
+
+
+def test_who_is_stopping_still_waits_between_two_tries_and_gives_up_at_the_deadline(driver: Driver) -> None:
+    exporter = FlakyExporter(lambda *_: RetryableExportError("away", retry_after=1000.0))
+    pipeline = driver.start(exporter, MemorySource(steps(3)))
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.ask_to_stop(0.3)
+    assert pipeline.join()
+
+    assert exporter.calls <= 3
+    assert (pipeline.is_stopped, pipeline.behind) == (True, 3)
+
+
+def test_a_store_that_is_deleted_while_the_last_records_are_flushed_is_written_again(driver: Driver) -> None:
+    class Deleted(RecordingExporter):
+        is_gone = False
+
+        def position(self) -> int:
+            return 0
+
+        @property
+        def is_intact(self) -> bool:
+            return not self.is_gone
+
+        def force_flush(self, timeout: float) -> None:
+            self.is_gone = len(made) == 1 and bool(self.records)
+
+    made: list[Deleted] = []
+
+    def make() -> Exporter:
+        made.append(Deleted())
+        return made[-1]
+
+    pipeline = driver.start_with(make, MemorySource([*steps(5), RunStatus(6, 0.0, "finished")]))
+    eventually(lambda: pipeline.behind == 0)
+    pipeline.ask_to_stop(20)
+    assert pipeline.join()
+
+    assert [len(exporter.records) for exporter in made] == [6, 6]
+    assert made[-1].ended_with == RunStatus(6, 0.0, "finished")
+    assert made[0].ended_with is None
+    assert any("written again, from the beginning" in sentence for sentence in driver.said)

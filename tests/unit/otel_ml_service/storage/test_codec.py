@@ -3,7 +3,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +47,24 @@ RECORDS: list[Record] = [
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
 def test_every_kind_of_record_comes_back_as_it_went(record: Record) -> None:
     assert decode(encode(record)) == record
+
+
+def test_a_parameter_that_is_a_number_of_numpy_a_path_or_a_mapping_comes_back_as_json_has_it() -> None:
+    values = {
+        "lr": np.float32(0.5),
+        "layers": np.int64(3),
+        "data": Path("/data/a"),
+        "nested": MappingProxyType({"a": 1}),
+    }
+
+    back = decode(encode(Params(1, 0.0, values)))
+
+    assert back == Params(1, 0.0, {"lr": 0.5, "layers": 3, "data": "/data/a", "nested": {"a": 1}})
+
+
+def test_what_json_does_not_know_is_refused_with_its_name() -> None:
+    with pytest.raises(TypeError, match="of type object cannot be stored"):
+        encode(Params(1, 0.0, {"what": object()}))
 
 
 @given(st.floats(allow_nan=False))

@@ -1,0 +1,1 @@
+"""`make mutants`: which small mistakes in the product no test would notice."""

@@ -1,0 +1,84 @@
+"""A mutant is a program that differs in one place, and its trial says whether a test would notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.operators import mutants_of
+from tests.mutants.survivors import change_of, equivalent
+from tests.mutants.tree import ROOT
+from tests.mutants.trial import KILLED, SURVIVED, Trials
+
+SOURCE = b'''"""A module."""
+from __future__ import annotations
+
+LIMIT = 3
+NAMES = ["\xc3\xa9"]
+__slots__ = ("one", "two")
+
+
+def first(numbers: list[int] | None, least: int = 1) -> str | None:
+    """Return something."""
+    for number in numbers or ():
+        if number <= least and not number == 7:
+            continue
+        return f"{number + 1}"
+    return None
+'''
+
+
+def test_each_mutant_differs_from_the_module_in_one_place_and_can_be_compiled() -> None:
+    mutants = mutants_of(SOURCE)
+
+    for mutant in mutants:
+        compile(mutant.applied(SOURCE), "module", "exec")
+        assert mutant.applied(SOURCE) != SOURCE
+    assert len({mutant.applied(SOURCE) for mutant in mutants}) == len(mutants)
+
+
+def test_what_runs_is_mutated_and_annotations_texts_and_declarations_are_not() -> None:
+    changes = {change_of("module", SOURCE, mutant.applied(SOURCE))[1:] for mutant in mutants_of(SOURCE)}
+
+    test = "if number <= least and not number == 7:"
+    assert changes == {
+        ("LIMIT = 3", "LIMIT = (3 + 1)"),
+        (
+            "def first(numbers: list[int] | None, least: int = 1) -> str | None:",
+            "def first(numbers: list[int] | None, least: int = (1 + 1)) -> str | None:",
+        ),
+        ("for number in numbers or ():", "for number in numbers and ():"),
+        (test, "if number < least and not number == 7:"),
+        (test, "if number <= least or not number == 7:"),
+        (test, "if number <= least and (number == 7):"),
+        (test, "if number <= least and not number != 7:"),
+        (test, "if number <= least and not number == (7 + 1):"),
+        (test, "if (not (number <= least and not number == 7)):"),
+        ("continue", "pass"),
+        ('return f"{number + 1}"', "return None"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("mutated", "verdict"),
+    [("return 1 + 1", SURVIVED), ("return 3", KILLED), ("while True: pass", KILLED), ("return 2 +", KILLED)],
+)
+def test_a_trial_says_whether_a_test_of_the_copy_fails(tmp_path: Path, mutated: str, verdict: str) -> None:
+    (tmp_path / "two.py").write_text("def two():\n    return 2\n")
+    (tmp_path / "test_two.py").write_text("from two import two\n\ndef test_it(): assert two() == 2\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+
+    outcome = Trials(tmp_path).of(
+        "two.py", f"def two():\n    {mutated}\n".encode(), ["test_two.py::test_it"], patience=20.0
+    )
+
+    assert (outcome.verdict, (tmp_path / "two.py").read_text()) == (verdict, "def two():\n    return 2\n")
+
+
+def test_each_mutant_of_the_list_is_one_of_the_tree() -> None:
+    for file, was, becomes in equivalent():
+        source = (ROOT / file).read_bytes()
+        made = {change_of(file, source, mutant.applied(source)) for mutant in mutants_of(source)}
+        assert (file, was, becomes) in made
