@@ -148,7 +148,7 @@ class Steps:
                 unit.add(piece)
         unit.miss(holders)
         redone = any(
-            other.attempt < lane.attempt and other.last_closed is not None and unit.step <= other.last_closed
+            other.ordinal < lane.ordinal and other.last_closed is not None and unit.step <= other.last_closed
             for other in track.lanes.values()
         )
         track.tally.steps_redone += redone
@@ -176,7 +176,7 @@ class Steps:
         for name, count in track.tally.news().items():
             values[published_name(track.role, track.axis, RESERVED_PREFIX + name)] = float(count)
         if track.axis == DEFAULT_AXIS:
-            run.training.note(track.role, lane.attempt, unit.step, row.time_ns)
+            run.training.note(track.role, lane.ordinal, unit.step, row.time_ns)
         unit.publish(row.values)
         emit_values(run.output, lane, unit, row, values, writers_missing=len(absent))
         emit_histograms(run.output, track, unit, row)
@@ -256,4 +256,4 @@ class Steps:
 
 
 def _where(lane: Lane, unit: Unit) -> str:
-    return f"{lane.track.axis} {unit.step} of role {lane.track.role!r} (attempt {lane.attempt})"
+    return f"{lane.track.axis} {unit.step} of role {lane.track.role!r} (attempt {lane.ordinal})"

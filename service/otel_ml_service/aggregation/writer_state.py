@@ -141,9 +141,9 @@ class WriterState:
         self.first_step_seq = seq
         return True
 
-    def enter(self, attempt: int) -> None:
+    def enter(self, ordinal: int) -> None:
         """Belong to an attempt; it may turn out later that it is another one."""
-        self.attempt = attempt
+        self.attempt = ordinal
 
     def write_to(self, axis: str, lane: int) -> None:
         """Note to which lane it writes on an axis, of the attempt that it belongs to."""
