@@ -35,6 +35,8 @@ class Placing:
     def lane(self, writer: WriterState, axis: str, step: int, seq: int) -> Lane:
         """Return where (`axis`, `step`) of `writer` goes."""
         number = writer.lanes.get(axis)
+        # A message with a lower running number may arrive after the first one: then the writer began at an earlier step
+        # than it seemed, and its attempt has to be found again.
         starts = writer.starts(seq)
         if number is not None and not starts:
             return self._run.lanes.all[number]
@@ -42,6 +44,8 @@ class Placing:
         ordinal = self._attempt(writer, track, step)
         if writer.attempt is None and not writer.child:
             self._enthrone(writer)
+            # Ranks of one restart are heard one by one. Those that came first were put where their predecessors were;
+            # now that it is known better they move along.
             others = self._lives.contemporaries(writer, ordinal, track, step)
             if others:
                 self._move(others, ordinal, begins=(track, step))
@@ -95,8 +99,11 @@ class Placing:
         lane = track.lanes.get(ordinal)
         if lane is None or lane.last_closed is None or step > lane.last_closed:
             return ordinal
+        # Its step had closed here, which alone would mean a restart; but a newer attempt exists, so it is late data of
+        # this one and not the beginning of a third.
         if lane.fence is not None and writer.writer.attempt is None:
             return ordinal  # a newer attempt has begun, and this one before that
+        # Who lives on is known after a heartbeat at most. Until then the writer stays in the old attempt, which holds.
         if self._contest.is_open_question(writer, before):
             self._contest.open(writer)
             return ordinal
@@ -183,6 +190,8 @@ class Placing:
             older = track.lanes[ordinal]
             if ordinal >= lane.ordinal or older.is_fenced(step):
                 continue
+            # Earlier steps close with what they have; what still comes of them is late data. From `step` on the new
+            # attempt does them again, and what the old one had is counted as superseded, not as lost.
             while older.order and older.order[0] < step:
                 self._close(older)
             self._late.export_all(older)
@@ -218,6 +227,8 @@ class Placing:
                 if carried is not None:
                     lane, first = carried
                     opened[lane.number] = min(first, opened.get(lane.number, first))
+        # Only where an attempt begins earlier than was known: fencing again at the same step would discard nothing, and
+        # cost a look at every older attempt.
         for number, first in sorted(opened.items()):
             if number not in known or first < known[number]:
                 lane = self._run.lanes.all[number]
