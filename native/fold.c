@@ -127,6 +127,8 @@ static PyObject *new_pending(PyObject *time)
         }
         set_slot(pending, dictionaries[i], dictionary);
     }
+    /* Not through __init__: a call of Python for each step would cost more than the rest of the fold of a short
+       step. */
     set_slot(pending, fold.of_pending.between, Py_NewRef(Py_None));
     set_slot(pending, fold.of_pending.sums, Py_NewRef(Py_None));
     return pending;
@@ -162,6 +164,8 @@ static int enter_step(Fold *now, PyObject *step, PyObject *time)
         PyErr_Format(PyExc_TypeError, "expected a Pending, got %R", pending);
         goto failed;
     }
+    /* The size before this fold, so that the caller learns how many partials were added without counting all of
+       them. */
     PyObject *size = PyLong_FromSsize_t(partials_of(pending));
     PyObject *kept = size == NULL ? NULL : PyDict_SetDefault(now->touched, pending, size);
     Py_XDECREF(size);
@@ -220,6 +224,8 @@ static int fold_row(Fold *now, PyObject *row)
 
 static int fold_list(Fold *now, PyObject *series, PyObject *values)
 {
+    /* Whatever Python code could see (weights, order, a first record) is left to Python; a subclass of list or float
+       may even run code of its own, which must not happen between two items. */
     if (!are_floats(values) || !is_settled(series) || is_true(series, fold.of_series.internal))
         return fold_slowly(now, series, values);
     now->values += PyList_GET_SIZE(values) - 1;
@@ -238,6 +244,7 @@ static int fold_record(Fold *now)
         PyErr_Format(PyExc_TypeError, "expected a Series and a Step, got %R and %R", series, step);
         return -1;
     }
+    /* Compared by identity: records come in runs of one step, so most need no look into any dictionary. */
     if (step != now->step && (leave_step(now) < 0 || enter_step(now, step, time) < 0))
         return -1;
     now->time = time;

@@ -71,6 +71,8 @@ int append_items(PyObject *const *items, Py_ssize_t n)
         Py_XDECREF(same);
         return same == NULL ? -1 : 0;
     }
+    /* PyList_Append runs no code of Python and lets go of no lock: another thread sees all items of a record or
+       none. */
     Py_ssize_t before = PyList_GET_SIZE(records);
     for (Py_ssize_t i = 0; i < n; i++)
         if (PyList_Append(records, items[i]) < 0) { /* no memory: half a record would shift all that follow */
@@ -80,6 +82,7 @@ int append_items(PyObject *const *items, Py_ssize_t n)
             PyErr_Restore(type, value, trace);
             return -1;
         }
+    /* After the record is whole: relieve() may wait, and a signal handler that runs meanwhile may record, too. */
     if (PyList_GET_SIZE(records) > buffer.limit) {
         PyObject *nothing = PyObject_CallNoArgs(buffer.relieve);
         Py_XDECREF(nothing);
@@ -101,6 +104,7 @@ static PyObject *take(PyObject *module, PyObject *unused)
         Py_DECREF(part);
         return PyErr_NoMemory();
     }
+    /* The list object itself stays: callers hold it, in C and in Python, and would append to a replaced one unseen. */
     part->ob_item = records->ob_item;
     part->allocated = records->allocated;
     Py_SET_SIZE(part, n);
@@ -190,6 +194,8 @@ static PyObject *record(PyObject *self, PyObject *const *arguments, Py_ssize_t n
         if (item == NULL)
             PyErr_Clear(); /* no memory: Python says it, or has some */
         else {
+            /* An exception must not reach training: it is counted and reported, unless the user asked for
+               strictness. */
             int failed = append_now(series, item) < 0 && forgive("record()") < 0;
             Py_DECREF(item);
             if (failed)
@@ -305,6 +311,8 @@ static PyObject *row_of(PyObject *values)
     Py_ssize_t place = 0, n = PyDict_GET_SIZE(values);
     PyDict_Next(values, &place, &first, NULL);
     size_t here = place_at_hand(first, n);
+    /* Compared by identity, since a training loop passes the same literals each time; equal names that are other
+       objects take the dictionary below. */
     if (at_hand[here].row != NULL && PyTuple_GET_SIZE(at_hand[here].names) == n && has_names(values, at_hand[here].names))
         return at_hand[here].row;
     names = names_of(values);
@@ -327,6 +335,7 @@ static int log_row(PyObject *values, PyObject *index)
     PyObject **items = n <= ROW_ON_STACK ? on_stack : PyMem_New(PyObject *, ROW_HEAD + n);
     if (items == NULL)
         return 0;
+    /* Own references: an int subclass or a finalizer could change the dictionary while values are converted. */
     while (PyDict_Next(values, &place, NULL, &value))
         items[ROW_HEAD + taken++] = Py_NewRef(value);
     int done = append_row(row, index, items, n);

@@ -200,6 +200,7 @@ static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize
         PyErr_Clear();
         return PyObject_Vectorcall(steps.slow, arguments, n, names);
     }
+    /* The references: to acquire may let go of the GIL, and a fork or a new run replaces what was looked up above. */
     PyObject *lock = Py_NewRef(slot(steps.steps, steps.of_steps.lock));
     int failed = acquire(lock);
     if (!failed) {
@@ -246,6 +247,7 @@ PyObject *step_at(PyObject *index)
     if (axis == NULL || !is_exactly(axis, steps.axis_type))
         return NULL;
     PyObject *step = PyDict_GetItemWithError(slot(axis, steps.of_axis.steps), index);
+    /* No lock on this path: nothing is changed, and what was found was whole when it was put there. */
     if (is_there(axis, step) || PyErr_Occurred())
         return Py_XNewRef(step);
     PyObject *lock = Py_NewRef(slot(steps.steps, steps.of_steps.lock));

@@ -59,6 +59,8 @@ static PyObject *enter(PyObject *self, PyObject *unused)
         if (step == NULL)
             return NULL;
     }
+    /* Beyond the budget of spans a step still gets its duration, as a value: only the span is left out and counted.
+       Python does that. */
     if (step == NULL || !has_room(step)) {
         Py_XDECREF(step);
         return PyObject_CallOneArg(timer.enter, self);
@@ -75,6 +77,7 @@ static PyObject *enter(PyObject *self, PyObject *unused)
             return NULL;
         set_slot(self, timer.of_timing.event, event);
     }
+    /* Last, so that the time of entering is not measured. At the exit the clock is read first. */
     PyObject *now = PyObject_CallNoArgs(timer.perf_counter_ns);
     if (now == NULL)
         return NULL;
@@ -134,6 +137,7 @@ static PyObject *leave_timing(PyObject *self, PyObject *const *arguments, Py_ssi
 {
     if (names != NULL || !is_usual_end(self, arguments, n))
         return call_slow(timer.exit, self, arguments, n, names);
+    /* The step of the beginning counts, not the current one: set_step() may have been called inside of the block. */
     PyObject *end_ns = PyObject_CallNoArgs(timer.perf_counter_ns), *step = Py_NewRef(slot(self, timer.of_timing.step));
     int failed = end_ns == NULL ? -1 : 0;
     if (!failed && slot(self, timer.of_timing.span_id) != timer.zero)

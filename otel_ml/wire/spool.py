@@ -105,6 +105,8 @@ def _frames(content: bytes, position: int) -> Iterator[Frame]:
         kind, points, length, checksum = FRAME.unpack_from(content, position)
         position += FRAME.size
         payload = content[position : position + length]
+        # A process may be killed in the middle of a write, so a broken end is normal. What follows it is not looked
+        # for: there is no mark by which a frame's beginning could be told from data.
         if len(payload) < length or zlib.crc32(payload) != checksum:
             return
         yield Frame(kind.decode("latin-1"), payload, points)

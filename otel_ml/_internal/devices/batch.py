@@ -166,6 +166,8 @@ class Buffer:
         It never waits: for a caller that has been interrupted here, or a thread that sends the batch, there is no
         place.
         """
+        # The holder may be this very thread (a signal handler interrupted `put`) or one that waits for the device. To
+        # wait for it here would be a deadlock, or a training step that stands still.
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -184,6 +186,7 @@ class Buffer:
             if at and (at == self._size or self._is_old()):
                 self._send()
                 at = self._used
+            # The first value of a batch notes its step and time; places that have no view yet are made there, too.
             if at >= len(self._scalars) or not at:
                 return None if at == self._size else self._put((scalar,), 1)
             self._used = at + 1
@@ -203,6 +206,8 @@ class Buffer:
 
     def _is_old(self) -> bool:
         age = monotonic() - self._since
+        # Two ages: a finished step is wanted soon, but a loop that logs in a step of its own each time must not cause a
+        # copy for every value.
         return age >= (_SHORTEST_S if NOW.step is not self._step else _LONGEST_S)
 
     def _places(self, tensors: Sequence[Any], at: int) -> list[Any]:
@@ -239,6 +244,8 @@ class Buffer:
 
         Without it is filled further.
         """
+        # Pinned memory is bounded. While the device is behind, the buffer is filled further; once it is full, values
+        # are dropped and counted (`device_backlog`).
         block = self._pool.take(self._torch, self._used) or self._reclaimed()
         if block is None:
             return False
@@ -249,6 +256,7 @@ class Buffer:
         except Exception as error:  # noqa: BLE001 (whatever a device raises costs its values, not training)
             batch.error = error
             return True
+        # In the order of the stream: if one has not arrived, no later one has, so a look asks one event.
         self._under_way.append((batch, block, used))
         return True
 
@@ -293,6 +301,7 @@ class Buffer:
 
     def is_waiting(self, *, everything: bool) -> bool:
         """Whether values are in the buffer that nobody will send soon: they were there at the last look, too."""
+        # Sending a half-full buffer costs a launch: only one that did not change between two looks is sent.
         seen, self._seen = self._seen, self._batch
         return self._used > 0 and (everything or seen is self._batch)
 

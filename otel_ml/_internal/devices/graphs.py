@@ -97,6 +97,8 @@ class Captured:
         self._calls = []
         self._cells: dict[Any, Cell] = {}
         self._streams: dict[Any, Any] = {}
+        # Each replay writes the token of the interval it was launched in. Memory of the device is not cleared, so the
+        # first token must be one that garbage does not hold.
         self._token = int.from_bytes(urandom(5), "little")  # what memory does not hold by chance
         self._steps: dict[int, Step] = {}
         self._looked = 0.0

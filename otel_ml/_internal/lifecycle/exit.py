@@ -96,6 +96,8 @@ class ExitHooks:
             finally:
                 self.uninstall()
             return
+        # A second SIGTERM, or an impatient Ctrl-C, would end the process in the middle of the last request; schedulers
+        # repeat them within seconds.
         for number in _ENDING:
             before = signal.getsignal(number)
             if before not in {signal.SIG_IGN, None}:
@@ -147,6 +149,8 @@ class ExitHooks:
         Finalize(None, self._leave_child, exitpriority=0)
 
     def _chain(self, number: signal.Signals) -> None:
+        # A handler that is there belongs to the program (a framework that checkpoints on SIGTERM): it is called after
+        # ours, and decides. Where none is, the signal ends the process as it would have without us.
         before = signal.getsignal(number)
         is_left_to_python = before is signal.default_int_handler  # raises KeyboardInterrupt; atexit follows
         if before in {signal.SIG_IGN, None} or before == self._on_signal or is_left_to_python:

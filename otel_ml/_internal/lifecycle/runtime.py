@@ -77,6 +77,7 @@ class Runtime:
         Raises:
             ConfigError: arguments are wrong, or under `OTEL_ML_STRICT=true` variables; all of them in one message.
         """
+        # Outside of the lock: the thread that ends the run needs it to finish.
         self._wait_for_an_end()
         with self._lock:
             session = self._meant(arguments)
@@ -98,6 +99,9 @@ class Runtime:
             return session.run
 
     def _meant(self, arguments: Mapping[str, Any]) -> Session:
+        # What a second `init()` means depends on who calls it: the same training code again (nothing), another trial of
+        # a search (a new run), a forked child (its parent's run, or its own place in it), a program whose environment
+        # began a run at import (take over), or really another run (ADR 0023).
         session = self.current
         if session is not None and _is_of_another_trial(session):
             self.end(session, EXIT_TIMEOUT)
@@ -326,6 +330,8 @@ class Runtime:
 
     def end(self, session: Session, timeout: float | None = None, status: Status = "finished") -> bool:
         """End one run; where another thread does so already, wait for it."""
+        # Two threads may end the same run (a signal, and `atexit`): the first does it, the other waits. Held signals
+        # come after.
         with self._exit.goodbye():
             with self._lock:
                 is_first = session in self._sessions and not session.is_ending
@@ -402,9 +408,13 @@ class Runtime:
 
     def _after_fork_in_child(self) -> None:
         """Become a writer of our own: nothing of the parent's threads, locks, sockets and buffers is left."""
+        # Another thread may have held the parent's lock at the moment of the fork; that thread does not exist here, and
+        # the lock would never be released.
         self._lock = threading.RLock()
         self._pid = os.getpid()
         was_waiting = self._implicit.forget()
+        # The child starts nothing yet. Most forked children are data loader workers that never record: a thread and a
+        # connection for each would cost a job with many of them more than training does.
         session = self.current or self._sessions.first
         sessions = self._sessions.clear()
         workers = [other.forget_worker() for other in sessions]

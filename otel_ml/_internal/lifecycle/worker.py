@@ -236,6 +236,7 @@ class Worker:
             return True
         if request is not None and request.kind == "flush":
             self._recorder.wait_for_devices(min(request.deadline, time.monotonic() + DEVICE_WAIT_S))
+        # Into the spool first, always: what is in the file survives a kill, whatever happens to the network below.
         self._collect()
         self._reach()
         if request is not None and request.kind == "flush":
@@ -315,6 +316,8 @@ class Worker:
 
     def _hear(self) -> None:
         """Do what is asked for as far as it can be done while a request is under way: bring it into the spool."""
+        # This runs inside of a send, between two looks at the socket. It must not send itself: a flush is put off until
+        # that send is over.
         while self._ending is None:
             try:
                 request = self._requests.get_nowait()
@@ -339,9 +342,11 @@ class Worker:
 
     def _on_lost(self, lost: Lost) -> None:
         """Count what a full spool dropped, and take it out of the manifests."""
+        # The request under way may hold frames that have just gone: it is formed anew from what is left.
         self.sender.abandon_batch()
         self._losses.add(lost)
         for axis, step, points in lost.steps:
+            # A watermark that still counts points which no longer exist would make the service wait for them.
             self._recorder.points_dropped(axis, step, points)
 
     def _is_due(self) -> bool:
@@ -358,6 +363,7 @@ class Worker:
 
     def _reach(self) -> None:
         now = time.monotonic()
+        # A link is asked for again only while sending fails: the service may have moved, or another one was elected.
         if self.reached is not None and self._failing_since is None:
             return
         failing_s = 0.0 if self._failing_since is None else now - self._failing_since
@@ -397,6 +403,7 @@ class Worker:
             self._failing_since = None
         elif self._failing_since is None:
             self._failing_since = time.monotonic()
+        # Others' spools come after our own: this process may be about to end, and they have waited already.
         if is_empty and self.reached is not None and time.monotonic() >= self._recover_at:
             is_done = self._recover(self.reached, deadline)
             self._recover_at = time.monotonic() + (RECOVER_EVERY if is_done else RECOVER_AGAIN)
@@ -420,8 +427,10 @@ class Worker:
         self._recover_at = 0.0
         self._losses.settle()
         self._collect()
+        # Files before the last collect: each becomes an event, which the shutdown message has to count.
         self._end_files(request.deadline)
         self._collect(final=True)
+        # Nobody may wait for this thread from here on: it will not collect again.
         COLLECTOR.leave()
         self._append_goodbye(request)
 
@@ -449,6 +458,7 @@ class Worker:
         self._tell(is_last=True)
         if is_complete:
             self._farewell.wait_for_the_run(self.identity, self.reached, request.deadline, request.status)
+            # Acknowledged and heard: nothing is left to recover.
             self.spool.delete()
             self.spool.remove_folder()
         else:

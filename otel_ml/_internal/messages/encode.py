@@ -102,6 +102,7 @@ def _asked(reduction: Reduction) -> tuple[str, str | None, bool, bool]:
 
 def _scopes(pending: Pending) -> Iterator[tuple[Reduction, int, list[bytes]]]:
     """Yield (reduction, points, parts of the metrics) for each ScopeMetrics of a step."""
+    # The same order in every step: the service recognizes a message by its bytes, and decodes none whose form it knows.
     every = sorted({**pending.moments, **pending.order}, key=_place)
     times = _TIMES(0x11, pending.first_ns, 0x19, pending.last_ns)
     for reduction, series in groupby(every, key=_reduction):
@@ -128,6 +129,8 @@ def _metrics(every: list[Series], pending: Pending, times: bytes) -> tuple[int, 
                 append(times)
                 append(_SHORT(0x21, 1, 0x29, total, _DELTA_AS_INT))
             else:
+                # From its first range on a series always sends one: a point of changing width would be a new form each
+                # time.
                 series.ranged = True
                 append(series.long_prefix or _long_prefix(series))
                 append(times)
@@ -313,6 +316,8 @@ def fields_in_python(bodies: Sequence[bytes]) -> bytes:
 
 @lru_cache(maxsize=64)
 def _before_gauge(name: str, point_size: int) -> bytes:
+    # Encoded once with a point of zeros, which is then cut off: the lengths before it are right for every point of this
+    # size.
     metric = field(2, text(1, name) + field(_GAUGE, field(1, bytes(point_size))))
     return metric[:-point_size]
 

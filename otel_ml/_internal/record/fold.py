@@ -76,6 +76,8 @@ class Folder:
 
     def fold(self) -> None:
         """Fold all records; the lock is held by the caller."""
+        # The lock is for those that take, never for those that record: a caller appends in one C call, and a prefix is
+        # cut off in another. What is appended meanwhile stays for the next fold.
         part = _take()
         if not NOW.several:
             self.points += _fold_records(self, part)
@@ -123,6 +125,7 @@ class Folder:
         last = 0
         records = iter(part)
         for series, step, value, time_ns in zip(records, records, records, records, strict=False):
+            # Records come in runs of one step: the step's dictionaries are looked up once per run, not once per record.
             if step is not step_before:
                 pending.last_ns = max(pending.last_ns, last)
                 step_before = step
@@ -130,6 +133,8 @@ class Folder:
                 touched.setdefault(pending, pending.size)
                 groups = pending.groups
             last = time_ns
+            # The common record is a plain float of a series of which only sums matter; everything else leaves this
+            # loop.
             if type(value) is not float or series.special:
                 if type(series) is Row:
                     items += self._fold_row(pending, step, series, records, time_ns)
@@ -169,6 +174,8 @@ class Folder:
             if records is None:
                 waiting.append(record)
                 continue
+            # Back into the buffer, with the time and step of the call: from here on it is a record like any other. The
+            # step's watermark has waited for it (`waiting`).
             (step.base or step).waiting -= 1
             RECORDS.extend(records)
         self.deferred = waiting
@@ -232,6 +239,7 @@ class Folder:
             pending.add_special(series, value, None, time_ns)
 
     def _defer(self, series: Series, step: Step, value: Deferred, time_ns: int) -> None:
+        # Each deferred value holds memory of the device. A device that hangs must not make the job run out of it.
         if len(self.deferred) >= self.MAX_DEFERRED:
             _dropped(step)["device_backlog"] += value.size
             guard.say("device-backlog", BACKLOG)
@@ -313,6 +321,8 @@ def relieve() -> None:
     there, or wait for the background thread, which waits for the fold. An interrupted wait loses nothing. A finalizer
     may even run on the threads that are waited for here: those go on, and take what it recorded with the next look.
     """
+    # Whoever waits here must not be one of those that are waited for: the thread that folds, a thread that collects, or
+    # one that already holds the lock.
     if get_ident() == FOLDER.aside.thread or COLLECTOR.is_here() or (FOLDER.lock.locked() and len(RECORDS) < MOST):
         return
     begin = time.perf_counter()
@@ -337,6 +347,7 @@ def _have_done(work: Callable[[], None]) -> None:
     try:
         errand = FOLDER.aside.begin(work)
     except RuntimeError:
+        # No thread to be had: the run's background thread will fold; wait for it instead.
         COLLECTOR.wait()
     else:
         errand.outcome()

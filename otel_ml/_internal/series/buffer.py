@@ -47,6 +47,7 @@ RECORDS: Records = Records()
 
 def take() -> list[Any]:
     """Remove and return the whole records that are there now. One taker at a time: the fold lock."""
+    # The length is read once: both calls below then speak of the same prefix, whatever is appended between them.
     n = len(RECORDS)
     part = RECORDS[:n]
     del RECORDS[:n]
@@ -69,6 +70,7 @@ def begin_run() -> bool:
 
 def sleep() -> None:
     """Begin a run at the next record."""
+    # Changing the class costs callers nothing while awake. A flag would be one more load in every call.
     RECORDS.__class__ = Asleep
 
 

@@ -136,6 +136,8 @@ class Pending:
 
     def _add_order(self, series: Series, value: float, time_ns: int) -> None:
         seen = self.order.get(series)
+        # Threads may append out of order, and deferred values come late: the time of the call decides which record was
+        # first, not the order of arrival.
         if seen is None:
             self.order[series] = Order(time_ns, value, time_ns, value)
         elif time_ns >= seen.last_ns:
@@ -170,6 +172,8 @@ class Pending:
             if series.bare and (series in moments or not isinstance(group, float)):
                 self._add_bare(series, _listed(group))
                 continue
+            # A lone value stays a bare float up to here: a list for each would be tracked by the garbage collector,
+            # whose passes stop training.
             new = (1, group, group, group) if isinstance(group, float) else _moments(group)
             if series.m2:
                 self._merge_m2(series, _listed(group), new)
@@ -185,6 +189,9 @@ class Pending:
             self.moments[series] = (1, first, first, first)
         later = self.more.setdefault(series, [])
         later += values
+        # Nobody has said how this metric is reduced, and a service may learn it later (from another rank): so records
+        # travel one by one, as long as they are few. Of many, all between the first and the last are folded into sums
+        # and buckets.
         if len(later) >= ALONE or self._is_crowded(series):
             if self.between is None:
                 self.between = Pending(self.first_ns)

@@ -148,6 +148,8 @@ class EmbeddedLink:
             return self._reached is None or failing_s >= PATIENCE
         if self._silent_since is None:
             self._silent_since = now
+        # Silence alone is not death: a service that imports a backend's library may not answer for a moment. A second
+        # one would be refused by the files of the first.
         silent_s = max(failing_s, now - self._silent_since)
         return silent_s >= PATIENCE and not (service == self._reached and answers(service))
 
@@ -172,6 +174,7 @@ class EmbeddedLink:
     def _start(self, now: float) -> None:
         if now < self._not_before or not self._has_lock(now):
             return
+        # With the lock held, look again: between our last look and the lock another process may have started it.
         service = self.rendezvous.read_service()
         if service is not None and answers(service):
             self._release()  # another process was quicker; the next look finds it
@@ -189,6 +192,8 @@ class EmbeddedLink:
                     stdout=log,
                     stderr=log,
                     env=service_environ(self._config, self._run_id, os.environ, self._listen),
+                    # In a session of its own: Ctrl-C in the terminal, and a launcher that kills its process group, must
+                    # not end the service before it has written the run.
                     start_new_session=True,
                 )
             self._started_at = now

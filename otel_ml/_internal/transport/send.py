@@ -140,6 +140,8 @@ class Sender:
             left = deadline - self._clock()
             if left <= 0 or not self._send_first(transport, batch, min(left, REQUEST_TIMEOUT)):
                 return False
+            # The spool may have dropped frames while the request was on its way (`abandon_batch`): acknowledging
+            # `batch.count` would then forget frames that nobody has seen.
             if self._batch is not batch:
                 return True  # the spool dropped some of it meanwhile: what is left of it is sent again
         self.spool.acknowledge(batch.count, but=batch.held)
@@ -155,6 +157,7 @@ class Sender:
             return False
         if answer.outcome != "ok" and self._batch is not batch:
             return True  # what the spool has left of it is sent again
+        # The limit of a proxy is not announced. It is found by halving, and kept for the requests that follow.
         if answer.outcome == "too_large" and (halves := smaller(request)):
             self._most = max(LEAST_BYTES, min(self._most, request.length // 2))
             others = [part for one in batch.requests[1:] for part in requests_of(one.kind, one.pieces, self._most)]
@@ -167,6 +170,8 @@ class Sender:
         return True
 
     def _form_batch(self, held: Kind | None) -> Batch:
+        # A batch is a prefix of the spool, whatever kinds it holds: acknowledging is then one number. Kinds go to paths
+        # of their own, so a batch is several requests.
         kinds: dict[Kind, list[Pending]] = {}
         count = size = points = 0
         for frame in self.spool.pending:
@@ -185,6 +190,8 @@ class Sender:
         say_obstacle(answer, partial(self._say, about=""))
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
+        # All ranks of a job lose a receiver at the same moment; without jitter they would all come back at the same
+        # moment.
         wait = delay * _JITTER.uniform(0.5, 1.0)
         if answer.retry_after is not None:
             wait = max(wait, answer.retry_after)

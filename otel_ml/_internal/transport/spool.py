@@ -80,6 +80,8 @@ class FileSegment:
         self._head = self.size
 
     def _begin(self, resource: bytes) -> None:
+        # The lock tells the living from the dead: the kernel releases it when the process ends, however it ends.
+        # Whoever gets it may send what is in the file. A pid could have been given to another process by then.
         fcntl.flock(self._file, fcntl.LOCK_EX)
         if not os.fstat(self._file).st_nlink:  # who looks for files of the dead was quicker with the lock
             raise FileNotFoundError(self._path)
@@ -87,6 +89,7 @@ class FileSegment:
 
     def append(self, parts: Sequence[bytes]) -> int:
         begin, size = self.size, sum(map(len, parts))
+        # A half frame would end the file for every reader: what is behind it could not be found any more.
         if os.writev(self._file, parts) < size:  # the disk is full: cut the half frame off again
             os.ftruncate(self._file, begin)
             raise OSError(f"{self._path} could not grow by {size} bytes.")
@@ -256,6 +259,8 @@ class Spool:
             offset += FRAME.size
             self.pending.append(Pending(segment, offset, len(frame.payload), frame.kind, frame.points, steps))
             offset += len(frame.payload)
+        # Whole files go, never parts of one: dropping the front of a file means rewriting it, and a full disk is when
+        # one cannot.
         while len(self._segments) > 1 and self.size > self.bound:
             self._drop_oldest()
 
@@ -265,6 +270,8 @@ class Spool:
         self.pending.extendleft(frame for frame in reversed(oldest) if frame.kind == but)
         first = self.pending[0].segment if self.pending else None
         while self._segments and self._segments[0] is not first:
+            # The last file is emptied, not deleted: in steady state this happens every second, and creating a file
+            # costs more.
             if len(self._segments) == 1:
                 self._segments[0].clear()
                 return

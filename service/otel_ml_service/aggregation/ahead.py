@@ -27,6 +27,9 @@ MAX_UNITS = 64
 looked at whenever one closes; and what is folded ahead is in memory beside the pieces."""
 
 
+# What folding costs is mostly numpy's price for each call. Short steps arrive many at a time after a pause or in a
+# replay, and next ones that look the same are folded in the same calls. The result is kept with each until it closes;
+# whatever is added to one of them, or learned about a metric, throws it away.
 def fold_with_next(lane: Lane, unit: Unit) -> Folded:
     """Return a unit that was taken out of its lane, folded; what that makes known of open ones is kept there."""
     if unit.folded is None:

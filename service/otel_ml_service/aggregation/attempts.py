@@ -29,9 +29,9 @@ class Attempts:
         """Return the attempt of a writer whose launcher says `counted`; a new highest one becomes the newest."""
         if counted is None:
             return self.newest
-        attempt = self._offset + counted
-        self.newest = max(self.newest, attempt)
-        return attempt
+        ordinal = self._offset + counted
+        self.newest = max(self.newest, ordinal)
+        return ordinal
 
     def restart(self, counted: int | None) -> int:
         """Open the next attempt: a rank started again at or below what had closed."""

@@ -72,6 +72,7 @@ class ClosedSteps:
         header = None if number is None else self._header(int(number))
         if number is None or header is None:
             return None
+        # In memory or read back: either way it leaves the queue, since it may go back into it later with other points.
         unit = self._left.pop(place, None) or self._loaded(lane, header)
         if unit is None:
             self._forget(int(number), header)
@@ -93,6 +94,9 @@ class ClosedSteps:
 
     def store(self) -> None:
         """Write the headers of the units that leave memory, whose points are written, and shorten the queue."""
+        # Two generations: `_leaving` is in the transaction that is being made, `_left` was in the last one. Memory is
+        # freed only when the transaction with the points is durable; until then a late point can still get the step
+        # back.
         for unit in self._left.values():  # what was handed out with the last outcome is committed
             unit.release()
         self._left = {}
@@ -101,6 +105,7 @@ class ClosedSteps:
             self._append(self._header_of(lane, unit))
             self.bytes += unit.stored_bytes
             self._left[place] = unit
+        # At most twice as many as come: one commit must not take seconds because a bound was lowered.
         self._shorten(_AT_ONCE + 2 * len(self._leaving))
         self._leaving = {}
         self._exported.store()

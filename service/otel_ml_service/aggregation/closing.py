@@ -45,6 +45,7 @@ class Judge:
 
     def lateness(self, lane: Lane) -> float:
         """Return how long a quiet member is waited for: at least twice the usual time between closes."""
+        # The first steps of a job compile, warm up and load data: their pace says nothing about the later ones.
         if lane.closes < STEPS_BEFORE_LEARNED:
             return self._settings.first_lateness_s
         return max(self._settings.allowed_lateness_s, 2 * median(lane.intervals))
@@ -60,11 +61,15 @@ class Judge:
         progress = writer.progress.get(lane.number)
         if progress is None or progress.current is None or progress.left or writer.child or self.gone(writer, active):
             return False
+        # Membership asks which steps a rank passed over. While messages are missing that cannot be known, and taking
+        # the rank out would close a step whose points are still on their way through a Collector.
         if writer.gap_since is not None:
             return True  # what it seems to have passed over may still be under way
         if progress.first is not None and step < progress.first:
             return False
         previous = progress.previous
+        # A rank that evaluates every tenth step passes over nine: it is expected at none of them. One skipped step is
+        # enough to say so, which is why only its last two steps are compared.
         return previous is None or not lane.known.any_between(previous, progress.current)
 
     def done(self, writer: WriterState, lane: Lane, unit: Unit, active: float) -> bool:
@@ -77,12 +82,15 @@ class Judge:
         if writer.ended:
             return True
         manifest = unit.manifests.get(writer.number)
+        # The running number counts, not the number of points: points that were dropped on the way are a gap, gaps are
+        # given up after the allowed lateness, and then the step must not wait any longer.
         if manifest is not None:
             return manifest[1] <= writer.floor
         if not writer.native:
             return self._foreign_done(progress, unit, active)
         if progress.done_through <= unit.step:
             return False
+        # It has points here but no end of the step: only if that end was in a gap that was given up is it done.
         return writer.number not in unit.points or self._manifest_lost(writer, unit)
 
     def _foreign_done(self, progress: Progress, unit: Unit, active: float) -> bool:
@@ -97,6 +105,7 @@ class Judge:
 
     def judge(self, lane: Lane, unit: Unit, active: float) -> Verdict:
         """Decide about the oldest open unit."""
+        # Windows of the axis `time` close by the clock alone: nobody announces the end of a second.
         if unit.due is not None:
             return Verdict(active >= unit.due, [], [], unit.due)
         members = self._members(lane, unit, active)
@@ -106,6 +115,9 @@ class Judge:
             return Verdict(due is None or active >= due, [], [], due)
         patience = self.lateness(lane)
         arrived = {number: self._writers[number].progress[lane.number].arrived_at for number in holders}
+        # There are two clocks for a late rank. While nobody has gone on to the next step, all may be busy (a
+        # checkpoint), and a row with what there is comes after a while. Once somebody has gone on, who is behind is
+        # late from then.
         if unit.first_done is None:  # nobody has gone on: nobody is late, but what there is is shown
             due = max(unit.opened, *arrived.values()) + patience
             return Verdict(active >= due, holders, [], self._sooner(due, lane, unit, holders))
@@ -119,11 +131,14 @@ class Judge:
         members = [number for number in lane.members if self.is_member(writers[number], lane, unit.step, active)]
         if members := [number for number in members if number not in unit.excused]:
             return members
+        # Without members (the first step, or all passed over it) those that sent something are waited for.
         senders = [n for n in unit.points if n not in unit.excused and not self.gone(writers[n], active)]
         return [number for number in senders if not writers[number].child] or senders
 
     def _world_due(self, lane: Lane, unit: Unit, active: float) -> float | None:
         """The first step of a life waits for `ml.world_size` ranks, at most 3 s after its first done writer."""
+        # Only the first step knows nobody: later, who delivered before is known, and a rank that died must not make
+        # every step wait for the world size.
         former = (number for number in lane.members if self._has_closed(number, lane))
         if any(not self.gone(self._writers[number], active) for number in former):
             return None

@@ -87,6 +87,7 @@ class Contest:
             self._open.discard(number)
             writer.settle_contest()
             self._run.writers.dirty.add(number)
+            # What it delivers to was held while this was open: look at it again.
             self._run.lanes.dirty.update(writer.lanes.values())
             yield writer, verdict
 
@@ -98,6 +99,7 @@ class Contest:
             if not writers[number].child:
                 by_rank.setdefault(writers[number].writer.rank, []).append(number)
         for numbers in by_rank.values():
+            # Both incarnations of a rank may have points in this step. Adding them up would count the rank twice.
             if len(numbers) > 1:  # heard in one order, born perhaps in another
                 ages = writers.incarnations(writers[numbers[0]])
                 numbers.sort(key=lambda number: ages.index(number) if number in ages else len(ages))
@@ -106,6 +108,8 @@ class Contest:
                     self._run.supersede(lane, unit.remove_of(number))
 
     def _gives_way(self, writer: WriterState, successor: WriterState) -> bool:
+        # Two processes that both live under one rank are a mistake of the job, which is reported. Dropping one of them
+        # would hide it, so both count.
         if writer.replaced_at is None:  # it lived on: a twin
             return False
         return not _ended_well(writer) or self._was_done_again(writer, successor)
@@ -145,6 +149,8 @@ class Contest:
         if before is None or before.attempt != writer.attempt or not writer.newest:
             return False
         # Other ranks of a restarted job are a moment behind. Once each rank that still lives has a successor, it hangs.
+        # Deciding too early is worse than late: an attempt that is opened for a single restarted rank throws away the
+        # steps of all others that go on.
         is_early = not at_end and self._run.now - writer.since < self._run.settings.heartbeat_s
         if before.replaced_at is None:
             return None if is_early else False  # a twin

@@ -116,9 +116,13 @@ class Engine:
         writer = self._room.writer(observation)
         if writer is None:
             return
+        # Time is an argument everywhere in this package: the service passes its clock, a replay passes the times that
+        # were recorded. So the same input gives the same records, whenever and wherever it is reduced.
         if writer.heard_at != now or run.clock.heard_at != now:  # a request brings tens of observations at one time
             self._hear(writer, observation, now)
         run.writers.dirty.add(writer.number)
+        # Observing never closes a step. A request brings many observations, and closing after the first of them would
+        # decide on half a request; `advance` closes, once the whole request has been observed.
         self._takers[type(observation)](writer, observation)
 
     def note_rejected(self, items: int) -> None:
@@ -148,6 +152,8 @@ class Engine:
         for writer in run.writers:
             if writer.gap_since is not None and run.active - writer.gap_since >= patience:
                 self._settle(writer)
+        # The order matters: a gap that is given up above may complete a step here, and a step that closes here may end
+        # the run below.
         self._steps.settle()
         self._foreign.streams.forget_idle()
         self._spans.emit()
@@ -167,6 +173,8 @@ class Engine:
     def take(self) -> Outcome:
         """Return what to commit in one transaction, and forget it."""
         self._spans.emit()
+        # Records and the state that made them are committed in one transaction. If only the records were durable, a
+        # restart would close the same step again and number it differently.
         changes = self._snapshot.changes()
         self._run.disk.keep(changes)
         output = self._run.output
@@ -214,10 +222,12 @@ class Engine:
         rows = writer.take(fragment.seq, fragment.seq_points, partials.series)
         if rows != []:
             writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
+        # A duplicate still settles: its running number may be what other steps of this writer wait for.
         self._settle(writer)
         if not self._room.axis(writer.writer.role, axis, points):
             return
         tally = run.lanes.track(writer.writer.role, axis).tally
+        # Duplicates are counted as received, too: received = closed + open + waiting + duplicate + … must balance.
         tally.received += points
         if rows is not None:
             tally.duplicate += points - len(rows)
@@ -228,6 +238,8 @@ class Engine:
         if piece is None:
             return
         writer.count(len(piece.partials.series))
+        # The axis `time` starts at the first point that counts, not at the start of the service, so that a replay gives
+        # the same rows.
         if run.origin_ns is None:
             run.begin_time(int(piece.partials.times.min()))
         if fragment.axis is None or fragment.step is None:
@@ -337,6 +349,7 @@ class Engine:
     def _settle(self, writer: WriterState) -> None:
         """Something arrived: what waited for it may be done now."""
         self._run.writers.dirty.add(writer.number)
+        # Every kind of message carries a running number, so each may close the gap that a step of any axis waits for.
         writer.settle_gaps(self._run.active, self._run.settings.allowed_lateness_s)
         writer.ledger.settle(writer.floor)
         if writer.ledger.is_short:

@@ -140,14 +140,15 @@ def restore_reductions(run: RunState, entry: list[Any]) -> None:
 
 
 _PLAIN_LANE = (
-    "attempt", "last_closed", "horizon", "unknown", "closes", "intervals", "closed_at", "begins", "fence", "members",
+    "last_closed", "horizon", "unknown", "closes", "intervals", "closed_at", "begins", "fence", "members",
 )  # fmt: skip
 
 
 def lane_entry(lane: Lane) -> dict[str, object]:
     """Return a lane without its units."""
     plain = {name: getattr(lane, name) for name in _PLAIN_LANE}
-    return {"track": [lane.track.role, lane.track.axis], "known": lane.known.pairs(), **plain}
+    where = {"track": [lane.track.role, lane.track.axis], "known": lane.known.pairs(), "attempt": lane.ordinal}
+    return {**where, **plain}
 
 
 def restore_lane(run: RunState, entry: dict[str, Any]) -> None:

@@ -60,6 +60,7 @@ class Lane:
     """One attempt's steps of a track.
 
     Attributes:
+        ordinal: which attempt of the job it is; 0 is the first.
         open: step → its unit, while it is not closed.
         order: the open steps, ascending.
         retained: step → its unit, after it closed and while its fold state is in memory.
@@ -80,7 +81,6 @@ class Lane:
     __slots__ = (
         "_open",
         "_retained",
-        "attempt",
         "begins",
         "closed_at",
         "closes",
@@ -94,16 +94,17 @@ class Lane:
         "number",
         "open",
         "order",
+        "ordinal",
         "retained",
         "track",
         "unknown",
         "watch",
     )
 
-    def __init__(self, number: int, track: Track, attempt: int) -> None:
+    def __init__(self, number: int, track: Track, ordinal: int) -> None:
         self.number = number
         self.track = track
-        self.attempt = attempt
+        self.ordinal = ordinal
         self._open, self._retained = Shelf(), Shelf()
         self.open: Mapping[int, Unit] = self._open.units
         self.retained: Mapping[int, Unit] = self._retained.units
@@ -244,7 +245,7 @@ class Track:
     """A role's axis, over all attempts.
 
     Attributes:
-        lanes: attempt → its lane.
+        lanes: ordinal of an attempt → its lane.
         tally: counts of its points.
         reductions: how its metrics are reduced: those of its role.
         named: numbers of the shapes whose names were looked at; a cache.
@@ -296,10 +297,10 @@ class Lanes:
                 for unit in lane.open.values():
                     unit.folded = None
 
-    def lane(self, track: Track, attempt: int) -> Lane:
-        """Return the track's lane of `attempt`, known or new."""
-        found = track.lanes.get(attempt)
+    def lane(self, track: Track, ordinal: int) -> Lane:
+        """Return the track's lane of attempt `ordinal`, known or new."""
+        found = track.lanes.get(ordinal)
         if found is None:
-            found = Lane(len(self.all), track, attempt)
-            track.lanes[attempt] = self.all[found.number] = found
+            found = Lane(len(self.all), track, ordinal)
+            track.lanes[ordinal] = self.all[found.number] = found
         return found

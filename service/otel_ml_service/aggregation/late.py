@@ -42,6 +42,8 @@ class Late:
         Of others those are too late whose series were exported at the step, and nothing else is known of it any more.
         """
         number, unit = piece.source.number, self.kept(lane, step)
+        # An undecided restart's points may be the first of a new attempt. Folding them into the closed step would
+        # correct a value that was right.
         if not self._contest.is_open(number):
             taken, refused = self._parted(unit, piece)
             if refused is not None:
@@ -83,6 +85,9 @@ class Late:
 
     def _parted(self, unit: Unit, piece: Piece) -> tuple[Piece | None, Piece | None]:
         """Return what of a piece can still be taken, and what comes too late."""
+        # `forgotten` lists the series that were exported and whose fold state is gone. A new partial of such a series
+        # cannot be added to a value alone (a mean needs its count), so it is too late; a series that was never exported
+        # can be new.
         if unit.forgotten is not None and not unit.forgotten:
             return piece, None
         gone = set(rows_of(piece, unit.forgotten))
@@ -133,6 +138,7 @@ class Late:
             since = unit.late_since
             if self._contest.holds_unit(unit):
                 continue
+            # One correction for many late points: each goes to every backend as a row of its own.
             complete = all(self._run.writers[number].ended for number in unit.missing)
             if since is not None and (complete or self._run.active - since >= patience):
                 self._export(lane, unit)
@@ -188,6 +194,8 @@ class Late:
         run, track = self._run, lane.track
         self._waiting.pop(unit.number, None)
         self._contest.replace_dead(lane, unit)
+        # The whole step is folded again instead of adding the late part: floating-point sums depend on the order, and a
+        # correction must equal what the step would have been had everything come in time.
         (folded,) = fold([sorted(unit.pieces, key=fold_order)], track.reductions)
         row = row_of(folded, track, run.output)
         say_lacking(run, track, folded.pieces)
@@ -204,6 +212,8 @@ class Late:
     def _relieve(self, lane: Lane, otherwise: Callable[[Lane], int | None]) -> None:
         """Let units go to the disk that are too many, first those of which nothing waits; `otherwise` says which."""
         settings = self._run.settings
+        # Steps that wait for a correction stay in memory: putting them on the disk only to fetch them again costs two
+        # writes.
         while len(lane.retained) > settings.retained_steps and (step := self._idle_step(lane)) is not None:
             self._let_go(lane, step)
         while self._run.retained_bytes > settings.retained_bytes and (crowded := self._most_crowded()) is not None:

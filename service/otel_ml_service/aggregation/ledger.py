@@ -62,6 +62,9 @@ class Ledger:
 
     def take(self, seq: int, amount: Amount, floor: int) -> None:
         """Count what arrived with a running number; everything up to `floor` has, or is not waited for any more."""
+        # Three accounts, because totals are compared with what arrived *before* them: what is older than the newest
+        # totals (late, but it counts against them), what is newer, and what lies beyond a gap and may still be
+        # overtaken.
         if seq <= self.said[0]:
             self.before += amount
         elif seq <= floor:
@@ -81,6 +84,7 @@ class Ledger:
         self.floor = max(self.floor, floor)
         if not self.ahead and not self.said_ahead:
             return
+        # In order of the running numbers: each total is believed with exactly the points that were sent before it.
         for seq in sorted(seq for seq in {*self.ahead, *self.said_ahead} if seq <= self.floor):
             self.since += self.ahead.pop(seq, NOTHING)
             if seq in self.said_ahead:
@@ -112,6 +116,8 @@ class Ledger:
             at_end: nor is what was sent before the newest totals that arrived.
         """
         if at_end and self.said_ahead:
+            # On a copy: at the end of the run one asks what would be missing if nothing more came, and the run may be
+            # reopened.
             settled = copy(self)
             settled.ahead, settled.said_ahead = {**self.ahead}, {**self.said_ahead}
             settled.settle(max(self.said_ahead))
@@ -143,6 +149,8 @@ class Ledger:
         was_missing = self.missing(at_end=False)
         self.said = seq, totals
         self.before, self.since = self.before + self.since, NOTHING
+        # The state of this engine was lost, so what arrived earlier is unknown. Saying that all of it is lost would be
+        # a lie about data that is in the run.
         if self.begins_anew:
             self.before, self.begins_anew = _everything(totals), False
         if place is not None and self.missing(at_end=False).points > was_missing.points:

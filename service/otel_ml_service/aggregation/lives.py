@@ -31,7 +31,7 @@ class Lives:
             return self._run.attempts.of(who.attempt)
         writers = self._run.writers
         begun = {
-            attempt for track in self._run.lanes.tracks.values() if track.role == who.role for attempt in track.lanes
+            ordinal for track in self._run.lanes.tracks.values() if track.role == who.role for ordinal in track.lanes
         }
         if len(begun) < 2:
             return max(begun, default=self._run.attempts.newest)
@@ -40,21 +40,21 @@ class Lives:
             before = writers.predecessor(writer)
         else:
             before = None if after.before is None else writers[after.before]
-        attempt = self._with_its_like(writer, before, track, step)
-        if attempt is None:
-            attempt = self._by_birth(writer, max(begun))
+        ordinal = self._with_its_like(writer, before, track, step)
+        if ordinal is None:
+            ordinal = self._by_birth(writer, max(begun))
         if after is None:
-            return attempt
+            return ordinal
         first, last = 0 if before is None else before.attempt or 0, after.attempt or 0
-        return max(first, min(last, attempt))
+        return max(first, min(last, ordinal))
 
-    def contemporaries(self, writer: WriterState, attempt: int, track: Track, step: int) -> list[WriterState]:
+    def contemporaries(self, writer: WriterState, ordinal: int, track: Track, step: int) -> list[WriterState]:
         """Return the writers of its role that began after its predecessor had lived: they are in `attempt`, too.
 
         Not those that were over before it began: of their life, perhaps, nothing else was heard.
         """
         before, after = self._run.writers.predecessor(writer), self._run.writers.began_after
-        if before is None or before.attempt is None or before.attempt >= attempt:
+        if before is None or before.attempt is None or before.attempt >= ordinal:
             return []
         return [
             other

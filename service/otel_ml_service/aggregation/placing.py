@@ -35,20 +35,24 @@ class Placing:
     def lane(self, writer: WriterState, axis: str, step: int, seq: int) -> Lane:
         """Return where (`axis`, `step`) of `writer` goes."""
         number = writer.lanes.get(axis)
+        # A message with a lower running number may arrive after the first one: then the writer began at an earlier step
+        # than it seemed, and its attempt has to be found again.
         starts = writer.starts(seq)
         if number is not None and not starts:
             return self._run.lanes.all[number]
         track = self._run.lanes.track(writer.writer.role, axis)
-        attempt = self._attempt(writer, track, step)
+        ordinal = self._attempt(writer, track, step)
         if writer.attempt is None and not writer.child:
             self._enthrone(writer)
-            others = self._lives.contemporaries(writer, attempt, track, step)
+            # Ranks of one restart are heard one by one. Those that came first were put where their predecessors were;
+            # now that it is known better they move along.
+            others = self._lives.contemporaries(writer, ordinal, track, step)
             if others:
-                self._move(others, attempt, begins=(track, step))
-        elif writer.attempt is not None and attempt != writer.attempt:
-            self._move([writer, *self._lives.contemporaries(writer, attempt, track, step)], attempt)
-        writer.enter(attempt)
-        return self._enter(writer, track, attempt, step)
+                self._move(others, ordinal, begins=(track, step))
+        elif writer.attempt is not None and ordinal != writer.attempt:
+            self._move([writer, *self._lives.contemporaries(writer, ordinal, track, step)], ordinal)
+        writer.enter(ordinal)
+        return self._enter(writer, track, ordinal, step)
 
     def settle(self, *, at_end: bool = False) -> None:
         """Open the attempts of the incarnations that turned out to be restarts."""
@@ -58,8 +62,8 @@ class Placing:
             if is_restart:
                 lane = next((lane for lane in lanes if not self._is_beyond(writer, lane)), lanes[0])
                 step = writer.progress[lane.number].first or 0
-                attempt = self._restart(writer, lane, step)
-                self._move([writer, *self._lives.contemporaries(writer, attempt, lane.track, step)], attempt)
+                ordinal = self._restart(writer, lane, step)
+                self._move([writer, *self._lives.contemporaries(writer, ordinal, lane.track, step)], ordinal)
                 continue
             for lane in lanes:
                 self._late.refuse(lane, writer.number)
@@ -71,9 +75,9 @@ class Placing:
         first = writer.progress[lane.number].first
         return first is None or lane.last_closed is None or first > lane.last_closed
 
-    def _enter(self, writer: WriterState, track: Track, attempt: int, step: int) -> Lane:
-        known = attempt in track.lanes
-        lane = self._run.lanes.lane(track, attempt)
+    def _enter(self, writer: WriterState, track: Track, ordinal: int, step: int) -> Lane:
+        known = ordinal in track.lanes
+        lane = self._run.lanes.lane(track, ordinal)
         writer.write_to(track.axis, lane.number)
         # Its beginning may arrive late; where nobody counts, it may also be that of a life of which nothing was heard.
         is_earlier = writer.writer.attempt is not None and step < lane.begins
@@ -86,31 +90,34 @@ class Placing:
             parent = self._run.writers.parent_of(writer)
             if parent is not None and parent.attempt is not None:
                 return parent.attempt
-        attempt = self._lives.attempt_of(writer, track, step) if writer.attempt is None else writer.attempt
+        ordinal = self._lives.attempt_of(writer, track, step) if writer.attempt is None else writer.attempt
         if writer.replaced_at is not None or self._run.writers.successor(writer) is not None:
-            return attempt  # over: its beginning, too, changes nothing that came after it
+            return ordinal  # over: its beginning, too, changes nothing that came after it
         before = self._run.writers.predecessor(writer)
-        if before is None or before.attempt != attempt:
-            return attempt
-        lane = track.lanes.get(attempt)
+        if before is None or before.attempt != ordinal:
+            return ordinal
+        lane = track.lanes.get(ordinal)
         if lane is None or lane.last_closed is None or step > lane.last_closed:
-            return attempt
+            return ordinal
+        # Its step had closed here, which alone would mean a restart; but a newer attempt exists, so it is late data of
+        # this one and not the beginning of a third.
         if lane.fence is not None and writer.writer.attempt is None:
-            return attempt  # a newer attempt has begun, and this one before that
+            return ordinal  # a newer attempt has begun, and this one before that
+        # Who lives on is known after a heartbeat at most. Until then the writer stays in the old attempt, which holds.
         if self._contest.is_open_question(writer, before):
             self._contest.open(writer)
-            return attempt
+            return ordinal
         return self._restart(writer, lane, step)
 
     def _restart(self, writer: WriterState, lane: Lane, step: int) -> int:
         attempts, counted = self._run.attempts, writer.writer.attempt
-        if attempts.newest > lane.attempt and counted is None:
+        if attempts.newest > lane.ordinal and counted is None:
             return attempts.newest
         restarted = attempts.restart(counted)
         # What it was compared with may have turned out to be of another attempt: then nobody who lived on decided it.
         is_beyond = lane.last_closed is None or step > lane.last_closed
         why = (
-            f"no rank of attempt {lane.attempt} lived on"
+            f"no rank of attempt {lane.ordinal} lived on"
             if is_beyond
             else f"{lane.track.axis} {lane.last_closed} had been closed"
         )
@@ -177,12 +184,14 @@ class Placing:
 
         What arrives later of an earlier step, from the spool of a process that was killed, is late data as any other.
         """
-        later = [newer for newer in track.lanes.values() if newer.attempt > lane.attempt]
+        later = [newer for newer in track.lanes.values() if newer.ordinal > lane.ordinal]
         lane.begin(step, later)
-        for attempt in sorted(track.lanes):
-            older = track.lanes[attempt]
-            if attempt >= lane.attempt or older.is_fenced(step):
+        for ordinal in sorted(track.lanes):
+            older = track.lanes[ordinal]
+            if ordinal >= lane.ordinal or older.is_fenced(step):
                 continue
+            # Earlier steps close with what they have; what still comes of them is late data. From `step` on the new
+            # attempt does them again, and what the old one had is counted as superseded, not as lost.
             while older.order and older.order[0] < step:
                 self._close(older)
             self._late.export_all(older)
@@ -197,27 +206,29 @@ class Placing:
             run.drop(unit)
         run.lanes.dirty.add(lane.number)
 
-    def _move(self, writers: list[WriterState], attempt: int, begins: tuple[Track, int] | None = None) -> None:
+    def _move(self, writers: list[WriterState], ordinal: int, begins: tuple[Track, int] | None = None) -> None:
         """Carry what writers already delivered over to another attempt: its beginning arrived late.
 
         Args:
             writers: who belongs to it.
-            attempt: its number.
+            ordinal: which one it is.
             begins: where the writer begins that has delivered nothing yet.
         """
-        known = {lane.number: lane.begins for lane in self._run.lanes if lane.attempt == attempt}
+        known = {lane.number: lane.begins for lane in self._run.lanes if lane.ordinal == ordinal}
         opened: dict[int, int] = {}
         if begins is not None:
-            opened[self._run.lanes.lane(begins[0], attempt).number] = begins[1]
+            opened[self._run.lanes.lane(begins[0], ordinal).number] = begins[1]
         for writer in writers:
-            writer.enter(attempt)
+            writer.enter(ordinal)
             self._run.writers.dirty.add(writer.number)
             self._leave_behind(writer)
             for axis, number in list(writer.lanes.items()):
-                carried = self._carry_axis(writer, axis, self._run.lanes.all[number], attempt)
+                carried = self._carry_axis(writer, axis, self._run.lanes.all[number], ordinal)
                 if carried is not None:
                     lane, first = carried
                     opened[lane.number] = min(first, opened.get(lane.number, first))
+        # Only where an attempt begins earlier than was known: fencing again at the same step would discard nothing, and
+        # cost a look at every older attempt.
         for number, first in sorted(opened.items()):
             if number not in known or first < known[number]:
                 lane = self._run.lanes.all[number]
@@ -230,7 +241,7 @@ class Placing:
             self._replace(before)
             self._run.writers.dirty.add(before.number)
 
-    def _carry_axis(self, writer: WriterState, axis: str, old: Lane, attempt: int) -> tuple[Lane, int] | None:
+    def _carry_axis(self, writer: WriterState, axis: str, old: Lane, ordinal: int) -> tuple[Lane, int] | None:
         """Return where it went, and its first step there."""
         progress = writer.leave(axis)
         if progress is None:
@@ -242,7 +253,7 @@ class Placing:
         late = [unit for unit in old.retained.values() if number in unit.writers]
         if not steps and not late:
             return None
-        lane = self._run.lanes.lane(old.track, attempt)
+        lane = self._run.lanes.lane(old.track, ordinal)
         lane.join(writer.number)
         writer.go_on(axis, lane.number, progress)
         for unit in late:

@@ -93,5 +93,5 @@ def _holding(run: RunState, judge: Judge) -> tuple[Holder, ...]:
         holders = judge.judge(lane, unit, run.active).holders
         ranks = tuple(sorted({run.writers[number].writer.rank for number in holders}))
         open_s = run.active - unit.opened
-        held.append(Holder(lane.track.role, lane.track.axis, unit.step, lane.attempt, ranks, open_s))
+        held.append(Holder(lane.track.role, lane.track.axis, unit.step, lane.ordinal, ranks, open_s))
     return tuple(held)

@@ -82,7 +82,7 @@ def emit_values(
         role=lane.track.role,
         axis=lane.track.axis,
         step=unit.step,
-        attempt=lane.attempt,
+        attempt=lane.ordinal,
         time=row.time_ns / 1e9,
         values=values,
         writers_missing=writers_missing,

@@ -65,6 +65,7 @@ class Stepless:
         progress = None if lane is None else writer.progress.get(lane)
         if lane is not None and progress is not None and progress.current is not None and not writer.child:
             self._put(self._run.lanes.all[lane], progress.current, piece)
+        # A data loader or a monitor never enters a step: it would wait for ever for one of its own.
         elif writer.child or number in self._without:
             self._into_role(piece, role, sent)
         else:
@@ -93,6 +94,7 @@ class Stepless:
             return []
         pieces = self._given_up(track.newest, _OF_ROLE)
         for piece in pieces:
+            # What is newer than this row belongs to the next one: a row must not show what happened after it.
             if piece.newest_ns > row.newest_ns:
                 self._wait(piece, role, _OF_ROLE)
         return [piece for piece in pieces if piece.newest_ns <= row.newest_ns]
@@ -120,6 +122,7 @@ class Stepless:
         origin_ns = run.begin_time(int(piece.partials.times.min(initial=int(run.now * 1e9))))
         latest = int((run.now + FUTURE_S) * 1e9)
         times = piece.partials.times[:, 1]
+        # A host whose clock runs ahead would open windows in the future, which nothing closes: such times count as now.
         times = np.where(times > latest, int(run.now * 1e9), times)
         windows = np.maximum(0, (times - origin_ns) // int(width * 1e9)) * math.ceil(width)
         lane = run.lanes.lane(run.lanes.track(role, TIME_AXIS), 0)
@@ -188,6 +191,7 @@ class Stepless:
     def _wait(self, piece: Piece, role: str, place: int) -> None:
         lane = self._waiting_lane(role)
         unit = self._open.unit(lane, place)
+        # It never closes by itself: what waits here is taken out and put into a row, or a window.
         unit.close_at(math.inf)
         self._open.keep(lane, unit, piece)
 

@@ -48,6 +48,7 @@ class Steps:
         lane = self.placing.lane(writer, axis, step, piece.seq)
         if axis == DEFAULT_AXIS:
             self.stepless.entered(writer, lane, step)
+        # A later attempt has begun at or before this step. What the old one still sends must not mix with it.
         if lane.is_fenced(step):
             self._run.supersede(lane, [piece])
             return
@@ -59,6 +60,7 @@ class Steps:
             if isinstance(sent, Fragment) or not writer.native:  # manifests count what carries a running number
                 unit.count_points(writer.number, len(piece.partials.series))
             self._open.keep(lane, unit, piece)
+        # An SDK announces no end of a step: its first point of a step says that it is done with the one before.
         if not writer.native:
             lane.pass_step(step - 1, self._run.active)
 
@@ -93,11 +95,14 @@ class Steps:
         self.placing.settle()
         self.stepless.settle()
         due = [lane.number for lane in run.lanes if lane.due is not None and lane.due <= run.active]
+        # Closing a step may make another one ready (a restart is decided, memory is freed), so this runs to a fixed
+        # point. Sorted, because the order in which steps close is the order of `seq`, which a replay must repeat.
         while dirty := run.lanes.dirty.union(due):
             due = []
             run.lanes.dirty.clear()
             for number in sorted(dirty):
                 self._settle_lane(run.lanes.all[number])
+        # After the regular closing, so that memory pressure closes nothing that is complete anyway.
         while run.open_bytes > run.settings.open_bytes:
             self._relieve()
         self.late.settle()
@@ -113,6 +118,8 @@ class Steps:
         if self.contest.holds_lane(lane):
             lane.ask_everybody()  # when that is decided
             return
+        # Oldest first, and only the oldest: a backend that draws a line needs steps in order, and a later step that is
+        # complete already waits for this one.
         while (unit := lane.oldest) is not None:
             if self._still_watched(lane, unit):
                 return
@@ -124,6 +131,7 @@ class Steps:
                 self._run.writers[number].progress[lane.number].leave()
                 self._run.writers.dirty.add(number)
                 unit.excuse(number)
+            # Ask again: without those who left, the step may be complete now.
             if verdict.leavers:
                 self._say_leaving(lane, unit, verdict.leavers)
                 continue
@@ -133,6 +141,8 @@ class Steps:
 
     def _still_watched(self, lane: Lane, unit: Unit) -> bool:
         """Whether the writer that held the unit when asked last still does, so that nobody else need be asked."""
+        # With 1,024 ranks each message would ask 1,024 members. While one rank is known to hold the step, it alone is
+        # asked; the others cannot change the answer.
         if lane.watch is None or (lane.due is not None and lane.due <= self._run.active):
             return False
         writer, active = self._run.writers[lane.watch], self._run.active
@@ -148,7 +158,7 @@ class Steps:
                 unit.add(piece)
         unit.miss(holders)
         redone = any(
-            other.attempt < lane.attempt and other.last_closed is not None and unit.step <= other.last_closed
+            other.ordinal < lane.ordinal and other.last_closed is not None and unit.step <= other.last_closed
             for other in track.lanes.values()
         )
         track.tally.steps_redone += redone
@@ -176,7 +186,7 @@ class Steps:
         for name, count in track.tally.news().items():
             values[published_name(track.role, track.axis, RESERVED_PREFIX + name)] = float(count)
         if track.axis == DEFAULT_AXIS:
-            run.training.note(track.role, lane.attempt, unit.step, row.time_ns)
+            run.training.note(track.role, lane.ordinal, unit.step, row.time_ns)
         unit.publish(row.values)
         emit_values(run.output, lane, unit, row, values, writers_missing=len(absent))
         emit_histograms(run.output, track, unit, row)
@@ -256,4 +266,4 @@ class Steps:
 
 
 def _where(lane: Lane, unit: Unit) -> str:
-    return f"{lane.track.axis} {unit.step} of role {lane.track.role!r} (attempt {lane.attempt})"
+    return f"{lane.track.axis} {unit.step} of role {lane.track.role!r} (attempt {lane.ordinal})"

@@ -187,17 +187,17 @@ class Stragglers:
         """Return who looks at the lane; None where nobody needs to: one rank alone, no steps, an older attempt."""
         key = (lane.track.role, lane.track.axis)
         watch = self._watches.get(key)
-        if lane.track.axis == TIME_AXIS or (watch is not None and lane.attempt < watch.attempt):
+        if lane.track.axis == TIME_AXIS or (watch is not None and lane.ordinal < watch.attempt):
             return None
         if watch is None:
             first = unit.pieces[0].source.rank if unit.pieces else None
             if not absent and all(piece.source.rank == first for piece in unit.pieces):
                 return None
-            watch = self._watches[key] = _Watch(lane.attempt)
-        elif lane.attempt > watch.attempt:
+            watch = self._watches[key] = _Watch(lane.ordinal)
+        elif lane.ordinal > watch.attempt:
             self._note(lane.track, watch, watch.detector.finish())
             self._top_ranks.publish(lane.track)
-            watch.attempt, watch.detector, watch.heat, watch.timers = lane.attempt, Detector(), Heat(), None
+            watch.attempt, watch.detector, watch.heat, watch.timers = lane.ordinal, Detector(), Heat(), None
         return watch
 
     def _without_who_hangs(

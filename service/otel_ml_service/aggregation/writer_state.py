@@ -141,9 +141,9 @@ class WriterState:
         self.first_step_seq = seq
         return True
 
-    def enter(self, attempt: int) -> None:
+    def enter(self, ordinal: int) -> None:
         """Belong to an attempt; it may turn out later that it is another one."""
-        self.attempt = attempt
+        self.attempt = ordinal
 
     def write_to(self, axis: str, lane: int) -> None:
         """Note to which lane it writes on an axis, of the attempt that it belongs to."""
@@ -257,6 +257,7 @@ class WriterState:
         self.received.fill_lowest(MAX_GAPS)
         if seq == self.floor + 1:
             self.floor = self.received.prefix_end(seq)
+            # `floor` moved, so the gap that was waited for is filled. If another one is left, it has its own time.
             self.gap_since = None  # what is missing now has not been missing for long
         return True
 
@@ -265,6 +266,8 @@ class WriterState:
 
         Only whole running numbers enter the intervals; a split one is tracked point by point until complete.
         """
+        # A Collector may split one message into several, and may send one of the pieces twice. The message has one
+        # running number for all, so pieces are told apart by the series that they hold.
         have = self.parts.get(seq)
         if have is None and len(series) >= total:
             return None if self.receive(seq) else []
@@ -289,6 +292,8 @@ class WriterState:
             self.gap_since = None
         elif self.gap_since is None:
             self.gap_since = active
+        # Given up: everything up to the highest number counts as arrived, so steps close. What comes later from the gap
+        # is late data, and the ledger says how much of it never came.
         elif active - self.gap_since >= patience:
             self.floor = self.forgiven = highest
             self.gap_since = None

@@ -133,6 +133,7 @@ class Pipeline:
     def start(self) -> None:
         """Start the thread."""
         self._source.subscribe(self.name, self._wake.set)
+        # One thread for each exporter: a backend that hangs delays its own records and nothing else.
         # What the caller logs on behalf of, the thread does too.
         self._thread = threading.Thread(
             target=contextvars.copy_context().run, args=(self._work,), name=f"otel-ml-{self.name}", daemon=True
@@ -177,6 +178,8 @@ class Pipeline:
 
     def _work(self) -> None:
         try:
+            # An exporter that lost what it was given is thrown away, not repaired: a new one reads `position()` from
+            # the backend, which alone knows what it has, and goes on from there.
             while self._lives_again():
                 self._pause(None)  # one whose backend ends at once is not started in a tight loop
         except _StoppedError:
@@ -229,6 +232,8 @@ class Pipeline:
                 return exporter
 
     def _resume(self, exporter: Exporter) -> None:
+        # The state of the run is the last record; an exporter that only has to end the run in its backend needs it,
+        # too.
         newest = self._source.read(self._source.last_seq - 1, 1)
         if newest and isinstance(newest[-1], RunStatus):
             self._last_status = newest[-1]  # it may be that nothing is left to do but to end
@@ -236,6 +241,8 @@ class Pipeline:
         if position is not None:
             position = max(0, position)  # -1 is how some say that there is nothing yet
         self._certain = position
+        # The backend's word counts more than our mark: a mark is stored after the export, so it may be behind after a
+        # kill, and ahead where the backend lost its end.
         if position is not None and not self._is_gone:
             self._set(delivered=min(position, self._source.last_seq))
         self._is_gone = False
@@ -246,6 +253,7 @@ class Pipeline:
         if is_gone:
             # Of all that follows the exporter leaves out what it still has.
             self._is_gone = True
+            # All records are exported again, so those counted as lost are tried again, too.
             self._lost.clear()
             self._losses.clear()
             self._set(lost={})
@@ -255,6 +263,8 @@ class Pipeline:
 
     def _step(self, exporter: Exporter) -> bool:
         """Deliver one batch, or wait for one; False when it is time to shut down."""
+        # Cleared before reading: a record that is committed between the read and the wait sets it again, and none is
+        # slept through.
         self._wake.clear()
         _look_after(exporter)
         self._describe(exporter)
@@ -317,6 +327,7 @@ class Pipeline:
 
     def _note_gap(self, records: Sequence[Record]) -> None:
         """Count what was no longer kept when `records` were read; what has gone since then is in hand."""
+        # Read after the records: the engine may delete old ones at any time, also between the two.
         first = self._source.first_seq
         if records:
             first = min(first, records[0].seq)
@@ -332,6 +343,7 @@ class Pipeline:
                 self._last_status = record
         wanted = [record for record in records if _is_wanted(record, exporter.every)]
         if wanted:
+            # A batch of its own: the same exception in the next one is tried again, since it may have been the records.
             self._given_up.clear()
             for refused in sifted(wanted, partial(self._export, exporter), self._advance):
                 self._set_aside(refused)
@@ -356,6 +368,9 @@ class Pipeline:
                 self._recovered()
                 return Refusal(error.sentence, error.names)
             except BaseException as error:  # noqa: BLE001 (a plug-in's defect: tried again, then records are lost)
+                # A full disk or a lost connection is retried for ever. Anything else may be a record that a plug-in
+                # cannot take: after some tries the batch is halved until the record is alone, and only that one is set
+                # aside.
                 surprises += 0 if is_passing(error) else 1
                 reason = f"unexpected {type(error).__name__}: {error}"
                 if surprises > (self._retry.surprises if is_last_word and reason not in self._given_up else 0):
@@ -387,6 +402,8 @@ class Pipeline:
         Raises:
             _StoppedError: the deadline passed.
         """
+        # Being asked to stop cuts one pause short, not all: a backend that is down would otherwise be tried in a tight
+        # loop until the deadline.
         was_stopping = self._deadline is not None
         until = self._clock() + self._backoff.pause(retry_after)
         while self._clock() < until and (self._deadline is None or was_stopping):

@@ -58,6 +58,7 @@ class Backoff:
 
     def pause(self, retry_after: float | None = None) -> float:
         """Return the seconds to wait; never less than the backend asked for."""
+        # The exponent is bounded: after a night of failures 2**n would be too large for a float.
         bound = min(self._policy.maximum_s, self._policy.initial_s * 2 ** min(self._failures, 32))
         self._failures += 1
         drawn = self._random.uniform(0, bound)

@@ -73,6 +73,8 @@ class Admission:
             UndecodableError: it is not OTLP.
             OverloadedError: come back later.
         """
+        # The bound is on what is acknowledged and not yet decided, not on what is in memory: the journal on the disk
+        # grows by the same bytes.
         if self._held and self._held + len(body) > self._limit:  # alone, one that is larger would never get in
             self._telemetry.count("refused", reason="overloaded")
             raise OverloadedError("The service is behind with its work. Send the same request again later.")
@@ -91,6 +93,7 @@ class Admission:
         if not decoded.observations and not decoded.rejections.experiments:
             stored(decoded, None)
             return
+        # Counted before it is stored: the engine may have decided it before `store` returns.
         self._hold(len(decoded.body))
         self._telemetry.count("requests", signal=decoded.signal)
         self._store(decoded, partial(self._settle, stored))

@@ -72,6 +72,8 @@ class Forms(Generic[T]):
         # engine's thread then takes.
         number = int.from_bytes(message, "little")
         for (mask, constant), meaning in known:
+            # A whole message is compared as one number, in C; a loop over its fields in Python would cost as much as
+            # decoding.
             if number & mask == constant:
                 return meaning
         return None
@@ -80,6 +82,8 @@ class Forms(Generic[T]):
         """Note what a message was decoded to; whether that happened once before, and its template is wanted."""
         if len(self._known.get(len(message), ())) >= _SAME_LENGTH:
             return False
+        # Learned at the second message: most forms are seen once (a step that logs an extra metric), and making a
+        # template costs more than decoding.
         form = (len(message), *map(id, shapes))  # they are kept, so that no other one gets the id
         seen, is_over = self._seen.get(form, (None, False))
         if seen is None:
@@ -114,6 +118,8 @@ class Templates:
         if not partials.series or not self._forms.is_second(message, (partials.series,)):
             return
         layout = _layout(message, partials.series)
+        # The template is trusted only after it has read from this very message what the decoder found: a wrong offset
+        # would put one metric's number into another.
         if layout is not None and _agrees(layout, message, partials):
             self._forms.add(message, mask_of(layout), layout)
 

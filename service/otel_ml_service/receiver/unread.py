@@ -46,6 +46,8 @@ class Unread:
         Raises:
             DecodeError: its scope is not protobuf.
         """
+        # A message is cut in two because its parts vary differently: the scope changes with every message (step and
+        # running number), the metrics only in their numbers. So each has a template of its own.
         split = head_and_rest(message)
         head = self._heads.of(split[0]) if split is not None else None
         if split is None or head is None:
@@ -54,6 +56,7 @@ class Unread:
         layout = self._templates.find(rest)
         if layout is None:
             return _count(writer, head, rest)
+        # A Collector may have cut the message: `seq_points` says how many points the writer sent under this number.
         total = len(layout.series) if head.seq_points is None else head.seq_points
         return (Fragment(writer, head.axis, head.step, head.reduction, head.seq, total, Packed(layout, rest)),)
 
@@ -74,6 +77,7 @@ def _count(writer: Writer, head: Head, rest: bytes) -> Sequence[Observation] | N
         found = form.fullmatch(rest)
         if found is not None:
             numbers = found["time"] + found["value"] + (found["boot"] if "boot" in form.groupindex else bytes(8))
+            # The widths are fixed, and the regular expression checked every other byte: nothing else can be in it.
             time_ns, value, boot_s = _NUMBERS.unpack(numbers)
             count = make(writer, head, value, time_ns, seconds(boot_s)) if value >= 0 else None
             return None if count is None else (count,)

@@ -239,6 +239,8 @@ class Outbox:
         if commit.consumed is not None:
             facts["journal"] = "{} {}".format(*commit.consumed)
         with self._taken_marks() as marks, self._using() as connection, _transaction(connection):
+            # Records, engine state, the exporters' marks and the position in the journal in one transaction: whichever
+            # moment a kill hits, either all of a request's effects are there or none, and the journal still has it.
             insert(connection, "INSERT INTO records", rows)
             self._write_state(commit.changes)
             connection.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", marks)
@@ -249,11 +251,15 @@ class Outbox:
         self._is_signed = True
         self.notices.extend(notices)
         self.facts.update(facts)
+        # Only now do exporters see the records: what a backend has must not vanish from the run because the commit
+        # failed.
         self._publish(commit.records, rows)
 
     def read(self, after: int, limit: int) -> Sequence[Record]:
         """Return up to `limit` records with `seq > after`, ascending."""
         with self._using():
+            # Exporters that keep up never touch the disk: they would decode on their threads what the engine has just
+            # encoded.
             if self._recent and self._recent[0][0].seq <= after + 1:
                 start = after + 1 - self._recent[0][0].seq
                 return [record for record, _ in islice(self._recent, start, start + limit)]
@@ -336,6 +342,7 @@ class Outbox:
             yield rows
         except BaseException:
             with self._marks_lock:
+                # They were not stored: the next commit takes them again.
                 self._dirty_marks |= taken
             raise
 
