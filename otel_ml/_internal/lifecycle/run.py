@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol, TypeVar, overload
 from otel_ml._internal.events import event_calls as events
 from otel_ml._internal.here import Inside, Scope
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, refuse
+from otel_ml._internal.record import log as recording
 from otel_ml._internal.series.definition import Reduce, define_metric
 from otel_ml._internal.signature import public, publish
 from otel_ml._internal.steps.current import current_step
@@ -98,7 +99,7 @@ class Run:
     def log(self, name: str, value: Any, step: int | None = None, /, **options: Any) -> None: ...
     @overload
     def log(self, *, step: int | None = None, axis: str | None = None, **values: Any) -> None: ...
-    @in_run(log)  # type: ignore[misc] # of several forms a checker takes the first one for all
+    @in_run(recording.log)  # type: ignore[misc] # of several forms a checker takes the first one for all
     def log(self) -> None:
         """Record values into this run; see `otel_ml.log()`."""
 
@@ -119,7 +120,7 @@ class Run:
     ) -> None: ...
     @overload
     def record(self, values: Mapping[str, Any], step: int | None = None, /, **options: Any) -> None: ...
-    @in_run(record)  # type: ignore[misc] # the same
+    @in_run(recording.record)  # type: ignore[misc] # the same
     def record(self) -> None:
         """Record one value into this run; see `otel_ml.record()`."""
 

@@ -167,7 +167,7 @@ def record(
     """Record one value; the arguments are those of `log()`."""
     if NOW.off:
         return
-    if named or value is MISSING or not isinstance(name, str):
+    if named or value is MISSING or type(name) is not str:
         values, step, _ = meant_by_record(name, value, step, named)
         if values:
             _log(values, step, axis, prefix, reduce, within, over, weight, attributes)
