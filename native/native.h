@@ -73,7 +73,6 @@ int forgive(const char *call);
 PyObject *step_at(PyObject *index);
 
 extern PyMethodDef record_functions[], step_functions[], timing_functions[], begin_functions[], fold_functions[],
-    encode_functions[], span_functions[], measures_functions[], norms_functions[], statm_functions[],
-    field_functions[];
+    encode_functions[], span_functions[], measures_functions[], norms_functions[], statm_functions[];
 
 #endif

@@ -93,10 +93,9 @@ def calls(statement: str) -> Taken:
 
 
 def collections(reduce: Any, *, metrics: int = METRICS, timers: int = 0, times: int = 1) -> Taken:
-    """Return what collects steps: fold, encode, manifest, spans, and the fields of a request."""
+    """Return what collects steps: fold, encode, manifest, spans."""
 
     def taken() -> list[float]:
-        from otel_ml._internal.messages.encode import scope_fields
         from otel_ml._internal.messages.recorder import RecordSettings, recorder
         from otel_ml._internal.record.log import log
         from otel_ml._internal.steps.step import set_step
@@ -113,7 +112,7 @@ def collections(reduce: Any, *, metrics: int = METRICS, timers: int = 0, times: 
                 with timed("phase"):
                     pass
             begin = time.thread_time()
-            scope_fields(recorder.collect(time.time_ns() + 20_000_000).scope_metrics)
+            recorder.collect(time.time_ns() + 20_000_000)
             found.append((time.thread_time() - begin) * 1e6)
         return found[5:]
 
@@ -211,7 +210,6 @@ FOLD = {
 }
 ENCODE = {"encoders": lambda _: lambda *bound: (bound[6][0], bound[6][3])}
 GAUGE = {"encoders": lambda compiled: lambda *bound: (compiled(*bound)[0], bound[6][3])}
-FIELDS = {"scope_fields": in_python("otel_ml._internal.messages.encode:fields_in_python")}
 NORMS = {name: (lambda _: lambda *__: None) for name in ("statistics", "sums", "extent")}
 STATM = {
     "statm": lambda _: (
@@ -241,8 +239,6 @@ ROWS = [
     Row("encode.c gauge.c", "a step of 100 last values", ENCODE, collections("last")),
     Row("whole_gauge.c", "a step of 1 mean", GAUGE, collections("mean", metrics=1)),
     Row("whole_gauge.c", "a step of 100 means", GAUGE, collections("mean")),
-    Row("fields.c", "a step of 1 mean", FIELDS, collections("mean", metrics=1)),
-    Row("fields.c", "a step of 100 means", FIELDS, collections("mean")),
     Row(
         "encode_spans.c",
         "a step of 20 timers",

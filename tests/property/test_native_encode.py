@@ -221,16 +221,6 @@ def test_what_is_no_step(what):
     assert outcome(scopes_of, encode.encoded_scopes, what) is outcome(scopes_of, encode.scopes_in_python, what)
 
 
-@given(st.lists(st.binary(max_size=300) | st.just(b"x" * 20_000), max_size=5), st.sampled_from([list, tuple]))
-def test_bodies_as_fields(bodies, kind):
-    assert encode.scope_fields(kind(bodies)) == encode.fields_in_python(kind(bodies))
-
-
-@pytest.mark.parametrize("what", [None, [None], ["text"], [b"", 3]])
-def test_what_is_no_body(what):
-    assert outcome(encode.scope_fields, what) is outcome(encode.fields_in_python, what) is TypeError
-
-
 GAUGES = st.tuples(TEXTS, TEXTS, INTEGERS, INTEGERS, INTEGERS, INTEGERS)
 
 

@@ -309,7 +309,7 @@ def gauge_in_python(
     return scope_bytes(step, axis, None, seq, 1) + _before_gauge(name, len(point)) + point
 
 
-def fields_in_python(bodies: Sequence[bytes]) -> bytes:
+def scope_fields(bodies: Sequence[bytes]) -> bytes:
     """Return bodies of scopes as fields of a ResourceMetrics or ResourceSpans: they have one number there."""
     return b"".join([field(2, body) for body in bodies])
 
@@ -325,9 +325,7 @@ def _before_gauge(name: str, point_size: int) -> bytes:
 if native is None:
     encoded_scopes: Callable[..., Iterable[tuple[int, bytes]]] = scopes_in_python
     encoded_gauge = gauge_in_python
-    scope_fields: Callable[[Sequence[bytes]], bytes] = fields_in_python
 else:
-    scope_fields = native.scope_fields
     encoded_scopes, encoded_gauge = native.encoders(
         Pending,
         Series,
