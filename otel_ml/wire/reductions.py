@@ -55,6 +55,10 @@ class Statistic:
         return 0.0 if self.of is None or weight == 0.0 else weight * self.of(value)
 
 
+def _logarithm(value: float) -> float:
+    return math.log(value) if value > 0.0 else -math.inf if value == 0.0 else math.nan
+
+
 COUNT: Final = Statistic()
 SUM: Final = Statistic(degree=1)
 MIN: Final = Statistic(neutral=math.inf, degree=1)
@@ -63,8 +67,9 @@ M2: Final = Statistic(wire.M2, "spread", degree=2)
 WSUM: Final = Statistic(wire.WSUM, neutral=math.nan)
 WXSUM: Final = Statistic(wire.WXSUM, neutral=math.nan, degree=1)
 
+LOGS: Final = Statistic("ml.logsum", "logarithms", of=_logarithm, least=0.0)
 
-STATISTICS: Final = (COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM)
+STATISTICS: Final = (COUNT, SUM, MIN, MAX, M2, WSUM, WXSUM, LOGS)
 """All of them, in the order in which the service keeps them: what has no key comes first."""
 
 VALUE_ATTRIBUTES: Final = frozenset(statistic.key for statistic in STATISTICS if statistic.key)
@@ -113,6 +118,7 @@ REDUCTIONS: Final[Mapping[str, Row]] = {
         Row("max", (MAX,), joined=_extreme(max)),
         Row("count", scale="none", joined=_total),
         Row("std", (M2,), scale="unit"),
+        Row("geomean", (MIN, MAX, WSUM, LOGS)),
         Row("last", point="order", edge="last"),
         Row("first", point="order", edge="first"),
         Row("histogram", point="buckets", within=False, publishes="bins"),

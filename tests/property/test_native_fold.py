@@ -24,6 +24,7 @@ REDUCTIONS = (
     Reduction(("sum",)),
     Reduction(("min", "max")),
     Reduction(("std",)),
+    Reduction(("geomean", "max")),
     Reduction(("p50",)),
     Reduction(("last",)),
     Reduction(("first", "mean")),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_ml.wire.reduction import Reduction
+from otel_ml.wire.reductions import ACROSS
 from otel_ml_service.aggregation.ahead import MAX_UNITS, fold_with_next
 from otel_ml_service.aggregation.folded import Folded, fold
 from otel_ml_service.aggregation.lanes import Lane, Track, Unit
@@ -20,7 +21,7 @@ from tests.strategies import Rank, anything
 
 STEPS = 4
 REDUCTIONS = (
-    *("mean", "sum", "min", "max", "count", "std", "last", "first", "p50", "histogram", "rank", "argmax", "argmin"),
+    *(*ACROSS, "p50"),
     *("sum>max", "last>rank", "mean,last", "max>p90", "sum>histogram", "mean@dp", "min,max,argmin"),
 )
 

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.wire.reduction import Reduction
-from otel_ml.wire.reductions import REDUCTIONS, STATISTICS, Row, is_quantile, quantile_of
+from otel_ml.wire.reductions import LOGS, REDUCTIONS, STATISTICS, Row, is_quantile, quantile_of
 from otel_ml_service.aggregation.fold import (
     COUNT,
     M2,
     MAX,
     MIN,
     SUM,
+    WSUM,
     Rows,
     columns_of,
     fold_rows,
@@ -125,6 +126,17 @@ def _std(folded: Floats) -> Picked:
         return np.sqrt(spread / folded[:, COUNT]), present
 
 
+def _geomean(folded: Floats) -> Picked:
+    """Of positive values: a 0 makes it 0, a negative value NaN. It lies between the extremes, whatever was rounded."""
+    logs, present = _sent(folded, STATISTICS.index(LOGS))
+    low, high, weights = folded[:, MIN], folded[:, MAX], folded[:, WSUM]
+    over = np.where(np.isnan(weights), folded[:, COUNT], weights)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        mean = np.exp(logs / over)
+    between = np.fmax(np.fmin(mean, high), low)
+    return np.where(np.isnan(mean) | (low < 0.0), np.nan, between), present & (over != 0.0)
+
+
 def _always(column: int) -> Callable[[Floats], Picked]:
     return lambda folded: (folded[:, column], np.ones(len(folded), dtype=bool))
 
@@ -149,6 +161,7 @@ ACROSS: dict[str, Callable[[Floats], Picked]] = {
     "max": lambda folded: _sent(folded, MAX),
     "count": _always(COUNT),
     "std": _std,
+    "geomean": _geomean,
 }
 """What each reduction makes of the statistics of all writers: the value of each column, and whether it has one."""
 _DEVIATION = Reduction(("std",))
