@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from types import new_class
 
 from otel_ml.exceptions import MissingDependencyError
 from otel_ml_exporters.errors import UnknownExporterError
@@ -14,6 +15,8 @@ from otel_ml_exporters.exporter import Exporter
 __all__ = [
     "GROUP",
     "PACKAGES",
+    "VERBS",
+    "as_exporter",
     "check_installed",
     "exporter_class",
     "is_registered",
@@ -23,6 +26,9 @@ __all__ = [
 ]
 
 GROUP = "otel_ml.exporters"
+
+VERBS = ("start", "export", "force_flush", "shutdown")
+"""What a class must have to be an exporter."""
 
 BUILT_IN: Mapping[str, str] = {
     "console": "otel_ml_exporters.backends.console:ConsoleExporter",
@@ -83,9 +89,26 @@ def exporter_class(name: str) -> type[Exporter]:
         raise
     except ModuleNotFoundError as error:
         raise MissingDependencyError(f"Exporter {kind!r}", package=error.name or kind, extra=kind) from error
-    if not (isinstance(found, type) and issubclass(found, Exporter)):
-        raise TypeError(f"{known[kind]} is not an Exporter. Subclass otel_ml_exporters.Exporter.")
-    return found
+    return as_exporter(known[kind], found)
+
+
+def as_exporter(where: str, found: object) -> type[Exporter]:
+    """Return a class as an exporter: one that has the four verbs gets the base class's defaults for all else.
+
+    Raises:
+        TypeError: it is no class, or lacks a verb; which one is said.
+    """
+    if isinstance(found, type) and issubclass(found, Exporter):
+        return found
+    missing = [verb for verb in VERBS if not callable(getattr(found, verb, None))]
+    if missing or not isinstance(found, type):
+        lacks = f"it has no {', '.join(missing)}" if missing else f"it is no class, but {found!r:.80}"
+        raise TypeError(f"{where} is not an exporter: {lacks}. An exporter is a class with {', '.join(VERBS)}.")
+    try:
+        about = {"__doc__": found.__doc__, "__module__": found.__module__}
+        return new_class(found.__name__, (found, Exporter), exec_body=lambda namespace: namespace.update(about))
+    except TypeError as error:  # a metaclass of its own
+        raise TypeError(f"{where} cannot be completed: {error}. Subclass otel_ml_exporters.Exporter.") from error
 
 
 def check_installed(name: str) -> None:
