@@ -29,6 +29,7 @@ from otel_ml_service.aggregation.observation import (
     Writer,
 )
 from otel_ml_service.aggregation.outcome import Outcome
+from otel_ml_service.aggregation.points import single
 from otel_ml_service.aggregation.settings import EngineSettings
 
 START = 1_700_000_000.0
@@ -313,9 +314,8 @@ def cumulative(
 ) -> ForeignPoint:
     """Return a point as another OTel SDK sends it."""
     key = SeriesKey(metric, (), "order" if kind == "gauge" else "moments")
-    stats = np.array([[1.0, value, value, value] + [math.nan] * (len(STATISTICS) - 4)])
     time_ns = round(time * 1e9)
-    partials = Partials((key,), stats, np.array([[time_ns, time_ns]], dtype=np.int64))
+    partials = Partials((key,), single(value), np.array([[time_ns, time_ns]], dtype=np.int64))
     return ForeignPoint(
         writer=source,
         metric=metric,

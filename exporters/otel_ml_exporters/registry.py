@@ -6,14 +6,19 @@ import importlib
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from types import new_class
+from typing import NamedTuple
 
 from otel_ml.exceptions import MissingDependencyError
 from otel_ml_exporters.errors import UnknownExporterError
 from otel_ml_exporters.exporter import Exporter
 
 __all__ = [
+    "BUILT_IN",
     "GROUP",
-    "PACKAGES",
+    "VERBS",
+    "BuiltIn",
+    "as_exporter",
     "check_installed",
     "exporter_class",
     "is_registered",
@@ -24,34 +29,44 @@ __all__ = [
 
 GROUP = "otel_ml.exporters"
 
-BUILT_IN: Mapping[str, str] = {
-    "console": "otel_ml_exporters.backends.console:ConsoleExporter",
-    "jsonl": "otel_ml_exporters.backends.jsonl:JsonlExporter",
-    "mlflow": "otel_ml_exporters.backends.mlflow:MlflowExporter",
-    "otlp": "otel_ml_exporters.backends.otlp:OtlpExporter",
-    "parquet": "otel_ml_exporters.backends.parquet:ParquetExporter",
-    "swanlab": "otel_ml_exporters.backends.swanlab:SwanlabExporter",
-    "tensorboard": "otel_ml_exporters.backends.tensorboard:TensorBoardExporter",
-    "trackio": "otel_ml_exporters.backends.trackio:TrackioExporter",
-    "wandb": "otel_ml_exporters.backends.wandb:WandbExporter",
-}
+VERBS = ("start", "export", "force_flush", "shutdown")
+"""What a class must have to be an exporter."""
 
-PACKAGES: Mapping[str, str] = {
-    "mlflow": "mlflow",
-    "parquet": "pyarrow",
-    "swanlab": "swanlab",
-    "trackio": "trackio",
-    "wandb": "wandb",
-}
-"""Built-in exporter → the package it cannot write without; the extra of the same name brings it.
+_BACKENDS = "otel_ml_exporters.backends"
 
-`tensorboard` writes its files without TensorBoard, which only shows them."""
+
+class BuiltIn(NamedTuple):
+    """A backend of our own.
+
+    Attributes:
+        target: `module:class`.
+        package: what it cannot write without; the extra of the exporter's name brings it.
+        variables: how the names of the variables begin that it, or its backend's library, reads.
+    """
+
+    target: str
+    package: str | None = None
+    variables: str | None = None
+
+
+BUILT_IN: Mapping[str, BuiltIn] = {
+    "console": BuiltIn(f"{_BACKENDS}.console:ConsoleExporter"),
+    "jsonl": BuiltIn(f"{_BACKENDS}.jsonl:JsonlExporter"),
+    "mlflow": BuiltIn(f"{_BACKENDS}.mlflow:MlflowExporter", "mlflow", "MLFLOW_"),
+    "otlp": BuiltIn(f"{_BACKENDS}.otlp:OtlpExporter", variables="OTEL_EXPORTER_OTLP_"),
+    "parquet": BuiltIn(f"{_BACKENDS}.parquet:ParquetExporter", "pyarrow"),
+    "swanlab": BuiltIn(f"{_BACKENDS}.swanlab:SwanlabExporter", "swanlab", "SWANLAB_"),
+    # It writes its files without TensorBoard, which only shows them.
+    "tensorboard": BuiltIn(f"{_BACKENDS}.tensorboard:TensorBoardExporter"),
+    "trackio": BuiltIn(f"{_BACKENDS}.trackio:TrackioExporter", "trackio", "TRACKIO_"),
+    "wandb": BuiltIn(f"{_BACKENDS}.wandb:WandbExporter", "wandb", "WANDB_"),
+}
 
 
 def registered() -> Mapping[str, str]:
     """Return every known exporter name with its `module:class`."""
     plugins = {point.name: point.value for point in entry_points(group=GROUP)}
-    return {**plugins, **BUILT_IN}
+    return {**plugins, **{name: backend.target for name, backend in BUILT_IN.items()}}
 
 
 def is_registered(name: str) -> bool:
@@ -83,9 +98,26 @@ def exporter_class(name: str) -> type[Exporter]:
         raise
     except ModuleNotFoundError as error:
         raise MissingDependencyError(f"Exporter {kind!r}", package=error.name or kind, extra=kind) from error
-    if not (isinstance(found, type) and issubclass(found, Exporter)):
-        raise TypeError(f"{known[kind]} is not an Exporter. Subclass otel_ml_exporters.Exporter.")
-    return found
+    return as_exporter(known[kind], found)
+
+
+def as_exporter(where: str, found: object) -> type[Exporter]:
+    """Return a class as an exporter: one that has the four verbs gets the base class's defaults for all else.
+
+    Raises:
+        TypeError: it is no class, or lacks a verb; which one is said.
+    """
+    if isinstance(found, type) and issubclass(found, Exporter):
+        return found
+    missing = [verb for verb in VERBS if not callable(getattr(found, verb, None))]
+    if missing or not isinstance(found, type):
+        lacks = f"it has no {', '.join(missing)}" if missing else f"it is no class, but {found!r:.80}"
+        raise TypeError(f"{where} is not an exporter: {lacks}. An exporter is a class with {', '.join(VERBS)}.")
+    try:
+        about = {"__doc__": found.__doc__, "__module__": found.__module__}
+        return new_class(found.__name__, (found, Exporter), exec_body=lambda namespace: namespace.update(about))
+    except TypeError as error:  # a metaclass of its own
+        raise TypeError(f"{where} cannot be completed: {error}. Subclass otel_ml_exporters.Exporter.") from error
 
 
 def check_installed(name: str) -> None:
@@ -95,7 +127,7 @@ def check_installed(name: str) -> None:
         MissingDependencyError: it is not; with the line that installs it.
     """
     kind, _ = split_name(name)
-    package = PACKAGES.get(kind)
+    package = BUILT_IN[kind].package if kind in BUILT_IN else None
     if package is not None and find_spec(package) is None:
         raise MissingDependencyError(f"Exporter {kind!r}", package=package, extra=kind)
 

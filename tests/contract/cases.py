@@ -13,7 +13,7 @@ from functools import partial
 
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import JsonValue
-from otel_ml_exporters.registry import exporter_class
+from otel_ml_exporters.registry import BUILT_IN, exporter_class
 
 __all__ = ["CASES", "UNREADABLE", "Case", "case"]
 
@@ -38,7 +38,6 @@ class Case:
         reader: module run as `python -m tests.contract.readers.<reader> <run dir> <run id>`; see `readers`.
         stores: the keys of the reader's answer, besides `scalars`, that the backend has a place for.
         retold: the keys of the reader's answer that a later launch may change.
-        package: what `start` cannot do without (`MissingDependencyError`); None where it needs nothing.
         value: what the backend stores of a double.
         param: what the backend stores of a parameter's value.
         cell: what the backend stores of a cell of a table.
@@ -50,11 +49,15 @@ class Case:
     reader: str
     stores: frozenset[str] = frozenset()
     retold: frozenset[str] = frozenset()
-    package: str | None = None
     value: Callable[[float], float] = same_double
     param: Callable[[JsonValue], JsonValue] = as_given
     cell: Callable[[JsonValue], JsonValue] = as_given
     refuses: re.Pattern[str] = NOTHING
+
+    @property
+    def package(self) -> str | None:
+        """What `start` cannot do without (`MissingDependencyError`); None where it needs nothing."""
+        return BUILT_IN[self.id].package
 
 
 def made(name: str, **options: object) -> Callable[[], Exporter]:
@@ -109,7 +112,6 @@ CASES = [
         reader="mlflow",
         stores=MEDIA | {"params", "summary", "artifacts", "tags", "status"},
         retold=frozenset({"tags", "notes"}),
-        package="mlflow",
         value=largest_instead_of_infinite,
         refuses=re.compile(r"[^\w/.\- :]|\A/|//|/\Z|(\A|/)\.{1,2}(/|\Z)|.{251}"),
         param=as_text,
@@ -120,10 +122,9 @@ CASES = [
         reader="wandb",
         stores=MEDIA | {"params", "summary", "artifacts", "tags", "status"},
         retold=frozenset({"tags", "notes"}),
-        package="wandb",
         refuses=re.compile(r"[*]|\A_step\Z"),
     ),
-    Case("parquet", made("parquet"), reader="parquet", package="pyarrow"),
+    Case("parquet", made("parquet"), reader="parquet"),
     # Where it sends to is said by the environment, see `conftest`.
     Case("otlp", made("otlp"), reader="otlp"),
     Case(
@@ -131,7 +132,6 @@ CASES = [
         made("swanlab"),
         reader="swanlab",
         stores=frozenset({"params", "summary", "texts", "images", "tags", "status"}),
-        package="swanlab",
         refuses=re.compile(r"\A[./]|[./]\Z|.{449}"),
     ),
     Case(
@@ -139,7 +139,6 @@ CASES = [
         made("trackio"),
         reader="trackio",
         stores=MEDIA | {"params", "summary"},
-        package="trackio",
         refuses=re.compile(r"\A(step|__.*)\Z"),
     ),
 ]

@@ -13,6 +13,7 @@ import pytest
 from otel_ml_exporters.errors import ExporterClosedError
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunStatus
+from otel_ml_exporters.registry import BUILT_IN
 from tests.contract.cases import CASES, UNREADABLE, Case
 from tests.contract.stored import RUN_ID, environment
 from tests.contract.stream import AT, every_kind, run_info
@@ -87,7 +88,8 @@ def without(packages: str, case: Case, run_dir: Path) -> str:
     return done.stdout.strip()
 
 
-OPTIONAL = "crc32c,mlflow,PIL,pyarrow,swanlab,tensorboard,tensorflow,torch,trackio,wandb"
+NEEDED = [backend.package for backend in BUILT_IN.values() if backend.package is not None]
+OPTIONAL = ",".join(["crc32c", "PIL", "tensorboard", "tensorflow", "torch", *NEEDED])
 
 
 def test_without_its_package_an_exporter_says_what_to_install_and_needs_no_other(case: Case, run_dir: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from otel_ml_exporters import Exporter
 from otel_ml_exporters.registry import BUILT_IN, GROUP, exporter_class
+from otel_ml_service.cli.packages import OPTIONAL_PACKAGES
 from tests.contract.cases import CASES, UNREADABLE
 from tests.e2e.jobs import ROOT
 
@@ -57,3 +59,21 @@ def test_every_backend_has_an_extra_of_its_name(project: dict[str, Any]) -> None
     needs_nothing = {"console", "jsonl", "otlp"}
 
     assert set(BUILT_IN) - needs_nothing <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_what_a_row_of_the_table_does_not_bring_is_there(name: str, project: dict[str, Any]) -> None:
+    """The steps of CONTRIBUTING: an extra, a case of the contract with its reader, and pages."""
+    package, extras = BUILT_IN[name].package, project["optional-dependencies"]
+    docs = ROOT / "docs"
+    cases = {case.id: case for case in (*CASES, *UNREADABLE)}
+
+    if package is not None:
+        assert any(re.match(rf"{package}\b", needed) for needed in extras[name])
+        assert re.search(rf"[\[,]{name}[\],]", extras["all"][0])
+        assert f"| `{name}` | `{package}`" in (docs / "install.md").read_text()
+        assert OPTIONAL_PACKAGES[package] == name
+    assert cases[name] in UNREADABLE or (ROOT / "tests/contract/readers" / f"{cases[name].reader}.py").exists()
+    assert (docs / "exporters" / f"{name}.md").exists()
+    assert f"exporters/{name}.md" in (ROOT / "mkdocs.yml").read_text()
+    assert f"({name}.md)" in (docs / "exporters" / "index.md").read_text()

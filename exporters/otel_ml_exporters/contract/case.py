@@ -9,7 +9,7 @@ from typing import Any
 
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunInfo
-from otel_ml_exporters.registry import exporter_class
+from otel_ml_exporters.registry import as_exporter, exporter_class
 
 __all__ = ["ExporterCase", "Point", "exporter_of"]
 
@@ -43,5 +43,4 @@ def exporter_of(name: str, options: Mapping[str, Any]) -> Exporter:
     if ":" not in name:
         return exporter_class(name)(**options)
     module, _, attribute = name.partition(":")
-    found: type[Exporter] = getattr(importlib.import_module(module), attribute)
-    return found(**options)
+    return as_exporter(name, getattr(importlib.import_module(module), attribute))(**options)

@@ -28,6 +28,7 @@ __all__ = [
     "Partials",
     "Points",
     "SeriesKey",
+    "single",
     "stats_of",
     "sums_of",
     "times_of",
@@ -286,6 +287,13 @@ class Packed(NamedTuple):
 
 
 Points = Partials | Packed
+
+
+def single(value: float) -> Floats:
+    """Return the statistics of one value, as a Gauge tells them: [1, statistics]."""
+    stats = np.full((1, STATS), np.nan)
+    stats[0, COUNT], stats[0, SUM : MAX + 1] = 1.0, value
+    return stats
 
 
 def stats_of(every: Sequence[Points]) -> Floats:

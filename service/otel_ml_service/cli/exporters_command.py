@@ -10,7 +10,7 @@ import click
 
 from otel_ml.exceptions import MissingDependencyError
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.registry import PACKAGES, exporter_class, registered, shown_failure
+from otel_ml_exporters.registry import BUILT_IN, exporter_class, registered, shown_failure
 from otel_ml_service.cli.packages import installed_version
 from otel_ml_service.cli.screen import screen
 
@@ -36,7 +36,7 @@ def command(as_json: bool) -> None:
 
 def _state(name: str) -> tuple[str, str]:
     """Return (installed or the line to type, guarantee)."""
-    package = PACKAGES.get(name)
+    package = BUILT_IN[name].package if name in BUILT_IN else None
     try:
         promise = guarantee(exporter_class(name))
     except MissingDependencyError as error:

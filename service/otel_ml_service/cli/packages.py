@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
+from otel_ml_exporters.registry import BUILT_IN
+
 __all__ = ["OPTIONAL_PACKAGES", "installed_version"]
 
 OPTIONAL_PACKAGES: Mapping[str, str] = {
     "tensorboard": "tensorboard",
-    "mlflow": "mlflow",
-    "wandb": "wandb",
+    **{backend.package: name for name, backend in BUILT_IN.items() if backend.package is not None},
     "grpcio": "grpc",
     "crc32c": "tensorboard",
     "scikit-learn": "demo",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.observation import Attributes, ForeignPoint, Partials, SeriesKey, Writer
+from otel_ml_service.aggregation.points import single
 from otel_ml_service.live_runs.run import ExperimentRun
 from otel_ml_service.telemetry import Measure
 
@@ -60,8 +60,6 @@ def _of_exporters(run: ExperimentRun) -> Iterator[Measure]:
 def _gauge(writer: Writer, name: str, attributes: Attributes, value: float, now: float) -> ForeignPoint:
     metric = f"{RESERVED_PREFIX}{name}"
     time_ns = int(now * 1e9)
-    absent = math.nan
-    stats = np.array([[1.0, value, value, value, absent, absent, absent]])
     series = (SeriesKey(metric, attributes, "order"),)
     return ForeignPoint(
         writer=writer,
@@ -76,5 +74,5 @@ def _gauge(writer: Writer, name: str, attributes: Attributes, value: float, now:
         reduction=Reduction(("last",)),
         start_ns=0,
         time_ns=time_ns,
-        partials=Partials(series, stats, np.array([[time_ns, time_ns]], dtype=np.int64)),
+        partials=Partials(series, single(value), np.array([[time_ns, time_ns]], dtype=np.int64)),
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from otel_ml.redaction import HIDDEN, is_secret_name, redacted, redacted_values
 from otel_ml.wire.versions import own_version, require
-from otel_ml_exporters.registry import split_name
+from otel_ml_exporters.registry import BUILT_IN, split_name
 from otel_ml_service.config_file import REFERENCE, read_config_file, resolved_options
 from otel_ml_service.versions import SERVED
 
@@ -21,14 +21,6 @@ __all__ = ["Served", "served_as"]
 _FILE = "served.json"
 
 _OWN = "OTEL_ML_"
-_VARIABLES = {
-    "mlflow": "MLFLOW_",
-    "otlp": "OTEL_EXPORTER_OTLP_",
-    "swanlab": "SWANLAB_",
-    "trackio": "TRACKIO_",
-    "wandb": "WANDB_",
-}
-"""Exporter → how the names of the variables begin that it, or its backend's library, reads."""
 
 _SCHEME = re.compile(r"\s*(?:(?:bearer|basic|token)\s*)?", re.IGNORECASE)
 """What may stand before a secret in a header."""
@@ -128,7 +120,7 @@ def served_as(
         is_of_serve: it has many runs. What it was told by variables of otel_ml, such as its address, is its own.
     """
     kinds = {split_name(name)[0] for name in exporters}
-    prefixes = tuple(_VARIABLES[kind] for kind in kinds & _VARIABLES.keys())
+    prefixes = tuple(prefix for kind in kinds & BUILT_IN.keys() if (prefix := BUILT_IN[kind].variables) is not None)
     open_values = {name: value for name, value in sorted(environ.items()) if not is_secret_name(name)}
     of_exporters = {name: value for name, value in open_values.items() if name.startswith(prefixes)}
     own = {} if is_of_serve else {name: value for name, value in open_values.items() if name.startswith(_OWN)}

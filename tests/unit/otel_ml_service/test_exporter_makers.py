@@ -28,7 +28,8 @@ class FourVerbs(Exporter):
 
 @pytest.fixture(autouse=True)
 def four(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "registered", lambda: {**registry.BUILT_IN, "four": f"{__name__}:FourVerbs"})
+    known = {**registry.registered(), "four": f"{__name__}:FourVerbs"}
+    monkeypatch.setattr(registry, "registered", lambda: known)
     monkeypatch.setitem(sys.modules, __name__, sys.modules[FourVerbs.__module__])
 
 

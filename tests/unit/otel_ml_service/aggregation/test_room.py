@@ -7,6 +7,7 @@ import numpy as np
 from otel_ml_exporters.records import Params, Summary
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.observation import ForeignPoint, Partials, SeriesKey
+from otel_ml_service.aggregation.points import single
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.training import MAX_ENTRIES
 from tests.strategies import START, Rank, Service, writer
@@ -16,8 +17,7 @@ SCRAPER = writer(role="gpu")
 
 def gauge(value: float, time: float, step: int | None = None) -> ForeignPoint:
     time_ns = round(time * 1e9)
-    stats = np.array([[1.0, value, value, value, np.nan, np.nan, np.nan]])
-    partials = Partials((SeriesKey("power", (), "order"),), stats, np.array([[time_ns, time_ns]]))
+    partials = Partials((SeriesKey("power", (), "order"),), single(value), np.array([[time_ns, time_ns]]))
     axis = None if step is None else "step"
     return ForeignPoint(
         SCRAPER, "power", (), "", "gauge", "none", None, axis, step, None, 0, time_ns, partials

@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 
 from otel_ml._internal.messages.encode import encoded_gauge
+from otel_ml.wire.reductions import STATISTICS
 from otel_ml_service.aggregation.observation import (
     Event,
     ForeignPoint,
@@ -73,12 +74,14 @@ def test_weights_and_spread_travel_as_values_and_not_as_identity() -> None:
     request = FakeWriter().step(1, {"ce": 6.0})
     point = request.resource_metrics[0].scope_metrics[0].metrics[0].histogram.data_points[0]
     point.count, point.min, point.max = 3, 1.0, 3.0
-    set_attributes(point.attributes, {"ml.m2": 2.0, "ml.wsum": 4, "ml.wxsum": 5.5, "task": "math", "k": 8})
+    keys = [statistic.key for statistic in STATISTICS if statistic.key]
+    values = {"ml.m2": 2.0, "ml.wsum": 4, "ml.wxsum": 5.5, **{key: 0.5 + place for place, key in enumerate(keys[3:])}}
+    set_attributes(point.attributes, {**values, "task": "math", "k": 8})
 
     fragment = decoded(request).observations["run-1"][0]
 
     assert isinstance(fragment, Fragment)
-    assert fragment.partials.stats.tolist() == [[3, 6, 1, 3, 2, 4, 5.5]]
+    assert fragment.partials.stats.tolist() == [[3, 6, 1, 3, *values.values()]]
     assert fragment.partials.series[0].attributes == (("k", "8"), ("task", "math"))
 
 

@@ -9,13 +9,15 @@ import pytest
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.wire.reduction import Reduction
+from otel_ml_service.aggregation.fold import STATS
 from otel_ml_service.aggregation.observation import Fragment, Partials, SeriesKey, Writer
 from otel_ml_service.stored_runs.reductions import ExtraReductions
 
 
 def fragment(*names: str, reduction: str = "mean", records: float = 3.0) -> Fragment:
     """Return moments of `names` as a rank sends them: no buckets, no order."""
-    stats = np.array([[records, 6.0, 1.0, 3.0, np.nan, np.nan, np.nan]] * len(names))
+    stats = np.full((len(names), STATS), np.nan)
+    stats[:, :4] = records, 6.0, 1.0, 3.0
     times = np.zeros((len(names), 2), dtype=np.int64)
     series = tuple(SeriesKey(name, (), "moments") for name in names)
     parts = Partials(series, stats, times)
