@@ -99,11 +99,8 @@ class _Resident:
         with its_socket:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.resident", *imports],
-                env={
-                    **os.environ,
-                    "PYTHONPATH": SOURCES,
-                    "MLFLOW_DISABLE_TELEMETRY": "true",
-                },  # which would be a thread
+                # MLflow's telemetry would be a thread.
+                env={**os.environ, "PYTHONPATH": SOURCES, "MLFLOW_DISABLE_TELEMETRY": "true"},
                 cwd=ROOT,
                 stdin=its_socket.fileno(),
                 stdout=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ import pytest
 
 from otel_ml_exporters.contract import ExporterCase, ExporterContract, Point
 from otel_ml_exporters.records import RunInfo
+from tests.surroundings import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/exporters/write-your-own.md"
@@ -22,7 +23,6 @@ PAGE = ROOT / "docs/exporters/write-your-own.md"
 DEFECTIVE = """
 from my_package.csv_exporter import CsvExporter
 
-from tests.surroundings import SOURCES
 
 class Defective(CsvExporter):
     {body}
