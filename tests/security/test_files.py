@@ -162,9 +162,7 @@ def test_hosts_do_not_join_a_service_that_somebody_else_announced_in_the_shared_
             path.rename(tmp_path / "real.json")
             path.symlink_to(tmp_path / "real.json")
         else:
-            monkeypatch.setattr(
-                hosts, "_is_ours", lambda path: _owned_by_another(path, monkeypatch)
-            )  # only root can
+            monkeypatch.setattr(hosts, "_is_ours", lambda path: _owned_by_another(path, monkeypatch))  # only root can
 
         assert link.reach(0.0, failing_s=0.0) is None
 

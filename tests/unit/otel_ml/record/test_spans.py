@@ -95,9 +95,7 @@ class ThreadsContext(_RuntimeContext):
 
 
 def test_timers_and_ordinary_spans_nest_in_a_context_that_the_program_brought(recorded, tracing, monkeypatch):
-    monkeypatch.setattr(
-        "opentelemetry.context._RUNTIME_CONTEXT", ThreadsContext()
-    )  # set once
+    monkeypatch.setattr("opentelemetry.context._RUNTIME_CONTEXT", ThreadsContext())  # set once
     recorded.configure(otel_tracing=True)
     tracer, exporter = tracing
     with timed("outer"), tracer.start_as_current_span("user"), timed("inner"):
