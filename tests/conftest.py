@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -80,10 +81,11 @@ def no_run_is_left(clean_environ: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def mlflow_database(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """Return a database of MLflow with no run, to be copied; the processes of one pytest share it."""
-    folder = tmp_path_factory.getbasetemp()
-    database = (folder if worker_id == "master" else folder.parent) / "mlflow.db"
+def mlflow_database() -> Path:
+    """Return a database of MLflow with no run, to be copied; it takes MLflow 10 s, once for each of its versions."""
+    folder = TESTS.parent / "build"
+    folder.mkdir(exist_ok=True)
+    database = folder / f"mlflow-{version('mlflow')}.db"
     with database.with_suffix(".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not database.exists():

@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from tests.surroundings import SOURCES
+
 __all__ = ["Forked"]
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,12 +95,12 @@ class _Resident:
 
     def __init__(self, library: str) -> None:
         imports = ["tests.contract.driver", "tests.integration.exporter_life", *_IMPORTS.get(library, [])]
-        path = os.pathsep.join([str(ROOT), str(ROOT / "exporters")])
         self._socket, its_socket = socket.socketpair()
         with its_socket:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.resident", *imports],
-                env={**os.environ, "PYTHONPATH": path, "MLFLOW_DISABLE_TELEMETRY": "true"},  # which would be a thread
+                # MLflow's telemetry would be a thread.
+                env={**os.environ, "PYTHONPATH": SOURCES, "MLFLOW_DISABLE_TELEMETRY": "true"},
                 cwd=ROOT,
                 stdin=its_socket.fileno(),
                 stdout=subprocess.DEVNULL,

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
+from pathlib import Path
 
-__all__ = ["forget", "is_the_shells", "reach_loopback"]
+__all__ = ["SOURCES", "forget", "is_the_shells", "reach_loopback"]
+
+_ROOT = Path(__file__).resolve().parents[1]
+SOURCES = os.pathsep.join(map(str, (_ROOT, _ROOT / "exporters", _ROOT / "service")))
+"""PYTHONPATH of a process that can import the project as it is here, and these tests."""
 
 _PREFIXES = (
     "OTEL_",

@@ -6,15 +6,14 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
+from typing import TYPE_CHECKING, Any
 
 from tests.e2e.jobs import ROOT
 from tests.waiting import T, eventually
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+    from selenium.webdriver.remote.webelement import WebElement
 
 PICTURES = ROOT / "build" / "screenshots"
 PATIENCE = 120.0
@@ -57,6 +56,9 @@ def pressed(text: str) -> str:
 
 def browser() -> Chrome:
     """Start the Chromium that `.ci/browser` finds or installs."""
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
     program = shutil.which(os.environ.get("CHROMIUM") or "chromium")
     driver = shutil.which(os.environ.get("CHROMEDRIVER") or "chromedriver")
     assert program, "No Chromium: run .ci/browser, or set CHROMIUM and CHROMEDRIVER."
@@ -126,7 +128,7 @@ class Page:
             raise AssertionError(f"{error} Wanted {wanted!r}. {self.address} shows:\n{self.text}") from None
 
     def all(self, selector: str) -> list[WebElement]:
-        return self._chrome.find_elements(By.CSS_SELECTOR, selector)
+        return self._chrome.find_elements("css selector", selector)
 
     def type(self, selector: str, text: str) -> None:
         [field] = self.all(selector)

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mlflow.server.constants import ARTIFACT_ROOT_ENV_VAR, BACKEND_STORE_URI_ENV_VAR
-
 from tests.chaos.layout import Layout
 from tests.chaos.proxy import Proxy
 from tests.collector.pipeline import Collector, Program, empty_mlflow_store
@@ -132,6 +130,8 @@ def mlflow_server(folder: Path, runs: Path, port: int, env: Mapping[str, str]) -
     In one process: of `mlflow server` a `kill -9` ends the parent alone, and the child goes on to serve.
     """
     database = runs / "mlflow.db"
+    from mlflow.server.constants import ARTIFACT_ROOT_ENV_VAR, BACKEND_STORE_URI_ENV_VAR  # seconds, where it is used
+
     shutil.copy(empty_mlflow_store(), database)
     store = {
         BACKEND_STORE_URI_ENV_VAR: f"sqlite:///{database}",

@@ -17,7 +17,8 @@ from tests.chaos.disk import SmallDisk
 from tests.chaos.hops import Hops
 from tests.chaos.layout import LAYOUTS, RANKS
 from tests.chaos.steps import file_of, last_in, reached_in
-from tests.e2e.jobs import ROOT, environment, services_of, until
+from tests.e2e.jobs import environment, services_of, until
+from tests.surroundings import SOURCES
 
 PAUSE_S = 0.1
 """Between two steps: a service can still amend the last 1,024, so what is under way for a minute is not too late."""
@@ -108,7 +109,7 @@ class Job:
         if not self.layout.counted:
             # By a torchrun's run id the launcher's counter counts; by an id of ours the service finds restarts itself.
             known["OTEL_ML_EXPERIMENT_ID"] = f"chaos-{os.getpid()}-{self.folder.name}"
-        path = os.pathsep.join([str(ROOT), str(ROOT / "exporters"), str(self.folder / "plug-in")])
+        path = os.pathsep.join([SOURCES, str(self.folder / "plug-in")])
         return {**environment(**known), "PYTHONPATH": path}
 
     def launch(self, role: str, rank: int, first: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.contract.cases import Case
 from tests.contract.reading import answer_of
+from tests.surroundings import SOURCES
 
 __all__ = ["RUN_ID", "Stored", "environment", "read"]
 
@@ -28,8 +29,7 @@ class Stored:
 
 def environment() -> dict[str, str]:
     """Return the environment of a process that can import the project and these tests."""
-    path = os.pathsep.join([str(ROOT), str(ROOT / "exporters")])
-    return {**os.environ, "PYTHONPATH": path}
+    return {**os.environ, "PYTHONPATH": SOURCES}
 
 
 def read(case: Case, run_dir: Path, run_id: str) -> Stored:

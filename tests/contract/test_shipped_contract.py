@@ -15,12 +15,14 @@ import pytest
 
 from otel_ml_exporters.contract import ExporterCase, ExporterContract, Point
 from otel_ml_exporters.records import RunInfo
+from tests.surroundings import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/exporters/write-your-own.md"
 
 DEFECTIVE = """
 from my_package.csv_exporter import CsvExporter
+
 
 class Defective(CsvExporter):
     {body}
@@ -67,7 +69,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 
 
 def test_the_test_that_the_page_shows_passes_in_a_project_of_its_own(printed: Path) -> None:
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(printed), str(ROOT), str(ROOT / "exporters")])}
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(printed), SOURCES])}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--rootdir", str(printed), str(printed)]
     done = subprocess.run(command, cwd=printed, env=environ, capture_output=True, text=True, check=False)
 

@@ -15,6 +15,7 @@ import psutil
 
 from tests.contract import reading
 from tests.ports import free_port
+from tests.surroundings import SOURCES
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,8 +26,7 @@ T = TypeVar("T")
 
 def environment(**variables: object) -> dict[str, str]:
     """Return the environment of a process that can import the project and these tests."""
-    path = os.pathsep.join([str(ROOT), str(ROOT / "exporters")])
-    return {**os.environ, "PYTHONPATH": path, **{name: str(value) for name, value in variables.items()}}
+    return {**os.environ, "PYTHONPATH": SOURCES, **{name: str(value) for name, value in variables.items()}}
 
 
 def until(condition: Callable[[], T], *, seconds: float = 60) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import nbformat
@@ -10,13 +9,14 @@ import pytest
 from nbclient import NotebookClient
 
 import otel_ml
-from tests.e2e.jobs import ROOT, the_run_in
+from tests.e2e.jobs import the_run_in
 from tests.examples.running import EXAMPLES
+from tests.surroundings import SOURCES
 
 
 @pytest.fixture
 def kernel_finds_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "exporters")]))
+    monkeypatch.setenv("PYTHONPATH", SOURCES)
 
 
 @pytest.mark.usefixtures("kernel_finds_the_project")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.otlp_server import OtlpServer
+from tests.surroundings import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +25,7 @@ def environment(
     search = [str(path)] if path else []
     return {
         **kept,
-        "PYTHONPATH": os.pathsep.join([*search, str(ROOT), str(ROOT / "exporters")]),
+        "PYTHONPATH": os.pathsep.join([*search, SOURCES]),
         "XDG_RUNTIME_DIR": str(runtime_dir),
         "OTEL_ML_DIR": str(folder / "runs"),
         "OTEL_ML_CAPTURE": "off",

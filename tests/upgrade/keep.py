@@ -33,7 +33,8 @@ KEPT = Path(__file__).with_name("kept")
 def running(folder: Path, *arguments: str, code: Path = ROOT) -> Iterator[subprocess.Popen[bytes]]:
     """Run the service of `folder` as a process, with the code of a checkout; killed at the end of the block."""
     (folder / "address").unlink(missing_ok=True)
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (code, code / "exporters", ROOT)))}
+    path = os.pathsep.join(map(str, (code, code / "exporters", code / "service", ROOT)))
+    environ = {**os.environ, "PYTHONPATH": path}
     now = (folder / "now").read_text() if (folder / "now").exists() else str(time.time())
     with (folder / "log").open("ab") as log:
         command = [

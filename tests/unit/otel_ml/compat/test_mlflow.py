@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -78,6 +77,8 @@ def test_a_nested_run_is_a_part_of_the_run(captured: Capture) -> None:
 
 
 def test_texts_dictionaries_figures_pictures_and_tables_are_kept_under_their_paths(captured: Capture) -> None:
+    import matplotlib.pyplot as plt
+
     figure, _ = plt.subplots()
     mlflow.log_text("hello", "notes/a.txt")
     mlflow.log_dict({"a": [1]}, "config.json")

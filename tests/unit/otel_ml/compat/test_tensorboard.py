@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from PIL import Image
@@ -103,6 +102,8 @@ def test_pictures_of_all_layouts_are_kept_as_they_look(captured: Capture, writer
 
 
 def test_figures_are_drawn_and_closed(captured: Capture, writer: SummaryWriter) -> None:
+    import matplotlib.pyplot as plt
+
     figure, _ = plt.subplots()
     writer.add_figure("curve", figure, 7)
 

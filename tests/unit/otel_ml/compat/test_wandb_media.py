@@ -6,7 +6,6 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from PIL import Image
@@ -63,6 +62,8 @@ def test_lists_of_numbers_are_distributions_and_other_lists_are_texts(captured: 
 @pytest.mark.feature("N8", "yes", "figures and pictures with captions")
 def test_pictures_of_all_kinds_are_kept(captured: Capture, tmp_path: Path) -> None:
     Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg")
+    import matplotlib.pyplot as plt
+
     figure, _ = plt.subplots()
     wandb.init()
     wandb.log(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import torch._dynamo  # which makes a class of `torch.Event` where it is imported: not of one that is not there
 
 from otel_ml.diagnostics.dynamics import layers
 from otel_ml.diagnostics.tensor_statistics import launching, statistics, tables
@@ -21,6 +21,10 @@ __all__ = ["card", "until_nothing_is_compiled"]
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     """A card for which the kernels can be compiled; whatever waits for it raises."""
+    import_module(
+        "torch._dynamo"
+    )  # which makes a class of `torch.Event` where it is imported: not of one that is not there
+
     monkeypatch.setattr(launching, "_compiled", set())  # what a process knows of its card for good
     monkeypatch.setattr(launching, "_begun", set())  # the same
     monkeypatch.setattr(launching, "_missing", set())  # the same

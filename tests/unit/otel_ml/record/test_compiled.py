@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounterWithBackend
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 import otel_ml
@@ -34,8 +32,16 @@ def run() -> Iterator[Capture]:
 
 def compiled(function: Callable[..., Any], backend: str = "aot_eager") -> tuple[Callable[..., Any], Any]:
     """Return a function that is compiled as a whole, and what counts its graphs."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
     counter = CompileCounterWithBackend(backend)
     return torch.compile(function, fullgraph=True, backend=counter), counter
+
+
+def traced(model: Callable[..., Any], x: torch.Tensor, mode: str) -> Any:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return make_fx(model, tracing_mode=mode)(x)
 
 
 def every_call(x: torch.Tensor, metric: Any, rate: float, tokens: int) -> torch.Tensor:
@@ -276,8 +282,8 @@ class Exported(torch.nn.Module):
     [
         lambda model, x: torch.export.export(model, (x,), strict=True).module(),
         lambda model, x: torch.export.export(model, (x,), strict=False).module(),
-        lambda model, x: make_fx(model, tracing_mode="fake")(x),
-        lambda model, x: make_fx(model, tracing_mode="symbolic")(x),
+        lambda model, x: traced(model, x, "fake"),
+        lambda model, x: traced(model, x, "symbolic"),
     ],
 )
 def test_a_program_that_is_exported_or_traced_records_when_it_runs(run: Capture, trace: Callable[..., Any]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.custom_scalar import layout_pb2
 
 from otel_ml_exporters.backends.tensorboard import TensorBoardExporter
 from otel_ml_exporters.backends.tensorboard.hparams import flat_params
@@ -39,6 +40,27 @@ def test_points_have_the_time_of_their_record(tmp_path: Path) -> None:
 
     assert shown(tmp_path / "tensorboard", "loss") == [(7, 0.5, 1.7e9 + 1)]
     exporter.shutdown(1.0, None)
+
+
+def charts_with_bands(folder: Path) -> list[str]:
+    accumulator = EventAccumulator(str(folder))
+    accumulator.Reload()
+    tag = "custom_scalars__config__"
+    if tag not in accumulator.Tags()["tensors"]:
+        return []
+    layout = layout_pb2.Layout.FromString(accumulator.Tensors(tag)[-1].tensor_proto.string_val[0])
+    return [chart.title for category in layout.category for chart in category.chart]
+
+
+def test_only_series_of_the_run_itself_have_bands(tmp_path: Path) -> None:
+    """Windows of time and corrections are runs of their own, where the chart would find nothing."""
+    exporter = started(tmp_path)
+    loss, gpu, late = (dict.fromkeys((name, f"{name}/min", f"{name}/max"), 1.0) for name in ("loss", "gpu", "late"))
+
+    exporter.export([row(1, 1, loss), row(2, 1, gpu, axis="time"), row(3, 1, late, amendment=True)])
+    exporter.shutdown(1.0, None)
+
+    assert charts_with_bands(tmp_path / "tensorboard") == ["loss"]
 
 
 def test_the_position_counts_records_that_leave_nothing_in_the_files(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -53,6 +54,17 @@ def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> 
     assert status == 0
     assert out.index("02new") < out.index("01old")
     assert "finished" in out
+
+
+def test_runs_says_how_long_ago_a_run_was_written(otel_ml: Run, tmp_path: Path) -> None:
+    run, now = write_run(tmp_path, "01old", digits_records(steps=5)), time.time()
+    for path in (run.database, run.jsonl):
+        os.utime(path, (now, now - 49 * 3600))
+
+    _, out, _ = otel_ml("runs")
+
+    [line] = [line for line in out.splitlines() if line.startswith("01old")]
+    assert " 2 d ago" in line
 
 
 @pytest.mark.parametrize("left", ["run.db", "metrics.jsonl"])

@@ -235,6 +235,17 @@ def test_a_reduction_of_ones_own_merges_the_states_of_all_processes(captured: Ca
     assert (the_point(captured, "latency").step, the_point(captured, "latency").value) == (4, 10.0)
 
 
+def test_a_fetcher_that_nobody_registered_is_said_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    async def job() -> None:
+        logger = await get_or_create_metric_logger()
+        await logger.deregister_fetcher.call_one("TrainActor_9")
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(job())
+
+    assert "deregister_fetcher('TrainActor_9')" in caplog.text
+
+
 @pytest.mark.feature("F18", "better", "what the others hold is recorded; the failing one is named")
 def test_a_process_that_fails_does_not_fail_the_flush(captured: Capture, caplog: pytest.LogCaptureFixture) -> None:
     async def job() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import warnings
 from pathlib import Path
 
@@ -160,9 +161,11 @@ def test_calls_of_mlflow_s_module_record_into_the_run_of_the_context(otel_ml_cap
 
 
 def test_a_trainer_that_begins_its_run_by_mlflow_itself_is_in_mlflow(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mlflow_database: Path
 ) -> None:
     monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
+    (tmp_path / "otel-ml-runs").mkdir()
+    shutil.copy(mlflow_database, tmp_path / "otel-ml-runs" / "mlflow.db")
     collection = LoggersCollection([MLFlowLogger(experiment_name="digits"), TensorBoardLogger()])
     logger = get_mlflow_logger(collection)
     assert logger is not None
