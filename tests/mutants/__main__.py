@@ -28,7 +28,7 @@ from tests.mutants.covering import Covering, asked
 from tests.mutants.operators import Mutant, mutants_of
 from tests.mutants.survivors import change_of, equivalent
 from tests.mutants.tree import KEPT, ROOT, copied, group_of, sources
-from tests.mutants.trial import KILLED, UNTESTED, Outcome, Trials
+from tests.mutants.trial import HANGS, KILLED, UNTESTED, Outcome, Trials
 
 __all__ = ["main"]
 
@@ -69,7 +69,8 @@ def main() -> int:
         for failed in filter(None, pool.map(_fails_unchanged, _one_of_each_group(candidates))):
             sys.exit(f"{failed}: without a mutant; see {KEPT}/copies/*/log")
         for candidate, outcome in zip(candidates, pool.map(_tried, candidates), strict=True):
-            outcomes[group_of(candidate.file)][outcome.verdict] += 1
+            hung = [HANGS] if outcome.by == HANGS else []
+            outcomes[group_of(candidate.file)].update([outcome.verdict, *hung])
             if outcome.verdict != KILLED:
                 _print_survivor(candidate, outcome)
             elif chosen.verbose:
@@ -156,10 +157,11 @@ def _print_summary(outcomes: dict[str, Counter[str]]) -> int:
     print(f"\n{'package':<16} {'tried':>6} {'killed':>7} {'target':>7}")
     missed = 0
     for group, counted in sorted(outcomes.items()):
-        tried, target = counted.total(), _TARGETS.get(group, _OTHERS)
+        tried, target = counted.total() - counted[HANGS], _TARGETS.get(group, _OTHERS)
         share = 100 * counted[KILLED] / tried
         missed += share < target
-        print(f"{group:<16} {tried:>6} {share:>5.0f} % {target:>5} %{'  missed' if share < target else ''}")
+        hung = f"  {counted[HANGS]} of the killed hang, or the machine is busy" if counted[HANGS] else ""
+        print(f"{group:<16} {tried:>6} {share:>5.0f} % {target:>5} %{'  missed' if share < target else ''}{hung}")
     return 1 if missed else 0
 
 

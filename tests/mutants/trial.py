@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KILLED", "SURVIVED", "UNTESTED", "Outcome", "Trials"]
+__all__ = ["HANGS", "KILLED", "SURVIVED", "UNTESTED", "Outcome", "Trials"]
 
 KILLED, SURVIVED, UNTESTED = "killed", "survived", "untested"
+HANGS = "it hangs"
 
 _MEMORY = 16 << 30
 """Bytes of address space: a mutant that never stops growing must not take the machine."""
@@ -84,7 +85,7 @@ class Trials:
             _run(self._copy, report, tests)
         status = _waited_for(pid, time.monotonic() + patience)
         if status is None:
-            return "it hangs"
+            return HANGS
         if status == 0:
             return ""
         failed: list[str] = json.loads(report.read_text())["failed"] if report.exists() else []

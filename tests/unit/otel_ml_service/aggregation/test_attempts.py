@@ -28,6 +28,10 @@ def test_a_restart_at_or_below_the_last_closed_step_opens_the_next_attempt() -> 
     assert service.rows()[7] == {"x": 2.0}
     assert service.engine.status.counts.steps_redone == 3
     assert service.amendments == 0
+    assert service.notices == [
+        "Attempt 1 begins: rank 0 of role 'trainer' was started again at step 7, and step 9 had been closed. "
+        "(otel-ml explain attempt)"
+    ]
 
 
 def test_a_restart_above_the_last_closed_step_continues_the_attempt() -> None:

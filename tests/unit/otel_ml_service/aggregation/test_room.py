@@ -10,7 +10,7 @@ from otel_ml_service.aggregation.observation import ForeignPoint, Partials, Seri
 from otel_ml_service.aggregation.points import single
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.training import MAX_ENTRIES
-from tests.strategies import START, Rank, Service, writer
+from tests.strategies import START, Rank, Service, buckets_of, writer
 
 SCRAPER = writer(role="gpu")
 
@@ -163,3 +163,16 @@ def test_any_number_of_steps_leaves_an_engine_as_large_as_it_was() -> None:
     assert len(engine._run.training._entries) <= MAX_ENTRIES
     assert stored[1][0] <= stored[0][0] + 16
     assert stored[1][1] <= 2 * stored[0][1]
+
+
+def test_what_an_open_step_holds_of_a_quantile_counts_with_its_buckets() -> None:
+    def held(values: list[float]) -> int:
+        service = Service()
+        service.take(Rank(0, world_size=2).record(0, {"x": values}, "p50"))
+        return service.engine.status.open_bytes
+
+    buckets = buckets_of([10.0**n for n in range(-10, 10)])
+    more = len(buckets.positive) - len(buckets_of([1.0]).positive)
+
+    assert more > 50
+    assert held([10.0**n for n in range(-10, 10)]) - held([1.0]) == 8 * more

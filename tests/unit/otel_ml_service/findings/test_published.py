@@ -348,3 +348,23 @@ def test_the_spans_of_many_ranks_are_kept_within_a_bound() -> None:
     assert held[0] == []
     assert held[-1] == [f"{{{number}}}" for number in range(40, 300)]  # at least 256, in whole requests
     assert 65_000 <= sum(map(len, held)) <= 65_536
+
+
+def test_a_rank_that_falls_silent_and_is_heard_again_is_named_both_times_with_its_steps() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(10))
+    steps(service, ranks[:3], range(10, 16))
+    service.wait(60, *ranks[:3])
+
+    steps(service, ranks, range(16, 18))
+    service.wait(11, *ranks)
+
+    assert sorted(service.rows()) == list(range(18))
+    assert [said for said in service.notices if "silent" in said or "closed without" in said] == [
+        "step 10 of role 'trainer' (attempt 0) closed without rank 3: nothing of it had arrived from there. "
+        "(otel-ml explain step-incomplete)",
+        "Rank 3 of role 'trainer' is heard again at step 16: it was silent since 10. (otel-ml explain straggler)",
+    ]
+    tables = [record for record in service.records if isinstance(record, Table)]
+    silent = next(table for table in tables if table.rows[0][1] == "silent")
+    assert (silent.step, silent.rows[0][1:5]) == (10, ("silent", 3, "", 10))
