@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.records import Image, JsonValue, Table
+from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.lanes import Lane, Track
 from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.output import Output
@@ -19,6 +20,7 @@ from otel_ml_service.findings.behind import behind, without
 from otel_ml_service.findings.detector import Detector, StepTimers
 from otel_ml_service.findings.evidence import is_shown, linked, where_shown
 from otel_ml_service.findings.finding import COLUMNS, Finding, Level, row_of
+from otel_ml_service.findings.frontier import Exposed, exposed, parents_of
 from otel_ml_service.findings.heat import Heat
 from otel_ml_service.findings.phases import UNTIMED
 
@@ -36,6 +38,9 @@ _SAID = 8
 _LOOKUPS = 16
 """Findings without a span of their own that are looked up again for a table; each costs up to a millisecond."""
 
+_NESTED_EVERY = 100
+"""Steps after which spans are looked at again for which timer is around which: a millisecond."""
+
 _LEVELS = {"warning": 1.0, "critical": 2.0}
 
 
@@ -51,6 +56,7 @@ class _Watch:
         told: (rank, phase) → the level that a person was told last.
         step, time_ns: of the step that closed last.
         timers: of the last step that somebody had gone on from.
+        parents: timer → the one around it, as far as spans show it; of the timers `nested`, looked at `nested_at` last.
     """
 
     attempt: int
@@ -64,6 +70,9 @@ class _Watch:
     step: int = 0
     time_ns: int = 0
     timers: StepTimers | None = None
+    parents: dict[str, str] = field(default_factory=dict)
+    nested: tuple[str, ...] = ()
+    nested_at: int = 0
 
     @property
     def findings(self) -> list[Finding]:
@@ -130,7 +139,8 @@ class Stragglers:
         changes = [self._linked(track, watch, finding) for finding in found]
         watch.heat.add(unit.step, watch.detector.slowdowns)
         self._note(track, watch, changes)
-        return dict(self._values(track, watch))
+        account = exposed(timers, self._parents(track, watch, timers))
+        return {**dict(_account(track, account)), **dict(self._values(track, watch))}
 
     def publish(self, track: Track, *, at_end: bool = False) -> None:
         """Emit the table and the picture where there is news, not more often than every ten steps."""
@@ -215,6 +225,15 @@ class Stragglers:
             )
         return without(timers, frozenset(phases))
 
+    def _parents(self, track: Track, watch: _Watch, timers: StepTimers) -> Mapping[str, str]:
+        """Return which timer is around which: looked up in spans when there are other timers, and now and then."""
+        if watch.nested != timers.phases or watch.step >= watch.nested_at + _NESTED_EVERY:
+            watch.nested, watch.nested_at = timers.phases, watch.step
+            lines = self._spans.of(track.role, timers.ranks[0], watch.attempt) if timers.ranks else ()
+            spans = [span for span in SpanLines(tuple(lines)) if span.axis == track.axis]
+            watch.parents |= parents_of(spans)
+        return watch.parents
+
     def _linked(self, track: Track, watch: _Watch, finding: Finding) -> Finding:
         """Return the finding with the span that shows it; the detector goes on with it while it lasts."""
         if is_shown(finding):
@@ -284,6 +303,13 @@ def _plain(watch: _Watch) -> list[dict[str, JsonValue]]:
 
 def _name(track: Track, name: str) -> str:
     return published_name(track.role, track.axis, RESERVED_PREFIX + name)
+
+
+def _account(track: Track, account: Sequence[Exposed]) -> Iterator[tuple[str, float]]:
+    for phase, seconds, rank in account:
+        name = published_name(track.role, track.axis, f"time/exposed/{phase}")
+        yield name, seconds
+        yield f"{name}/rank", float(rank)
 
 
 def _where(finding: Finding) -> str:

@@ -109,7 +109,7 @@ def timing(run: Contents) -> Markup:
         for row, timer in zip(rows, found, strict=True):
             row.extend(["", ""] if timer.share is None else [f"{timer.share:.1%}", _bar(timer.share)])
     if any(timer.slowest is not None for timer in found):
-        columns.append("mostly slowest rank")
+        columns.append("rank at the front")
         for row, timer in zip(rows, found, strict=True):
             row.append(timer.slowest)
     return section("Where the time goes", cell_table(columns, rows))

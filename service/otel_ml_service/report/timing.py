@@ -1,10 +1,14 @@
-"""Timers of a run, the longest first, each with its share of the step."""
+"""Timers of a run, the longest first, each with its share of the step.
+
+A share is what the timer exposes of the step of the slowest rank (`findings/frontier.py`): those of all timers add up.
+What each timer's slowest rank takes does not, where ranks wait for each other.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -14,6 +18,8 @@ from otel_ml_service.stored_runs.history import History, SeriesName
 __all__ = ["Timer", "timers"]
 
 _TIMER = re.compile(r"^(?P<place>(?:.*/)?)time/(?P<name>.+)$")
+
+_EXPOSED = "exposed/"
 
 _ESTIMATES = frozenset({"remaining", "remaining_estimate"})
 """Below `time/`, and yet no time that was spent: `Progress` and Megatron estimate them anew in each step."""
@@ -29,8 +35,9 @@ class Timer(NamedTuple):
         name: as published, without `time/`.
         mean_s, longest_s: of a step, by the first reduction of the timer (the slowest rank, unless the user chose).
         total_s: over all steps that have it.
-        share: of the time of all steps of its role and axis; None where `time/step` is not there.
-        slowest: the rank that was the slowest most often; None without `argmax`.
+        share: of the time of all steps of its role and axis; None where nothing tells.
+        slowest: the rank that was at the front for most of what it exposes; without that, most often the slowest one;
+            None without `argmax`.
     """
 
     name: str
@@ -51,7 +58,7 @@ def timers(history: History) -> list[Timer]:
 def _named(history: History) -> Iterator[tuple[SeriesName, str, str]]:
     for key in history.series:
         match = _TIMER.match(key.name)
-        if match is None or match["name"] in _ESTIMATES:
+        if match is None or match["name"] in _ESTIMATES or match["name"].startswith(_EXPOSED):
             continue
         if match["name"] in _SO_FAR and _is_counted(history, key.axis, match["place"]):
             continue
@@ -75,15 +82,48 @@ def _timer(history: History, key: SeriesName, place: str, name: str) -> Timer:
     values: Sequence[float] = [value for value in series.values() if value >= 0]
     whole = history.series.get(SeriesName(key.axis, f"{place}time/step"), {})
     all_steps = sum(value for value in whole.values() if value >= 0)
-    ranks = history.series.get(SeriesName(key.axis, f"{key.name}/argmax"), {})
-    often = Counter(int(rank) for rank in ranks.values() if rank >= 0).most_common(1)
     total = sum(values)
+    account = _exposed(history, key.axis, place)
     return Timer(
         name=place + name,
         steps=len(values),
         mean_s=fmean(values) if values else 0.0,
         longest_s=max(values, default=0.0),
         total_s=total,
-        share=total / all_steps if all_steps > 0 else None,
-        slowest=often[0][0] if often else None,
+        share=_share(account, name) if account else total / all_steps if all_steps > 0 else None,
+        slowest=_at_the_front(account.get(name)) if account else _mostly_slowest(history, key),
     )
+
+
+_ByRank = Mapping[int, float]
+"""Seconds that a timer exposed while a rank was at the front."""
+
+
+def _exposed(history: History, axis: str, place: str) -> dict[str, _ByRank]:
+    """Return what each timer of a role and axis exposes; empty where there is no account."""
+    prefix = f"{place}time/{_EXPOSED}"
+    found: dict[str, _ByRank] = {}
+    for key, series in history.series.items():
+        ranks = history.series.get(SeriesName(axis, f"{key.name}/rank"))
+        if key.axis == axis and key.name.startswith(prefix) and ranks is not None:
+            seconds: Counter[int] = Counter()
+            for step, rank in ranks.items():
+                seconds[int(rank)] += series.get(step, 0.0)  # type: ignore[assignment] # a Counter of seconds
+            found[key.name.removeprefix(prefix)] = seconds
+    return found
+
+
+def _share(account: Mapping[str, _ByRank], name: str) -> float | None:
+    """Return a timer's share; None of one that is around others: it counts without them."""
+    of_all = sum(sum(seconds.values()) for seconds in account.values())
+    return sum(account[name].values()) / of_all if name in account and of_all > 0 else None
+
+
+def _at_the_front(seconds: _ByRank | None) -> int | None:
+    return max(seconds, key=lambda rank: seconds[rank]) if seconds else None
+
+
+def _mostly_slowest(history: History, key: SeriesName) -> int | None:
+    ranks = history.series.get(SeriesName(key.axis, f"{key.name}/argmax"), {})
+    often = Counter(int(rank) for rank in ranks.values() if rank >= 0).most_common(1)
+    return often[0][0] if often else None

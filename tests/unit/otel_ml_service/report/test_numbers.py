@@ -160,8 +160,8 @@ def test_quantiles_are_in_the_chart_of_their_metric() -> None:
 
 
 def test_timers_without_argmax_have_no_column_of_ranks() -> None:
-    assert "mostly slowest rank" not in shown(step(0, values={"time/step": 1.0}))
-    assert "mostly slowest rank" in shown(step(0, values={"time/step": 1.0, "time/step/argmax": 1.0}))
+    assert "rank at the front" not in shown(step(0, values={"time/step": 1.0}))
+    assert "rank at the front" in shown(step(0, values={"time/step": 1.0, "time/step/argmax": 1.0}))
 
 
 def test_workers_on_every_axis_are_on_the_timeline() -> None:

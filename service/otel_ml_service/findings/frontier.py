@@ -1,0 +1,100 @@
+"""Where the time of a step goes: an account of all ranks that adds up to the step of the slowest one.
+
+Phases are taken in their order. After each the frontier is the rank that has spent most so far; what the frontier moves
+by in a phase is the time that the phase exposes, and who is at the front then is its rank. What others spend behind the
+front costs nobody anything. Maxima of each phase alone do not add up: where all wait for a slow rank, its work and
+their waiting would be counted twice (the method of StageFrontier, arXiv 2606.06751).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml_exporters.records import Span
+from otel_ml_service.findings.detector import StepTimers
+from otel_ml_service.findings.peers import is_pipeline
+from otel_ml_service.findings.phases import STEP, UNTIMED
+
+__all__ = ["Exposed", "exposed", "parents_of"]
+
+Floats = npt.NDArray[np.float64]
+
+_OVERLAP_S = 1e-9
+"""Timers that overlap by more, without one being inside of the other, have no account."""
+
+
+class Exposed(NamedTuple):
+    """What a phase adds to the step, and the rank that is at the front after it."""
+
+    phase: str
+    seconds: float
+    rank: int
+
+
+def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
+    """Return the account of a step; empty where there is none: one rank, a pipeline, timers that overlap.
+
+    The seconds of all phases are those of the slowest rank. A timer around others counts without them, `step` as what
+    is in none of its timers.
+
+    Args:
+        timers: of the step.
+        parents: timer → the one that it is inside of; without one it is inside of `step`, where there is that.
+
+    Examples:
+        Rank 1 is slow in the first phase; rank 0 waits for it in the second one:
+
+        >>> timers = StepTimers((0, 1), ("forward", "reduce"), np.array([[1.0, 0.4], [1.3, 0.1]]))
+        >>> [(phase, round(seconds, 3), rank) for phase, seconds, rank in exposed(timers, {})]
+        [('forward', 1.3, 1), ('reduce', 0.1, 1)]
+    """
+    timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED]
+    phases = [timers.phases[column] for column in timed]
+    if len(timers.ranks) < 2 or len(phases) < 2 or is_pipeline(phases):
+        return []
+    own = _own_time(np.nan_to_num(timers.seconds[:, timed]), phases, parents)
+    if (own < -_OVERLAP_S).any():
+        return []
+    order = sorted(range(len(phases)), key=lambda column: phases[column] != STEP)
+    so_far = np.cumsum(own[:, order], axis=1)
+    front = so_far.argmax(axis=0)
+    reached = so_far.max(axis=0)
+    return [
+        Exposed(UNTIMED if phases[column] == STEP else phases[column], float(seconds), timers.ranks[row])
+        for column, seconds, row in zip(order, np.diff(reached, prepend=0.0), front.tolist(), strict=True)
+    ]
+
+
+def _own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str]) -> Floats:
+    """Return seconds [ranks, phases] of each timer without those of the timers inside of it."""
+    column_of = {phase: column for column, phase in enumerate(phases)}
+    own: Floats = seconds.copy()
+    for phase, column in column_of.items():
+        outer = column_of.get(parents.get(phase, STEP))
+        if outer is not None and outer != column:
+            own[:, outer] -= seconds[:, column]
+    return own
+
+
+def parents_of(spans: Iterable[Span]) -> dict[str, str]:
+    """Return which timer each timer is inside of, from the spans of one rank.
+
+    Examples:
+        >>> def span(name: str, start: int, end: int) -> Span:
+        ...     return Span("aa", name, None, name, start, end, "trainer", 0, "step", 1)
+        >>> parents_of([span("forward", 0, 5), span("attention", 1, 4), span("backward", 5, 9)])
+        {'attention': 'forward'}
+    """
+    parents: dict[str, str] = {}
+    around: list[Span] = []
+    for span in sorted(spans, key=lambda one: (one.start_ns, -one.end_ns)):
+        while around and around[-1].end_ns < span.end_ns:
+            around.pop()
+        if around and around[-1].name != span.name:
+            parents[span.name] = around[-1].name
+        around.append(span)
+    return parents
