@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from otel_ml_service.findings.detector import StepTimers
+from otel_ml_service.findings.phases import UNTIMED
 
 __all__ = ["behind", "without"]
 
@@ -37,7 +38,7 @@ def behind(now: StepTimers, before: StepTimers) -> dict[int, str]:
             continue
         for column_before, phase in enumerate(before.phases):
             had = not np.isnan(before.seconds[row_before, column_before])
-            if had and phase in common and not has[row, column_of[phase]]:
+            if had and phase != UNTIMED and phase in common and not has[row, column_of[phase]]:
                 found[rank] = phase
                 break
     return found

@@ -110,11 +110,16 @@ def _rest(run: Contents, curves: str) -> Markup:
 
 Charts = Mapping[SeriesName, Sequence[Curve]]
 
+_AT_THE_FRONT = re.compile(r"(?:.*/)?time/exposed/.+/rank")
+"""Which rank, from step to step: no curve. The table of timers names the one that costs most."""
+
 
 def _charts(run: Contents) -> Charts:
     """Return the charts of a run: a metric with its further reductions in one, what a user recorded first."""
     charts: dict[SeriesName, list[Curve]] = {}
     for key in _in_order(run.history.series):
+        if _AT_THE_FRONT.fullmatch(key.name):
+            continue
         base, _, last = key.name.rpartition("/")
         series = dict(sorted(run.history.series[key].items()))
         row = row_of(last)

@@ -34,8 +34,8 @@ _SHOWN = {"By": "B", "Cel": "°C"}
 _NAMED = re.compile(r"(?:.*/)?(" + "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True))) + r")(?:/.*)?")
 _TIMER = re.compile(r"(?:.*/)?time/.+")
 _UNITLESS = "|".join(name for name, row in REDUCTIONS.items() if row.scale == "none")
-_OTHER_UNIT = re.compile(rf".*/({_UNITLESS})|(?:.*/)?time/(batches|samples|tokens)")
-"""Reductions that are a rank or a number, and what Megatron counts below `time/`."""
+_OTHER_UNIT = re.compile(rf".*/({_UNITLESS})|(?:.*/)?time/(batches|samples|tokens|exposed/.+/rank)")
+"""Reductions that are a rank or a number, ranks at the front, and what Megatron counts below `time/`."""
 _PREFIXES = {"s": "mµn", "B": "kMGTP", "J": "kMGT", "W": "kM"}
 
 
@@ -45,8 +45,8 @@ def unit_of(name: str) -> str:
     Examples:
         >>> unit_of("generator/time/forward/mean"), unit_of("time/forward/argmax"), unit_of("loss")
         ('s', '', '')
-        >>> unit_of("time/tokens"), unit_of("time/tokens/pack")
-        ('', 's')
+        >>> unit_of("time/tokens"), unit_of("time/tokens/pack"), unit_of("time/exposed/forward/rank")
+        ('', 's', '')
         >>> unit_of("system/hw.temperature/host.name/n1/hw.id/gpu0"), unit_of("process.count/host.name/n1")
         ('°C', 'process')
     """
