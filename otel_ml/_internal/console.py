@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from otel_ml.printable import printable
 from otel_ml.redaction import redacted
@@ -39,13 +40,26 @@ class Console:
         if self.is_quiet:
             return
         stream = sys.stderr
-        if stream is None:  # pythonw, daemons
+        if stream is None or _is_gone(stream):  # pythonw, daemons
             return
         # A closed or broken stderr must not end a training run, nor one that a signal's handler finds in use.
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             start = _CLEAR_LINE if stream.isatty() else ""
             stream.write("".join(f"{start}otel_ml: {printable(part)}\n" for part in redacted(text).splitlines()))
             stream.flush()
+
+
+def _is_gone(stream: TextIO) -> bool:
+    """Whether the descriptor of a stream was closed: what it is given then stays in it, and Python exits with 120."""
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError, AttributeError):  # no descriptor: of a notebook, or of a test
+        return False
+    try:
+        os.fstat(number)
+    except OSError:
+        return True
+    return False
 
 
 def started_line(experiment: str, run_id: str, where: str, exporters: tuple[str, ...]) -> str:

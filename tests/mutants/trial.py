@@ -99,7 +99,7 @@ def _waited_for(pid: int, deadline: float) -> int | None:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 return status
-            time.sleep(0.02)
+            time.sleep(0.02)  # between two looks: waitpid has no timeout
         return None
     finally:
         _end_group(pid)
