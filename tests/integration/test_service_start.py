@@ -97,7 +97,7 @@ def test_embedded_a_run_of_which_no_exporter_can_be_used_is_in_jsonl(
     sender.send("metrics", FakeWriter().step(1, {"loss": 1.0}))
 
     account = eventually(lambda: (sender.run() or {}).get("notices") and sender.run())
-    assert (bench.folder / "digits" / "run-1" / "metrics.jsonl").exists()
+    assert eventually((bench.folder / "digits" / "run-1" / "metrics.jsonl").exists)
     assert account["exporters"].keys() == {"jsonl", *(name for name in asked if name == "mlflow")}
     assert len([said for said in account["notices"] if "The run goes on with: jsonl." in said]) == len(asked)
 

@@ -291,16 +291,20 @@ import threading, torch
 from tests.fake_cuda import fake_cuda
 from otel_ml.diagnostics.tensor_statistics import launching
 
+begun = threading.Event()
+
 class Kernel:
     arg_names = ()
     def warmup(self, *_, **__):
         print("begins", flush=True)
+        begun.set()
         threading.main_thread().join()
         print("ends", flush=True)
 
 card = fake_cuda()
 card.__enter__()
 launching.are_compiled(torch.device("cuda", 0), [(name, lambda: launching.Recipe(Kernel(), (), {})) for name in "ab"])
+begun.wait()
 """
 
 
