@@ -136,7 +136,8 @@ class Detector:
     def _extra(self, seconds: Floats, usual: Floats) -> Floats:
         """Return how many seconds longer than its peers each rank worked; NaN where it waited, or has none."""
         phases = tuple(self._cells.phases)
-        extra = seconds - usual if is_pipeline(phases) else own_extra(seconds, usual, self._groups)
+        takes_turns = is_pipeline(phases) and len(self._groups) > 1  # where all send alike, it is a name
+        extra = seconds - usual if takes_turns else own_extra(seconds, usual, self._groups)
         extra[:, [is_waiting(phase) or is_routed(phase) for phase in phases]] = np.nan
         return extra
 

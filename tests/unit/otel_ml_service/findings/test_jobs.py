@@ -71,3 +71,15 @@ def test_what_a_rank_does_outside_of_its_timers_is_its_own():
         detector.step(step, StepTimers((0, 1), ("untimed", "train_step", "step"), seconds))
 
     assert list(detector.open) == [(0, "untimed")]
+
+
+def test_a_timer_that_is_called_as_if_it_sent_to_a_stage_makes_no_pipeline():
+    detector, draw = Detector(), np.random.default_rng(0)
+    for step in range(40):
+        forward, backward = (usual + 0.01 * draw.standard_normal(2) for usual in (1.0, 2.0))
+        forward[0] *= 1.5
+        waits = (forward + backward).max() + 0.05 - forward  # gradients are reduced while `backward` runs
+        seconds = np.column_stack((np.full(2, 0.001), forward, waits))
+        detector.step(step, StepTimers((0, 1), ("send_metrics", "forward", "backward"), seconds))
+
+    assert list(detector.open) == [(0, "forward")]
