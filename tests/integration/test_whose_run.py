@@ -449,6 +449,43 @@ def test_rank_0_decides_on_the_run_of_a_launch_and_what_others_recorded_before_b
     assert [row["values"]["loss"] for row in rows if "loss" in row.get("values", {})] == [10.0, 11.0]
 
 
+LEAVES_WHILE_IT_JOINS = """
+import os, pathlib, sys, threading, time
+rank = int(os.environ["RANK"])
+import otel_ml
+def wait_for(name):
+    while not all(pathlib.Path(f"{name}_{other}").exists() for other in (1, 2)):
+        time.sleep(0.01)  # between two looks
+def hold_up(event, arguments):
+    # Joining sets variables for children: the thread that does it is held up there.
+    if event == "os.putenv" and threading.current_thread() is not threading.main_thread():
+        pathlib.Path(f"joins_{rank}").touch()
+        time.sleep(0.1)  # each: main leaves meanwhile
+if rank:
+    sys.addaudithook(hold_up)
+    otel_ml.log({"loss": 10.0 * rank}, step=0)
+    pathlib.Path(f"recorded_{rank}").touch()
+else:
+    wait_for("recorded")
+    otel_ml.init("exp", exporters="jsonl")
+    otel_ml.log({"loss": 0.0}, step=0)
+wait_for("joins")
+LEAVE
+"""
+
+
+@pytest.mark.parametrize("leave", ["", "if rank: os.kill(os.getpid(), 15)"], ids=["returns", "is-terminated"])
+def test_a_rank_that_ends_while_another_thread_of_it_joins_the_run_is_in_it(tmp_path: Path, leave: str) -> None:
+    environ = environment(tmp_path)
+    program = LAUNCH.replace("sum(process.wait()", "sum(process.wait() > 0")
+
+    run(program.format(rank=LEAVES_WHILE_IT_JOINS.replace("LEAVE", leave)), environ, tmp_path)
+
+    until(lambda: not services_of(XDG_RUNTIME_DIR=environ["XDG_RUNTIME_DIR"]))
+    (folder,) = (tmp_path / "runs" / "exp").iterdir()
+    assert [row["values"]["loss"] for row in rows_of(folder) if "loss" in row.get("values", {})] == [10.0]
+
+
 def test_where_no_rank_begins_a_run_and_nothing_asks_for_one_nothing_is_written(tmp_path: Path) -> None:
     environ = environment(tmp_path)
     del environ["OTEL_ML_DIR"]

@@ -386,12 +386,18 @@ class Runtime:
             if session.is_ending:
                 self._wait_for(session)
 
+    def _wait_for_a_beginning(self) -> None:
+        """Wait until the run that another thread is beginning has begun: it has what was recorded until now."""
+        if self._lock.acquire(timeout=EXIT_TIMEOUT):
+            self._lock.release()
+
     def _at_exit(self, status: str) -> None:
         """End the runs, or wait until another thread has."""
         if self._pid != os.getpid():
             return
         AFTER_THE_END.sum_up()
         self._implicit.end()
+        self._wait_for_a_beginning()
         began = time.monotonic()
         for session in self._sessions:
             if session.worker is not None or session.is_ending:
