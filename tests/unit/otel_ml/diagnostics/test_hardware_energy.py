@@ -103,7 +103,8 @@ def test_a_counter_that_is_silent_leaves_the_lap_unknown_and_the_next_whole_one_
 
 def has_read(energy: hardware.Energy, joules: float) -> bool:
     """Let the counters be read; return whether (nearly) all that they grew by is counted, or left out."""
-    energy.lap()
+    if energy._marks.empty():  # one after the other: a thread that is late would never catch up
+        energy.lap()
     at = energy._ledger._at
     return at is not None and at[1] > 2_000 + joules - 0.01
 
