@@ -1,4 +1,4 @@
-/* What is asked of a group of series, as _asked() of _internal/messages/encode.py says: the text of its reduction, and
+/* What is asked of a group of series, as _asked() of _internal/messages/encode_metrics.py says: the text of its reduction, and
    whether it takes first or last values. */
 #include "encode.h"
 

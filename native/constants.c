@@ -1,5 +1,5 @@
 /* Bytes that a series has at every step, made once by Python. Twins: _known_prefix(), _attributes() and
-   _constants() of _internal/messages/encode.py. */
+   _constants() of _internal/messages/encode_metrics.py. */
 #include "encode.h"
 
 /* What Python answered, if it is bytes; else NULL with an exception. Takes over the reference. */

@@ -1,4 +1,4 @@
-/* What a step has gathered becomes metrics on the wire. Twin: _internal/messages/encode.py.
+/* What a step has gathered becomes metrics on the wire. Twin: _internal/messages/encode_metrics.py.
 
    The series of a step are put in order (scopes.c). Those with the same reduction (asked.c) become a ScopeMetrics
    (groups.c), each of them a few points (points.c). Here it is known what the Python has.
@@ -75,8 +75,8 @@ static int bind(PyObject *arguments)
 }
 
 static PyMethodDef definitions[] = {
-    {"encoded_scopes", (PyCFunction)(void (*)(void))encoded_scopes, METH_FASTCALL, "See encode.py."},
-    {"encoded_gauge", (PyCFunction)(void (*)(void))encoded_gauge, METH_FASTCALL, "See encode.py."},
+    {"encoded_scopes", (PyCFunction)(void (*)(void))encoded_scopes, METH_FASTCALL, "See encode_metrics.py."},
+    {"encoded_gauge", (PyCFunction)(void (*)(void))encoded_gauge, METH_FASTCALL, "See encode_metrics.py."},
 };
 
 static PyObject *encoders(PyObject *module, PyObject *arguments)
@@ -89,6 +89,6 @@ static PyObject *encoders(PyObject *module, PyObject *arguments)
 PyMethodDef encode_functions[] = {
     {"encoders", encoders, METH_VARARGS,
      "Return `encoded_scopes` and `encoded_gauge`: (Pending, Series, Definition, Reduction, Order, "
-     "ExponentialBuckets, functions and constants of encode.py)."},
+     "ExponentialBuckets, functions and constants of encode_metrics.py)."},
     {NULL, NULL, 0, NULL},
 };

@@ -256,6 +256,6 @@ static PyObject *span_encoder(PyObject *module, PyObject *arguments)
 
 PyMethodDef span_functions[] = {
     {"span_encoder", span_encoder, METH_VARARGS,
-     "Return `encoded_spans`: (that of Python, what its answers begin with, Recording, Watch, Step, Axis)."},
+     "Return `encoded_spans`: (that of Python, what its answers begin with, Recording, TimerDefinition, Step, Axis)."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,5 +1,5 @@
 /* Moments and exponential buckets of a series become an exponential histogram. Twins: _exponential() and _side() of
-   _internal/messages/encode.py. */
+   _internal/messages/encode_metrics.py. */
 #include "histogram.h"
 
 #define EXPONENTIAL_FIELD 10

@@ -1,4 +1,4 @@
-/* The first and the last value of a series become a gauge each. Twins: _gauge() and _order() of _internal/messages/encode.py. */
+/* The first and the last value of a series become a gauge each. Twins: _gauge() and _order() of _internal/messages/encode_metrics.py. */
 #include "encode.h"
 
 int put_gauge(Out *out, PyObject *series, uint64_t time_ns, double value)

@@ -1,5 +1,5 @@
 /* Series with the same reduction become a ScopeMetrics, and their first values another. Twin: _scopes() of
-   _internal/messages/encode.py. */
+   _internal/messages/encode_metrics.py. */
 #include "encode.h"
 
 /* Bytes a point has in all: where they are fewer or more, the message shrinks or grows. */

@@ -1,5 +1,5 @@
 /* Moments of a series become a histogram without bounds. Twins: _histogram() and _value_attributes() of
-   _internal/messages/encode.py, and what _metrics() does of a plain series. */
+   _internal/messages/encode_metrics.py, and what _metrics() does of a plain series. */
 #include "histogram.h"
 
 #define SHORT_SIZE MOMENTS_SIZE

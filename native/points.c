@@ -1,4 +1,4 @@
-/* One series becomes bytes, here or in Python. Twin: _metrics() of _internal/messages/encode.py. */
+/* One series becomes bytes, here or in Python. Twin: _metrics() of _internal/messages/encode_metrics.py. */
 #include "encode.h"
 
 static int put_other(Scope *scope, const Entry *entry)

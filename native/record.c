@@ -399,7 +399,7 @@ static PyObject *log_function(PyObject *module, PyObject *arguments)
 }
 
 PyMethodDef record_functions[] = {
-    {"bind_buffer", bind_buffer, METH_VARARGS, "Know the buffer: (RECORDS, NOW, current_step, relieve, time_ns, guard.failed, LIMIT)."},
+    {"bind_buffer", bind_buffer, METH_VARARGS, "Know the buffer: (RECORDS, NOW, current_step, relieve, time_ns, reporter.failed, LIMIT)."},
     {"record_method", record_method, METH_VARARGS, "Return the method `record` of a class: (Metric, its own record)."},
     {"log_function", log_function, METH_VARARGS, "Return `log`: (log of Python, rows, Row, FEWEST)."},
     {"take", take, METH_NOARGS, "Remove and return the records that are there now."},

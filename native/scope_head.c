@@ -1,4 +1,4 @@
-/* What a ScopeMetrics says of itself: its `scope`. Twin: scope_bytes() of _internal/messages/encode.py. */
+/* What a ScopeMetrics says of itself: its `scope`. Twin: scope_bytes() of _internal/messages/encode_metrics.py. */
 #include "encode.h"
 
 #define KEY(text) ((Text){text, sizeof text - 1})

@@ -1,5 +1,5 @@
 /* The series of a step in their order, each with its moments, become ScopeMetrics. Twins: scopes_in_python() and
-   _scopes() of _internal/messages/encode.py. */
+   _scopes() of _internal/messages/encode_metrics.py. */
 #include "encode.h"
 
 #define STATE_SIZE 64
@@ -164,7 +164,7 @@ static int as_scope(PyObject *pending, Scope *scope)
     return 1;
 }
 
-/* The arguments: a step's `Pending`, whose dictionaries live as long as it does, its number, its axis, and what returns
+/* The arguments: a step's `PendingFrame`, whose dictionaries live as long as it does, its number, its axis, and what returns
    the next `ml.seq`. Returns [(points, body), …]. */
 PyObject *encoded_scopes(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
 {

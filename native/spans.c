@@ -77,7 +77,7 @@ static int begin_alone(PyObject *span, PyObject *own)
     return done;
 }
 
-/* A context like `here`, with the span in it. */
+/* A context like `current_scope`, with the span in it. */
 static PyObject *context_with(PyObject *here, PyObject *span)
 {
     PyObject *there = PyObject_CallNoArgs(begins.context);

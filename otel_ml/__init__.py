@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         log_text,
     )
     from otel_ml._internal.lifecycle.api import child_env, flush, init, shutdown
-    from otel_ml._internal.lifecycle.read import read
+    from otel_ml._internal.lifecycle.read_run import read
     from otel_ml._internal.lifecycle.run import Run
     from otel_ml._internal.record.log import log, record
     from otel_ml._internal.record.meter import get_meter
@@ -86,7 +86,7 @@ _LAZY = {
     "_internal.timers.timing": ("timed", "timer"),
     "_internal.lifecycle.api": ("child_env", "flush", "init", "shutdown"),
     "_internal.events.event_calls": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
-    "_internal.lifecycle.read": ("read",),
+    "_internal.lifecycle.read_run": ("read",),
     "_internal.lifecycle.run": ("Run",),
 }
 

@@ -1,7 +1,7 @@
 """Saying a thing once: the one way there for what is built upon recording (`compat`, `diagnostics`, `integrations`).
 
-`guard` is for what concerns the run: it counts what is lost, and the service says each sentence once for the whole job.
-`say` is for what a program is to hear though no run may ever begin, such as a configuration of which a part has no
+`reporter` is for what concerns the run: it counts what is lost, and the service says each sentence once for the whole
+job. `say` is for what a program is to hear though no run may ever begin, such as a configuration of which a part has no
 meaning here: through the logger `otel_ml`, by the first rank of each host.
 
 Not for users' programs.
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 
-from otel_ml._internal.guard import Guard, RecordingError, Say, guard
+from otel_ml._internal.error_reporting import ErrorReporter, RecordingError, Say, reporter
 
-__all__ = ["RecordingError", "Say", "forget_said", "guard", "say"]
+__all__ = ["RecordingError", "Say", "forget_said", "reporter", "say"]
 
 _LOCAL_RANKS = ("OTEL_ML_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 
@@ -35,5 +35,5 @@ def _log(sentence: str) -> None:
         logging.getLogger("otel_ml").warning("%s", sentence)
 
 
-_PROGRAM = Guard()
+_PROGRAM = ErrorReporter()
 _PROGRAM.connect(_log)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from otel_ml._internal.guard import Say
+from otel_ml._internal.error_reporting import Say
 from otel_ml._internal.transport.link import transport_to
-from otel_ml._internal.transport.obstacles import OBSTACLES
-from otel_ml._internal.transport.recover import recover_spools
+from otel_ml._internal.transport.recover_spools import recover_spools
+from otel_ml._internal.transport.send_errors import OBSTACLES
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.wire.rendezvous import rendezvous_of

@@ -77,7 +77,7 @@ class Capture:
 
     @property
     def points(self) -> list[Point]:
-        """All points, in the order first sent; manifests and positions are the protocol's own and left out."""
+        """All points, in the order first sent; watermarks and positions are the protocol's own and left out."""
         self._flush()
         return _folded(self._transport.points)
 

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming
-from otel_ml._internal.record.instruments import Counter, Gauge, Histogram, UpDownCounter
 from otel_ml._internal.record.meter import Meter, Metric
+from otel_ml._internal.record.opentelemetry_instruments import Counter, Gauge, Histogram, UpDownCounter
 from otel_ml._internal.series.definition import Reduce
 from otel_ml._internal.steps.step import StepBlock
 from otel_ml._internal.timers.step_loop import StepLoop

@@ -852,11 +852,10 @@ def _blank(item: Any) -> Any:
 
 def _forget_other_cards() -> None:
     """Have otel_ml know no card, as in a process that has just begun."""
-    from otel_ml._internal.devices import arrays, device_timers
-    from otel_ml._internal.devices import batch as device_batch
+    from otel_ml._internal.devices import arrays, device_batch, device_timers
     from otel_ml._internal.devices import cuda as cuda_calls
-    from otel_ml._internal.devices import graphs as captured
-    from otel_ml._internal.devices import thread as device_thread
+    from otel_ml._internal.devices import cuda_graphs as captured
+    from otel_ml._internal.devices import cuda_thread as device_thread
 
     captured.CAPTURED.forget()  # a graph outlives its run, since it may be replayed in the next one, but not its card
     cuda_calls.CUDA.forget()

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otel_ml.wire.spool import HEADER, Frame, encode_frame
+from otel_ml.wire.spool_format import HEADER, Frame, encode_frame
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -8,7 +8,7 @@ from pathlib import Path
 from otel_ml_exporters.records import Params, Record, RunInfo, RunStatus, StepRecord, Summary
 from otel_ml_exporters.registry import exporter_class
 from otel_ml_service.storage.outbox import Commit, Outbox
-from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.run_folders import RunFolder
 
 __all__ = ["digits_records", "write_run"]
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from otel_ml_service.aggregation.engine import Engine
-from otel_ml_service.aggregation.lanes import Lane, Unit
+from otel_ml_service.aggregation.step_streams import Attempt, StepWindow
 
 EXPORTED_BYTES = 200
 """What the memory of one exported value is taken to cost."""
@@ -20,11 +20,13 @@ def kept_sums(engine: Engine) -> dict[str, object]:
         "open steps": status.open_steps,
         "open points": status.counts.open,
         "retained bytes": status.retained_bytes,
-        "bytes of each lane": {lane.number: (lane.open_bytes, lane.retained_bytes) for lane in run.lanes},
-        "order": {lane.number: lane.order for lane in run.lanes},
-        "members": {lane.number: sorted(lane.members) for lane in run.lanes},
+        "bytes of each lane": {
+            attempt.number: (attempt.open_bytes, attempt.retained_bytes) for attempt in run.step_streams
+        },
+        "order": {attempt.number: attempt.order for attempt in run.step_streams},
+        "members": {attempt.number: sorted(attempt.members) for attempt in run.step_streams},
         "users of shapes": {number: shape.users for number, shape in run.shapes.known.items() if shape.users},
-        "undecided restarts": engine._steps.contest._open,
+        "undecided restarts": engine._steps.restart_detection._open,
         "waiting amendments": set(engine._steps.late._waiting),
     }
 
@@ -32,21 +34,24 @@ def kept_sums(engine: Engine) -> dict[str, object]:
 def recounted(engine: Engine) -> dict[str, object]:
     """Return the same, counted from scratch."""
     run = engine._run
-    opened = [unit for lane in run.lanes for unit in lane.open.values()]
-    retained = [unit for lane in run.lanes for unit in lane.retained.values()]
+    opened = [window for attempt in run.step_streams for window in attempt.open.values()]
+    retained = [window for attempt in run.step_streams for window in attempt.retained.values()]
     closed = engine._steps.closed
     on_their_way = [*closed.leaving, *closed._left.values()]
     return {
         "open bytes": _bytes(opened),
         "open steps": len(opened),
-        "open points": sum(len(piece.partials.series) for unit in opened for piece in unit.pieces),
+        "open points": sum(len(piece.partials.series) for window in opened for piece in window.pieces),
         "retained bytes": _bytes(retained),
-        "bytes of each lane": {lane.number: _bytes_of(lane) for lane in run.lanes},
-        "order": {lane.number: sorted(lane.open) for lane in run.lanes},
-        "members": {lane.number: [w.number for w in run.writers if lane.number in w.progress] for lane in run.lanes},
+        "bytes of each lane": {attempt.number: _bytes_of(attempt) for attempt in run.step_streams},
+        "order": {attempt.number: sorted(attempt.open) for attempt in run.step_streams},
+        "members": {
+            attempt.number: [w.number for w in run.writers if attempt.number in w.progress]
+            for attempt in run.step_streams
+        },
         "users of shapes": _users([*opened, *retained, *on_their_way]),
         "undecided restarts": {writer.number for writer in run.writers if writer.contested},
-        "waiting amendments": {unit.number for unit in retained if unit.late_since is not None},
+        "waiting amendments": {window.number for window in retained if window.late_since is not None},
     }
 
 
@@ -57,16 +62,16 @@ def unaccounted(engine: Engine) -> int:
     return counts.received - settled - counts.open - counts.waiting
 
 
-def _bytes(units: Iterable[Unit]) -> int:
+def _bytes(windows: Iterable[StepWindow]) -> int:
     return sum(
-        sum(400 + piece.partials.nbytes for piece in unit.pieces) + EXPORTED_BYTES * len(unit.exported or ())
-        for unit in units
+        sum(400 + piece.partials.nbytes for piece in window.pieces) + EXPORTED_BYTES * len(window.exported or ())
+        for window in windows
     )
 
 
-def _bytes_of(lane: Lane) -> tuple[int, int]:
-    return _bytes(lane.open.values()), _bytes(lane.retained.values())
+def _bytes_of(attempt: Attempt) -> tuple[int, int]:
+    return _bytes(attempt.open.values()), _bytes(attempt.retained.values())
 
 
-def _users(units: Iterable[Unit]) -> Mapping[int, int]:
-    return Counter(piece.shape.number for unit in units for piece in unit.pieces)
+def _users(windows: Iterable[StepWindow]) -> Mapping[int, int]:
+    return Counter(piece.shape.number for window in windows for piece in window.pieces)

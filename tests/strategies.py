@@ -17,15 +17,15 @@ from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.observation import (
     Buckets,
     Event,
-    ForeignPoint,
     Fragment,
-    Goodbye,
-    Manifest,
     Observation,
     Partials,
     Position,
     SeriesKey,
+    ShutdownMessage,
+    ThirdPartyPoint,
     Totals,
+    Watermark,
     Writer,
 )
 from otel_ml_service.aggregation.outcome import Outcome
@@ -131,7 +131,7 @@ class Rank:
 
     def done(self, step: int, *, axis: str = "step") -> list[Observation]:
         """Leave a step: its manifest."""
-        return [Manifest(self.writer, axis, step, self._points.get((axis, step), 0), next(self._seq))]
+        return [Watermark(self.writer, axis, step, self._points.get((axis, step), 0), next(self._seq))]
 
     def step(
         self, step: int, values: Mapping[str, float], reduce: str = "mean", axis: str = "step"
@@ -164,7 +164,7 @@ class Rank:
         time_ns = round(self.clock * 1e9)
         totals = {"values": self.sent_values, "events": self.events}
         return [
-            Goodbye(
+            ShutdownMessage(
                 self.writer, next(self._seq), time_ns, status, self.recorded, self.sent_points, **(totals | counted)
             )
         ]
@@ -311,12 +311,12 @@ def cumulative(
     temporality: str = "cumulative",
     monotonic: bool | None = True,
     reduction: str | None = None,
-) -> ForeignPoint:
+) -> ThirdPartyPoint:
     """Return a point as another OTel SDK sends it."""
     key = SeriesKey(metric, (), "order" if kind == "gauge" else "moments")
     time_ns = round(time * 1e9)
     partials = Partials((key,), single(value), np.array([[time_ns, time_ns]], dtype=np.int64))
-    return ForeignPoint(
+    return ThirdPartyPoint(
         writer=source,
         metric=metric,
         attributes=(),

@@ -76,7 +76,7 @@ class PermanentExportError(ExportError):
 
 
 class ExporterClosedError(RestartExporterError):
-    """`export` was called after `shutdown`: it takes nothing any more, whatever closed it."""
+    """`export` was called after `shutdown`: it takes nothing anymore, whatever closed it."""
 
     slug = "exporter-order"
 

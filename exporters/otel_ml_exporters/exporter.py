@@ -11,7 +11,7 @@
                            ConnectionError, a TimeoutError, or a disk or a memory that is full
 
 The pipeline promises: one thread calls one exporter, never concurrently; no batch is empty; `seq`
-ascends; steps ascend per (attempt, role, axis) except amendments; records are immutable; after
+ascends; steps ascend per (attempt, role, axis) except corrections; records are immutable; after
 `shutdown` nothing comes. A record comes again where it is not sure that it is stored. Queueing, retry,
 time-outs, thinning (`every`, also for an exporter whose constructor does not know it), self-telemetry
 and logging are the pipeline's business.
@@ -114,7 +114,7 @@ class Exporter(ABC):
 
     @property
     def notice(self) -> str | None:
-        """A sentence for a person, said once, after `start` or `export`, where something is not as they may expect."""
+        """A sentence for a person, reported once, after `start` or `export`, if something may surprise them."""
         return None
 
 
@@ -132,8 +132,9 @@ def renamed(exporter: str, keys: Mapping[str, str], where: str) -> str:
 
     Examples:
         >>> renamed("mlflow", {"mfu(%)": "mfu_percent"}, "The tag otel_ml.names.0 has")
-        "mlflow: some names are not what it takes, and are written readably: 'mfu(%)' is 'mfu_percent'. The tag otel_ml.names.0 has all of them; read() and otel-ml know the originals."
-    """  # noqa: E501 (a doctest)
+        "mlflow: some names are not what it takes, and are written readably: 'mfu(%)' is 'mfu_percent'. The tag
+        otel_ml.names.0 has all of them; read() and otel-ml know the originals."
+    """
     shown = ", ".join(f"{name[:_LONG]!r} is {key[:_LONG]!r}" for name, key in list(keys.items())[:_SHOWN])
     more = f" and {len(keys) - _SHOWN:,} more" if len(keys) > _SHOWN else ""
     return (

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from otel_ml.printable import printable
 from otel_ml.redaction import redacted
-from otel_ml.wire.reasons import lost_values, not_recorded, other_losses
+from otel_ml.wire.loss_reasons import lost_values, not_recorded, other_losses
 
 __all__ = [
     "CLOSED", "Console", "acknowledged_line", "finished_line", "started_line", "unwritten_line", "waiting_line",

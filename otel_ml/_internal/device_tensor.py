@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.error_reporting import reporter
 
 __all__ = [
     "BeingCapturedError",
@@ -132,7 +132,7 @@ class Weighted(Deferred):
             weights = weights * len(values)
         pairs = [pair for pair in zip(values, weights, strict=False) if pair[1] >= 0]
         if len(pairs) < len(values):
-            guard.dropped["bad_weight"] += len(values) - len(pairs)
+            reporter.dropped["bad_weight"] += len(values) - len(pairs)
         return pairs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from otel_ml._internal.compiled.dynamo import watch_for_compilation
-from otel_ml._internal.lifecycle.asked_for import is_asked_for, may_be_decided
+from otel_ml._internal.lifecycle.run_requested import is_run_requested, may_join_rank_zero
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
@@ -33,7 +33,7 @@ __all__ = [
 
 def arm() -> None:
     """Let the first record begin the run, if the environment asks for one, or rank 0 of the launch may."""
-    if is_asked_for() or may_be_decided(os.environ):
+    if is_run_requested() or may_join_rank_zero(os.environ):
         recorder.enabled = True
         buffer.sleep()
 

@@ -23,7 +23,7 @@ def when_imported(name: str, do: Callable[[], None]) -> None:
 
 
 def forget_import(name: str) -> None:
-    """Do nothing any more when the module `name` is imported."""
+    """Do nothing anymore when the module `name` is imported."""
     for watcher in [finder for finder in sys.meta_path if isinstance(finder, _Watcher) and finder.module == name]:
         sys.meta_path.remove(watcher)
 

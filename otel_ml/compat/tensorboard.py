@@ -169,7 +169,7 @@ class SummaryWriter:
         walltime: float | None = None,
         max_bins: int | None = None,
     ) -> None:
-        """Record a distribution, of 64 bins where `bins` is no number."""
+        """Record a distribution, of 64 bins where `bins` is not a number."""
         del walltime, max_bins
         name, where = self._beside(tag, global_step)
         otel_ml.log_histogram(name, values, bins=bins if isinstance(bins, int) else 64, **where)

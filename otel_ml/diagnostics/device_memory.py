@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from otel_ml._internal.devices.cuda import CUDA, CudaCalls
 from otel_ml._internal.record.log import log
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = [
     "MEMORY_KEYS",
@@ -127,7 +127,7 @@ def report_memory(memory_keys: Mapping[str, str] | None = None, *, step: int | N
             return {}
         found = reported(cuda.memory_stats(), MEMORY_KEYS if memory_keys is None else memory_keys)
     except Exception as error:  # noqa: BLE001 - a device in error must not end training here; training will say it
-        guard.say("no-hardware", f"No memory of the device is measured: {error}. Everything else goes on.")
+        reporter.say("no-hardware", f"No memory of the device is measured: {error}. Everything else goes on.")
         return {}
     log({f"memory/{name}": value for name, value in found.items()}, step=step, reduce="max")
     return found
@@ -145,7 +145,7 @@ def reported(stats: Mapping[str, Any], memory_keys: Mapping[str, str]) -> dict[s
         if key not in stats:
             near = difflib.get_close_matches(key, stats, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            guard.say("memory-key", f"report_memory(): torch's allocator has no number {key!r}.{hint}")
+            reporter.say("memory-key", f"report_memory(): torch's allocator has no number {key!r}.{hint}")
         elif "bytes" in name:
             found[name.replace("bytes", "gigabytes")] = float(f"{stats[key] / _GB:.{_DIGITS}g}")
         else:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["FRACTION", "Efficiency", "thread_seconds", "wall"]
 
@@ -66,10 +66,10 @@ class Efficiency:
     def wall(self, bucket: str) -> Iterator[None]:
         """Charge elapsed time to `bucket`, a cause of waste such as `init`, `refit` or `validation`.
 
-        In another thread than the object's it counts as thread-seconds, which is said once.
+        In another thread than the object's it counts as thread-seconds, which otel_ml reports once.
         """
         if threading.get_ident() != self._owner:
-            guard.say(
+            reporter.say(
                 "efficiency-thread",
                 f"efficiency/wall/{bucket} was entered in a thread that does not own it: its time would overlap. "
                 "It counts as thread-seconds. Use thread_seconds() there.",

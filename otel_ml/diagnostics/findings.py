@@ -19,7 +19,7 @@ from typing import Any
 
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Finding", "Watch", "watch"]
 
@@ -111,7 +111,7 @@ class Watch:
         try:
             self._tell((status or {}).get("id"), _found(status))
         except Exception as error:  # noqa: BLE001 (a program's callback raises what it likes)
-            guard.say(
+            reporter.say(
                 "findings-callback",
                 f"A callback of otel_ml.diagnostics.findings.watch() raised {type(error).__name__}: {error}. "
                 "It is called again for the next finding; training is not affected.",

@@ -105,7 +105,7 @@ def transformer_flops(
     """Return the model FLOPs of forward and backward over `tokens` tokens of a decoder.
 
     6 per parameter and token, and 12 · layers · hidden · sequence per token for attention; recomputed activations do
-    not count. Chowdhery et al. 2022, «PaLM», appendix B.
+    not count. Chowdhery et al. 2022, “PaLM”, appendix B.
 
     Args:
         parameters: without embeddings; of a mixture of experts, those that one token uses.

@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.lifecycle.read import metric_rows, metrics_file
+from otel_ml._internal.lifecycle.read_run import metric_rows, metrics_file
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError, OtelMLError
@@ -213,7 +213,7 @@ def goodput_of(run: otel_ml.Run | str | PathLike[str], *, role: str | None = Non
 
 
 def _by_step(rows: Iterable[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:
-    """Return what is known of each (attempt, step): an amendment has only what it changes."""
+    """Return what is known of each (attempt, step): a correction has only what it changes."""
     found: dict[tuple[int, int], dict[str, Any]] = {}
     for row in rows:
         found.setdefault((int(row.get("attempt", 0)), int(row["step"])), {}).update(row["values"])

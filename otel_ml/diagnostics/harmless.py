@@ -1,4 +1,4 @@
-"""What a diagnostic gets wrong is counted and said once, and never raised into training."""
+"""What a diagnostic gets wrong is counted and reported once, and never raised into training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec
 
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["harmless"]
 
@@ -21,6 +21,6 @@ def harmless(function: Callable[P, None]) -> Callable[P, None]:
         try:
             function(*arguments, **options)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-            guard.failed(f"{function.__qualname__}()", error)
+            reporter.failed(f"{function.__qualname__}()", error)
 
     return call

@@ -11,11 +11,11 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.device_tensor import Deferred
-from otel_ml._internal.here import NOW
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import append, append_row
 from otel_ml._internal.record.meter import Metric
 from otel_ml._internal.record.values import Recordable
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.definition import DEFINITIONS, Series, reduction_from
 from otel_ml._internal.series.row import Row
 from otel_ml._internal.signature import publish

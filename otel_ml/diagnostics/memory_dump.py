@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_ml._internal.events.event_calls import log_artifact
 from otel_ml.diagnostics.current_run import current_run, folder_for_files
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["dump_memory", "dump_on_out_of_memory", "record_memory_history"]
 
@@ -38,7 +38,7 @@ def dump_memory(name: str = "memory-snapshot") -> bool:
         path = folder_for_files() / f"{name}-rank-{0 if run is None else run.rank}.pickle"
         cuda.memory._dump_snapshot(str(path))  # noqa: SLF001 - torch documents it under this name
     except Exception as error:  # noqa: BLE001 - called where memory is short and the disk may be full
-        guard.say("profiling-failed", f"No memory snapshot is kept: {type(error).__name__}: {error}.")
+        reporter.say("profiling-failed", f"No memory snapshot is kept: {type(error).__name__}: {error}.")
         return False
     log_artifact(path, name=name, type="memory")
     return True
@@ -65,5 +65,5 @@ def _cuda(call: str) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return torch.cuda
-    guard.say("no-hardware", f"{call}: there is no CUDA device, so there is nothing to look at. Training goes on.")
+    reporter.say("no-hardware", f"{call}: there is no CUDA device, so there is nothing to look at. Training goes on.")
     return None

@@ -10,13 +10,13 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
-from otel_ml._internal.here import NOW
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timing import timed
 from otel_ml.diagnostics.device_memory import DeviceMemory, device_memory, reset_peaks
 from otel_ml.diagnostics.hardware.process_memory import process_memory
 from otel_ml.diagnostics.measure import Measure, Measures
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Measurement", "Operation", "operation"]
 
@@ -120,7 +120,7 @@ class Measurement:
 
 def _say_unmeasured(error: Exception) -> None:
     # A device in error must not end training here; training will say it.
-    guard.say("no-hardware", f"No memory of an operation is measured: {error}. Everything else goes on.")
+    reporter.say("no-hardware", f"No memory of an operation is measured: {error}. Everything else goes on.")
 
 
 class _Snapshot(NamedTuple):
@@ -281,10 +281,10 @@ def operation(name: str, *, level: int = 1) -> Operation:
         ```
     """
     if not isinstance(name, str) or not name:
-        guard.wrong("bad-name", f"operation(): expected a name such as 'actor_train/train_step', got {name!r:.80}.")
+        reporter.wrong("bad-name", f"operation(): expected a name such as 'actor_train/train_step', got {name!r:.80}.")
         name = "operation"
     if not isinstance(level, int):
-        guard.wrong(
+        reporter.wrong(
             "bad-timer",
             f"operation({name!r:.80}): expected a level that is a whole number, got {level!r:.40}. It is 1.",
         )

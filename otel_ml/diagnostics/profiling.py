@@ -12,7 +12,7 @@ import otel_ml
 from otel_ml._internal.events.event_calls import log_artifact
 from otel_ml.diagnostics.current_run import current_run, folder_for_files
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Window", "window"]
 
@@ -92,7 +92,7 @@ class Window:
             change()
         except Exception as error:  # noqa: BLE001 - CUPTI, another profiler that runs, no torch: training goes on
             self._profiler, self._is_off = None, True
-            guard.say("profiling-failed", f"The profiler is not used: {type(error).__name__}: {error}.")
+            reporter.say("profiling-failed", f"The profiler is not used: {type(error).__name__}: {error}.")
 
 
 def window(
@@ -166,7 +166,7 @@ def _write(profiler: Any, name: str, step: int) -> None:
         _write_averages(profiler.key_averages(), folder / "operations.csv")
         log_artifact(folder, name=name, type="profile", step=step)
     except Exception as error:  # noqa: BLE001 - a full disk must not end training
-        guard.say("profiling-failed", f"A profile is not kept: {type(error).__name__}: {error}.")
+        reporter.say("profiling-failed", f"A profile is not kept: {type(error).__name__}: {error}.")
 
 
 _COLUMNS = {

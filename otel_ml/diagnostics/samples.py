@@ -12,7 +12,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.steps.step import step_for
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.once import guard
+from otel_ml.once import reporter
 from otel_ml.printable import printable
 
 __all__ = ["log_samples"]
@@ -73,7 +73,7 @@ def log_samples(
     asked, answered = [str(prompt) for prompt in prompts], [str(response) for response in responses]
     given = [None] * len(asked) if rewards is None else _each(rewards)
     if not len(asked) == len(answered) == len(given):
-        guard.drop(
+        reporter.drop(
             "bad_event",
             f"log_samples(): {len(asked)} prompts, {len(answered)} responses and "
             f"{'no' if rewards is None else len(given)} rewards were given. Expected equally many.",
@@ -82,7 +82,7 @@ def log_samples(
     try:
         numbers = [None if reward is None else float(reward) for reward in given]
     except (TypeError, ValueError) as error:
-        guard.drop("bad_event", f"log_samples(): a reward is no number: {error}. Expected one number a response.")
+        reporter.drop("bad_event", f"log_samples(): a reward is no number: {error}. Expected one number a response.")
         return
     found = [*map(Sample, asked, answered, numbers)]
     place = step_for(step, axis, "log_samples()", 1)

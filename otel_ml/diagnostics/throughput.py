@@ -12,7 +12,7 @@ from otel_ml.diagnostics.flops import device_name, peak_flops
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["MEASURES", "Throughput"]
 
@@ -167,7 +167,7 @@ class Throughput:
             self._peak = None if name is None else peak_flops(name, self._dtype)
             if self._peak is None:
                 shown = "no GPU" if name is None else f"the peak of {name!r} at {self._dtype!r} is not known"
-                guard.say(
+                reporter.say(
                     "peak-unknown",
                     f"throughput/mfu is not recorded: {shown}. Pass Throughput(peak=…) in FLOP/s to have it.",
                 )

@@ -20,11 +20,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from otel_ml._internal.events.event_queue import current_events
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.events.queue import events_here
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.steps.axes import Step, current_step
-from otel_ml.once import guard
+from otel_ml.once import reporter
 from otel_ml.redaction import redacted
 from otel_ml.wire import attributes as keys
 
@@ -89,7 +89,9 @@ class LogHandler(logging.Handler):
 
     def _keep(self, record: logging.LogRecord) -> None:
         if len(self._lines) >= _MOST_LINES:
-            guard.drop("events_queue_full", f"LogHandler: more than {_MOST_LINES} lines at once; the rest is dropped.")
+            reporter.drop(
+                "events_queue_full", f"LogHandler: more than {_MOST_LINES} lines at once; the rest is dropped."
+            )
         else:
             text = self.format(record)
             self._lines.append(_Line(current_step(), int(record.created * 1e9), text[:_LONGEST]))
@@ -101,7 +103,7 @@ class LogHandler(logging.Handler):
         # After a second again: what was asked for before a fork, or in an earlier run, is gone.
         if not self._is_asked or now - self._asked > 1.0:
             self._is_asked, self._asked = True, now
-            events_here().put("LogHandler", self._records)
+            current_events().put("LogHandler", self._records)
 
     def _records(self) -> Iterator[LogRecord]:
         """Yield what is there as texts; called by the background thread."""

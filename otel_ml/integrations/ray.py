@@ -22,14 +22,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from otel_ml import env
-from otel_ml._internal.lifecycle.asked_for import is_asked_for
+from otel_ml._internal.lifecycle.run_requested import is_run_requested
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.recording import arm
 from otel_ml._internal.timers import spans
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 from otel_ml.integrations import ray_service, ray_store
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -79,10 +79,10 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
     Spans of remote calls are part of the run: of the call on the caller's side, and, once the callee has joined, of
     its execution; timers on both sides nest in them. Calls of generators carry no trace context: Ray traces none.
 
-    An actor that ends by itself, because nobody has its handle any more or by `__ray_terminate__`, says goodbye to the
-    run, as Ray Train's workers do when they are told to leave. One that Ray kills, as it does with those that are left
-    at the driver's end, cannot: what it had recorded 200 ms before is delivered (`ray.shutdown()` waits so long), but
-    the run then ends by silence, with the status `killed`.
+    An actor that ends by itself, because nobody has its handle anymore or by `__ray_terminate__`, sends its shutdown
+    message to the run, as Ray Train's workers do when they are told to leave. One that Ray kills, as it does with those
+    that are left at the driver's end, cannot: what it had recorded 200 ms before is delivered (`ray.shutdown()` waits
+    so long), but the run then ends by silence, with the status `killed`.
 
     Args:
         service: where the job has no service to send to: None starts it beside the driver, for its host and those that
@@ -101,7 +101,7 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
     import ray
 
     problems = _actor_problems(service) if service is not None else []
-    if service is None and not RUNTIME.is_active and not is_asked_for():
+    if service is None and not RUNTIME.is_active and not is_run_requested():
         problems.append("instrument_ray() found no run. Call otel_ml.init() first.")
     if ray.is_initialized() and os.environ.get(_HOOK) != _OURS:
         problems.append(
@@ -257,7 +257,9 @@ class _Arrival:
         try:
             _PLACE.take()
         except Exception as error:  # noqa: BLE001 (a user's call runs, whatever Ray's interfaces have become)
-            guard.say("ray-place", f"This Ray worker has no role and rank of its own: {type(error).__name__}: {error}.")
+            reporter.say(
+                "ray-place", f"This Ray worker has no role and rank of its own: {type(error).__name__}: {error}."
+            )
         return context
 
     def inject(self, carrier: object, context: Context | None = None, setter: object = None) -> None:

@@ -22,13 +22,13 @@ from collections.abc import Mapping
 
 from otel_ml import env
 from otel_ml._internal.identity.run_identity import Identity
-from otel_ml._internal.lifecycle.inherit import run_environ
+from otel_ml._internal.lifecycle.child_environment import run_environ
 from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.transport.choose_link import choose_link
 from otel_ml._internal.transport.embedded import EmbeddedLink, answers, endpoint_of
 from otel_ml._internal.transport.http import HttpTransport
 from otel_ml._internal.transport.link import Link, Reached
-from otel_ml._internal.transport.link_for import link_for
-from otel_ml._internal.transport.module_command import module_command
+from otel_ml._internal.transport.python_command import python_command
 from otel_ml.config import Config
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
@@ -82,7 +82,7 @@ def wait_for_service(run_id: str) -> None:
 
 
 def _link(config: Config, identity: Identity, say: Say) -> Link:
-    return link_for(config, identity, say) if config.is_remote else ActorLink(config, identity, say=say)
+    return choose_link(config, identity, say) if config.is_remote else ActorLink(config, identity, say=say)
 
 
 class ActorLink:
@@ -248,7 +248,7 @@ def _have_it_started() -> None:
 
     address = ray.util.get_node_ip_address()
     listen = f"[{address}]:0" if ":" in address else f"{address}:0"
-    subprocess.run(module_command(__name__, listen), stdin=subprocess.DEVNULL, check=False)
+    subprocess.run(python_command(__name__, listen), stdin=subprocess.DEVNULL, check=False)
 
 
 def start_service(listen: str) -> None:

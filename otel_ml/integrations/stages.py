@@ -11,8 +11,8 @@ with stage("eval"):
 
 from __future__ import annotations
 
-from otel_ml._internal.guard import guard
-from otel_ml._internal.shown import shown
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.steps.stage import Outside, Stage
 
 __all__ = ["outside", "stage"]
@@ -30,7 +30,9 @@ def stage(name: str) -> Stage:
     """
     if isinstance(name, str) and name:
         return Stage(name)
-    guard.wrong("bad-name", f"stage(): expected a name such as 'eval', got {shown(name)}. Pass a non-empty string.")
+    reporter.wrong(
+        "bad-name", f"stage(): expected a name such as 'eval', got {safe_repr(name)}. Pass a non-empty string."
+    )
     return Stage("")
 
 

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from otel_ml.exceptions import WireError
-from otel_ml.wire.own_folder import may_hold_ours
+from otel_ml.wire.folder_ownership import may_hold_ours
 from otel_ml.wire.versions import RENDEZVOUS, own_version, require
 
 __all__ = [

@@ -16,7 +16,7 @@ from otel_ml_service import env
 from otel_ml_service.config_file import FileSettings, read_config_file
 from otel_ml_service.exporter_makers import exporter_makers
 from otel_ml_service.receiver.addresses import is_loopback
-from otel_ml_service.receiver.aliases import ALIASED, may_have_alias
+from otel_ml_service.receiver.attribute_aliases import ALIASED, may_have_alias
 from otel_ml_service.receiver.tokens import tokens_in
 
 __all__ = ["EmbeddedRun", "Limits", "ScrapedSeries", "ServiceConfig", "TlsFiles", "default_exporters"]

@@ -109,7 +109,7 @@ ALLOWED_LATENESS: Final = Variable(
 )
 END_SILENCE: Final = Variable(
     "OTEL_ML_END_SILENCE", integer(1), 300_000,
-    "A run of which nobody was heard for this long has ended; programs that never say goodbye end so.",
+    "A run of which nobody was heard for this long has ended; programs that send no shutdown message end so.",
     unit="ms", shown_default="`300000`; embedded `30000`",
 )  # fmt: skip
 EMBEDDED_END_SILENCE: Final = 30_000

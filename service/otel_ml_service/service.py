@@ -30,18 +30,18 @@ from otel_ml_exporters.registry import is_registered
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.config import EmbeddedRun, ServiceConfig
-from otel_ml_service.delivery.retry import RetryPolicy
+from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.exporter_makers import exporter_makers
-from otel_ml_service.live_runs.account import account
-from otel_ml_service.live_runs.book import RunBook
-from otel_ml_service.live_runs.embedded_life import EmbeddedLife
-from otel_ml_service.live_runs.loop import EngineLoop
-from otel_ml_service.live_runs.run import RunSettings
+from otel_ml_service.live_runs.embedded_service import EmbeddedService
+from otel_ml_service.live_runs.engine_loop import EngineLoop
+from otel_ml_service.live_runs.live_run import RunSettings
+from otel_ml_service.live_runs.run_account import account
+from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.self_telemetry import run_measures
-from otel_ml_service.live_runs.served import Served, served_as
-from otel_ml_service.live_runs.trouble import Trouble
-from otel_ml_service.live_runs.unreadable import UnreadableRequests
-from otel_ml_service.own_process import (
+from otel_ml_service.live_runs.served_settings import ServedSettings, served_as
+from otel_ml_service.live_runs.storage_errors import StorageErrors
+from otel_ml_service.live_runs.unreadable_requests import UnreadableRequests
+from otel_ml_service.process_limits import (
     allow_open_files,
     keep_freed_memory,
     let_training_go_first,
@@ -51,8 +51,8 @@ from otel_ml_service.receiver.admission import Admission, OverloadedError, Store
 from otel_ml_service.receiver.decode import Decoded, Signal
 from otel_ml_service.receiver.grpc import GrpcReceiver, ServerCertificate
 from otel_ml_service.receiver.http import HttpReceiver
-from otel_ml_service.receiver.refusals import Refusals
-from otel_ml_service.receiver.rejection import UndecodableError
+from otel_ml_service.receiver.partial_success import UndecodableError
+from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.receiver.routes import Routes
 from otel_ml_service.receiver.tls import server_context
 from otel_ml_service.receiver.tokens import Tokens
@@ -94,7 +94,7 @@ class Service:
         config: ServiceConfig,
         *,
         makers: Mapping[str, Callable[[], Exporter]] | None = None,
-        served: Served | None = None,
+        served: ServedSettings | None = None,
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -114,7 +114,7 @@ class Service:
         given = [token for token in (self._token, *config.tokens) if token]
         self._tokens = Tokens(given, config.token_file)
         self._telemetry = Telemetry()
-        self._trouble = Trouble("What arrives")
+        self._trouble = StorageErrors("What arrives")
         self._stopped = threading.Event()
         self._ended = threading.Event()
         self._http_address = ("", 0)
@@ -143,7 +143,7 @@ class Service:
         if config.embedded is not None:
             names = config.embedded
             settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
-        self._refusals = Refusals()
+        self._refusals = RefusalLog()
         self._admission = Admission(
             self._store,
             self._telemetry,
@@ -170,7 +170,7 @@ class Service:
             self._committed,
             patience_s=_PREDECESSOR_S if config.embedded else 0.0,
         )
-        self._runs = RunBook(config.dir, settings, self._telemetry, journal=self._journal.identity)
+        self._runs = RunRegistry(config.dir, settings, self._telemetry, journal=self._journal.identity)
         self._loop = EngineLoop(
             self._runs,
             self._telemetry,
@@ -350,7 +350,7 @@ class Service:
             except (UndecodableError, OverloadedError):
                 continue  # it stays
 
-    def _announce(self, life: EmbeddedLife, names: EmbeddedRun) -> None:
+    def _announce(self, life: EmbeddedService, names: EmbeddedRun) -> None:
         run = self._runs.of(Writer(names.experiment, role="", instance="", experiment_name=names.experiment_name))
         for problem in self._config.problems:
             run.say("wrong-setting", problem)
@@ -358,11 +358,11 @@ class Service:
             run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
         life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters))
 
-    def _embedded_life(self) -> EmbeddedLife | None:
+    def _embedded_life(self) -> EmbeddedService | None:
         if self._config.embedded is None:
             return None
         rendezvous = Rendezvous(self._config.embedded.rendezvous)
-        return EmbeddedLife(rendezvous, self._runs, self._admission, over=self._ended.set, clock=self._clock)
+        return EmbeddedService(rendezvous, self._runs, self._admission, over=self._ended.set, clock=self._clock)
 
     def _state_folder(self) -> Path:
         embedded = self._config.embedded

@@ -11,7 +11,7 @@ JOURNAL = 1
 """Of `journal.db`: its tables. What they hold is OTLP."""
 
 RUN = 4
-"""Of `run.db`: its tables, the records in them (`storage/codec.py`), the engine's state (`aggregation/snapshot.py`)."""
+"""Of `run.db`: tables, records (`storage/record_codec.py`), the engine's state (`aggregation/snapshot.py`)."""
 
 SERVED = 1
 """Of `served.json` (`experiments/served.py`)."""

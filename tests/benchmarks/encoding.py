@@ -46,8 +46,8 @@ def both(pairs: int, turn_s: float) -> dict[str, Any]:
 
 def our_names() -> dict[str, Any]:
     """Return the folded values of one step, and what encodes them."""
-    from otel_ml._internal.messages.encode import encoded_scopes
-    from otel_ml._internal.messages.sequence import Sequence
+    from otel_ml._internal.messages.encode_metrics import encoded_scopes
+    from otel_ml._internal.messages.sequence_number import Sequence
     from otel_ml._internal.record.fold import FOLDER
 
     record_step(0, timers=0)

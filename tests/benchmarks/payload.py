@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
-from otel_ml._internal.identity.ranks import Place
+from otel_ml._internal.identity.ranks import JobPlace
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.isolation import forget_everything
-from otel_ml._internal.messages.encode import scope_bytes
+from otel_ml._internal.messages.encode_metrics import scope_bytes
 from otel_ml._internal.messages.recorder import RecordSettings, recorder
 from otel_ml.config import Config
 from otel_ml.wire import attributes as keys
 from otel_ml.wire.protobuf import field, key_value
-from otel_ml.wire.spool import request_body
+from otel_ml.wire.spool_format import request_body
 
 __all__ = [
     "FIRST",
@@ -175,7 +175,7 @@ def _occurrences(text: bytes, word: bytes) -> Iterator[int]:
 @cache
 def resource_of(experiment: str, rank: int, world_size: int) -> bytes:
     """Return the encoded resource of one simulated rank: always the same, as it is born once."""
-    place = Place(rank=rank, world_size=world_size, local_rank=rank % 8)
+    place = JobPlace(rank=rank, world_size=world_size, local_rank=rank % 8)
     config = Config.from_env({}, experiment="bench", id=experiment)
     return encode_resource(config, Identity(experiment, f"{rank:032x}", place))
 

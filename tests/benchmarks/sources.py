@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from otel_ml.wire import attributes as keys
 from otel_ml.wire.protobuf import key_value, key_values
-from otel_ml.wire.spool import request_body
+from otel_ml.wire.spool_format import request_body
 from tests.benchmarks.payload import FIRST, VARIANTS, goodbye, metric_name, resource_of, step_template, value_of
 from tests.otlp import START, set_attributes
 

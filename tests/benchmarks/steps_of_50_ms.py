@@ -92,8 +92,8 @@ def _step(optimizer: Any, backward: Callable[[], None]) -> Train:
         backward()
         between = time.perf_counter()
         before_update()
-        aside = time.perf_counter() - between
+        background = time.perf_counter() - between
         optimizer.step()
-        return time.perf_counter() - began - aside
+        return time.perf_counter() - began - background
 
     return train

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from otel_ml_service.aggregation.observation import ForeignPoints
+from otel_ml_service.aggregation.observation import ThirdPartyPoints
 from otel_ml_service.receiver.decode import Decoder
 from tests.benchmarks.sources import Foreign, Own, Spans
 from tests.benchmarks.under_load import Load, served, service
@@ -38,8 +38,8 @@ def test_points_of_other_sdks_take_the_path_on_which_those_of_a_row_come_togethe
 
     [observations] = Decoder().protobuf("metrics", body).observations.values()
 
-    assert [type(one) for one in observations] == [ForeignPoints] * 3
-    assert sum(len(one.starts) for one in observations if isinstance(one, ForeignPoints)) == source.items(1) == 30
+    assert [type(one) for one in observations] == [ThirdPartyPoints] * 3
+    assert sum(len(one.starts) for one in observations if isinstance(one, ThirdPartyPoints)) == source.items(1) == 30
 
 
 def test_running_numbers_ascend_without_gaps_in_the_order_sent() -> None:

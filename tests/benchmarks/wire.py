@@ -39,7 +39,7 @@ def bytes_a_step(per_request: int) -> dict[str, float]:
     from otel_ml._internal.timers.timing import timed
     from otel_ml._internal.transport.http import _gzip
     from otel_ml.wire.protobuf import field
-    from otel_ml.wire.spool import request_body
+    from otel_ml.wire.spool_format import request_body
     from tests.benchmarks.payload import resource_of
 
     recorder.configure(RecordSettings())

@@ -101,8 +101,8 @@ def test_a_file_that_somebody_touched_while_it_was_written_holds_everything_in_t
 
     begun.kept.add(records_with(9))
     begun.end()
-    for aside in run_dir.rglob("*.otel_ml.1"):
-        aside.unlink()  # TensorBoard would show it too
+    for background in run_dir.rglob("*.otel_ml.1"):
+        background.unlink()  # TensorBoard would show it too
 
     assert stored(case, run_dir) == points(case, begun.kept.records)
     assert "store-gone" in [slug for slug, _ in begun.said]

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from otel_ml_service import env, own_process
+from otel_ml_service import env, process_limits
 from otel_ml_service.aggregation import (
-    lanes,
+    cumulative_streams,
     output,
+    quota,
     reductions,
-    room,
     shapes,
     spans,
-    streams,
-    training,
+    step_streams,
+    training_clock,
     writer_state,
 )
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.delivery import pipeline
-from otel_ml_service.live_runs import book, run_log, unreadable
-from otel_ml_service.receiver import admission, columns, compression, intake, resource
+from otel_ml_service.live_runs import run_log, run_registry, unreadable_requests
+from otel_ml_service.receiver import admission, columns, compression, connection_limits, resource
 from otel_ml_service.storage import outbox
 from otel_ml_service.telemetry import MAX_LABELS
 
@@ -29,7 +29,7 @@ __all__ = ["BOUNDS", "Bound", "markdown"]
 ENGINE = EngineSettings()
 UNIT = "tests/unit/otel_ml_service"
 SMALL = f"{UNIT}/test_bounds.py"
-ROOM = f"{UNIT}/aggregation/test_room.py"
+ROOM = f"{UNIT}/aggregation/test_quota.py"
 OVERLOAD = "tests/integration/test_overload.py"
 
 
@@ -63,16 +63,16 @@ BOUNDS: Sequence[Bound] = (
     Bound("Coming in", "bodies under way over HTTP", size(env.QUEUE_MAX.default), "`OTEL_ML_QUEUE_MAX`",
           f"{COME_BACK}; up to 1 MiB always fits", "`refused{overloaded}`",
           f"{OVERLOAD}::test_bodies_under_way_are_bounded_over_all_connections"),
-    Bound("Coming in", "HTTP connections", f"{intake.MOST_CONNECTIONS:,}", "fixed", COME_BACK,
+    Bound("Coming in", "HTTP connections", f"{connection_limits.MOST_CONNECTIONS:,}", "fixed", COME_BACK,
           "`refused{too many connections}`",
           "tests/security/test_bounds.py::"
           "test_connections_beyond_the_bound_are_told_to_come_back_and_the_others_go_on"),
     Bound("Coming in", "acknowledged and not decided: queue, journal", size(env.QUEUE_MAX.default),
           "`OTEL_ML_QUEUE_MAX`", COME_BACK, "`refused{overloaded}`, `journal_bytes`",
           f"{OVERLOAD}::test_what_is_acknowledged_and_cannot_be_decided_is_bounded_in_the_journal"),
-    Bound("Coming in", "open runs", f"{book.MAX_RUNS:,}", "fixed", COME_BACK, "`refused{too many runs}`",
+    Bound("Coming in", "open runs", f"{run_registry.MAX_RUNS:,}", "fixed", COME_BACK, "`refused{too many runs}`",
           f"{OVERLOAD}::test_further_runs_wait_until_one_has_ended"),
-    Bound("Coming in", "open files kept back for what is under way", f"{own_process._RESERVED_FILES}",
+    Bound("Coming in", "open files kept back for what is under way", f"{process_limits._RESERVED_FILES}",
           "the limit itself: `ulimit -n`", "new runs and connections are told to come back; the others go on",
           "`refused{too many runs}`, `refused{too many connections}`",
           "tests/integration/test_open_files.py::"
@@ -95,7 +95,7 @@ BOUNDS: Sequence[Bound] = (
           f"{ROOM}::test_series_beyond_the_limit_are_left_out_counted_and_said_and_the_others_go_on"),
     Bound("A run in memory", "series without a step of other programs", f"{ENGINE.scraped_series:,}",
           "`scraped: {max_series}`", "further ones are left out, said", "`overflow`",
-          f"{UNIT}/aggregation/test_foreign_points.py::test_series_beyond_the_budget_are_left_out_counted_and_said_once"),
+          f"{UNIT}/aggregation/test_third_party_points.py::test_series_beyond_the_budget_are_left_out_counted_and_said_once"),
     Bound("A run in memory", "axes, over all roles", f"{ENGINE.axes:,}", "fixed", "further ones are left out, said",
           "`dropped{too many axes}`",
           f"{ROOM}::test_axes_beyond_the_limit_are_left_out_and_the_steps_of_the_others_still_close"),
@@ -117,16 +117,16 @@ BOUNDS: Sequence[Bound] = (
           f"2 × {ENGINE.identities:,}, {ENGINE.identity_memory_s / 60:.0f} minutes", "fixed",
           "remembered for a shorter time", "–",
           f"{ROOM}::test_identities_are_forgotten_sooner_where_more_come_than_can_be_remembered"),
-    Bound("A run in memory", "cumulative streams", f"{streams.MAX_STREAMS:,}", "fixed",
+    Bound("A run in memory", "cumulative streams", f"{cumulative_streams.MAX_STREAMS:,}", "fixed",
           "the older half goes, of those of single steps if there are any", "–",
           f"{SMALL}::test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest"),
-    Bound("A run in memory", "meters of a process whose up-down counters are added up", f"{streams.MAX_METERS}",
-          "fixed", "of further ones the last counts", "–",
+    Bound("A run in memory", "meters of a process whose up-down counters are added up",
+          f"{cumulative_streams.MAX_METERS}", "fixed", "of further ones the last counts", "–",
           f"{UNIT}/aggregation/test_sdk_streams.py::"
           "test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down"),
     Bound("A run in memory", "steps known, span ids (as intervals); times of steps; shapes; reductions looked at",
-          f"{lanes.MAX_KNOWN:,}, {spans.MAX_GAPS:,}; {training.MAX_ENTRIES:,}; {shapes.MAX_IDLE:,} idle; "
-          f"{reductions.MAX_PLANS:,} and {room.MAX_SHAPES:,}", "fixed", "the oldest are forgotten", "–",
+          f"{step_streams.MAX_KNOWN:,}, {spans.MAX_GAPS:,}; {training_clock.MAX_ENTRIES:,}; {shapes.MAX_IDLE:,} idle; "
+          f"{reductions.MAX_PLANS:,} and {quota.MAX_SHAPES:,}", "fixed", "the oldest are forgotten", "–",
           f"{ROOM}::test_any_number_of_steps_leaves_an_engine_as_large_as_it_was"),
     Bound("A run in memory", "sentences said", f"{output.MAX_SAID:,}, kept {outbox.MAX_NOTICES:,}", "fixed",
           "further ones are in `service.log` only", "–", f"{SMALL}::test_a_run_keeps_so_many_notices_and_no_more"),
@@ -156,7 +156,7 @@ BOUNDS: Sequence[Bound] = (
           "the point is dropped, said",
           "`dropped{late.otlp is full}`",
           f"{UNIT}/live_runs/test_late_file.py::test_beyond_its_limit_it_takes_no_more_and_says_how_much_it_left_out"),
-    Bound("On disk", "requests of runs whose files cannot be used", size(unreadable._MOST_BYTES), "fixed",
+    Bound("On disk", "requests of runs whose files cannot be used", size(unreadable_requests._MOST_BYTES), "fixed",
           "dropped, logged", "`dropped{its run's files cannot be used}`",
           f"{SMALL}::test_requests_that_no_run_can_take_are_kept_up_to_a_bound"),
     Bound("On disk", "`service.log`, a run", f"2 × {size(run_log.LOG_BYTES)}", "fixed", "begins anew", "–",

@@ -38,18 +38,18 @@ CARRIED: Mapping[str, str] = {
     "otel_ml_service/delivery/pipeline.py": "exporter-failing",  # or what the exception names
     "otel_ml_service/receiver/columns.py": "rejected-points",
     "otel_ml_service/receiver/coordinates.py": "rejected-points",
-    "otel_ml_service/receiver/events.py": "rejected-points",
-    "otel_ml_service/receiver/points.py": "rejected-points",
-    "otel_ml_service/receiver/rejection.py": "rejected-points",  # or bad-resource
+    "otel_ml_service/receiver/log_events.py": "rejected-points",
+    "otel_ml_service/receiver/metrics_decoder.py": "rejected-points",
+    "otel_ml_service/receiver/partial_success.py": "rejected-points",  # or bad-resource
     "otel_ml_service/receiver/resource.py": "bad-resource",
-    "otel_ml_service/receiver/spans.py": "rejected-points",
+    "otel_ml_service/receiver/span_decoder.py": "rejected-points",
     "otel_ml_exporters/registry.py": "wrong-setting",
 }
 """File → the section of the message that quotes what is raised there as one of Python's own exceptions."""
 
 NOT_FOR_USERS: Mapping[str, str] = {
     "otel_ml_service/cli/group.py": "a command of ours without its function",
-    "otel_ml_service/storage/codec.py": "a record type of ours that was forgotten",
+    "otel_ml_service/storage/record_codec.py": "a record type of ours that was forgotten",
     "otel_ml_service/telemetry.py": "a counter of ours that was forgotten",
     "otel_ml_exporters/testing.py": "a plug-in's own test",
 }

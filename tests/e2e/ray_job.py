@@ -11,7 +11,7 @@ import ray
 
 import otel_ml
 from otel_ml.wire.rendezvous import rendezvous_of
-from otel_ml.wire.spool import read_spool
+from otel_ml.wire.spool_format import read_spool
 from tests.waiting import eventually
 
 STEPS = 5

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from otel_ml_service.demo.stragglers import straggler
-from otel_ml_service.stored_runs.folders import RunFolder, find
-from otel_ml_service.stored_runs.history import History, history
-from otel_ml_service.stored_runs.source import facts, records
+from otel_ml_service.stored_runs.read_records import facts, records
+from otel_ml_service.stored_runs.run_folders import RunFolder, find
+from otel_ml_service.stored_runs.run_history import History, history
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

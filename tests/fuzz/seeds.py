@@ -20,7 +20,7 @@ from otel_ml_exporters import StepRecord, Summary
 from otel_ml_exporters.backends.jsonl import JsonlExporter
 from otel_ml_exporters.records import RunInfo
 from otel_ml_service.receiver.decode import response
-from otel_ml_service.receiver.rejection import Rejections
+from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.journal import Journal
 from tests.otlp import FakeWriter, foreign, write_spool

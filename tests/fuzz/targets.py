@@ -22,30 +22,30 @@ from typing import Any
 from otel_ml._internal.transport.http import HttpTransport
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError, WireError
-from otel_ml.wire.cut import cut, records_in
 from otel_ml.wire.names import MAX_LENGTH, sanitised
-from otel_ml.wire.readable import as_path, unique_path
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.rendezvous import Service, path_part
-from otel_ml.wire.spool import read_spool
+from otel_ml.wire.safe_names import as_path, unique_path
+from otel_ml.wire.split_request import records_in, split_request
+from otel_ml.wire.spool_format import read_spool
 from otel_ml_exporters.records import StepRecord
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.config import ServiceConfig
-from otel_ml_service.live_runs.late import as_request
-from otel_ml_service.live_runs.leftovers import requests_of
+from otel_ml_service.live_runs.late_requests import as_request
+from otel_ml_service.live_runs.leftover_spools import requests_of
 from otel_ml_service.receiver.admission import Admission, Stored
 from otel_ml_service.receiver.compression import decompressed
 from otel_ml_service.receiver.decode import Decoded, Decoder, Signal, response
 from otel_ml_service.receiver.http_message import BadRequestError, Head, RequestParser, Response
-from otel_ml_service.receiver.rejection import UndecodableError
+from otel_ml_service.receiver.partial_success import UndecodableError
 from otel_ml_service.receiver.routes import Routes, signal_of
 from otel_ml_service.receiver.tokens import Tokens
-from otel_ml_service.storage.codec import decode, encode
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.journal import Journal
-from otel_ml_service.stored_runs.follow import Follower, UnreadableLineError
-from otel_ml_service.stored_runs.recording import NoRecordingError, is_recording, read_recording
-from otel_ml_service.stored_runs.reductions import ExtraReductions
+from otel_ml_service.storage.record_codec import decode, encode
+from otel_ml_service.stored_runs.collector_recording import NoRecordingError, is_recording, read_recording
+from otel_ml_service.stored_runs.extra_reductions import ExtraReductions
+from otel_ml_service.stored_runs.follow_jsonl import Follower, UnreadableLineError
 from otel_ml_service.telemetry import Telemetry
 
 __all__ = ["TARGETS"]
@@ -202,7 +202,7 @@ def spool(data: bytes) -> None:
             decoder.protobuf(signal, body)
     for frame in left.frames:
         with suppress(WireError):
-            parts = cut(frame.kind, frame.payload, 50)
+            parts = split_request(frame.kind, frame.payload, 50)
             assert sum(records_in(frame.kind, part) for part in parts) == records_in(frame.kind, frame.payload)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml.wire.spool import Kind, read_spool, request_body
+from otel_ml.wire.spool_format import Kind, read_spool, request_body
 from tests.otlp_server import Event, Point, events_of, points_of
 
 STEPPING = """

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from otel_ml_service.stored_runs.folders import RunFolder
-from otel_ml_service.stored_runs.source import records
+from otel_ml_service.stored_runs.read_records import records
+from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.integration.conftest import Bench
 from tests.integration.steps import train
 from tests.otlp import FakeWriter

@@ -13,7 +13,7 @@ import otel_ml
 from otel_ml.exceptions import ConfigError
 from otel_ml_service.config import ServiceConfig
 from otel_ml_service.service import Service
-from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.contract.readers import tensorboard, wandb
 from tests.integration.conftest import Bench
 from tests.otlp import FakeWriter

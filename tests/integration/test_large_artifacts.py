@@ -19,7 +19,7 @@ PROGRAM = """
     import os, time
     from pathlib import Path
     import otel_ml
-    from otel_ml.wire.spool import read_spool
+    from otel_ml.wire.spool_format import read_spool
 
     def wait_until_spooled(name):
         paths = lambda: Path(os.environ["XDG_RUNTIME_DIR"]).glob("*/*/spool/*.spool")

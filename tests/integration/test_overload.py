@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml_service.config import Limits
-from otel_ml_service.live_runs import book
+from otel_ml_service.live_runs import run_registry
 from otel_ml_service.service import Service
 from otel_ml_service.storage.outbox import Outbox
 from tests.e2e.jobs import environment
@@ -121,7 +121,7 @@ def test_bodies_under_way_are_bounded_over_all_connections(bench: Bench) -> None
 
 
 def test_further_runs_wait_until_one_has_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(book, "MAX_RUNS", 2)
+    monkeypatch.setattr(run_registry, "MAX_RUNS", 2)
     sender = bench.sender(bench.service())
     for name in ("one", "two"):
         assert sender.send("metrics", FakeWriter(experiment=name).step(0, {"loss": 1.0})).status == 200

@@ -31,7 +31,7 @@ PROGRAM = [sys.executable, "-m", "otel_ml_service"]
 KILLED = """
     import os, signal, time, otel_ml
     from pathlib import Path
-    from otel_ml.wire.spool import read_spool
+    from otel_ml.wire.spool_format import read_spool
 
     def spooled(name):
         paths = Path(os.environ["XDG_RUNTIME_DIR"]).glob("*/*/spool/*.spool")

@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from otel_ml_exporters.records import StepRecord
 from otel_ml_exporters.testing import RecordingExporter
-from otel_ml_service.receiver.refusals import Refusals
-from otel_ml_service.receiver.rejection import Rejected
+from otel_ml_service.receiver.partial_success import Rejected
+from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.service import Service
 from tests.integration.conftest import Bench, Sender
 from tests.otlp import foreign
@@ -132,7 +132,7 @@ def test_a_sender_that_calls_itself_something_else_each_time_fills_neither_the_l
 
 
 def test_what_goes_on_to_be_rejected_is_written_down_again_after_an_hour(log: pytest.LogCaptureFixture) -> None:
-    refusals = Refusals(iter([0.0, 61.0, 3599.0, 3601.0]).__next__)
+    refusals = RefusalLog(iter([0.0, 61.0, 3599.0, 3601.0]).__next__)
 
     for step in "1234":
         refusals.reject(Rejected("", "trainer", f"ml.step={step!r} is no step.", "rejected-points"))

@@ -15,10 +15,10 @@ from otel_ml_exporters import (
     RunInfo,
 )
 from otel_ml_exporters.testing import RecordingExporter
-from otel_ml_service.live_runs.run import ExperimentRun
-from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.live_runs.live_run import LiveRun
+from otel_ml_service.stored_runs.read_records import records as stored_records
 from otel_ml_service.stored_runs.replay import replay
-from otel_ml_service.stored_runs.source import records as stored_records
+from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.integration.conftest import Bench
 from tests.integration.steps import rows, train
 from tests.otlp import FakeWriter
@@ -68,7 +68,7 @@ def test_what_an_exporter_had_not_taken_before_the_stop_it_gets_at_the_next_star
 def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_replay_fills_it(
     bench: Bench, recording: RecordingExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_ml_service.live_runs.loop._DISK_S", 0.05)  # else a look every few seconds
+    monkeypatch.setattr("otel_ml_service.live_runs.engine_loop._DISK_S", 0.05)  # else a look every few seconds
     released = threading.Event()
 
     class Stuck(RecordingExporter):
@@ -78,7 +78,7 @@ def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_replay_fills
             released.wait(60)
             super().export(records)
 
-    def keep_up(run: ExperimentRun | None) -> bool:
+    def keep_up(run: LiveRun | None) -> bool:
         return run is not None and not run.behind("recording") and not run.behind("jsonl")
 
     stuck = Stuck()

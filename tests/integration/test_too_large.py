@@ -114,7 +114,7 @@ def test_recover_leaves_out_what_is_too_large_sends_the_rest_and_says_so_with_it
     program = """
         import otel_ml, os, signal
         from pathlib import Path
-        from otel_ml.wire.spool import read_spool
+        from otel_ml.wire.spool_format import read_spool
 
         def spooled(name):
             paths = Path(os.environ["XDG_RUNTIME_DIR"]).glob("*/*/spool/*.spool")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from otel_ml._internal.transport.module_command import module_command
+from otel_ml._internal.transport.python_command import python_command
 from tests.integration.worker_process import environment
 from tests.otlp_server import eventually
 
@@ -70,7 +70,7 @@ def test_a_python_of_ours_finds_what_is_on_pythonpath_and_not_what_lies_around(
     plugins.mkdir()
     (plugins / "plugin.py").write_text("import queue, sys\nprint(__name__, sys.argv[1:], queue.Queue.__name__)\n")
     monkeypatch.setattr(sys, "version_info", version)
-    command = module_command("plugin", "a", "-b")
+    command = python_command("plugin", "a", "-b")
     monkeypatch.undo()
 
     done = subprocess.run(

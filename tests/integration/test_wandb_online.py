@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml_service.cli.open_command import wandb_page
-from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.contract.stored import environment
 from tests.contract.stream import training
 from tests.fakes.wandb_server import API_KEY, FakeRun, FakeWandb

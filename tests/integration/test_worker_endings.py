@@ -66,7 +66,7 @@ def test_a_child_that_leaves_by_os_exit_loses_nothing_that_is_in_its_spool(tmp_p
     """The service takes the spool of a writer that is gone; it is written every 100 ms."""
     program = """
         import os, pathlib, time, otel_ml
-        from otel_ml.wire.spool import read_spool
+        from otel_ml.wire.spool_format import read_spool
         otel_ml.init("exp", id="one", exporters="jsonl")
         otel_ml.log({"parent": 1}, step=0)
         assert otel_ml.flush(30)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml.wire.spool import read_spool, request_body
+from otel_ml.wire.spool_format import read_spool, request_body
 from tests.integration.worker_process import environment, run, start, variables
 from tests.otlp_server import OtlpServer, Reply, eventually, otlp_server, points_of
 from tests.ports import free_port

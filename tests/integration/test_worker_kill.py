@@ -24,7 +24,7 @@ pytestmark = pytest.mark.long
 SPOOLED = """
     def wait_until_spooled(name):
         import glob, time
-        from otel_ml.wire.spool import read_spool
+        from otel_ml.wire.spool_format import read_spool
         from pathlib import Path
         folder = os.environ["XDG_RUNTIME_DIR"]
         deadline = time.monotonic() + 20

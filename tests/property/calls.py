@@ -23,12 +23,12 @@ from opentelemetry import context, trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from otel_ml._internal import native
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOW
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.lifecycle.isolation import forget_everything
 from otel_ml._internal.messages.recorder import RecordSettings, recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.steps.axes import STEPS
 from otel_ml._internal.steps.step import set_step, step
 from otel_ml._internal.timers.timing import timed, timer
@@ -254,7 +254,7 @@ class Program:
 def outcome(seed: int) -> object:
     """Return what a program recorded, without times."""
     forget_everything()
-    guard.forget()
+    reporter.forget()
     recorder.enabled = True
     budget = random.Random(seed).choice([0, 3, 100])
     settings = RecordSettings(spans_per_step=budget, timer_level=1 + seed % 2)
@@ -268,7 +268,7 @@ def outcome(seed: int) -> object:
         take(points, traced)
     recorder.enabled = True
     assert context.get_current() == {}, "a context was left behind"
-    counted = {"dropped": dict(guard.dropped), "recorded": recorder.recorded}
+    counted = {"dropped": dict(reporter.dropped), "recorded": recorder.recorded}
     return {"points": points, "spans": traced, "steps": where(), **counted}
 
 

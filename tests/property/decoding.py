@@ -13,9 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from otel_ml.wire.protobuf import field
-from otel_ml_service.aggregation.observation import ForeignPoint, ForeignPoints, Fragment, Observation, Spans
+from otel_ml_service.aggregation.observation import Fragment, Observation, Spans, ThirdPartyPoint, ThirdPartyPoints
 from otel_ml_service.receiver.decode import Decoder, Signal
-from otel_ml_service.receiver.rejection import UndecodableError
+from otel_ml_service.receiver.partial_success import UndecodableError
 
 __all__ = ["CHANGES", "ENCODERS", "NUMBERS", "assert_same", "assert_same_fate", "changed", "decoded_by_upb"]
 
@@ -53,7 +53,7 @@ def plain(observation: Observation) -> object:
     """Return an observation as something that can be compared, NaN too."""
     if isinstance(observation, Spans):
         return observation.writer, list(observation.spans)
-    if not isinstance(observation, (Fragment, ForeignPoint, ForeignPoints)):
+    if not isinstance(observation, (Fragment, ThirdPartyPoint, ThirdPartyPoints)):
         return type(observation), observation
     points = observation.partials.unpack()
     rows = [[None if math.isnan(value) else value for value in row] for row in points.stats.tolist()]

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_ml.wire.spool import request_body
-from otel_ml_service.aggregation.chunks import decode_pieces, encode_units
+from otel_ml.wire.spool_format import request_body
 from otel_ml_service.aggregation.observation import Fragment
 from otel_ml_service.aggregation.piece import Piece, Shape, Source
 from otel_ml_service.aggregation.points import Packed
+from otel_ml_service.aggregation.window_chunks import decode_pieces, encode_windows
 from otel_ml_service.receiver.decode import Decoder
 from tests.benchmarks.payload import FIRST, resource_of, step_template
 from tests.strategies import Rank, anything
@@ -72,7 +72,7 @@ def test_the_pieces_of_many_units_come_back_unchanged(
         for step, unit in enumerate(units)
     ]
 
-    encoded = encode_units(kept)
+    encoded = encode_windows(kept)
 
     assert len(encoded) == len(kept)
     for pieces, data in zip(kept, encoded, strict=True):
@@ -97,4 +97,4 @@ def test_a_message_that_was_not_decoded_is_stored_as_one_that_was(options: dict[
 
     unpacked = [piece._replace(partials=piece.partials.unpack()) for piece in pieces]
 
-    assert encode_units([pieces]) == encode_units([unpacked])
+    assert encode_windows([pieces]) == encode_windows([unpacked])

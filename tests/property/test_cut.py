@@ -23,8 +23,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from otel_ml.wire.cut import cut, records_in
 from otel_ml.wire.protobuf import field
+from otel_ml.wire.split_request import records_in, split_request
 
 _DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 _sizes = st.integers(0, 2000)
@@ -96,7 +96,7 @@ def _flat(payload: bytes) -> list[tuple[bytes, str, bytes]]:
 def test_no_point_is_lost_or_twice_or_in_another_place(scopes: list[ScopeMetrics], most: int) -> None:
     payload = _payload([scope.SerializeToString() for scope in scopes])
 
-    parts = cut("M", payload, most)
+    parts = split_request("M", payload, most)
 
     assert [point for part in parts for point in _flat(part)] == _flat(payload)
     assert sum(records_in("M", part) for part in parts) == records_in("M", payload) == len(_flat(payload))
@@ -106,15 +106,15 @@ def test_no_point_is_lost_or_twice_or_in_another_place(scopes: list[ScopeMetrics
 def test_what_is_just_as_large_as_it_may_be_stays_whole_and_a_byte_more_is_cut(scopes: list[ScopeMetrics]) -> None:
     payload = _payload([scope.SerializeToString() for scope in scopes])
 
-    assert cut("M", payload, len(payload)) == [payload]
+    assert split_request("M", payload, len(payload)) == [payload]
     if len(scopes) > 1:
-        first, second = cut("M", payload, len(payload) - 1)
+        first, second = split_request("M", payload, len(payload) - 1)
         assert first + second == payload
 
 
 @given(st.lists(_scopes, max_size=4), st.integers(1, 6000))
 def test_a_part_that_is_too_large_holds_one_point(scopes: list[ScopeMetrics], most: int) -> None:
-    for part in cut("M", _payload([scope.SerializeToString() for scope in scopes]), most):
+    for part in split_request("M", _payload([scope.SerializeToString() for scope in scopes]), most):
         assert len(part) <= most or len(_flat(part)) <= 1
 
 
@@ -123,8 +123,8 @@ def test_log_records_and_spans_are_kept_whole(sizes: list[list[int]], most: int)
     logs = [ScopeLogs(log_records=[LogRecord(event_name="e" * size) for size in some]) for some in sizes]
     spans = [ScopeSpans(spans=[Span(name="s" * size) for size in some]) for some in sizes]
 
-    of_logs = cut("L", _payload([scope.SerializeToString() for scope in logs]), most)
-    of_spans = cut("S", _payload([scope.SerializeToString() for scope in spans]), most)
+    of_logs = split_request("L", _payload([scope.SerializeToString() for scope in logs]), most)
+    of_spans = split_request("S", _payload([scope.SerializeToString() for scope in spans]), most)
 
     found = [
         [len(record.event_name) for scope in ResourceLogs.FromString(part).scope_logs for record in scope.log_records]

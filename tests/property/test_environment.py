@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from otel_ml import env
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import identify
-from otel_ml._internal.lifecycle.asked_for import is_asked_for
+from otel_ml._internal.lifecycle.run_requested import is_run_requested
 from otel_ml._internal.lifecycle.session import record_settings
-from otel_ml._internal.transport.link_for import folder_here, link_for
+from otel_ml._internal.transport.choose_link import choose_link, host_folder
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of
 
@@ -52,14 +52,14 @@ _environs = st.dictionaries(st.sampled_from(_NAMES), _texts, max_size=8)
 def _begin(environ: dict[str, str]) -> Config:
     """Do what `init()` does with the environment, up to the start of threads."""
     with mock.patch.dict(os.environ, environ, clear=True):
-        is_asked_for()
+        is_run_requested()
         config = Config.from_env()
         identity = identify(config, os.environ)
         encode_resource(config, identity)
         record_settings(config)
-        folder_here(config, identity)
+        host_folder(config, identity)
         rendezvous_of(identity.run_id)
-        link_for(config, identity, lambda slug, sentence: None).close()
+        choose_link(config, identity, lambda slug, sentence: None).close()
     return config
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml_service.aggregation.observation import ForeignPoints, Fragment
+from otel_ml_service.aggregation.observation import Fragment, ThirdPartyPoints
 from otel_ml_service.aggregation.points import Packed
 from otel_ml_service.receiver.decode import Decoder
 from tests.otlp import START, FakeWriter, foreign, set_attributes
@@ -221,7 +221,7 @@ def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
     third = decoder.protobuf("metrics", body(9, 1))
 
     [points] = third.observations["run-1"]
-    assert isinstance(points, ForeignPoints)
+    assert isinstance(points, ThirdPartyPoints)
     assert (points.writer.rank, points.step, points.partials.stats[:, 1].tolist()) == (1, 9, [9.5, 9.5])
 
 

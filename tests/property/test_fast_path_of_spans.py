@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_ml_service.aggregation.observation import Writer
-from otel_ml_service.receiver import timers
+from otel_ml_service.receiver import span_fast_path
 from otel_ml_service.receiver.decode import Decoder
-from otel_ml_service.receiver.timers import Timers
+from otel_ml_service.receiver.span_fast_path import SpanFastPath
 from tests.otlp import FakeWriter, set_attributes
 from tests.property.decoding import CHANGES, ENCODERS, NUMBERS, assert_same, assert_same_fate, changed, decoded_by_upb
 
@@ -102,10 +102,10 @@ def test_the_third_message_with_a_roles_timers_is_read_at_once_whichever_rank_se
         own = Writer(experiment="run-1", role="trainer", instance=str(rank), rank=rank)
         return own, encoded(request.resource_spans[0].scope_spans[0])
 
-    taking = Timers()
+    taking = SpanFastPath()
     for rank in (0, 1):
         assert taking.take(*message(rank, 7))
-    monkeypatch.setattr(timers, "fields_of", None)  # what takes a message apart, span by span
+    monkeypatch.setattr(span_fast_path, "fields_of", None)  # what takes a message apart, span by span
 
     [found] = taking.take(*message(2, 8)) or ()
 

@@ -10,7 +10,7 @@ import pytest
 from otel_ml._internal.native import native
 from otel_ml._internal.record import fold
 from otel_ml._internal.series.definition import Definition, Series
-from otel_ml._internal.series.pending import Pending
+from otel_ml._internal.series.pending import StepPartials
 from otel_ml.wire.reduction import Reduction
 
 
@@ -23,8 +23,8 @@ def test_many_values_are_counted_as_python_counts_them(decades: int) -> None:
         draw.choice([0.0, math.nan, draw.gauss(0, 1) * 10 ** draw.uniform(-decades, decades)]) for _ in range(5000)
     ]
     found = []
-    for add in (native.merge_group, Pending.add_values):
-        series, pending = Series(Definition("a", Reduction(("p50",)), "", "")), Pending(1)
+    for add in (native.merge_group, StepPartials.add_values):
+        series, pending = Series(Definition("a", Reduction(("p50",)), "", "")), StepPartials(1)
         series.settle()
         for part in (values, values[:70]):
             add(pending, series, list(part))

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
-from otel_ml._internal.messages import encode
+from otel_ml._internal.messages import encode_metrics
 from otel_ml._internal.native import native
 from otel_ml._internal.series.buckets import ExponentialBuckets
 from otel_ml._internal.series.definition import QUANTILE_COARSE, Attributes, Definition, Series
-from otel_ml._internal.series.pending import Order, Pending
+from otel_ml._internal.series.pending import Order, StepPartials
 from otel_ml._internal.steps.axes import Axis, Step
 from otel_ml._internal.timers import encode_spans, spans
-from otel_ml._internal.timers.spans import Details, Recording, Watch
+from otel_ml._internal.timers.spans import Details, Recording, TimerDefinition
 from otel_ml._internal.timers.timing import Timing
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import ACROSS, WITHIN
@@ -76,12 +76,12 @@ METRICS = st.lists(
 )
 
 
-def pendings_of(metrics: Sequence[Metric], coarse: bool) -> list[Pending]:
+def pendings_of(metrics: Sequence[Metric], coarse: bool) -> list[StepPartials]:
     """Return what each flush has gathered, of series that were never encoded."""
     known = [(metric, metric.series()) for metric in metrics]
     flushes = []
     for flush in range(2):
-        pending = Pending(min((time for one in metrics for _, _, time in one.flushes[flush]), default=0))
+        pending = StepPartials(min((time for one in metrics for _, _, time in one.flushes[flush]), default=0))
         for metric, series in known:
             for value, weight, time_ns in metric.flushes[flush]:
                 pending.last_ns = max(pending.last_ns, time_ns)
@@ -94,7 +94,7 @@ def pendings_of(metrics: Sequence[Metric], coarse: bool) -> list[Pending]:
     return flushes
 
 
-def settle_nan(pending: Pending) -> None:
+def settle_nan(pending: StepPartials) -> None:
     """Let every NaN have the same bits: which of two a sum of both has is the processor's, and the interpreter's."""
     for gathered in (pending.moments, pending.weights):
         for series, numbers in gathered.items():
@@ -103,7 +103,7 @@ def settle_nan(pending: Pending) -> None:
         pending.m2[series] = math.nan if math.isnan(m2) else m2
 
 
-def scopes_of(encoded: Callable[..., Any], pending: Pending, step: Any = 7, axis: Any = "step") -> Any:
+def scopes_of(encoded: Callable[..., Any], pending: StepPartials, step: Any = 7, axis: Any = "step") -> Any:
     QUANTILE_COARSE.ranged = False
     return list(encoded(pending, step, axis, itertools.count(127).__next__))
 
@@ -126,9 +126,9 @@ def count_points(metrics: bytes) -> int:
 @given(METRICS, st.booleans(), st.none() | INTEGERS, NAMES)
 def test_what_steps_gathered(metrics, coarse, step, axis):
     for ours, pythons in zip(pendings_of(metrics, coarse), pendings_of(metrics, coarse), strict=True):
-        scopes = scopes_of(encode.encoded_scopes, ours, step, axis)
+        scopes = scopes_of(encode_metrics.encoded_scopes, ours, step, axis)
 
-        assert scopes == scopes_of(encode.scopes_in_python, pythons, step, axis)
+        assert scopes == scopes_of(encode_metrics.scopes_in_python, pythons, step, axis)
         assert [series.ranged for series in ours.moments] == [series.ranged for series in pythons.moments]
         assert [points for points, _ in scopes] == [count_points(body) for _, body in scopes]
 
@@ -143,8 +143,8 @@ ODD_STATES = st.lists(ODD, min_size=3, max_size=5).map(tuple) | st.tuples(ODD, O
 
 @given(USUAL | REDUCTIONS, ATTRIBUTES, ODD_STATES, ODD_STATES, st.tuples(ODD, ODD), ODD, st.tuples(ODD, ODD))
 def test_numbers_that_are_not_of_the_usual_types(reduction, attributes, state, order, weights, m2, times):
-    def pending() -> Pending:
-        odd = Pending(0)
+    def pending() -> StepPartials:
+        odd = StepPartials(0)
         odd.first_ns, odd.last_ns = times
         usual = Series(Definition("loss", reduction, "", ""))
         series = Series(Definition("loss", reduction, "", ""), attributes)
@@ -161,10 +161,10 @@ def test_numbers_that_are_not_of_the_usual_types(reduction, attributes, state, o
             odd.weights[series] = weights
         return odd
 
-    def encoded(function: Callable[[Pending], Any]) -> Any:
+    def encoded(function: Callable[[StepPartials], Any]) -> Any:
         return outcome(scopes_of, function, pending())
 
-    assert encoded(encode.encoded_scopes) == encoded(encode.scopes_in_python)
+    assert encoded(encode_metrics.encoded_scopes) == encoded(encode_metrics.scopes_in_python)
 
 
 def around(base: int, counts: dict[int, int]) -> dict[Any, Any]:
@@ -180,8 +180,8 @@ COUNTS = st.builds(
 
 @given(ATTRIBUTES, INTEGERS, INTEGERS, COUNTS, COUNTS | st.dictionaries(st.floats() | TEXTS, ODD, max_size=3))
 def test_buckets_of_any_kind(attributes, scale, zeros, positive, negative):
-    def pending() -> Pending:
-        odd = Pending(0)
+    def pending() -> StepPartials:
+        odd = StepPartials(0)
         series = Series(Definition("loss", Reduction(("p50",)), "s", "Loss."), attributes)
         series.settle()
         buckets = odd.buckets[series] = ExponentialBuckets()
@@ -189,10 +189,10 @@ def test_buckets_of_any_kind(attributes, scale, zeros, positive, negative):
         odd.moments[series] = (2, 1.5, 0.25, 1.0)
         return odd
 
-    def encoded(function: Callable[[Pending], Any]) -> Any:
+    def encoded(function: Callable[[StepPartials], Any]) -> Any:
         return outcome(scopes_of, function, pending())
 
-    assert encoded(encode.encoded_scopes) == encoded(encode.scopes_in_python)
+    assert encoded(encode_metrics.encoded_scopes) == encoded(encode_metrics.scopes_in_python)
 
 
 def test_more_reductions_than_are_remembered():
@@ -201,24 +201,26 @@ def test_more_reductions_than_are_remembered():
     for one in series:
         one.settle()
     for _ in range(2):
-        pending = Pending(1)
+        pending = StepPartials(1)
         pending.moments = dict.fromkeys(reversed(series), (1, 0.5, 0.5, 0.5))
 
-        assert scopes_of(encode.encoded_scopes, pending) == scopes_of(encode.scopes_in_python, pending)
+        assert scopes_of(encode_metrics.encoded_scopes, pending) == scopes_of(encode_metrics.scopes_in_python, pending)
 
 
 @pytest.mark.parametrize("next_number", [None, lambda: None, lambda: 2**70, lambda: 1 / 0])
 def test_numbers_that_are_none(next_number):
-    pending = Pending(1)
+    pending = StepPartials(1)
     pending.order[QUANTILE_COARSE] = Order(1, 0.5, 1, 0.5)
 
     with pytest.raises((TypeError, OverflowError, ZeroDivisionError, KeyError)):
-        encode.encoded_scopes(pending, 1, "step", next_number)
+        encode_metrics.encoded_scopes(pending, 1, "step", next_number)
 
 
 @pytest.mark.parametrize("what", [None, 3, "pending", Step(None, None, 0)])
 def test_what_is_no_step(what):
-    assert outcome(scopes_of, encode.encoded_scopes, what) is outcome(scopes_of, encode.scopes_in_python, what)
+    assert outcome(scopes_of, encode_metrics.encoded_scopes, what) is outcome(
+        scopes_of, encode_metrics.scopes_in_python, what
+    )
 
 
 GAUGES = st.tuples(TEXTS, TEXTS, INTEGERS, INTEGERS, INTEGERS, INTEGERS)
@@ -226,11 +228,13 @@ GAUGES = st.tuples(TEXTS, TEXTS, INTEGERS, INTEGERS, INTEGERS, INTEGERS)
 
 @given(GAUGES, st.none() | st.dictionaries(TEXTS, EVERY_FLOAT, max_size=2))
 def test_manifests_and_positions(gauge, attributes):
-    assert outcome(encode.encoded_gauge, *gauge) == outcome(encode.gauge_in_python, *gauge)
-    assert outcome(encode.encoded_gauge, *gauge, attributes) == outcome(encode.gauge_in_python, *gauge, attributes)
+    assert outcome(encode_metrics.encoded_gauge, *gauge) == outcome(encode_metrics.gauge_in_python, *gauge)
+    assert outcome(encode_metrics.encoded_gauge, *gauge, attributes) == outcome(
+        encode_metrics.gauge_in_python, *gauge, attributes
+    )
 
 
-@pytest.mark.parametrize("function", [encode.encoded_scopes, encode.encoded_gauge, spans.encoded_spans])
+@pytest.mark.parametrize("function", [encode_metrics.encoded_scopes, encode_metrics.encoded_gauge, spans.encoded_spans])
 def test_a_wrong_number_of_arguments(function):
     with pytest.raises(TypeError):
         function()
@@ -238,7 +242,7 @@ def test_a_wrong_number_of_arguments(function):
 
 STEPS = st.builds(lambda axis, index: Step(None if axis is None else Axis(axis), index, 0), NAMES, st.none() | INTEGERS)
 WATCHES = st.builds(
-    lambda name, level: Watch(name, None, level, span=True, device=None),  # type: ignore[arg-type]
+    lambda name, level: TimerDefinition(name, None, level, span=True, device=None),  # type: ignore[arg-type]
     TEXTS,
     INTEGERS | st.booleans() | st.just(1),
 )
@@ -299,7 +303,7 @@ def test_spans_that_are_none():
 
 def test_many_series_and_spans():
     """More than are encoded in one go."""
-    pending = Pending(1)
+    pending = StepPartials(1)
     for number in range(9_000):
         series = Series(Definition(f"metric_{number}", Reduction(), "", ""))
         series.settle()
@@ -307,10 +311,14 @@ def test_many_series_and_spans():
     ended = []
     for number in range(9_000):
         span = Timing()
-        span.step, span.watch, span.more = Step(None, None, 0), Watch("a", None, 1, span=True, device=None), None  # type: ignore[arg-type]
+        span.step, span.watch, span.more = (
+            Step(None, None, 0),
+            TimerDefinition("a", None, 1, span=True, device=None),
+            None,
+        )  # type: ignore[arg-type]
         span.trace_id = span.span_id = 1 + number
         span.parent_id, span.begin_ns, span.end_ns = 0, number, number
         ended.append(span)
 
-    assert scopes_of(encode.encoded_scopes, pending) == scopes_of(encode.scopes_in_python, pending)
+    assert scopes_of(encode_metrics.encoded_scopes, pending) == scopes_of(encode_metrics.scopes_in_python, pending)
     assert spans.encoded_spans(ended, 5) == encode_spans.encoded_spans(ended, 5)

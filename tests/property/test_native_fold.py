@@ -14,7 +14,7 @@ from otel_ml._internal.device_tensor import Deferred
 from otel_ml._internal.native import native
 from otel_ml._internal.record.fold import Folder, fold_in_python
 from otel_ml._internal.series.definition import Definition, Series
-from otel_ml._internal.series.pending import Pending
+from otel_ml._internal.series.pending import StepPartials
 from otel_ml._internal.series.row import Row
 from otel_ml._internal.steps.axes import STEPS, Step
 from otel_ml.wire.reduction import Reduction
@@ -84,7 +84,7 @@ class World:
         kinds = [(one.special, one.weighted, getattr(one, "moments", None)) for one in self.series]
         return repr((steps, deferred, kinds, folder.values, folder.recorded, list(folder.steps), self.more))
 
-    def pending(self, pending: Pending | None) -> object:
+    def pending(self, pending: StepPartials | None) -> object:
         if pending is None:
             return None
         tables = (pending.moments, pending.order, pending.weights, pending.m2, pending.groups, pending.rows)

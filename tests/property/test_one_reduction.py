@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from otel_ml import define_metric, log, set_step, timer
 from otel_ml._internal.lifecycle.isolation import forget_everything
-from otel_ml._internal.messages.encode import scope_fields
+from otel_ml._internal.messages.encode_metrics import scope_fields
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml.wire.protobuf import field, key_values
 from otel_ml_service.aggregation.observation import Fragment, Observation

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_ml_service.aggregation.piece import Piece, Shape, Source, fold_order
-from otel_ml_service.aggregation.reduce import reduce_units
+from otel_ml_service.aggregation.reduce import reduce_windows
 from tests.strategies import Rank, anything, finite, integers
 
 Records = list[list[float]]
@@ -41,7 +41,7 @@ def pieces_of(records: Records, reduce: str, *, fragments: int = 1, weights: Rec
 
 def reduced(pieces: list[Piece]) -> dict[tuple[int, int | None], float]:
     """Return (place, rank) → value."""
-    (result,) = reduce_units(pieces[0].reduction, [pieces])
+    (result,) = reduce_windows(pieces[0].reduction, [pieces])
     return {(value.place, value.rank): value.value for value in result.values}
 
 
@@ -179,7 +179,7 @@ def test_quantiles_of_equal_values_are_exact(value: float, ranks: int, quantile:
 @QUICK
 def test_a_histogram_holds_every_record_between_ascending_finite_edges(records: Records) -> None:
     pieces = pieces_of(records, "histogram")
-    (result,) = reduce_units(pieces[0].reduction, [pieces])
+    (result,) = reduce_windows(pieces[0].reduction, [pieces])
     (bins,) = result.histograms
 
     assert sum(bins.counts) == len(everything(records))
@@ -228,6 +228,6 @@ def test_a_metric_that_only_some_ranks_recorded_is_reduced_over_those(records: R
     renamed = other.partials.series[0]._replace(name="other")
     other = other._replace(shape=Shape(1, (renamed,)), partials=other.partials._replace(series=(renamed,)))
 
-    (result,) = reduce_units(other.reduction, [sorted([*pieces, other], key=fold_order)])
+    (result,) = reduce_windows(other.reduction, [sorted([*pieces, other], key=fold_order)])
 
     assert {v.name: v.value for v in result.values} == {"m": EXACT["mean"](everything(records)), "other": 1.0}

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from otel_ml_exporters import Record, StepRecord, Text
+from otel_ml_service.storage.checksum import ONE_BY_ONE
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.journal import Entry, Journal
 from otel_ml_service.storage.outbox import Commit, Mark, Outbox
-from otel_ml_service.storage.seal import ONE_BY_ONE
 
 LARGE = 3 * 2**20
 """Bytes of a text: three of them are more than is kept in memory."""

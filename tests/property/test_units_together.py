@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import ACROSS
-from otel_ml_service.aggregation.ahead import MAX_UNITS, fold_with_next
+from otel_ml_service.aggregation.batch_fold import MAX_UNITS, fold_with_next
 from otel_ml_service.aggregation.folded import Folded, fold
-from otel_ml_service.aggregation.lanes import Lane, Track, Unit
 from otel_ml_service.aggregation.piece import Piece, Shape, Source, fold_order
 from otel_ml_service.aggregation.reduce import Bins
 from otel_ml_service.aggregation.reductions import Reductions
+from otel_ml_service.aggregation.step_streams import Attempt, StepStream, StepWindow
 from tests.strategies import Rank, anything
 
 STEPS = 4
@@ -75,11 +75,11 @@ def bits(folded: Folded) -> list[object]:
 @settings(max_examples=25, deadline=None)
 def test_together_is_as_each_alone(reduce: str, counts: list[tuple[int, int]], values: list[float]) -> None:
     writers, source = Writers(counts, reduce), iter(values)
-    units = [sorted(writers.pieces(step, source), key=fold_order) for step in range(STEPS)]
+    windows = [sorted(writers.pieces(step, source), key=fold_order) for step in range(STEPS)]
 
-    together = fold(units, Reductions())
+    together = fold(windows, Reductions())
 
-    assert [bits(folded) for folded in together] == [bits(*fold([pieces], Reductions())) for pieces in units]
+    assert [bits(folded) for folded in together] == [bits(*fold([pieces], Reductions())) for pieces in windows]
 
 
 @given(
@@ -88,25 +88,25 @@ def test_together_is_as_each_alone(reduce: str, counts: list[tuple[int, int]], v
     values=st.lists(anything, min_size=60, max_size=60),
 )
 @settings(max_examples=100, deadline=None)
-def test_what_was_folded_ahead_is_what_the_unit_holds_when_it_closes(
+def test_what_was_folded_ahead_is_what_the_window_holds_when_it_closes(
     kinds: list[Sequence[tuple[int, int]]], late: int, values: list[float]
 ) -> None:
-    lane, source = Lane(0, Track("trainer", "step", Reductions()), 0), iter(values)
+    attempt, source = Attempt(0, StepStream("trainer", "step", Reductions()), 0), iter(values)
     writers = {kind: Writers(kind, str(Reduction.parse("mean,max"))) for kind in kinds}
     for step, kind in enumerate(kinds):
-        unit = Unit(step, step, 0.0)
+        window = StepWindow(step, step, 0.0)
         for piece in writers[kind].pieces(step, source):
-            unit.add(piece)
-        lane.insert(unit)
+            window.add(piece)
+        attempt.insert(window)
     more = Writers([(1, 1)], "sum")
 
     for step in range(len(kinds)):
-        unit = lane.remove(lane.order[0])
-        if step == late:  # comes after the units before it were folded, and this one perhaps with them
+        window = attempt.remove(attempt.order[0])
+        if step == late:  # comes after the windows before it were folded, and this one perhaps with them
             for piece in more.pieces(step, source):
-                unit.add(piece)
-        alone = fold([sorted(unit.pieces, key=fold_order)], Reductions())
-        assert bits(fold_with_next(lane, unit)) == bits(*alone)
+                window.add(piece)
+        alone = fold([sorted(window.pieces, key=fold_order)], Reductions())
+        assert bits(fold_with_next(attempt, window)) == bits(*alone)
 
 
 def test_a_piece_without_a_single_point_is_folded_like_any_other() -> None:
@@ -119,15 +119,15 @@ def test_a_piece_without_a_single_point_is_folded_like_any_other() -> None:
     assert [result.values for _, result in folded.results] == [[]]
 
 
-def test_no_more_units_than_a_request_brings_are_looked_at_ahead() -> None:
+def test_no_more_windows_than_a_request_brings_are_looked_at_ahead() -> None:
     """Else the open steps of a job that waits for a rank would all be looked at whenever one of them closes."""
-    writers, lane = Writers([(1, 1)], "sum"), Lane(0, Track("trainer", "step", Reductions()), 0)
+    writers, attempt = Writers([(1, 1)], "sum"), Attempt(0, StepStream("trainer", "step", Reductions()), 0)
     for step in range(3 * MAX_UNITS):
-        unit = Unit(step, step, 0.0)
+        window = StepWindow(step, step, 0.0)
         for piece in writers.pieces(step, iter((1.0, 2.0))):
-            unit.add(piece)
-        lane.insert(unit)
+            window.add(piece)
+        attempt.insert(window)
 
-    fold_with_next(lane, lane.remove(lane.order[0]))
+    fold_with_next(attempt, attempt.remove(attempt.order[0]))
 
-    assert sum(unit.folded is not None for unit in lane.open.values()) == MAX_UNITS
+    assert sum(window.folded is not None for window in attempt.open.values()) == MAX_UNITS

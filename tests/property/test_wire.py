@@ -13,10 +13,10 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import ExponentialHistogramDataP
 
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import LEFT_FOR
+from otel_ml.wire.loss_reasons import lost_values, not_recorded, other_losses
 from otel_ml.wire.protobuf import encoded_fields, field, fields, key_values, varint
-from otel_ml.wire.reasons import lost_values, not_recorded, other_losses
 from otel_ml.wire.rendezvous import rendezvous_of
-from otel_ml.wire.spool import HEADER, Frame, Leftover, encode_frame, read_spool, request_body
+from otel_ml.wire.spool_format import HEADER, Frame, Leftover, encode_frame, read_spool, request_body
 
 unsigned = st.integers(0, 63).flatmap(lambda bits: st.integers(0, 2**bits))
 points = st.builds(

@@ -15,10 +15,10 @@ from typing import Any
 import grpc
 import pytest
 
+from otel_ml_service.receiver import call_timeout
 from otel_ml_service.receiver import http as http_receiver
-from otel_ml_service.receiver import patience
-from otel_ml_service.receiver.intake import Intake
-from otel_ml_service.receiver.pace import Pace
+from otel_ml_service.receiver.connection_limits import ConnectionLimits
+from otel_ml_service.receiver.rate_limit import RateLimit
 from otel_ml_service.service import Service
 from tests.integration.conftest import Bench
 from tests.integration.test_grpc import EXPORT
@@ -141,7 +141,7 @@ def test_grpc_calls_without_the_token_hold_no_thread(bench: Bench) -> None:
 def test_grpc_calls_whose_message_does_not_come_leave_room_for_others_and_end(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "MESSAGE_S", 3.0)
+    monkeypatch.setattr(call_timeout, "MESSAGE_S", 3.0)
     service = bench.service(grpc=("127.0.0.1", 0), token="a secret")
     target = "{}:{}".format(*service.grpc_address or ("", 0))
     done = threading.Event()
@@ -193,7 +193,7 @@ def test_bodies_of_all_connections_together_are_bounded_and_small_ones_always_pa
 
 
 def test_intake_counts_what_is_held_and_given_back() -> None:
-    intake = Intake(most_connections=1, most_bytes=10 * 2**20)
+    intake = ConnectionLimits(most_connections=1, most_bytes=10 * 2**20)
 
     assert [intake.enter(), intake.enter()] == [True, False]
     intake.leave()
@@ -207,7 +207,7 @@ def test_intake_counts_what_is_held_and_given_back() -> None:
 def test_a_connection_that_asks_faster_than_allowed_is_slowed_down_and_answered(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_receiver, "Pace", partial(Pace, 20))
+    monkeypatch.setattr(http_receiver, "RateLimit", partial(RateLimit, 20))
     service = bench.service()
 
     with closing(connected(service)) as quick:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml._internal.transport import hosts
+from otel_ml._internal.transport import multi_host
 from otel_ml._internal.transport.embedded import EmbeddedLink
 from otel_ml.config import Config
 from otel_ml.wire import rendezvous as places
@@ -152,24 +152,26 @@ def test_hosts_do_not_join_a_service_that_somebody_else_announced_in_the_shared_
 ) -> None:
     with greedy_service() as greedy:
         config = Config(dir=tmp_path)
-        path = hosts.meeting_file(config, "run")
+        path = multi_host.meeting_file(config, "run")
         path.parent.mkdir()
         publish(path, Service(greedy.endpoint, "t", 1, str(tmp_path)))
-        link = hosts.OtherHostLink(config, "run", say=lambda _slug, _sentence: None)
+        link = multi_host.OtherHostLink(config, "run", say=lambda _slug, _sentence: None)
         if how == "open to all":
             path.chmod(0o666)
         elif how == "link":
             path.rename(tmp_path / "real.json")
             path.symlink_to(tmp_path / "real.json")
         else:
-            monkeypatch.setattr(hosts, "_is_ours", lambda path: _owned_by_another(path, monkeypatch))  # only root can
+            monkeypatch.setattr(
+                multi_host, "_is_ours", lambda path: _owned_by_another(path, monkeypatch)
+            )  # only root can
 
         assert link.reach(0.0, failing_s=0.0) is None
 
     assert greedy.requests == []
 
 
-_is_ours = hosts._is_ours
+_is_ours = multi_host._is_ours
 
 
 def _owned_by_another(path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -186,7 +188,7 @@ def test_a_file_of_whom_the_network_file_system_takes_us_for_is_ours(
 
     be_somebody_else(monkeypatch)
 
-    assert hosts._is_ours(tmp_path / "meeting.json")
+    assert multi_host._is_ours(tmp_path / "meeting.json")
 
 
 def test_what_service_json_holds_is_in_no_message() -> None:

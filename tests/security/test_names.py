@@ -12,8 +12,8 @@ from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters import Artifact
 from otel_ml_exporters.testing import RecordingExporter
 from otel_ml_service.aggregation.output import NamedFile
-from otel_ml_service.live_runs.artifacts import found_file
-from otel_ml_service.stored_runs.follow import Follower, UnreadableLineError
+from otel_ml_service.live_runs.artifact_store import found_file
+from otel_ml_service.stored_runs.follow_jsonl import Follower, UnreadableLineError
 from tests.integration.conftest import Bench
 from tests.otlp import FakeWriter
 from tests.waiting import eventually

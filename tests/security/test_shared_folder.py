@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from otel_ml.wire import own_folder
-from otel_ml.wire.own_folder import ASIDE, claim
+from otel_ml.wire import folder_ownership
+from otel_ml.wire.folder_ownership import ASIDE, claim
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters.backends.mlflow.tracking import open_run
 from otel_ml_exporters.errors import RetryableExportError
-from otel_ml_service.live_runs import book as book_module
-from otel_ml_service.live_runs.book import RunBook
-from otel_ml_service.live_runs.run import RunSettings
+from otel_ml_service.live_runs import run_registry as book_module
+from otel_ml_service.live_runs.live_run import RunSettings
+from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.storage.database import StorageError, private_folder
 from otel_ml_service.telemetry import Telemetry
 from tests.contract.stream import run_info
@@ -70,7 +70,7 @@ def be_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.EACCES, "no probe")
 
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
-    monkeypatch.setattr(own_folder.tempfile, "TemporaryFile", no_probe)
+    monkeypatch.setattr(folder_ownership.tempfile, "TemporaryFile", no_probe)
 
 
 @pytest.mark.parametrize("how", ["links", "hard links", "pipes"])
@@ -102,7 +102,7 @@ def test_a_job_writes_to_nothing_that_was_planted_in_its_folder_and_has_all_its_
 
 
 def test_of_a_folder_in_which_nothing_was_planted_nothing_is_said(tmp_path: Path) -> None:
-    book = RunBook(tmp_path, RunSettings({}), Telemetry(), journal="j")
+    book = RunRegistry(tmp_path, RunSettings({}), Telemetry(), journal="j")
 
     run = book.of(writer(0))
     run.commit()
@@ -189,7 +189,7 @@ def test_a_run_that_somebody_else_has_begun_under_the_same_id_is_not_gone_on_wit
     (theirs / "run.db").touch()
     (theirs / "open").write_text("exp")
     monkeypatch.setattr(book_module, "is_ours", lambda folder: folder.parent.name != "evil")
-    book = RunBook(tmp_path, RunSettings({}), Telemetry(), journal="j")
+    book = RunRegistry(tmp_path, RunSettings({}), Telemetry(), journal="j")
 
     book.reopen()
     assert list(book) == []

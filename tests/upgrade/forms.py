@@ -21,22 +21,22 @@ import numpy as np
 
 from otel_ml._internal.transport.spool import FileSegment
 from otel_ml.wire.rendezvous import Rendezvous, Service
-from otel_ml.wire.spool import Frame, encode_frame
+from otel_ml.wire.spool_format import Frame, encode_frame
 from otel_ml.wire.versions import RENDEZVOUS, SPOOL, own_version
 from otel_ml_exporters import records
-from otel_ml_service.aggregation import entries
+from otel_ml_service.aggregation import state_entries
+from otel_ml_service.aggregation.cumulative_streams import CumulativeKey, CumulativeStream
 from otel_ml_service.aggregation.engine import Engine
-from otel_ml_service.aggregation.lanes import Tally
 from otel_ml_service.aggregation.parameters import Owner
 from otel_ml_service.aggregation.progress import Progress
 from otel_ml_service.aggregation.settings import EngineSettings
-from otel_ml_service.aggregation.streams import Stream, StreamKey
+from otel_ml_service.aggregation.step_streams import Tally
 from otel_ml_service.findings.finding import Finding
-from otel_ml_service.live_runs.served import Served
+from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.receiver.decode import Decoder
-from otel_ml_service.storage.codec import encode
 from otel_ml_service.storage.journal import Journal
 from otel_ml_service.storage.outbox import Outbox
+from otel_ml_service.storage.record_codec import encode
 from otel_ml_service.versions import JOURNAL, RUN, SERVED
 from tests.upgrade import job
 
@@ -47,15 +47,15 @@ FORMS = Path(__file__).with_name("forms")
 VERSIONS = {"run.db": RUN, "journal.db": JOURNAL, "spool": SPOOL, "rendezvous": RENDEZVOUS, "served.json": SERVED}
 
 NAMED = {
-    "writer": entries._WRITER_FIELDS,
-    "where a writer stands": entries._PLAIN_WRITER,
-    "goodbye": entries._GOODBYE_FIELDS,
+    "writer": state_entries._WRITER_FIELDS,
+    "where a writer stands": state_entries._PLAIN_WRITER,
+    "goodbye": state_entries._SHUTDOWN_FIELDS,
     "progress": Progress.__slots__,
     "tally": tuple(field.name for field in fields(Tally)),
     "finding": tuple(field.name for field in fields(Finding)),
     "owner of a parameter": Owner._fields,
-    "key of a stream": StreamKey._fields,
-    "stream": Stream._fields,
+    "key of a stream": CumulativeKey._fields,
+    "stream": CumulativeStream._fields,
 }
 """What is stored as a list: the names of its items."""
 
@@ -156,7 +156,7 @@ def journal_db() -> Iterator[str]:
     """Yield the lines that describe `journal.db`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "journal.db")
-        Journal(path, lambda entries: None).close()
+        Journal(path, lambda state_entries: None).close()
         yield from tables(path)
 
 
@@ -191,7 +191,7 @@ def rendezvous() -> Iterator[str]:
 def served_json() -> Iterator[str]:
     """Yield what is kept of how a run is served."""
     with tempfile.TemporaryDirectory() as folder:
-        Served({"jsonl": {"every": 2}}, {"A": "b"}, ("C",), "/d", "e.yaml", is_of_serve=True).keep(Path(folder))
+        ServedSettings({"jsonl": {"every": 2}}, {"A": "b"}, ("C",), "/d", "e.yaml", is_of_serve=True).keep(Path(folder))
         yield Path(folder, "served.json").read_text().replace(own_version(), "…")
 
 

@@ -66,7 +66,7 @@ def test_what_a_newer_worker_left_is_named_and_stays_until_a_version_comes_that_
     killed = """
         import os, signal, time, otel_ml
         from pathlib import Path
-        from otel_ml.wire.spool import read_spool
+        from otel_ml.wire.spool_format import read_spool
 
         otel_ml.init("exp", id="one", exporters="jsonl")
         otel_ml.log({"loss": 0.5}, step=0)

@@ -11,11 +11,11 @@ from dataclasses import fields
 from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
-from otel_ml.wire.readable import as_path
+from otel_ml.wire.safe_names import as_path
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError, on_disk
 from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.file_identity import OpenFile
 from otel_ml_exporters.json_text import json_text
-from otel_ml_exporters.open_file import OpenFile
 from otel_ml_exporters.records import (
     Artifact,
     Audio,
@@ -64,7 +64,7 @@ class JsonlExporter(Exporter):
     alone says how far one got. Where `spans.jsonl` is gone and that is not, it is written again from the first batch.
 
     **Guarantee**: exactly once, after a kill too: a torn last line is cut off, and `seq` is in each line.
-    **Ordering**: by `seq`; steps ascend per (attempt, role, axis) except amendments.
+    **Ordering**: by `seq`; steps ascend per (attempt, role, axis) except corrections.
     **Non-finite values**: `NaN`, `Infinity`, `-Infinity`, as Python's and JavaScript's own number names.
     **Names**: as published, which is as they were written.
     """

@@ -21,8 +21,8 @@ from otel_ml_exporters.contract.stream import AT, Stream, every_kind, points, ro
 from otel_ml_exporters.errors import ExporterClosedError
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunStatus
+from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline
-from otel_ml_service.delivery.retry import RetryPolicy
 
 __all__ = ["ExporterContract"]
 
@@ -110,7 +110,7 @@ class ExporterContract:
         assert not set(points(again, case.stored)) - set(found)
 
     def test_a_correction_of_an_earlier_step_is_stored(self, case: ExporterCase, tmp_path: Path) -> None:
-        """An amendment has an earlier step, and erases no other."""
+        """A correction has an earlier step, and erases no other."""
         records = [*rows(1, 5), row(6, 3, {"loss": 7.5}, amendment=True), *rows(7, 7)]
 
         found = _exported(case, tmp_path, [records])

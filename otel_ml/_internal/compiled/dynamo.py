@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_ml._internal.guard import guard
-from otel_ml._internal.record.being_traced import trace_with
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.record.trace_into_graph import trace_with
 from otel_ml._internal.when_imported import when_imported
 
 __all__ = ["watch_for_compilation"]
@@ -40,7 +40,7 @@ def _tell_dynamo() -> None:
 
 
 def _say_why_not(error: Exception) -> None:
-    guard.say(
+    reporter.say(
         "compiled-calls",
         f"log(), record() and timed() are not part of compiled code: {type(error).__name__}: {error}. Inside "
         "torch.compile each breaks the graph, and records as it does outside.",

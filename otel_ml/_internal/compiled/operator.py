@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.record.log import log
 
 __all__ = ["define_operator", "described"]
@@ -73,11 +73,11 @@ def _log(call: str, values: Sequence[torch.Tensor], numbers: Sequence[Any], step
         given = {name: found.next(kind) for name, kind in zip(names, kinds, strict=True)}
         log(given, found.next(other_step) if step is None else step, weight=found.next(weight), **options)
     except Exception as error:  # noqa: BLE001 (the boundary to the user's program)
-        guard.failed("log() in compiled code", error)
+        reporter.failed("log() in compiled code", error)
 
 
 def _refuse_captured(names: Sequence[str]) -> None:
-    guard.drop(
+    reporter.drop(
         "captured_full",
         f"This torch captures a CUDA graph of compiled code in which {names[0]!r:.120} is recorded, and is too old to "
         "leave the call out of it. Use mode='max-autotune-no-cudagraphs' or a newer torch.",

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from otel_ml._internal.compiled.operator import define_operator, described
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOW
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.record import log as log_module
 from otel_ml._internal.record.meant import meant_by_log
 from otel_ml._internal.record.meter import Metric
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.timers import timing
-from otel_ml._internal.timers.spans import Watch
+from otel_ml._internal.timers.spans import TimerDefinition
 
 __all__ = ["log", "substitute"]
 
@@ -181,7 +181,7 @@ def _timed(name: Any = None, /, level: int = 1, *arguments: Any, **options: Any)
     return name
 
 
-def _timing_of(watch: Watch) -> _NotTimed:
+def _timing_of(watch: TimerDefinition) -> _NotTimed:
     _say_not_timed(watch.name, watch.level)
     return _NotTimed()
 
@@ -194,7 +194,7 @@ def _timer_changed(self: timing.Timer) -> None:
 def _say_when_traced(name: str | None, level: int) -> None:
     """Say it while the graph is made: none of it is left in there."""
     if level <= NOW.level:
-        guard.say(
+        reporter.say(
             "compiled-timer",
             f"Timer {name!r:.80} is inside torch.compile, where it measures nothing: compiled code is fused and "
             "reordered, and no time passes between two of its lines. Put it around the call of the compiled function; "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from otel_ml._internal.device_tensor import copied_tensor
-from otel_ml._internal.devices.thread import be_on
+from otel_ml._internal.devices.cuda_thread import be_on
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,8 +13,8 @@ from typing import Any
 
 from otel_ml._internal.device_tensor import Deferred
 from otel_ml._internal.devices.cuda import CUDA
-from otel_ml._internal.devices.thread import be_on
-from otel_ml._internal.guard import guard
+from otel_ml._internal.devices.cuda_thread import be_on
+from otel_ml._internal.error_reporting import reporter
 
 __all__ = ["DEVICE_TIMERS", "DeviceElapsed", "DeviceTimers"]
 
@@ -110,7 +110,7 @@ class DeviceTimers:
         return elapsed
 
     def end(self, elapsed: DeviceElapsed) -> bool:
-        """End on the current stream of the device it began on; False where that is not possible any more."""
+        """End on the current stream of the device it began on; False where that is no longer possible."""
         event = None
         try:
             cuda = CUDA.calls
@@ -165,10 +165,10 @@ class DeviceTimers:
 
     def _fail(self, error: Exception, event: Any) -> None:
         if event is not None and any(self._free.values()):
-            # Events of a device that was reset are not valid any more; to free them would say so once for each.
+            # Events of a device that was reset are no longer valid; to free them would say so once for each.
             self._out_of_use += (event, self._free)
             self._free = {}
-        guard.say("cuda-timers", f"Timers with device='cuda' measure on the CPU: {error}.")
+        reporter.say("cuda-timers", f"Timers with device='cuda' measure on the CPU: {error}.")
 
 
 def _passed(ended: list[DeviceElapsed], device: int) -> int:
@@ -191,7 +191,7 @@ def _passed(ended: list[DeviceElapsed], device: int) -> int:
 
 
 def _say_captured() -> bool:
-    guard.say(
+    reporter.say(
         "cuda-timers",
         "A timer with device='cuda' inside of a CUDA graph that is captured measures on the CPU, and a replay is not "
         "measured at all. Put it around graph.replay().",

@@ -147,7 +147,7 @@ def read_artifact(
 
 
 def unread_artifact(file: ArtifactFile) -> tuple[bytes, Mapping[str, object]]:
-    """Return the attributes of a file that is not read any more: where it is, and its size.
+    """Return the attributes of a file that is no longer read: where it is, and its size.
 
     Raises:
         OSError: there is no such file.

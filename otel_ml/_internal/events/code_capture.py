@@ -14,9 +14,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from otel_ml._internal.events.artifacts import MAX_INLINE
+from otel_ml._internal.events.event_queue import EventQueue
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.events.queue import EventQueue
-from otel_ml._internal.give_way import give_way
+from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.redaction import redacted, redacted_arguments
 from otel_ml.wire import attributes as keys
 
@@ -110,7 +110,7 @@ def _packages() -> Iterator[str]:
         found = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
         if len(found) == 2:
             yield f"{found['Name']}=={found['Version']}"
-        give_way()
+        yield_interpreter()
 
 
 def _artifact(name: str, text: str) -> LogRecord:

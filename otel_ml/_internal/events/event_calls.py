@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from otel_ml._internal.devices.arrays import ArrayLike
+from otel_ml._internal.error_reporting import never_raises, reporter
 from otel_ml._internal.events import artifacts, media
+from otel_ml._internal.events.config_values import readable
+from otel_ml._internal.events.event_queue import current_events, refuse
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.events.plain import readable
-from otel_ml._internal.events.queue import events_here, refuse
-from otel_ml._internal.guard import guard, never_raises
 from otel_ml._internal.messages.recorder import recorder
-from otel_ml._internal.record.after_the_end import AFTER_THE_END
+from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
+from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml._internal.series.buffer import begin_run
-from otel_ml._internal.shown import shown, text_of
 from otel_ml._internal.signature import public
 from otel_ml._internal.steps.axes import Step
 from otel_ml._internal.steps.step import step_for
@@ -49,15 +49,15 @@ _A_SUMMARY = {"test/accuracy": 0.93}
 
 def _is_on() -> bool:
     """Whether there is a run, started now where the environment asks for one."""
-    if AFTER_THE_END.is_now:
-        AFTER_THE_END.refuse(1)
+    if AFTER_SHUTDOWN.is_now:
+        AFTER_SHUTDOWN.refuse(1)
     return recorder.enabled and begin_run()
 
 
 def _checked_name(name: object, call: str) -> str | None:
     if isinstance(name, str) and name:
         return name
-    guard.drop("bad_name", f"{call}: expected a name, got {shown(name)}. Pass a non-empty string.")
+    reporter.drop("bad_name", f"{call}: expected a name, got {safe_repr(name)}. Pass a non-empty string.")
     return None
 
 
@@ -94,7 +94,7 @@ def _log_made(
     try:
         make = prepare()
     except Exception as error:
-        if guard.strict:
+        if reporter.strict:
             raise
         refuse(call, error)
         return
@@ -103,7 +103,7 @@ def _log_made(
         body, more = make()
         yield LogRecord(event_name, body, {**attributes, **more}, time_ns)
 
-    events_here().put(call, records)
+    current_events().put(call, records)
 
 
 @public
@@ -119,15 +119,17 @@ def log_params(params: Any, *, prefix: str | None = None) -> None:
         return
     found = _read("log_params()", params)
     if not isinstance(found, dict):
-        guard.drop("bad_event", f"log_params(): expected a mapping, dataclass or namespace, got {shown(params)}.")
+        reporter.drop(
+            "bad_event", f"log_params(): expected a mapping, dataclass or namespace, got {safe_repr(params)}."
+        )
         return
     if prefix is not None and not isinstance(prefix, str):
-        guard.drop("bad_event", f"log_params(): expected a prefix such as 'model', got {shown(prefix)}.")
+        reporter.drop("bad_event", f"log_params(): expected a prefix such as 'model', got {safe_repr(prefix)}.")
         return
     if prefix:
         found = {prefix: found}
     record = LogRecord(keys.EVENT_PARAMS, redacted_values(found))
-    events_here().put("log_params()", lambda: (record,))
+    current_events().put("log_params()", lambda: (record,))
 
 
 def _read(call: str, value: Any) -> object:
@@ -136,7 +138,7 @@ def _read(call: str, value: Any) -> object:
     if problems:
         first = "; ".join(f"{place or 'it'} ({why})" for place, why in islice(problems.items(), 3))
         more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
-        guard.wrong(
+        reporter.wrong(
             "unreadable-value",
             f"{call}: cannot read {first}{more}. That is recorded as the text it has, or left out; all else is "
             "recorded.",
@@ -150,7 +152,9 @@ def log_summary(values: Mapping[str, float]) -> None:
     if not _is_on():
         return
     if not isinstance(values, Mapping):
-        guard.drop("bad_event", f"summary(): expected names and numbers such as {_A_SUMMARY}, got {shown(values)}.")
+        reporter.drop(
+            "bad_event", f"summary(): expected names and numbers such as {_A_SUMMARY}, got {safe_repr(values)}."
+        )
         return
     numbers = {}
     for key in list(values):
@@ -159,17 +163,17 @@ def log_summary(values: Mapping[str, float]) -> None:
             numbers[name] = number
     if numbers:
         record = LogRecord(keys.EVENT_SUMMARY, numbers)
-        events_here().put("summary()", lambda: (record,))
+        current_events().put("summary()", lambda: (record,))
 
 
 def _number(values: Mapping[Any, Any], key: object) -> float | None:
     got = "nothing that can be read"
     try:
         value = values[key]
-        got = shown(value)
+        got = safe_repr(value)
         return float(value)
     except Exception:  # noqa: BLE001 (the program's own classes)
-        guard.drop("bad_value", f"summary(): expected a number for {shown(key)}, got {got}.")
+        reporter.drop("bad_value", f"summary(): expected a number for {safe_repr(key)}, got {got}.")
         return None
 
 
@@ -305,26 +309,26 @@ def _log_artifact(
             try:
                 content, more = _read_or_located(file, call, has_time)
             except OSError as error:  # the other files of a folder are not lost with it
-                guard.dropped["missing_artifact"] += 1
+                reporter.dropped["missing_artifact"] += 1
                 why = f"{error.strerror or error}"
-                guard.say(
+                reporter.say(
                     "missing-artifact", f"{call}: {str(file.path)!r} is not in the run: it cannot be read ({why})."
                 )
                 continue
             yield LogRecord(keys.EVENT_ARTIFACT, content, {**attributes, **of_each, **more}, time_ns)
 
-    events_here().put_file(call, records)
+    current_events().put_file(call, records)
 
 
 def _read_or_located(
     file: artifacts.ArtifactFile, call: str, has_time: Callable[[], bool]
 ) -> tuple[bytes, Mapping[str, object]]:
     """Return content and attributes of a file; at the end of the process perhaps only where it is."""
-    read = artifacts.read_artifact(file, run_folder=events_here().run_folder, go_on=has_time) if has_time() else None
+    read = artifacts.read_artifact(file, run_folder=current_events().run_folder, go_on=has_time) if has_time() else None
     if read is not None:
         return read
-    guard.dropped["missing_content"] += 1
-    guard.say(
+    reporter.dropped["missing_content"] += 1
+    reporter.say(
         "missing-content",
         f"{call}: {str(file.path)!r} was not read before the process ended: the run has where it is and its size. "
         "OTEL_ML_EXIT_WAIT gives it more time.",
@@ -336,11 +340,11 @@ def _found(path: str | PathLike[str], call: str) -> Path | None:
     """Return the file or folder that is meant; None (counted, said) where there is none. An empty path is no folder."""
     given = fspath(path) if isinstance(path, (str, PathLike)) else None
     if not given or not isinstance(given, str):
-        guard.drop("bad_event", f"{call}: expected a path, got {shown(path)}.")
+        reporter.drop("bad_event", f"{call}: expected a path, got {safe_repr(path)}.")
         return None
     found = Path(given).expanduser().absolute()
     if not found.exists():
-        guard.drop(
+        reporter.drop(
             "missing_artifact", f"{call}: no file or folder {str(path)!r}. Expected one that exists at the call."
         )
         return None
@@ -352,7 +356,9 @@ def _aliases(aliases: Iterable[str] | None, call: str) -> tuple[str, ...]:
     try:
         return (aliases,) if isinstance(aliases, str) else tuple(map(str, aliases or ()))
     except TypeError:
-        guard.wrong("bad-event", f"{call}: expected aliases such as ['best'], got {shown(aliases)}. It has none.")
+        reporter.wrong(
+            "bad-event", f"{call}: expected aliases such as ['best'], got {safe_repr(aliases)}. It has none."
+        )
         return ()
 
 
@@ -370,7 +376,7 @@ def event(
     del located[keys.NAME]
     given = _read("event()", {} if attributes is None else attributes)
     if not isinstance(given, dict):
-        guard.drop("bad_event", f"event(): expected attributes in a mapping, got {shown(attributes)}.")
+        reporter.drop("bad_event", f"event(): expected attributes in a mapping, got {safe_repr(attributes)}.")
         return
     record = LogRecord(name, None, {**given, **located})
-    events_here().put("event()", lambda: (record,))
+    current_events().put("event()", lambda: (record,))

@@ -1,4 +1,4 @@
-"""OTLP log records: events of the run, notices, goodbyes (docs/protocol.md §4.9)."""
+"""OTLP log records: events of the run, notices, shutdown messages (docs/protocol.md §4.9)."""
 
 from __future__ import annotations
 

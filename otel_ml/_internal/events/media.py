@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from otel_ml._internal.devices.arrays import ArrayLike, copied
-from otel_ml._internal.events.plain import plain
+from otel_ml._internal.events.config_values import config_value
 from otel_ml.wire.png import CHANNELS, encode_png, png_size
 
 __all__ = ["Made", "audio", "figure", "histogram", "image", "table"]
@@ -73,7 +73,7 @@ def table(data: Any, columns: Sequence[str] | None) -> Callable[[], Made]:
     for number, row in enumerate(rows):
         if len(row) != len(names):
             raise ValueError(f"row {number} of a table has {len(row)} cells. Expected {len(names)}: {names!r}.")
-    return lambda: ({"columns": names, "rows": [[plain(cell) for cell in row] for row in rows]}, {})
+    return lambda: ({"columns": names, "rows": [[config_value(cell) for cell in row] for row in rows]}, {})
 
 
 def _png(content: bytes, caption: str | None) -> Made:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.error_reporting import reporter
 
 __all__ = ["agreed_id"]
 
@@ -23,7 +23,7 @@ def agreed_id(proposed: str, before: int) -> str | None:
         agreed = store.compare_set(f"otel_ml/run/{before}", "", proposed)
         return str(agreed.decode())
     except Exception as error:  # noqa: BLE001 (stores differ in what they can, and their server may be gone)
-        guard.say(
+        reporter.say(
             "no-agreed-run", f"The ranks cannot agree on a run in the store of torch: {type(error).__name__}: {error}."
         )
         return None

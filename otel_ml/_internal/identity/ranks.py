@@ -10,13 +10,13 @@ from typing import Any
 
 from otel_ml._internal.identity.trials import ray_train_run, trial
 
-__all__ = ["DETECTORS", "Place", "detect"]
+__all__ = ["DETECTORS", "JobPlace", "detect"]
 
 Environ = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobPlace:
     """A process' place in its job.
 
     Attributes:
@@ -68,7 +68,7 @@ def _size(environ: Environ, *names: str) -> int | None:
     return _number(environ, *names) or None
 
 
-def torchrun(environ: Environ) -> Place | None:
+def torchrun(environ: Environ) -> JobPlace | None:
     """`torchrun`, and everything built on torchelastic (accelerate, NeMo-Run)."""
     run_id = environ.get("TORCHELASTIC_RUN_ID", "").strip()
     rank, world_size = _number(environ, "RANK"), _size(environ, "WORLD_SIZE")
@@ -77,7 +77,7 @@ def torchrun(environ: Environ) -> Place | None:
     named = "" if run_id == "none" else run_id
     hosts = _number(environ, "GROUP_WORLD_SIZE") or 1
     step = slurm(environ)
-    return Place(
+    return JobPlace(
         rank=rank,
         world_size=world_size,
         local_rank=_number(environ, "LOCAL_RANK") or 0,
@@ -92,26 +92,26 @@ def torchrun(environ: Environ) -> Place | None:
     )
 
 
-def _job_of_torchrun(named: str, environ: Environ, step: Place, hosts: int) -> str:
+def _job_of_torchrun(named: str, environ: Environ, step: JobPlace, hosts: int) -> str:
     """Return what the agents of one launch have in common: the step, or, where each has one of its own, the job."""
     if named:
         return f"{_slurm_job(environ)}-{_clean(named)}"
     return step.job if hosts == 1 or step.hosts > 1 else _slurm_job(environ)
 
 
-def _agent(environ: Environ, step: Place) -> int | None:
+def _agent(environ: Environ, step: JobPlace) -> int | None:
     """Return the step's task; where it has several, none of them stands for all agents of the host."""
     return (_number(environ, "SLURM_TASK_PID") or 0) if step.world_size == 1 else 0
 
 
-def slurm(environ: Environ) -> Place | None:
+def slurm(environ: Environ) -> JobPlace | None:
     """SLURM, only under `srun`: in the batch script itself the variables are set, but there is one process."""
     step, rank = environ.get("SLURM_STEP_ID", "").strip(), _number(environ, "SLURM_PROCID")
     if not _slurm_job(environ) or not step or rank is None:
         return None
     # The step's own numbers: those of the job are also set in `salloc`'s shell, which is one process.
     world_size = _size(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") or 1
-    return Place(
+    return JobPlace(
         rank=rank,
         world_size=world_size,
         local_rank=_number(environ, "SLURM_LOCALID") or 0,
@@ -131,7 +131,7 @@ def _slurm_job(environ: Environ) -> str:
     return "" if not job else f"slurm-{array}_{task}" if task else f"slurm-{job}"
 
 
-def open_mpi(environ: Environ) -> Place | None:
+def open_mpi(environ: Environ) -> JobPlace | None:
     """Open MPI's `mpirun`."""
     job = environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid") or ""
     return _mpi(
@@ -141,18 +141,18 @@ def open_mpi(environ: Environ) -> Place | None:
     )
 
 
-def hydra(environ: Environ) -> Place | None:
+def hydra(environ: Environ) -> JobPlace | None:
     """MPICH's and Intel MPI's `mpiexec` (hydra)."""
     job = environ.get("PMI_JOBID") or environ.get("HYDRA_JOBID") or ""
     return _mpi(environ, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), job)
 
 
-def _mpi(environ: Environ, names: tuple[str, str, str, str], job: str) -> Place | None:
+def _mpi(environ: Environ, names: tuple[str, str, str, str], job: str) -> JobPlace | None:
     rank, world_size = _number(environ, names[0]), _size(environ, names[1])
     if rank is None or world_size is None or _is_slurms(environ, rank, world_size):
         return None
     local = _size(environ, names[3]) or world_size
-    return Place(
+    return JobPlace(
         rank=rank,
         world_size=world_size,
         local_rank=_number(environ, names[2]) or 0,
@@ -170,12 +170,12 @@ def _is_slurms(environ: Environ, rank: int, world_size: int) -> bool:
     return step is not None and (step.rank, step.world_size) == (rank, world_size)
 
 
-def submitit(environ: Environ) -> Place | None:
+def submitit(environ: Environ) -> JobPlace | None:
     """The local executor of submitit; its jobs on SLURM are steps of SLURM."""
     rank, world_size = _number(environ, "SUBMITIT_LOCAL_GLOBALID"), _size(environ, "SUBMITIT_LOCAL_NTASKS")
     if rank is None or world_size is None or environ.get("SUBMITIT_EXECUTOR") != "local":
         return None
-    return Place(
+    return JobPlace(
         rank=rank,
         world_size=world_size,
         local_rank=_number(environ, "SUBMITIT_LOCAL_LOCALID") or 0,
@@ -185,13 +185,13 @@ def submitit(environ: Environ) -> Place | None:
     )
 
 
-def ray(environ: Environ) -> Place | None:
+def ray(environ: Environ) -> JobPlace | None:
     """A Ray driver, task or actor; ranks where Ray Train gives them."""
     module = sys.modules.get("ray")
     if module is None or not module.is_initialized():
         return None
     rank = _number(environ, "RANK")
-    return Place(
+    return JobPlace(
         rank=rank or 0,
         world_size=_number(environ, "WORLD_SIZE") or 1,
         local_rank=_number(environ, "LOCAL_RANK") or 0,
@@ -208,13 +208,13 @@ def _ray_job(module: Any) -> str:
     return _clean(f"{session}-{context.get_job_id()}-{training}")
 
 
-def dask(environ: Environ) -> Place | None:
+def dask(environ: Environ) -> JobPlace | None:
     """A task on a worker of Dask; a worker that has no rank is the one that its name says, if that is a number."""
     module = sys.modules.get("distributed.worker")
     worker = _dask_worker(module) if module is not None else None
     if worker is None:
         return None
-    return Place(
+    return JobPlace(
         rank=_number({**environ, "name": str(worker.name)}, "RANK", "name") or 0,
         world_size=_size(environ, "WORLD_SIZE") or 1,
         local_rank=_number(environ, "LOCAL_RANK") or 0,
@@ -229,13 +229,13 @@ def _dask_worker(module: Any) -> Any:
         return None
 
 
-def torch_env(environ: Environ) -> Place | None:
+def torch_env(environ: Environ) -> JobPlace | None:
     """Torch's `env://` variables, set by whoever starts the processes."""
     rank, world_size = _number(environ, "RANK"), _size(environ, "WORLD_SIZE")
     if rank is None or world_size is None:
         return None
     local = _number(environ, "LOCAL_WORLD_SIZE") or world_size
-    return Place(
+    return JobPlace(
         rank=rank,
         world_size=world_size,
         local_rank=_number(environ, "LOCAL_RANK") or rank % local,
@@ -246,22 +246,22 @@ def torch_env(environ: Environ) -> Place | None:
     )
 
 
-def lightning(environ: Environ) -> Place | None:
+def lightning(environ: Environ) -> JobPlace | None:
     """Lightning's own launcher, on the first node: it starts the script again for each other rank, without a `RANK`."""
     rank, world_size = _number(environ, "LOCAL_RANK"), _size(environ, "WORLD_SIZE")
     if rank is None or world_size is None or _number(environ, "NODE_RANK") != 0:
         return None
-    return Place(rank=rank, world_size=world_size, local_rank=rank, launcher="lightning", variable="LOCAL_RANK")
+    return JobPlace(rank=rank, world_size=world_size, local_rank=rank, launcher="lightning", variable="LOCAL_RANK")
 
 
-def torch_group(environ: Environ) -> Place | None:
+def torch_group(environ: Environ) -> JobPlace | None:
     """The default process group of `torch.distributed`, where it was begun already."""
     module = sys.modules.get("torch.distributed")
     if module is None or not module.is_available() or not module.is_initialized():
         return None
     rank = module.get_rank()
     local = _number(environ, "LOCAL_RANK")
-    return Place(
+    return JobPlace(
         rank=rank,
         world_size=module.get_world_size(),
         local_rank=rank if local is None else local,
@@ -273,7 +273,7 @@ def _clean(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.\-]+", "-", text).strip("-.")
 
 
-DETECTORS: tuple[Callable[[Environ], Place | None], ...] = (
+DETECTORS: tuple[Callable[[Environ], JobPlace | None], ...] = (
     torchrun,
     open_mpi,
     hydra,
@@ -288,13 +288,13 @@ DETECTORS: tuple[Callable[[Environ], Place | None], ...] = (
 """In order: the first that recognises its launcher wins. What is started within something else comes before it."""
 
 
-def detect(environ: Environ) -> Place:
+def detect(environ: Environ) -> JobPlace:
     """Return this process' place; a process no launcher speaks of is rank 0 of 1.
 
     A launcher that has started one process may have been overtaken: that has started others, and joined them to a
     process group.
     """
-    place = next((place for detector in DETECTORS if (place := detector(environ)) is not None), Place())
+    place = next((place for detector in DETECTORS if (place := detector(environ)) is not None), JobPlace())
     group = torch_group(environ) if place.world_size == 1 and place.launcher else None
     if group is not None and group.world_size > 1:
         place = replace(place, rank=group.rank, world_size=group.world_size, local_rank=group.local_rank)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from otel_ml import env
-from otel_ml._internal.boot_time import boot_time
-from otel_ml._internal.identity.ancestors import launcher_process, may_span_hosts
+from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.identity.group_store import agreed_id
-from otel_ml._internal.identity.ranks import Place, detect
+from otel_ml._internal.identity.launcher_process import launcher_process, may_span_hosts
+from otel_ml._internal.identity.ranks import JobPlace, detect
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import boot_id
 
@@ -69,10 +69,10 @@ class Identity:
 
     run_id: str
     instance: str
-    place: Place
+    place: JobPlace
     parent: str | None = None
     starter: str | None = None
-    born: float = field(default_factory=boot_time)
+    born: float = field(default_factory=seconds_since_boot)
 
     @property
     def speaks(self) -> bool:
@@ -139,7 +139,7 @@ def has_creator() -> bool:
     return _creator() is not None
 
 
-def _local_rank(config: Config, detected: Place) -> int:
+def _local_rank(config: Config, detected: JobPlace) -> int:
     if config.local_rank is not None:
         return config.local_rank
     if config.rank is not None and not detected.launcher:
@@ -147,14 +147,14 @@ def _local_rank(config: Config, detected: Place) -> int:
     return detected.local_rank
 
 
-def _given_id(config: Config, environ: Mapping[str, str], place: Place) -> str:
+def _given_id(config: Config, environ: Mapping[str, str], place: JobPlace) -> str:
     """Return the id that was said; a trial's own, where the environment says it to all trials of the job."""
     if config.id and place.trial and environ.get(env.EXPERIMENT_ID.name) == config.id:
         return config.id if config.id.endswith(f"-{place.trial}") else f"{config.id}-{place.trial}"
     return config.id
 
 
-def launcher_id(place: Place, ppid: int, before: int) -> str:
+def launcher_id(place: JobPlace, ppid: int, before: int) -> str:
     """Return an id that all processes of one launch agree on and the next launch does not repeat.
 
     Across hosts only the launcher's own id is common to all, and what is in the store of `torch.distributed`; there a
@@ -166,7 +166,7 @@ def launcher_id(place: Place, ppid: int, before: int) -> str:
     return "-".join(part for part in (_launch_id(place, ppid, before), *which) if part)
 
 
-def _launch_id(place: Place, ppid: int, before: int) -> str:
+def _launch_id(place: JobPlace, ppid: int, before: int) -> str:
     launcher = launcher_process(ppid, place.variable)
     if place.job and _is_enough(place, launcher):
         return place.job
@@ -178,7 +178,7 @@ _SEEN_BY_RANKS = frozenset({"torchrun", "mpi", "submitit"})
 """Launchers of which there is one process on a host; it stays when ranks are started again, and their group is not."""
 
 
-def _derived_id(place: Place, pid: int) -> str:
+def _derived_id(place: JobPlace, pid: int) -> str:
     started_ns = _started_ns(pid)
     derived = hashlib.sha256(f"{boot_id()}\0{pid}\0{started_ns}\0{place.job}".encode()).digest()
     if place.job:
@@ -186,7 +186,7 @@ def _derived_id(place: Place, pid: int) -> str:
     return new_id(started_ns, derived)
 
 
-def _is_enough(place: Place, launcher: int) -> bool:
+def _is_enough(place: JobPlace, launcher: int) -> bool:
     """Whether the launcher's id of the job is one start's: not where it may have begun others, one after the other."""
     if place.hosts > 1 or may_span_hosts(launcher):
         return True

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.error_reporting import reporter
 
 __all__ = ["ray_train_run", "trial"]
 
@@ -68,5 +68,5 @@ def trial() -> str:
     try:
         return next((found for detector in DETECTORS if (found := detector())), "")
     except Exception as error:  # noqa: BLE001 (interfaces of others, some of which they do not promise)
-        guard.say("unknown-trial", f"It cannot be told which trial this is: {type(error).__name__}: {error}.")
+        reporter.say("unknown-trial", f"It cannot be told which trial this is: {type(error).__name__}: {error}.")
         return ""

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from otel_ml import env
-from otel_ml._internal.guard import guard
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.run_identity import Identity
-from otel_ml._internal.lifecycle.asked_for import is_asked_for
 from otel_ml._internal.lifecycle.init_arguments import say_problems
-from otel_ml._internal.lifecycle.launch import Waiting, decided, is_of_several
+from otel_ml._internal.lifecycle.join_rank_zero import Waiting, decided, is_of_several
+from otel_ml._internal.lifecycle.run_requested import is_run_requested
 from otel_ml._internal.lifecycle.session import Session
 from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.messages.recorder import recorder
@@ -21,11 +21,11 @@ from otel_ml.exceptions import OtelMLError
 
 __all__ = ["ImplicitStart"]
 
-PATIENCE_WITH_RANK_0 = 5.0
+TIMEOUT_WITH_RANK_0 = 5.0
 """Seconds that ranks without an `init()` keep what they record in memory, where the environment asks for a run, until
 they begin it without rank 0's."""
 
-PATIENCE_AT_EXIT = 2.0
+TIMEOUT_AT_EXIT = 2.0
 """The same at the exit of a process."""
 
 
@@ -70,7 +70,7 @@ class ImplicitStart:
                 self._starter.run_it(session)
         elif self._waiting is None and is_of_several(os.environ) and not os.environ.get(env.EXPERIMENT_ID.name):
             self._wait_for_rank_0()
-        elif self._waiting is None and is_asked_for():
+        elif self._waiting is None and is_run_requested():
             self._start_from(os.environ)
 
     def begun(self) -> None:
@@ -82,7 +82,7 @@ class ImplicitStart:
     def end(self) -> None:
         """At the exit of the process: wait a last time."""
         if self._waiting is not None:
-            self._waiting.end(PATIENCE_AT_EXIT)
+            self._waiting.end(TIMEOUT_AT_EXIT)
 
     def forget(self) -> bool:
         """In a forked child nobody waits; return whether the parent did."""
@@ -92,8 +92,8 @@ class ImplicitStart:
     def _wait_for_rank_0(self) -> None:
         """Keep what is recorded until rank 0 of the launch, which may be this process, has said which run it is."""
         if not self._look_for_rank_0():
-            patience = PATIENCE_WITH_RANK_0 if is_asked_for() else None
-            self._waiting = Waiting(self._look_for_rank_0, self._start_alone, patience)
+            timeout = TIMEOUT_WITH_RANK_0 if is_run_requested() else None
+            self._waiting = Waiting(self._look_for_rank_0, self._start_alone, timeout)
             self._waiting.start()
 
     def _look_for_rank_0(self) -> bool:
@@ -118,4 +118,4 @@ class ImplicitStart:
             self._starter.say_misspelt(session)
         except (OtelMLError, OSError) as error:
             recorder.enabled = False
-            guard.say("nothing-recorded", f"Nothing is recorded: {error}")
+            reporter.say("nothing-recorded", f"Nothing is recorded: {error}")

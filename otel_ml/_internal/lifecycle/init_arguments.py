@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from otel_ml._internal.guard import guard
-from otel_ml._internal.identity.ranks import Place
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.identity.ranks import JobPlace
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 
@@ -41,7 +41,7 @@ def checked(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
 def say_problems(config: Config) -> None:
     """Say which variables are not used as they are."""
     for problem in config.problems:
-        guard.say("wrong-setting", problem)
+        reporter.say("wrong-setting", problem)
 
 
 def new_arguments(arguments: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -50,7 +50,7 @@ def new_arguments(arguments: Mapping[str, Any], before: Mapping[str, Any]) -> Ma
     return {key: value for key, value in given.items() if key not in before or before[key] != value}
 
 
-def changes(new: Mapping[str, Any], config: Config, place: Place) -> list[str]:
+def changes(new: Mapping[str, Any], config: Config, place: JobPlace) -> list[str]:
     """Return those of `new` that ask for something else than what is in force; a topology only adds to it.
 
     Raises:

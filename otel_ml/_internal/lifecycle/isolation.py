@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from otel_ml._internal.devices.graphs import CAPTURED
-from otel_ml._internal.guard import guard
+from otel_ml._internal.devices.cuda_graphs import CAPTURED
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.messages.recorder import RecordSettings, recorder
-from otel_ml._internal.record.after_the_end import AFTER_THE_END
+from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.log import forget_names
 from otel_ml._internal.series import buffer
 from otel_ml._internal.series.definition import DEFINITIONS
@@ -39,7 +39,7 @@ def forget_everything() -> None:
 
 
 def _forget_recorded() -> None:
-    AFTER_THE_END.forget()
+    AFTER_SHUTDOWN.forget()
     recorder.enabled = False
     buffer.stay_awake()  # no record begins the run that the environment may ask for
     recorder.forget()
@@ -48,4 +48,4 @@ def _forget_recorded() -> None:
     DEFINITIONS.forget()
     forget_names()
     forget_timers()
-    guard.connect(None)
+    reporter.connect(None)

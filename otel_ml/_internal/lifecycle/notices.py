@@ -1,4 +1,4 @@
-"""What is said once for the whole job: by the service where there is one, else here."""
+"""What is reported once for the whole job: by the service where there is one, else here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from otel_ml._internal.console import Console
+from otel_ml._internal.events.event_queue import current_events
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.events.queue import events_here
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.transport.answer import Transport
 from otel_ml.wire import attributes as keys
@@ -41,7 +41,7 @@ class Notices:
         """Say something once for the job."""
         self._unsaid.append(sentence)
         notice = LogRecord(keys.EVENT_NOTICE, sentence, is_warning=True)
-        events_here().put("notice", lambda: (notice,))
+        current_events().put("notice", lambda: (notice,))
 
     def print_own(self) -> None:
         """Print what no service will say."""

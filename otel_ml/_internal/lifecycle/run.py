@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, NoReturn, Protocol, TypeVar, overload
 
 from otel_ml._internal.events import event_calls as events
-from otel_ml._internal.here import Inside, Scope
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, refuse
 from otel_ml._internal.record import log as recording
+from otel_ml._internal.run_scope import InScope, Scope
 from otel_ml._internal.series.definition import Reduce, define_metric
 from otel_ml._internal.signature import public, publish
 from otel_ml._internal.steps.current import current_step
@@ -200,7 +200,7 @@ class Run:
         if self._scope.is_over:
             refuse(self, "step")
             return nullcontext()
-        with Inside(self._scope):
+        with InScope(self._scope):
             return step_block(index, axis)
 
     @publish("self", "iterable", "start")
@@ -265,7 +265,7 @@ class Run:
 
         Leaving the block ends nothing.
         """
-        return Inside(self._scope)
+        return InScope(self._scope)
 
     def child_env(self) -> dict[str, str]:
         """Return the variables by which a process elsewhere joins this run."""

@@ -7,9 +7,9 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import Inside, Scope
-from otel_ml._internal.record.after_the_end import AFTER_THE_END
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
+from otel_ml._internal.run_scope import InScope, Scope
 from otel_ml._internal.signature import public_type, publish_method
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timing import name_of, timed
@@ -33,7 +33,7 @@ def in_run(call: Callable[P, T]) -> Callable[[Callable[[Run], object]], Callable
             if run._scope.is_over:  # noqa: SLF001 (its own method)
                 refuse(run, described.__name__)
                 return None
-            with Inside(run._scope):  # noqa: SLF001 (its own method)
+            with InScope(run._scope):  # noqa: SLF001 (its own method)
                 return call(*args, **kwargs)
 
         publish_method(method, call)
@@ -44,10 +44,10 @@ def in_run(call: Callable[P, T]) -> Callable[[Callable[[Run], object]], Callable
 
 def refuse(run: Run, call: str) -> None:
     """Count what is recorded into a run that has ended, and say it once."""
-    if AFTER_THE_END.is_now:
-        AFTER_THE_END.refuse(1)
+    if AFTER_SHUTDOWN.is_now:
+        AFTER_SHUTDOWN.refuse(1)
     else:
-        guard.drop(
+        reporter.drop(
             "after_shutdown",
             f"{run!r}.{call}() came after the run had ended: it is not in any run. Call init() to begin a new one.",
             kind=f"after the end: {run.id}",
@@ -67,7 +67,7 @@ class RunTiming:
         self._open: list[Any] = []
 
     def __enter__(self) -> Any:
-        with Inside(self._scope):
+        with InScope(self._scope):
             timing = timed(self._name, **self._options)
             self._open.append(timing)
             return timing.__enter__()
@@ -75,7 +75,7 @@ class RunTiming:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with Inside(self._scope):
+        with InScope(self._scope):
             self._open.pop().__exit__(kind, error, trace)
 
     def __call__(self, function: F) -> F:
@@ -105,6 +105,6 @@ class RunTimer:
     def stop(self) -> None:
         """Stop the measurement begun last, and record it."""
         if not self._timing.is_open:
-            guard.wrong("bad-timer", "A timer of a run was stopped and not started. Call start() first.")
+            reporter.wrong("bad-timer", "A timer of a run was stopped and not started. Call start() first.")
             return
         self._timing.__exit__(None, None, None)

@@ -11,16 +11,21 @@ from dataclasses import replace
 from typing import Any
 
 from otel_ml._internal.console import Console
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.event_calls import log_params
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import CURRENT, NOW, Inside
 from otel_ml._internal.identity.resource import resource_attributes
 from otel_ml._internal.identity.run_identity import Identity, identify
 from otel_ml._internal.identity.trials import trial
-from otel_ml._internal.lifecycle.exit import ExitHooks
-from otel_ml._internal.lifecycle.forked import child_of, forget_parent
+from otel_ml._internal.lifecycle.after_fork import child_of, forget_parent
+from otel_ml._internal.lifecycle.child_environment import (
+    child_environ,
+    handed_on,
+    inherited_environ,
+    own_environ,
+    run_environ,
+)
+from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
-from otel_ml._internal.lifecycle.inherit import child_environ, handed_on, inherited_environ, own_environ, run_environ
 from otel_ml._internal.lifecycle.init_arguments import (
     another_run,
     changes,
@@ -30,21 +35,22 @@ from otel_ml._internal.lifecycle.init_arguments import (
     of_a_writer,
     shown,
 )
-from otel_ml._internal.lifecycle.launch import announce
+from otel_ml._internal.lifecycle.join_rank_zero import announce
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings, status_of
 from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.lifecycle.unknown_settings import misspelt
 from otel_ml._internal.lifecycle.worker import Status
 from otel_ml._internal.messages.recorder import recorder
-from otel_ml._internal.record.after_the_end import AFTER_THE_END
+from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.run_environment import RunEnvironment
+from otel_ml._internal.run_scope import CURRENT, NOW, InScope
 from otel_ml._internal.series import buffer
-from otel_ml._internal.set_variables import SetVariables
 from otel_ml._internal.steps.axes import STEPS
 from otel_ml._internal.steps.step import set_step
-from otel_ml._internal.timers.program_spans import Tracing
-from otel_ml._internal.transport.link_for import link_for
+from otel_ml._internal.timers.user_spans import Tracing
+from otel_ml._internal.transport.choose_link import choose_link
 from otel_ml.config import Config
 
 __all__ = ["RUNTIME", "Runtime"]
@@ -58,12 +64,12 @@ class Runtime:
     """
 
     def __init__(self) -> None:
-        self.make_link: LinkMaker = link_for
+        self.make_link: LinkMaker = choose_link
         self._lock = threading.RLock()  # reentrant: a signal handler may end the run while the main thread starts one
         self._sessions = Sessions(self.end)
         self._implicit = ImplicitStart(self, self._sessions)
         self._runs_without_id = 0
-        self._environment = SetVariables()
+        self._environment = RunEnvironment()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
         self._tracing = Tracing(self._resource, self._use_tracing)
         self._pid = os.getpid()
@@ -81,7 +87,7 @@ class Runtime:
         self._wait_for_an_end()
         with self._lock:
             session = self._meant(arguments)
-            with Inside(session.scope):
+            with InScope(session.scope):
                 if params is not None:
                     log_params(params)
             self._sessions.make_current(session)
@@ -131,7 +137,7 @@ class Runtime:
         session = self.started(config, self.identified(config, environ), arguments)
         self.say_misspelt(session)
         if config.is_remote and arguments.get("exporters"):
-            guard.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
+            reporter.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
         return session
 
     def _leave_parents_run(self, session: Session) -> None:
@@ -156,11 +162,11 @@ class Runtime:
         asked, before = shown(arguments, changed), f"{session.run.experiment}/{session.run.id}"
         steps = session.recorder.current_steps()
         self.end(session, EXIT_TIMEOUT)
-        AFTER_THE_END.leave()
+        AFTER_SHUTDOWN.leave()
         for axis, step in steps.items():
             set_step(step, axis=axis)
         begun = self._begin(arguments)
-        guard.say(
+        reporter.say(
             "init-late",
             f"init({asked}) came after something was recorded, for which the environment had asked for a run: what was "
             f"recorded before is in run {before}. Call init() first.",
@@ -171,7 +177,7 @@ class Runtime:
         """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
         if session.identity.speaks:
             for sentence in misspelt(os.environ):
-                guard.say("unknown-setting", sentence)
+                reporter.say("unknown-setting", sentence)
 
     def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
         before = self._runs_without_id
@@ -205,7 +211,7 @@ class Runtime:
 
     def started(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> Session:
         if not self._sessions:
-            AFTER_THE_END.leave()
+            AFTER_SHUTDOWN.leave()
         else:
             FOLDER.share_out(STEPS)
         self._implicit.begun()
@@ -218,7 +224,7 @@ class Runtime:
     def run_it(self, session: Session) -> None:
         config = session.config
         buffer.stay_awake()
-        guard.strict = config.strict
+        reporter.strict = config.strict
         if session not in self._sessions:
             self._sessions.add(session)
         if config.disabled:
@@ -229,9 +235,9 @@ class Runtime:
         if not NOW.several:
             self._environment.set(inherited_environ(config, session.identity))
         recorder.enabled = True
-        with Inside(session.scope):
+        with InScope(session.scope):
             session.begin(self._tracing.take if session.scope.steps is STEPS else list)
-            guard.connect(session.worker.say if session.worker is not None else None)
+            reporter.connect(session.worker.say if session.worker is not None else None)
         self._exit.install()
         self._tracing.activate()
 
@@ -244,7 +250,7 @@ class Runtime:
             if session.worker is not None:
                 session.worker.reconfigure(session.config)
         if changed:
-            guard.wrong(
+            reporter.wrong(
                 "init-again",
                 f"init({shown(new, changed)}) while a run is active changes nothing. Expected the same arguments as "
                 "before; call shutdown() first to begin a new run.",
@@ -332,7 +338,7 @@ class Runtime:
         """End one run; where another thread does so already, wait for it."""
         # Two threads may end the same run (a signal, and `atexit`): the first does it, the other waits. Held signals
         # come after.
-        with self._exit.goodbye():
+        with self._exit.signals_held():
             with self._lock:
                 is_first = session in self._sessions and not session.is_ending
                 session.is_ending = True
@@ -341,7 +347,7 @@ class Runtime:
                 return True
             session.ender = get_ident()
             try:
-                with Inside(session.scope):
+                with InScope(session.scope):
                     was_fine = session.end(session.exit_timeout() if timeout is None else timeout, status)
             finally:
                 with self._lock:
@@ -361,16 +367,16 @@ class Runtime:
         is_last = not self._sessions
         if is_last:
             recorder.enabled = False
-            guard.connect(None)
+            reporter.connect(None)
         if not session.config.disabled:
             session.recorder.forget()  # a new init() is a new run: from ml.seq 1, and with no step
         if is_last:
             self._forget_if_last()
             if not session.config.disabled:
                 is_told = session.identity.place.local_rank == 0 and not session.config.is_quiet
-                AFTER_THE_END.enter(self._say_now if is_told else None)
+                AFTER_SHUTDOWN.enter(self._say_now if is_told else None)
         elif (other := self._sessions.first) is not None and other.worker is not None:
-            guard.connect(other.worker.say)
+            reporter.connect(other.worker.say)
 
     def _forget_if_last(self) -> None:
         if not self._sessions:
@@ -395,7 +401,7 @@ class Runtime:
         """End the runs, or wait until another thread has."""
         if self._pid != os.getpid():
             return
-        AFTER_THE_END.sum_up()
+        AFTER_SHUTDOWN.sum_up()
         self._implicit.end()
         self._wait_for_a_beginning()
         began = time.monotonic()

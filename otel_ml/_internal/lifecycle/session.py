@@ -11,21 +11,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from otel_ml._internal.error_reporting import Say, reporter
 from otel_ml._internal.events.code_capture import Capture
-from otel_ml._internal.events.queue import EVENTS, EventQueue
-from otel_ml._internal.guard import Say, guard
-from otel_ml._internal.here import NOW, PROCESS, SCOPES, Scope
+from otel_ml._internal.events.event_queue import EVENTS, EventQueue
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
-from otel_ml._internal.latch import Latch
-from otel_ml._internal.lifecycle.lifetime import ends_with_job
 from otel_ml._internal.lifecycle.run import Lifecycle, Run
+from otel_ml._internal.lifecycle.service_lifetime import ends_with_job
 from otel_ml._internal.lifecycle.worker import Status, Worker
 from otel_ml._internal.messages.recorder import Recorder, RecordSettings, recorder
+from otel_ml._internal.one_time_event import OneTimeEvent
+from otel_ml._internal.run_scope import NOW, PROCESS, SCOPES, Scope
 from otel_ml._internal.steps.axes import STEPS, Steps
+from otel_ml._internal.transport.choose_link import choose_link, host_folder
 from otel_ml._internal.transport.link import Link, Reached
-from otel_ml._internal.transport.link_for import folder_here, link_for
-from otel_ml._internal.transport.recover import recover_spools
+from otel_ml._internal.transport.recover_spools import recover_spools
 from otel_ml._internal.transport.send import Sender, spans_interval
 from otel_ml._internal.transport.spool import Spool
 from otel_ml.config import Config
@@ -75,7 +75,7 @@ class Session:
         self.is_explicit = True
         self.is_left_for_init = self.is_asleep = self.is_ending = False
         self.is_of_process = threading.current_thread() is threading.main_thread()
-        self.ended = Latch()
+        self.ended = OneTimeEvent()
         self.ender = 0
         self.scope = _scope()
         self.recorder = recorder if self.scope.steps is STEPS else Recorder(self.scope)
@@ -126,7 +126,7 @@ class Session:
         return True if worker is None else worker.request("flush", timeout)
 
     def end(self, timeout: float, status: Status) -> bool:
-        """Say goodbye; return whether everything was acknowledged in time."""
+        """Send the shutdown message; return whether everything was acknowledged in time."""
         deadline = time.monotonic() + timeout
         self._mark_boundary()
         worker, self.worker = self.worker, None
@@ -143,7 +143,7 @@ class Session:
 
     def forget_worker(self) -> Worker | None:
         """In a forked child: let go of the parent's thread, and return it."""
-        self.ended = Latch()
+        self.ended = OneTimeEvent()
         worker, self.worker = self.worker, None
         self._capture = None
         self.is_ending = self.is_left_for_init = False
@@ -166,34 +166,34 @@ class Session:
 
     def _is_last_chance(self) -> bool:
         """Whether the service ends with this job: one that the job has started, unless Ray hosts it."""
-        return not self.config.is_remote and self._make_link is link_for and ends_with_job(os.environ)
+        return not self.config.is_remote and self._make_link is choose_link and ends_with_job(os.environ)
 
     def _made_worker(self, extra_spans: Callable[[], list[bytes]]) -> Worker:
         config, identity = self.config, self.identity
         resource = encode_resource(config, identity)
         folder = _spool_folder(rendezvous_of(identity.run_id))
-        self.scope.events.run_folder = folder_here(config, identity) if self._make_link is link_for else None
+        self.scope.events.run_folder = host_folder(config, identity) if self._make_link is choose_link else None
         spool = Spool(
             folder,
             identity.instance,
             resource,
             limit=config.spool_max,
-            say=guard.say,
+            say=reporter.say,
         )
         return Worker(
             config,
             identity,
             self.recorder,
             spool,
-            Sender(spool, resource, say=guard.say, spans_interval=self._spans_interval()),
-            self._make_link(config, identity, guard.say),
+            Sender(spool, resource, say=reporter.say, spans_interval=self._spans_interval()),
+            self._make_link(config, identity, reporter.say),
             recover=lambda reached, deadline: _recover(folder, reached, deadline),
             extra_spans=extra_spans,
             is_last_chance=self._is_last_chance(),
         )
 
     def _spans_interval(self) -> float:
-        if self._make_link is not link_for:  # Ray hosts the service: nobody brings what a killed actor had not sent
+        if self._make_link is not choose_link:  # Ray hosts the service: nobody brings what a killed actor had not sent
             return 0.0
         return spans_interval(self.config.flush_interval, self.identity.place.world_size)
 
@@ -228,11 +228,11 @@ def _spool_folder(rendezvous: Rendezvous) -> Path:
     try:
         rendezvous.create()
     except OSError as error:
-        guard.say("rendezvous-folder", f"The rendezvous folder cannot be used: {error}")
+        reporter.say("rendezvous-folder", f"The rendezvous folder cannot be used: {error}")
         # What is not sent yet must not lie where others put their files; nobody else finds this one after a crash.
         return Path(tempfile.mkdtemp(prefix="otel-ml-"))
     return rendezvous.spool
 
 
 def _recover(folder: Path, reached: Reached, deadline: float) -> bool:
-    return recover_spools(folder, reached.transport, deadline, guard.say)
+    return recover_spools(folder, reached.transport, deadline, reporter.say)

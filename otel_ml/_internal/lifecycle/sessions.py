@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 
-from otel_ml._internal.here import CURRENT, NOW, SCOPES, here
-from otel_ml._internal.lifecycle.inherit import child_environ
+from otel_ml._internal.lifecycle.child_environment import child_environ
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.session import Session, status_of
+from otel_ml._internal.run_scope import CURRENT, NOW, SCOPES, current_scope
 
 __all__ = ["Sessions"]
 
@@ -46,7 +46,7 @@ class Sessions:
     @property
     def current(self) -> Session | None:
         """The run that calls are for, here; None where there is none, or none that goes on."""
-        scope = here() if NOW.several else None
+        scope = current_scope() if NOW.several else None
         return next((session for session in self.running if scope is None or session.scope is scope), None)
 
     def of(self, run: Run) -> Session | None:

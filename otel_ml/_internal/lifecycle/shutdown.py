@@ -1,4 +1,4 @@
-"""The end of a writer: its goodbye, the wait for the run as the one that leaves last, and what is told of it."""
+"""The end of a writer: its shutdown message, waiting for the run if it leaves last, and what a person is told."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.notices import Notices
 from otel_ml._internal.messages.recorder import Recorder
 from otel_ml._internal.transport.link import Link, Reached
-from otel_ml._internal.transport.losses import SPOOL_FULL
 from otel_ml._internal.transport.send import Sender
+from otel_ml._internal.transport.spool_overflow import SPOOL_FULL
 from otel_ml.explanation import explained
 from otel_ml.wire import attributes as keys
 
-__all__ = ["Farewell", "Status"]
+__all__ = ["ShutdownSequence", "Status"]
 
 Status = Literal["finished", "failed", "killed"]
 
 USUAL_WAIT = 5.0
 """Seconds the end of a process takes at most, unless there is a reason to wait longer."""
 
-PATIENCE_AT_EXIT = 2.0
+TIMEOUT_AT_EXIT = 2.0
 """Seconds the process waits at its end for a receiver that does not answer, or does not get on (docs/protocol.md §3.7).
 
 A service that is being started answers soon: it is waited for as long as acknowledgements arrive, to the deadline.
 """
 
-PATIENCE_WITH_DELIVERY = 10.0
+TIMEOUT_WITH_DELIVERY = 10.0
 """The same where the service ends with the job: it is busy with the backends' libraries, and nobody comes after it."""
 
-PATIENCE_WITH_STARTS = 60.0
+TIMEOUT_WITH_STARTS = 60.0
 """The same while an exporter starts, which imports its backend's library, or a large file is hashed."""
 
 TOLD_AFTER = 2.0
 """Seconds of waiting for delivery after which it is said what for."""
 
 
-class Farewell:
+class ShutdownSequence:
     """What a worker's thread does after the last collect.
 
     Args:
@@ -68,9 +68,9 @@ class Farewell:
         self._console = console
         self._ask = ask
         self._is_last_chance = is_last_chance
-        self._least_patience = PATIENCE_WITH_DELIVERY if is_last_chance else PATIENCE_AT_EXIT
+        self._least_timeout = TIMEOUT_WITH_DELIVERY if is_last_chance else TIMEOUT_AT_EXIT
 
-    def goodbye(self, status: Status, *, duration_s: float) -> LogRecord:
+    def message(self, status: Status, *, duration_s: float) -> LogRecord:
         """Return the last record of this writer: how it ended, and what it has counted."""
         sent = self._recorder.sent
         return LogRecord(
@@ -89,7 +89,7 @@ class Farewell:
             },
         )
 
-    def patience(self) -> Callable[[], float]:
+    def timeout(self) -> Callable[[], float]:
         """Return a function that says until when to wait: longer with each acknowledgement, from now on."""
         answers, quiet_since = self._sender.answers, time.monotonic()
 
@@ -97,12 +97,12 @@ class Farewell:
             nonlocal answers, quiet_since
             if self._sender.answers != answers or self._link.is_starting:
                 answers, quiet_since = self._sender.answers, time.monotonic()
-            return quiet_since + self._least_patience
+            return quiet_since + self._least_timeout
 
         return until
 
     def wait_for_the_run(self, identity: Identity, reached: Reached | None, deadline: float, status: Status) -> None:
-        """Wait until the service has heard the goodbye; as the last writer, while exporters drain: say how it went."""
+        """Wait until the service has the shutdown message; as the last writer, also while exporters drain. Report."""
         if self._sender.notices is None:  # a Collector, or gRPC: what acknowledged it gives no account of the run
             self._say(
                 partial(acknowledged_line, refused=self._sender.refused, records=self._sender.refused_records),
@@ -125,7 +125,7 @@ class Farewell:
         return identity.starter is None or bool((self._ask(writer=identity.starter) or {}).get("left"))
 
     def _account_at_the_end(self, identity: Identity, deadline: float) -> Mapping[str, Any] | None:
-        """Return the account that holds the goodbye and, of the last writer, everything; what there is in time."""
+        """Return the account with the shutdown message and, for the last writer, everything; or what comes in time."""
         known: object = None
         began = quiet_since = time.monotonic()
         is_told = False
@@ -143,7 +143,7 @@ class Farewell:
                 if not is_told and run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
                     is_told = True
                     self._console.line(waiting_line(run))
-            if now >= deadline or now - quiet_since >= self._patience(run, deadline - began):
+            if now >= deadline or now - quiet_since >= self._timeout(run, deadline - began):
                 return run
             time.sleep(0.05)
 
@@ -154,17 +154,17 @@ class Farewell:
         states = {exporter.get("state") for exporter in (run.get("exporters") or {}).values()}
         return not self._is_last_chance or (run.get("status") != "running" and states <= CLOSED)
 
-    def _patience(self, run: Mapping[str, Any] | None, wait: float) -> float:
+    def _timeout(self, run: Mapping[str, Any] | None, wait: float) -> float:
         """Return for how long a service may not get on."""
         if wait <= USUAL_WAIT or run is None or not run.get("last"):
-            return self._least_patience
+            return self._least_timeout
         if wait != math.inf:
             return wait
         is_starting = any(exporter.get("state") == "starting" for exporter in (run.get("exporters") or {}).values())
         is_long = is_starting or run.get("files") or run.get("writers_live")
-        return PATIENCE_WITH_STARTS if is_long else PATIENCE_WITH_DELIVERY
+        return TIMEOUT_WITH_STARTS if is_long else TIMEOUT_WITH_DELIVERY
 
-    def say_left_behind(self, identity: Identity) -> None:
+    def report_left_behind(self, identity: Identity) -> None:
         """Say what was not acknowledged, and what becomes of it."""
         points = sum(frame.points for frame in self._sender.spool.pending)
         why = f" ({self._sender.last_error})" if self._sender.last_error else ""

@@ -16,29 +16,29 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
 from otel_ml._internal.console import Console, started_line
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.file_reader import FileReader
 from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
-from otel_ml._internal.give_way import has_rested
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import CURRENT
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
-from otel_ml._internal.latch import Latch
 from otel_ml._internal.lifecycle.notices import Notices, run_status
-from otel_ml._internal.lifecycle.shutdown import Farewell, Status
-from otel_ml._internal.messages.encode import scope_fields
+from otel_ml._internal.lifecycle.shutdown import ShutdownSequence, Status
+from otel_ml._internal.messages.encode_metrics import scope_fields
 from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Holds, Recorder
-from otel_ml._internal.record.collector import COLLECTOR
-from otel_ml._internal.transport.aside_link import AsideLink
-from otel_ml._internal.transport.aside_transport import AsideTransport
+from otel_ml._internal.one_time_event import OneTimeEvent
+from otel_ml._internal.record.backpressure import BACKPRESSURE
+from otel_ml._internal.run_scope import CURRENT
+from otel_ml._internal.transport.background_link import BackgroundLink
+from otel_ml._internal.transport.background_transport import BackgroundTransport
 from otel_ml._internal.transport.link import Link, Reached
-from otel_ml._internal.transport.losses import Losses
 from otel_ml._internal.transport.send import MAX_BYTES, Sender
 from otel_ml._internal.transport.spool import Held, Lost, Spool
+from otel_ml._internal.transport.spool_overflow import SpoolOverflow
+from otel_ml._internal.yield_interpreter import has_rested
 from otel_ml.config import Config
 from otel_ml.explanation import explained
 from otel_ml.wire.protobuf import field as encode_field
-from otel_ml.wire.spool import Frame, Kind
+from otel_ml.wire.spool_format import Frame, Kind
 
 __all__ = ["Request", "Status", "Worker"]
 
@@ -52,7 +52,7 @@ killed, a rank that nobody starts again. In embedded mode the service looks, too
 RECOVER_AGAIN = 1.0
 """The same, where the receiver had no room for it."""
 
-PATIENCE_WITH_NOBODY = 5.0
+TIMEOUT_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
 HEARD_S = 10.0
@@ -74,13 +74,13 @@ class Request:
     """Something another thread wants: `done` is open when it has happened, or cannot.
 
     Attributes:
-        kind: `collect` (into the spool), `flush` (acknowledged), `end` (goodbye, and the thread ends).
+        kind: `collect` (into the spool), `flush` (acknowledged), `end` (shutdown message, and the thread ends).
     """
 
     kind: Literal["collect", "flush", "end"]
     deadline: float
     status: Status = "finished"
-    done: Latch = field(default_factory=Latch)
+    done: OneTimeEvent = field(default_factory=OneTimeEvent)
     is_complete: bool = False
 
 
@@ -88,7 +88,7 @@ class Worker:
     """One run of this process.
 
     Args:
-        link: where the transport comes from; asked on a thread of its own (`AsideLink`), one thing at a time.
+        link: where the transport comes from; asked on a thread of its own (`BackgroundLink`), one thing at a time.
         recover: sends what dead writers of the job left, and says whether nothing is left; called from time to time
             once a receiver takes ours.
         is_last_chance: whether the service ends with this job.
@@ -114,13 +114,13 @@ class Worker:
         spool.on_lost = self._on_lost
         self.reached: Reached | None = None
         self._recorder = recorder
-        self._link = AsideLink(link)
+        self._link = BackgroundLink(link)
         self._recover = recover
         self._extra_spans = extra_spans
         self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._notices = Notices(self._console, identity)
-        self._farewell = Farewell(
+        self._shutdown = ShutdownSequence(
             recorder,
             sender,
             self._link,
@@ -136,12 +136,12 @@ class Worker:
         self._answered_at = self._started
         self._refused = 0
         self._failing_since: float | None = None
-        self._losses = Losses(guard)
+        self._losses = SpoolOverflow(reporter)
         self._files = FileReader()
         self._recover_at = 0.0
         self._postponed: deque[Request] = deque()
         self._ending: Request | None = None
-        self._patience: Callable[[], float] = time.monotonic
+        self._timeout: Callable[[], float] = time.monotonic
         self._new_config: Config | None = None
         self._thread = threading.Thread(target=self._run, name="otel_ml", daemon=True)
 
@@ -156,7 +156,7 @@ class Worker:
             return False
         request = Request(kind, time.monotonic() + timeout, status)
         self._requests.put(request)
-        # An end may take longer than its patience, while acknowledgements arrive; the thread keeps to the deadline.
+        # An end may take longer than its timeout, while acknowledgements arrive; the thread keeps to the deadline.
         request.done.wait(None if timeout == math.inf else timeout + 0.5)
         return request.is_complete
 
@@ -188,11 +188,11 @@ class Worker:
 
     def _run(self) -> None:
         CURRENT.set(self._recorder.scope)
-        COLLECTOR.begin()
+        BACKPRESSURE.begin()
         try:
             self._loop()
         finally:
-            COLLECTOR.leave()
+            BACKPRESSURE.leave()
 
     def _loop(self) -> None:
         while True:
@@ -201,7 +201,7 @@ class Worker:
                 if self._handle(request):
                     return
             except Exception as error:  # noqa: BLE001 (this thread must outlive any mistake; it is said)
-                guard.failed("The background thread", error) if not guard.strict else self._fail_loudly(error)
+                reporter.failed("The background thread", error) if not reporter.strict else self._fail_loudly(error)
                 if request is not None and request is self._ending:
                     return
             finally:
@@ -253,7 +253,7 @@ class Worker:
 
     def _collect(self, *, final: bool = False) -> None:
         self._recorder.bound(self.spool.bound)
-        COLLECTOR.hold_up(is_held_up=self._is_held_up())
+        BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
         batch = self._recorder.collect(time.time_ns(), final=final)
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
         frames += _frames("S", self._extra_spans())
@@ -312,7 +312,7 @@ class Worker:
         if self._ending is None:
             self._collect()
             self._hear()
-        return self._ending is None or time.monotonic() < min(self._ending.deadline, self._patience())
+        return self._ending is None or time.monotonic() < min(self._ending.deadline, self._timeout())
 
     def _hear(self) -> None:
         """Do what is asked for as far as it can be done while a request is under way: bring it into the spool."""
@@ -341,7 +341,7 @@ class Worker:
         self.spool.append(Frame("L", encode_field(2, body)))
 
     def _on_lost(self, lost: Lost) -> None:
-        """Count what a full spool dropped, and take it out of the manifests."""
+        """Count what a full spool dropped, and take it out of the watermarks."""
         # The request under way may hold frames that have just gone: it is formed anew from what is left.
         self.sender.abandon_batch()
         self._losses.add(lost)
@@ -380,7 +380,7 @@ class Worker:
     def _use(self, reached: Reached) -> None:
         if self.sender.transport is not None:
             self.sender.transport.close()
-        reached = replace(reached, transport=AsideTransport(reached.transport, self._meanwhile, TICK))
+        reached = replace(reached, transport=BackgroundTransport(reached.transport, self._meanwhile, TICK))
         if reached.run_id is not None and reached.run_id != self.identity.run_id:
             self.identity = replace(self.identity, run_id=reached.run_id)
             self._describe_anew(self.config)
@@ -409,18 +409,18 @@ class Worker:
             self._recover_at = time.monotonic() + (RECOVER_EVERY if is_done else RECOVER_AGAIN)
         return is_empty
 
-    def _send_all(self, deadline: float, patience: Callable[[], float]) -> bool:
-        """Send until all is acknowledged, or the time is over: `patience` ends it, `deadline` whatever happens."""
-        while not self._send(min(deadline, patience()), everything=True):
+    def _send_all(self, deadline: float, timeout: Callable[[], float]) -> bool:
+        """Send until all is acknowledged, or the time is over: `timeout` ends it, `deadline` whatever happens."""
+        while not self._send(min(deadline, timeout()), everything=True):
             now = time.monotonic()
-            if now >= min(deadline, patience()):
+            if now >= min(deadline, timeout()):
                 return False
             time.sleep(min(0.02, max(0.0, deadline - now)))
             self._reach()
         return True
 
     def _begin_to_end(self, request: Request) -> None:
-        """Bring everything and the goodbye into the spool: from now on only the receiver is waited for."""
+        """Bring everything and the shutdown message into the spool: from now on only the receiver is waited for."""
         if self._ending is not None:
             return
         self._ending = request
@@ -431,14 +431,14 @@ class Worker:
         self._end_files(request.deadline)
         self._collect(final=True)
         # Nobody may wait for this thread from here on: it will not collect again.
-        COLLECTOR.leave()
-        self._append_goodbye(request)
+        BACKPRESSURE.leave()
+        self._append_shutdown_message(request)
 
-    def _append_goodbye(self, request: Request) -> None:
+    def _append_shutdown_message(self, request: Request) -> None:
         self._refused = self._refused_by_now()
         duration_s = time.monotonic() - self._started
-        self._append_record(self._farewell.goodbye(request.status, duration_s=duration_s))
-        self._patience = self._farewell.patience()
+        self._append_record(self._shutdown.message(request.status, duration_s=duration_s))
+        self._timeout = self._shutdown.timeout()
 
     def _refused_by_now(self) -> int:
         return self.sender.refused.total() + self.sender.refused_records.total()
@@ -446,23 +446,23 @@ class Worker:
     def _end(self, request: Request) -> None:
         self._reach()
         self.sender.hurry()
-        is_complete = self._send_all(request.deadline, self._patience)
-        if is_complete and self._refused_by_now() != self._refused:  # of what was sent with the goodbye
-            self._append_goodbye(request)
-            is_complete = self._send_all(request.deadline, self._patience)
+        is_complete = self._send_all(request.deadline, self._timeout)
+        if is_complete and self._refused_by_now() != self._refused:  # of what was sent with the shutdown message
+            self._append_shutdown_message(request)
+            is_complete = self._send_all(request.deadline, self._timeout)
         for other in self._postponed:  # flushes of other threads: what they wait for was sent, or is kept
             other.is_complete = is_complete
             other.done.open()
         if is_complete:
-            self._patience = lambda: request.deadline  # the run is waited for by rules of its own
+            self._timeout = lambda: request.deadline  # the run is waited for by rules of its own
         self._tell(is_last=True)
         if is_complete:
-            self._farewell.wait_for_the_run(self.identity, self.reached, request.deadline, request.status)
+            self._shutdown.wait_for_the_run(self.identity, self.reached, request.deadline, request.status)
             # Acknowledged and heard: nothing is left to recover.
             self.spool.delete()
             self.spool.remove_folder()
         else:
-            self._farewell.say_left_behind(self.identity)
+            self._shutdown.report_left_behind(self.identity)
         self.spool.close()
         self._link.close()
         if self.sender.transport is not None:
@@ -473,7 +473,7 @@ class Worker:
         """Print what is to be said by now."""
         count = self.sender.notices
         if count is None:
-            if is_last or self.sender.answers or time.monotonic() - self._started > PATIENCE_WITH_NOBODY:
+            if is_last or self.sender.answers or time.monotonic() - self._started > TIMEOUT_WITH_NOBODY:
                 self._notices.print_own()
         elif self._notices.has_more(count):
             self._notices.print_of(self._ask())

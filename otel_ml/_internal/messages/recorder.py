@@ -9,26 +9,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from otel_ml._internal.boot_time import boot_time
-from otel_ml._internal.devices.batch import STAGING
-from otel_ml._internal.devices.graphs import CAPTURED
-from otel_ml._internal.give_way import give_way
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOW, PROCESS, SCOPES, Scope
-from otel_ml._internal.messages.encode import encoded_gauge, encoded_scopes
-from otel_ml._internal.messages.manifest import is_done
-from otel_ml._internal.messages.sequence import Sequence
+from otel_ml._internal.boot_clock import seconds_since_boot
+from otel_ml._internal.devices.cuda_graphs import CAPTURED
+from otel_ml._internal.devices.device_batch import STAGING
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.messages.encode_metrics import encoded_gauge, encoded_scopes
+from otel_ml._internal.messages.sequence_number import Sequence
+from otel_ml._internal.messages.watermark import is_step_complete
 from otel_ml._internal.native import native
-from otel_ml._internal.record.after_the_end import AFTER_THE_END
-from otel_ml._internal.record.collector import COLLECTOR
+from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
+from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.run_scope import NOW, PROCESS, SCOPES, Scope
 from otel_ml._internal.series.buffer import RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, QUANTILE_COARSE
-from otel_ml._internal.series.pending import Pending
+from otel_ml._internal.series.pending import StepPartials
 from otel_ml._internal.steps.axes import STEPS, Step
 from otel_ml._internal.steps.stage import forget_stages, parts_of
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers import spans
+from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, VALUES
 
 __all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
@@ -45,7 +45,7 @@ _TOTALS_EVERY_NS = 5_000_000_000
 
 
 Holds = tuple[str | None, int | None, int]
-"""(axis, step, points) of one ScopeMetrics; no axis and no step where a process has none. Manifests hold no points."""
+"""(axis, step, points) of one ScopeMetrics; no axis and no step where a process has none. Watermarks hold no points."""
 
 
 class Batch(NamedTuple):
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
     Attributes:
         scope_metrics: each the body of an OTLP ScopeMetrics (without outer tag and length), `ml.seq` inside.
         scope_spans: each the body of an OTLP ScopeSpans.
-        points: metric points in it; manifests and positions are not counted.
+        points: metric points in it; watermarks and positions are not counted.
         values: the user's values folded into it.
         holds: for each of `scope_metrics` its (axis, step, points): what is lost when the spool has to drop it.
     """
@@ -73,7 +73,7 @@ class Sent:
     Attributes:
         points: metric points, without those of the protocol itself.
         values: of the user, in those points.
-        events: log records, without the goodbye.
+        events: log records, without the shutdown message.
     """
 
     points: int = 0
@@ -107,14 +107,14 @@ class Recorder:
     def configure(self, settings: RecordSettings, *, otel_tracing: bool = False) -> None:
         """Use `settings`; with `otel_tracing`, timers are also OpenTelemetry's current span."""
         self._settings = settings
-        guard.strict = settings.strict
+        reporter.strict = settings.strict
         NOW.level = settings.timer_level if self.enabled else -1
         spans.configure(settings.spans_per_step if settings.traces == "timers" else 0, otel_tracing=otel_tracing)
 
     @property
     def enabled(self) -> bool:
         """Whether recording calls do anything."""
-        return not NOW.off and not AFTER_THE_END.is_now
+        return not NOW.off and not AFTER_SHUTDOWN.is_now
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
@@ -127,7 +127,7 @@ class Recorder:
     def collect(self, now_ns: int, *, final: bool = False) -> Batch:
         """Take everything recorded so far as wire bytes. Called by the background thread only.
 
-        With `final`, device values are waited for, at most a second, and every step gets its manifest.
+        With `final`, device values are waited for, at most a second, and every step gets its watermark.
         """
         folder = FOLDER
         with folder.lock:
@@ -142,17 +142,17 @@ class Recorder:
             for step in steps:
                 step.pending = None
             values, folder.values = folder.values, 0
-        COLLECTOR.took()
+        BACKPRESSURE.took()
         scopes: list[bytes] = []
         holds: list[Holds] = []
         while collected:  # what is encoded is let go at once: training records meanwhile
-            give_way()
+            yield_interpreter()
             self._encode(*collected.popleft(), scopes, holds)
         points = sum([count for _, _, count in holds])
-        self._say_manifests(now_ns, scopes, final=final)
+        self._send_watermarks(now_ns, scopes, final=final)
         self._say_positions(now_ns, scopes, final=final)
         holds += [(None, None, 0)] * (len(scopes) - len(holds))
-        give_way()
+        yield_interpreter()
         return Batch(tuple(scopes), spans.collect(self._generation), points, values, tuple(holds))
 
     def bound(self, spool_bytes: int) -> None:
@@ -181,7 +181,7 @@ class Recorder:
             FOLDER.read_deferred(everything=True)
         FOLDER.drop_deferred(self._generation)
 
-    def _encode(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
+    def _encode(self, step: Step, pending: StepPartials, scopes: list[bytes], holds: list[Holds]) -> None:
         place = step.base or step
         place = place.base or place
         if step.stage is None:
@@ -192,7 +192,7 @@ class Recorder:
             for part in parts_of(pending, step.stage):
                 self._encode_at(place, part, scopes, holds)
 
-    def _encode_at(self, step: Step, pending: Pending, scopes: list[bytes], holds: list[Holds]) -> None:
+    def _encode_at(self, step: Step, pending: StepPartials, scopes: list[bytes], holds: list[Holds]) -> None:
         axis = step.axis.name if step.axis is not None else None
         self.sent.values += pending.values
         sent = 0
@@ -209,9 +209,9 @@ class Recorder:
         if step.index is not None:
             self._unsaid[step] = None
 
-    def _say_manifests(self, now_ns: int, scopes: list[bytes], *, final: bool) -> None:
+    def _send_watermarks(self, now_ns: int, scopes: list[bytes], *, final: bool) -> None:
         lateness_ns = self._settings.allowed_lateness_ns
-        for step in [step for step in self._unsaid if final or is_done(step, now_ns, lateness_ns)]:
+        for step in [step for step in self._unsaid if final or is_step_complete(step, now_ns, lateness_ns)]:
             del self._unsaid[step]
             if step.axis is not None and step.index is not None and step.points > step.said:
                 step.said = step.points
@@ -224,7 +224,7 @@ class Recorder:
         if not final and not declared and abs(now_ns - self._position_ns) < self._settings.flush_interval_ns:
             return
         is_first, self._position_ns = not self._position_ns and not declared, now_ns
-        taken = {BOOT_TIME: boot_time(), **self._totals(now_ns, final=final), **declared}
+        taken = {BOOT_TIME: seconds_since_boot(), **self._totals(now_ns, final=final), **declared}
         axes = list(self.scope.steps.axes.values())
         inside = [(axis.name, step.index) for axis in axes if (step := axis.inside()) is not None]
         places = [(name, index) for name, index in inside if index is not None]
@@ -263,7 +263,7 @@ class Recorder:
         return {name: step.index for name, step in current.items() if step is not None and step.index is not None}
 
     def points_dropped(self, axis: str, step: int, points: int) -> None:
-        """Take points that the spool dropped out of the step's manifest."""
+        """Take points that the spool dropped out of the step's watermark."""
         known = self.scope.steps.axes.get(axis)
         dropped = known.steps.get(step) if known is not None else None
         if dropped is not None:
@@ -283,13 +283,13 @@ class Recorder:
             self.scope.dropped.clear()
             return
         NOW.several = False
-        COLLECTOR.forget()
+        BACKPRESSURE.forget()
         RECORDS.clear()
         STAGING.forget()
         FOLDER.forget()
         STEPS.forget()
         DEFINITIONS.new_lock()
-        guard.forget()
+        reporter.forget()
         spans.forget()
         forget_stages()
 

@@ -8,10 +8,9 @@ from time import time_ns
 from typing import Any
 
 from otel_ml._internal.device_tensor import BeingCapturedError, Deferred
-from otel_ml._internal.devices.batch import STAGING, BacklogError, Staged, StagedRow, launch, launch_plainly
-from otel_ml._internal.devices.graphs import CAPTURED
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOW
+from otel_ml._internal.devices.cuda_graphs import CAPTURED
+from otel_ml._internal.devices.device_batch import STAGING, BacklogError, Staged, StagedRow, launch, launch_plainly
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
 from otel_ml._internal.record.fold import BACKLOG, relieve
 from otel_ml._internal.record.values import (
@@ -22,6 +21,7 @@ from otel_ml._internal.record.values import (
     weighted_value,
     which_are_cuda_scalars,
 )
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.buffer import LIMIT, RECORDS, STRIDE
 from otel_ml._internal.series.definition import Series
 from otel_ml._internal.series.row import Row
@@ -108,7 +108,7 @@ def _refuse(series: Series, value: object, error: UnrecordableError) -> None:
     expected = "a number, a 0-d array or tensor, or a 1-d sequence of numbers (and a weight from 0 on)"
     name = series.definition.name
     kind = f"{error.reason} of {name}: {type(value).__name__}"
-    guard.drop(error.reason, f"Metric {name!r:.120}: expected {expected}, got {error}.", kind=kind)
+    reporter.drop(error.reason, f"Metric {name!r:.120}: expected {expected}, got {error}.", kind=kind)
 
 
 def append_deferred(records: list[Any]) -> None:
@@ -137,11 +137,11 @@ def _launched(series: Series, step: Step, item: Any, time_ns: int) -> Iterable[A
     except (TypeError, ValueError) as error:
         _refuse(series, item, UnrecordableError("bad_value", f"a tensor on a device, which {error}"))
     except BacklogError:
-        guard.dropped["device_backlog"] += item.size
-        guard.say("device-backlog", BACKLOG)
+        reporter.dropped["device_backlog"] += item.size
+        reporter.say("device-backlog", BACKLOG)
     except Exception as error:  # noqa: BLE001 (whatever a device raises costs its values, not training)
-        guard.dropped["device_error"] += item.size
-        guard.say("device-error", f"Metric {series.definition.name!r}: the device did not give its value: {error}.")
+        reporter.dropped["device_error"] += item.size
+        reporter.say("device-error", f"Metric {series.definition.name!r}: the device did not give its value: {error}.")
     else:
         return series, step, item, time_ns
     return ()
@@ -155,4 +155,4 @@ def _weighted(series: Series, value: object, weight: object) -> Recordable:
 
 
 if native is not None:
-    native.bind_buffer(RECORDS, NOW, current_step, relieve, time_ns, guard.failed, LIMIT)
+    native.bind_buffer(RECORDS, NOW, current_step, relieve, time_ns, reporter.failed, LIMIT)

@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from otel_ml._internal.aside import Aside
+from otel_ml._internal.background_thread import BackgroundThread
 from otel_ml._internal.device_tensor import Deferred
-from otel_ml._internal.devices.batch import STAGING
+from otel_ml._internal.devices.cuda_graphs import CAPTURED
+from otel_ml._internal.devices.device_batch import STAGING
 from otel_ml._internal.devices.device_timers import DEVICE_TIMERS
-from otel_ml._internal.devices.graphs import CAPTURED
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOBODY, NOW, SCOPES
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
-from otel_ml._internal.record.collector import COLLECTOR
+from otel_ml._internal.record.backpressure import BACKPRESSURE
+from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES
 from otel_ml._internal.series.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
 from otel_ml._internal.series.buffer import MOST, RECORDS, STRIDE, take
 from otel_ml._internal.series.definition import DEFINITIONS, UNSETTLED, Series
-from otel_ml._internal.series.pending import Order, Pending
+from otel_ml._internal.series.pending import Order, StepPartials
 from otel_ml._internal.series.row import Row
 from otel_ml._internal.steps.axes import Step, Steps
 
@@ -42,7 +42,7 @@ class Folder:
         recorded: folded since the process began.
         recorded_of: the same of each of several runs, by the generation of its steps.
         caller_s: seconds callers waited for a fold.
-        aside: the thread that folds for callers.
+        background: the thread that folds for callers.
     """
 
     MAX_POINTS = 200_000
@@ -62,7 +62,7 @@ class Folder:
     def forget(self) -> None:
         """Start with nothing, and with a lock nobody holds."""
         self.lock = threading.Lock()
-        self.aside = Aside()
+        self.background = BackgroundThread()
         # A forked child must not free device memory of its parent: what is deferred stays referenced.
         self._inherited = self.deferred
         self.deferred = []
@@ -97,7 +97,7 @@ class Folder:
                 steps.ask_contexts()
 
     def take_steps(self, generation: int) -> dict[Step, None]:
-        """Take what a run has pending, and what is nobody's any more; the lock is held by the caller."""
+        """Take what a run has pending, and what is nobody's anymore; the lock is held by the caller."""
         if not NOW.several:
             steps, self.steps, self.points = self.steps, {}, 0
             return steps
@@ -114,14 +114,14 @@ class Folder:
         if refused is not None:
             self.points -= refused.size
             NOBODY.dropped["no_run"] += refused.records
-            guard.say("no-run", NO_RUN)
+            reporter.say("no-run", NO_RUN)
 
-    def take_apart(self, part: list[Any]) -> dict[Pending, int]:
+    def take_apart(self, part: list[Any]) -> dict[StepPartials, int]:
         """Sort records by step and series; return what was added to, and its size before."""
         items = 0  # of rows
         step_before: Step | None = None
-        touched: dict[Pending, int] = {}
-        pending = Pending(0)  # of no step
+        touched: dict[StepPartials, int] = {}
+        pending = StepPartials(0)  # of no step
         last = 0
         records = iter(part)
         for series, step, value, time_ns in zip(records, records, records, records, strict=False):
@@ -167,7 +167,7 @@ class Folder:
                 records = value.records(series, step, time_ns) if value.ready() else None
             except Exception as error:  # noqa: BLE001 - whatever a device raises costs one value, not the collection
                 _dropped(step)["device_error"] += value.size
-                guard.say(
+                reporter.say(
                     "device-error", f"Metric {series.definition.name!r}: the device did not give its value: {error}."
                 )
                 records = ()
@@ -197,15 +197,15 @@ class Folder:
         self.values += values
         self.recorded += values
 
-    def _pending(self, step: Step, time_ns: int) -> Pending:
+    def _pending(self, step: Step, time_ns: int) -> StepPartials:
         pending = step.pending
         if pending is None:
-            pending = step.pending = Pending(time_ns)
+            pending = step.pending = StepPartials(time_ns)
             self.steps[step] = None
         pending.first_ns = min(pending.first_ns, time_ns)
         return pending
 
-    def _fold_row(self, pending: Pending, step: Step, row: Row, records: Iterator[Any], time_ns: int) -> int:
+    def _fold_row(self, pending: StepPartials, step: Step, row: Row, records: Iterator[Any], time_ns: int) -> int:
         """Fold the values that follow in `records`, and return how many items the row was."""
         values = tuple(islice(records, len(row.series)))
         self._count(len(values))
@@ -219,7 +219,7 @@ class Folder:
                 pending.add(series, value)
         return STRIDE + len(values)
 
-    def _fold_special(self, pending: Pending, step: Step, series: Series, value: Any, time_ns: int) -> None:
+    def _fold_special(self, pending: StepPartials, step: Step, series: Series, value: Any, time_ns: int) -> None:
         if series.internal:
             self._count(-1)
         if isinstance(value, Deferred):
@@ -232,7 +232,7 @@ class Folder:
         else:
             self._fold_one(pending, series, value, time_ns)
 
-    def _fold_one(self, pending: Pending, series: Series, value: Any, time_ns: int) -> None:
+    def _fold_one(self, pending: StepPartials, series: Series, value: Any, time_ns: int) -> None:
         if type(value) is tuple:
             pending.add_special(series, value[0], value[1], time_ns)
         else:
@@ -242,7 +242,7 @@ class Folder:
         # Each deferred value holds memory of the device. A device that hangs must not make the job run out of it.
         if len(self.deferred) >= self.MAX_DEFERRED:
             _dropped(step)["device_backlog"] += value.size
-            guard.say("device-backlog", BACKLOG)
+            reporter.say("device-backlog", BACKLOG)
             return
         (step.base or step).waiting += 1
         self.deferred.append((series, step, value, time_ns))
@@ -260,7 +260,7 @@ class Folder:
             if dropped is not None:
                 self.points -= dropped.size
                 _dropped(oldest)["buffer_full"] += dropped.records
-                guard.say(
+                reporter.say(
                     "buffer-full",
                     f"Nobody collected for {self.most_points:,} points: the oldest are dropped (buffer_full).",
                 )
@@ -279,7 +279,7 @@ NO_RUN = (
 
 def _dropped(step: Step) -> Counter[str]:
     """Return where is counted what is lost of a step."""
-    return (SCOPES.of(step.generation) or NOBODY).dropped if NOW.several else guard.dropped
+    return (SCOPES.of(step.generation) or NOBODY).dropped if NOW.several else reporter.dropped
 
 
 def _by_run(part: list[Any]) -> dict[int, list[Any]]:
@@ -306,7 +306,9 @@ def fold_in_python(folder: Folder, part: list[Any]) -> int:
 _fold_records: Callable[[Folder, list[Any]], int] = fold_in_python
 _take: Callable[[], list[Any]] = take
 if native is not None:
-    native.bind_fold(Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, MAX_BUCKETS)
+    native.bind_fold(
+        StepPartials, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, MAX_BUCKETS
+    )
     _fold_records, _take = native.fold_records, native.take
 
 FOLDER = Folder()
@@ -323,7 +325,11 @@ def relieve() -> None:
     """
     # Whoever waits here must not be one of those that are waited for: the thread that folds, a thread that collects, or
     # one that already holds the lock.
-    if get_ident() == FOLDER.aside.thread or COLLECTOR.is_here() or (FOLDER.lock.locked() and len(RECORDS) < MOST):
+    if (
+        get_ident() == FOLDER.background.thread
+        or BACKPRESSURE.is_here()
+        or (FOLDER.lock.locked() and len(RECORDS) < MOST)
+    ):
         return
     begin = time.perf_counter()
     try:
@@ -335,9 +341,9 @@ def relieve() -> None:
 
 def _wait_for_room() -> None:
     if len(FOLDER.deferred) > FOLDER.MAX_DEFERRED // 2:
-        COLLECTOR.wait()
-    while FOLDER.points > FOLDER.most_points or COLLECTOR.is_held_up:
-        if not COLLECTOR.wait():
+        BACKPRESSURE.wait()
+    while FOLDER.points > FOLDER.most_points or BACKPRESSURE.is_held_up:
+        if not BACKPRESSURE.wait():
             _have_done(_drop_oldest)
             return
 
@@ -345,12 +351,12 @@ def _wait_for_room() -> None:
 def _have_done(work: Callable[[], None]) -> None:
     """Wait until another thread has done `work`, or a part of it: the system may give us no thread."""
     try:
-        errand = FOLDER.aside.begin(work)
+        task = FOLDER.background.begin(work)
     except RuntimeError:
         # No thread to be had: the run's background thread will fold; wait for it instead.
-        COLLECTOR.wait()
+        BACKPRESSURE.wait()
     else:
-        errand.outcome()
+        task.outcome()
 
 
 def _fold() -> None:

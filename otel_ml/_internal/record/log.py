@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from time import time_ns
 from typing import Any, overload
 
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOW
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_cuda_row, append_deferred, append_row
-from otel_ml._internal.record.being_traced import trace_log
 from otel_ml._internal.record.meant import MISSING, NO_VALUES, meant_by_log, meant_by_record
+from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.buffer import STRIDE
 from otel_ml._internal.series.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
 from otel_ml._internal.series.row import FEWEST, Row, Table
@@ -71,7 +71,7 @@ def log(
 
     A value is a number, a 0-d array or tensor, or a 1-d sequence of which each element is one record. Values in
     CPU memory are copied now; a device tensor is copied on its stream and read later: the call never waits.
-    Nothing is raised: what cannot be recorded is counted and said once.
+    Nothing is raised: what cannot be recorded is counted and reported once.
 
     As other loggers have it, `log("loss", 0.5)`, `log("loss", 0.5, step)` and `log(loss=0.5)` work, too.
 
@@ -130,7 +130,7 @@ def log(
     except BeingTracedError:
         trace_log(values, step, axis, prefix, reduce, within, over, weight, attributes)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-        guard.failed("log()", error)
+        reporter.failed("log()", error)
 
 
 @overload

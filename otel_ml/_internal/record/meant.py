@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.definition import bad_name
-from otel_ml._internal.shown import shown
 
 __all__ = ["MISSING", "NO_VALUES", "Meant", "meant_by_log", "meant_by_record"]
 
@@ -44,14 +44,14 @@ def meant_by_log(values: Any, step: Any, axis: Any, named: dict[str, Any]) -> Me
     found = dict(pairs)
     if pairs and len(found) == len(pairs):
         return Meant(found, step, axis)
-    _refuse(shown(values), len(pairs) or 1, type(values).__name__)
+    _refuse(safe_repr(values), len(pairs) or 1, type(values).__name__)
     return Meant(NO_VALUES)
 
 
 def _one(name: str, value: Any, axis: Any) -> Meant:
     """Return the value that stands in the place of a step, at the step that stands in the place of an axis."""
     if value is None:
-        what = shown(name)
+        what = safe_repr(name)
         _refuse(f"{what} without a value. Call log({{{what}: …}}) or record({what}, …)", 1, what)
         return Meant(NO_VALUES)
     return Meant({name: value}, None, axis) if axis is None or isinstance(axis, str) else Meant({name: value}, axis)
@@ -80,29 +80,31 @@ def meant_by_record(name: Any, value: Any, step: Any, named: dict[str, Any]) -> 
     elif isinstance(name, str):
         return Meant({name: value}, step)
     else:
-        guard.drop("bad_name", bad_name(name))
+        reporter.drop("bad_name", bad_name(name))
     return Meant(NO_VALUES)
 
 
 def _say_missing(name: Any, value: Any) -> None:
     if value is MISSING:
-        got = "nothing" if name is MISSING else f"{shown(name)} without a value"
+        got = "nothing" if name is MISSING else f"{safe_repr(name)} without a value"
     else:
-        got = f"{shown(value)} without a name"
-    call = f"record({shown('loss' if name is MISSING else name)}, …)"
-    guard.drop("bad_value", f"record(): expected a name and a value, got {got}. Call {call}.", kind=f"record() {got}")
+        got = f"{safe_repr(value)} without a name"
+    call = f"record({safe_repr('loss' if name is MISSING else name)}, …)"
+    reporter.drop(
+        "bad_value", f"record(): expected a name and a value, got {got}. Call {call}.", kind=f"record() {got}"
+    )
 
 
 def _say_unknown(call: str, named: Mapping[str, Any]) -> None:
     if named:
-        guard.wrong(
+        reporter.wrong(
             "unknown-argument",
             f"{call}: unknown argument {', '.join(named)}. It is not used, and the values are recorded.",
         )
 
 
 def _refuse(got: str, count: int, kind: str) -> None:
-    guard.drop(
+    reporter.drop(
         "bad_value",
         f"log(): expected names and values such as {{'loss': 0.5}}, got {got}.",
         count,

@@ -7,14 +7,14 @@ from time import time_ns
 from typing import Any, NoReturn
 from weakref import WeakSet
 
-from otel_ml._internal.guard import guard, say_unused
-from otel_ml._internal.here import NOW
+from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_deferred
-from otel_ml._internal.record.being_traced import trace_log
 from otel_ml._internal.record.fold import relieve
-from otel_ml._internal.record.instruments import Counter, Gauge, Histogram, UpDownCounter
+from otel_ml._internal.record.opentelemetry_instruments import Counter, Gauge, Histogram, UpDownCounter
+from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, Definition, Reduce, Series, identity, reduction_from
 from otel_ml._internal.signature import public, public_type, publish
@@ -77,7 +77,7 @@ class Metric:
         except BeingTracedError:
             trace_log({self.name: value}, step, axis, weight=weight, attributes=attributes)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-            guard.failed("record()", error)
+            reporter.failed("record()", error)
 
     def _record(
         self,

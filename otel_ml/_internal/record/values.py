@@ -9,8 +9,8 @@ from itertools import compress
 from typing import Any
 
 from otel_ml._internal.device_tensor import Deferred, DeviceArray, DeviceTensor, Weighted, copied_tensor
-from otel_ml._internal.devices.batch import Staged
-from otel_ml._internal.shown import shown
+from otel_ml._internal.devices.device_batch import Staged
+from otel_ml._internal.safe_repr import safe_repr
 
 __all__ = [
     "BeingTracedError",
@@ -89,7 +89,7 @@ def weighted_value(value: object, weight: object) -> Recordable:
         return Weighted(values, weights)
     every = weights if isinstance(weights, list) else [weights]
     if not all(item >= 0 and math.isfinite(item) for item in every):
-        raise UnrecordableError("bad_weight", f"weight {shown(weight)}, which is not a finite number from 0 on")
+        raise UnrecordableError("bad_weight", f"weight {safe_repr(weight)}, which is not a finite number from 0 on")
     if not isinstance(values, list):
         values = [values]
     if len(every) not in {1, len(values)}:

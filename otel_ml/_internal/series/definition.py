@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import NoReturn
 
-from otel_ml._internal.guard import guard, say_unused
-from otel_ml._internal.shown import shown
+from otel_ml._internal.error_reporting import reporter, say_unused
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.signature import public, publish
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
@@ -193,7 +193,7 @@ class Definitions:
     ) -> Series | None:
         """Return the series, made at first sight; None (counted and said) where the name is not one."""
         if not isinstance(name, str) or not name or name.startswith(RESERVED_PREFIX) or name in {MANIFEST, POSITION}:
-            guard.drop("bad_name", bad_name(name))
+            reporter.drop("bad_name", bad_name(name))
             return None
         with self.lock:
             before = self._definitions.get(name)
@@ -208,7 +208,7 @@ class Definitions:
         if before is not None and before is not definition:
             self._say_outdated([name])
         if known is None:
-            guard.drop(
+            reporter.drop(
                 "too_many_series",
                 f"Metric {name!r:.80}: this process has {self.MAX_SERIES:,} series already, so it is not recorded. "
                 "Keep numbers that change, such as the step, out of names and attributes.",
@@ -297,9 +297,9 @@ OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET)
 
 def _report(conflict: str, other_unit: str) -> None:
     if conflict:
-        guard.wrong("reduction-conflict", conflict)
+        reporter.wrong("reduction-conflict", conflict)
     if other_unit:
-        guard.wrong("unit-conflict", other_unit)
+        reporter.wrong("unit-conflict", other_unit)
 
 
 def _conflict(known: Definition, reduction: Reduction) -> str:
@@ -319,7 +319,7 @@ def _other_unit(known: Definition, unit: str) -> str:
 def bad_name(name: object) -> str:
     """Say what is wrong with a name."""
     expected = f"expected a name that is a non-empty string and does not begin with {RESERVED_PREFIX!r}"
-    return f"A metric's name: {expected}, got {shown(name)}. Give it one such as 'loss'."
+    return f"A metric's name: {expected}, got {safe_repr(name)}. Give it one such as 'loss'."
 
 
 @lru_cache(maxsize=1024)
@@ -338,7 +338,7 @@ def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: o
         across = None if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
         return _reduction(across, within, over)
     except (WireError, TypeError) as error:
-        guard.wrong("unknown-reduction", f"Metric {shown(name)}: {error}")
+        reporter.wrong("unknown-reduction", f"Metric {safe_repr(name)}: {error}")
         return None
 
 
@@ -382,6 +382,6 @@ def define_metric(
     """
     say_unused("define_metric", unused, unknown)
     if not isinstance(name, str) or not name:
-        guard.wrong("bad-name", bad_name(name))
+        reporter.wrong("bad-name", bad_name(name))
         return
     DEFINITIONS.declare(name, reduction_from(reduce, within, over, name) or _MEAN, unit, description)

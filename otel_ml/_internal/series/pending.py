@@ -10,7 +10,7 @@ from otel_ml._internal.series.buckets import ExponentialBuckets
 from otel_ml._internal.series.definition import OWN_COUNTS, Series
 from otel_ml._internal.series.row import Row
 
-__all__ = ["Group", "Moments", "Order", "Pending"]
+__all__ = ["Group", "Moments", "Order", "StepPartials"]
 
 Group = float | list[float]
 """Records of a series: the only one itself, for most have one a step. A list each would be the interpreter's garbage
@@ -36,7 +36,7 @@ class Order(NamedTuple):
     last: float
 
 
-class Pending:
+class StepPartials:
     """What one step has gathered since the last collection.
 
     Attributes:
@@ -71,7 +71,7 @@ class Pending:
         self.order: dict[Series, Order] = {}
         self.weights: dict[Series, tuple[float, float]] = {}
         self.more: dict[Series, list[float]] = {}
-        self.between: Pending | None = None
+        self.between: StepPartials | None = None
         self.sums: dict[Series, tuple[float, ...]] | None = None
 
     def add_special(self, series: Series, value: float, weight: float | None, time_ns: int) -> None:
@@ -152,9 +152,9 @@ class Pending:
             self._merge(zip(row.series, zip(*rows, strict=True) if isinstance(rows, list) else rows, strict=True))
         self.groups, self.rows = {}, {}
 
-    def part(self, chosen: Mapping[Series, Series]) -> Pending:
+    def part(self, chosen: Mapping[Series, Series]) -> StepPartials:
         """Return what was reduced of some of the series, under others."""
-        part = Pending(self.first_ns)
+        part = StepPartials(self.first_ns)
         part.last_ns = self.last_ns
         for name in ("moments", "m2", "buckets", "order", "weights", "more"):
             held = getattr(self, name)
@@ -194,7 +194,7 @@ class Pending:
         # and buckets.
         if len(later) >= ALONE or self._is_crowded(series):
             if self.between is None:
-                self.between = Pending(self.first_ns)
+                self.between = StepPartials(self.first_ns)
             merge_group(self.between, series.gather(), later[:-1])
             del later[:-1]
 
@@ -213,10 +213,10 @@ class Pending:
                 self.moments[series] = _merged(self.moments[series], folded)
         self.moments[series] = _merged(self.moments[series], _moments(later))
 
-    def parts(self) -> Iterator[Pending]:
+    def parts(self) -> Iterator[StepPartials]:
         """Yield what is encoded one after the other: of a series no more than one point each, in order.
 
-        Bare records come first: once a process is asked for a reduction, no record of the metric is bare any more.
+        Bare records come first: once a process is asked for a reduction, no record of the metric is bare anymore.
         """
         if self.more:
             yield self._alone({series: self.moments.pop(series)[1] for series in self.more})
@@ -228,8 +228,8 @@ class Pending:
         if self.moments or self.order:
             yield self
 
-    def _alone(self, values: Mapping[Series, float]) -> Pending:
-        part = Pending(self.first_ns)
+    def _alone(self, values: Mapping[Series, float]) -> StepPartials:
+        part = StepPartials(self.first_ns)
         part.last_ns = self.last_ns
         part.moments = {series: (1, value, value, value) for series, value in values.items()}
         return part
@@ -307,6 +307,6 @@ def _merged(old: Moments, new: Moments) -> Moments:
     return old[0] + new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3])
 
 
-merge_group: Callable[[Pending, Series, list[float]], None] = (
-    Pending.add_values if native is None else native.merge_group
+merge_group: Callable[[StepPartials, Series, list[float]], None] = (
+    StepPartials.add_values if native is None else native.merge_group
 )

@@ -8,15 +8,15 @@ from itertools import count
 from time import time_ns
 from typing import TYPE_CHECKING
 
-from otel_ml._internal.here import NOBODY, NOW, PROCESS, here
+from otel_ml._internal.run_scope import NOBODY, NOW, PROCESS, current_scope
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 if TYPE_CHECKING:
-    from otel_ml._internal.series.pending import Pending
+    from otel_ml._internal.series.pending import StepPartials
     from otel_ml._internal.steps.stage import Stage
     from otel_ml._internal.steps.step import At, StepBlock
 
-__all__ = ["STEPS", "Axis", "Step", "Steps", "current_step", "in_stage", "steps_here"]
+__all__ = ["STEPS", "Axis", "Step", "Steps", "current_step", "in_stage", "scope_steps"]
 
 _GENERATIONS = count(1)
 
@@ -25,13 +25,13 @@ class Step:
     """One step of one axis (or, with `index` None, no step at all): what a record points to.
 
     Attributes:
-        ended: nobody is inside it any more; may become False again.
+        ended: nobody is inside it anymore; may become False again.
         ended_ns: when it ended last.
         blocks: `with step()` blocks open on it.
         points: sent for it so far, without those the spool dropped.
-        said: points in its last manifest.
+        said: points in its last watermark.
         last_ns: time of its newest record that was collected.
-        waiting: device values not read yet; its manifest waits for them.
+        waiting: device values not read yet; its watermark waits for them.
         spans: timers begun in it that kept their span.
         pending: what the next collection will encode; guarded by the fold lock.
         generation: whose it is, see `Steps.generation`.
@@ -57,7 +57,7 @@ class Step:
         self.last_ns: int = 0
         self.waiting: int = 0
         self.spans: int = 0
-        self.pending: Pending | None = None
+        self.pending: StepPartials | None = None
         self.base: Step | None = None
         self.stage: Stage | None = None
 
@@ -320,9 +320,9 @@ NOBODY.steps = Steps()
 STEPS = PROCESS.steps = Steps()
 
 
-def steps_here() -> Steps:
+def scope_steps() -> Steps:
     """Return the steps of the run that a call is for."""
-    return here().steps if NOW.several else STEPS
+    return current_scope().steps if NOW.several else STEPS
 
 
 def current_step() -> Step:
@@ -331,7 +331,7 @@ def current_step() -> Step:
     The innermost block decides; else axis `step` where it is set; else the axis set last. Inside a stage it is the
     step as the stage sees it.
     """
-    steps = here().steps if NOW.several else STEPS
+    steps = current_scope().steps if NOW.several else STEPS
     block = steps.blocks.get()
     step = steps.process if block is None else block.step
     return in_stage(step, steps) if steps.staged else step

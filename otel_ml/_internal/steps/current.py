@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOW
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.signature import public
 from otel_ml._internal.steps import axes
 from otel_ml._internal.steps.step import bad_axis
@@ -34,6 +34,6 @@ def current_step(axis: str | None = None) -> int | None:
     if axis is None:
         return None if NOW.off else axes.current_step().index
     if not isinstance(axis, str) or not axis:
-        guard.wrong("bad-step", bad_axis(axis, "current_step()"))
+        reporter.wrong("bad-step", bad_axis(axis, "current_step()"))
         return None
-    return None if NOW.off else axes.steps_here().current(axis).index
+    return None if NOW.off else axes.scope_steps().current(axis).index

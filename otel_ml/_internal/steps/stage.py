@@ -7,8 +7,8 @@ from contextlib import suppress
 from contextvars import Token
 
 from otel_ml._internal.series.definition import OWN_COUNTS, Definition, Series
-from otel_ml._internal.series.pending import Pending
-from otel_ml._internal.steps.axes import Step, current_step, steps_here
+from otel_ml._internal.series.pending import StepPartials
+from otel_ml._internal.steps.axes import Step, current_step, scope_steps
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["Outside", "Stage", "forget_stages", "parts_of"]
@@ -39,8 +39,8 @@ class Stage:
 
     def __enter__(self) -> Stage:
         if self.step is not None and current_step().index is None:
-            steps_here().at(DEFAULT_AXIS, self.step)
-        self._steps = steps_here()
+            scope_steps().at(DEFAULT_AXIS, self.step)
+        self._steps = scope_steps()
         self._token: Token[Stage | None] = self._steps.stage.set(self)
         self._steps.count_asking(1)
         return self
@@ -78,7 +78,7 @@ class Outside:
     __slots__ = ("_token", "_variable")
 
     def __enter__(self) -> None:
-        self._variable = steps_here().stage
+        self._variable = scope_steps().stage
         self._token: Token[Stage | None] = self._variable.set(None)
 
     def __exit__(self, *_: object) -> None:
@@ -89,7 +89,7 @@ _SERIES: dict[tuple[str, Series], Series] = {}
 """What a series is called in a stage."""
 
 
-def parts_of(pending: Pending, stage: Stage) -> list[Pending]:
+def parts_of(pending: StepPartials, stage: Stage) -> list[StepPartials]:
     """Return what was gathered in a stage as it travels: what gets another name there, and what keeps its own.
 
     Apart: both may hold the same name, and a series is in a ScopeMetrics once.

@@ -8,12 +8,12 @@ from contextvars import ContextVar, Token
 from time import time_ns
 
 from otel_ml._internal.device_tensor import is_on_device
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOW
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
-from otel_ml._internal.shown import shown
+from otel_ml._internal.run_scope import NOW
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.signature import public, public_type, publish
-from otel_ml._internal.steps.axes import STEPS, Axis, Step, Steps, current_step, in_stage, steps_here
+from otel_ml._internal.steps.axes import STEPS, Axis, Step, Steps, current_step, in_stage, scope_steps
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["At", "StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", "step", "step_for", "step_of"]
@@ -33,7 +33,7 @@ class StepBlock:
     def __init__(self, index: int, axis: str) -> None:
         self.index: int = index
         self.axis: str = axis
-        self.steps: Steps = steps_here()
+        self.steps: Steps = scope_steps()
 
     def __enter__(self) -> None:
         self.variable = self.steps.blocks
@@ -65,7 +65,7 @@ class At:
         self.step: Step = step
 
     def __enter__(self) -> None:
-        self.steps = steps_here()
+        self.steps = scope_steps()
         self.variable = self.steps.blocks
         self.outer = self.variable.get()
         self.token = self.variable.set(self)
@@ -109,26 +109,26 @@ def step_of(value: object) -> int | None:
 
 def bad_step(value: object, call: str) -> str:
     """Say what is wrong with a step."""
-    what = "what is on a device, which had to be waited for" if is_on_device(value) else shown(value)
+    what = "what is on a device, which had to be waited for" if is_on_device(value) else safe_repr(value)
     return f"{call}: expected a step that is a whole number from 0 on, got {what}. Pass an int."
 
 
 def bad_axis(value: object, call: str) -> str:
     """Say what is wrong with an axis."""
-    return f"{call}: expected an axis such as 'rollout', got {shown(value)}. Pass a non-empty string."
+    return f"{call}: expected an axis such as 'rollout', got {safe_repr(value)}. Pass a non-empty string."
 
 
 def kind_of_bad_step(value: object, call: str) -> str:
-    """Return what is said once: a loop has another number each time."""
+    """Return what is reported once: a loop has another number each time."""
     return f"bad step of {call}: {type(value).__name__}"
 
 
 def _accepted(index: object, axis: object, call: str) -> int | None:
     found = step_of(index)
     if found is None:
-        guard.wrong("bad-step", bad_step(index, call), kind_of_bad_step(index, call))
+        reporter.wrong("bad-step", bad_step(index, call), kind_of_bad_step(index, call))
     elif not isinstance(axis, str) or not axis:
-        guard.wrong("bad-step", bad_axis(axis, call))
+        reporter.wrong("bad-step", bad_axis(axis, call))
         return None
     return found
 
@@ -150,9 +150,9 @@ def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
         STEPS.wanted[axis] = index
         return
     if type(index) is int and 0 <= index < 2**63 and type(axis) is str and axis:  # the usual case, without two calls
-        steps_here().set(axis, index)
+        scope_steps().set(axis, index)
     elif (found := _accepted(index, axis, "set_step()")) is not None:
-        steps_here().set(axis, found)
+        scope_steps().set(axis, found)
 
 
 if native is not None:
@@ -181,15 +181,15 @@ def step_for(index: object, axis: object, call: str, values: int) -> Step | None
     Inside a stage it is the step as the stage sees it; a call that names its axis says where its values go.
     """
     if axis is not None and (not isinstance(axis, str) or not axis):
-        guard.drop("bad_step", bad_axis(axis, call), values)
+        reporter.drop("bad_step", bad_axis(axis, call), values)
         return None
     if index is None:
-        return current_step() if axis is None else _as_named(steps_here().current(axis), steps_here())
+        return current_step() if axis is None else _as_named(scope_steps().current(axis), scope_steps())
     found = step_of(index)
     if found is None:
-        guard.drop("bad_step", bad_step(index, call), values, kind_of_bad_step(index, call))
+        reporter.drop("bad_step", bad_step(index, call), values, kind_of_bad_step(index, call))
         return None
-    steps = steps_here()
+    steps = scope_steps()
     if axis is None:
         return in_stage(steps.at(DEFAULT_AXIS, found), steps)
     return _as_named(steps.at(axis, found), steps)

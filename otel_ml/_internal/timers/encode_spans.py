@@ -11,7 +11,7 @@ from otel_ml.wire.protobuf import field, key_value, text, varint
 
 if TYPE_CHECKING:
     from otel_ml._internal.steps.axes import Step
-    from otel_ml._internal.timers.spans import Details, Recording, Watch
+    from otel_ml._internal.timers.spans import Details, Recording, TimerDefinition
 
 __all__ = ["BEGINNING", "encoded_spans"]
 
@@ -43,7 +43,7 @@ class _Constant(NamedTuple):
 def encoded_spans(spans: Iterable[Recording], offset_ns: int) -> bytes:
     """Encode the body of a ScopeSpans; `offset_ns` is from the clock of the spans to the epoch."""
     parts = [BEGINNING]
-    known: dict[tuple[Step, Watch], _Constant] = {}
+    known: dict[tuple[Step, TimerDefinition], _Constant] = {}
     for span in spans:
         key = (span.step, span.watch)
         constant = known.get(key)
@@ -69,7 +69,7 @@ def _ids(span: Recording) -> bytes:
     return _ROOT(0x0A, 16, trace, 0x12, 8, span.span_id)
 
 
-def _constant(step: Step, watch: Watch) -> _Constant:
+def _constant(step: Step, watch: TimerDefinition) -> _Constant:
     name = text(5, watch.name)
     attributes = field(9, key_value(TIMER_LEVEL, watch.level))
     if step.axis is not None and step.index is not None:

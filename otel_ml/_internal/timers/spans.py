@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOW, SCOPES
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
-from otel_ml._internal.record.collector import COLLECTOR
+from otel_ml._internal.record.backpressure import BACKPRESSURE
+from otel_ml._internal.run_scope import NOW, SCOPES
 from otel_ml._internal.steps.axes import Axis, Step
 from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_spans
 
@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 
     from otel_ml._internal.series.definition import Series
 
-__all__ = ["MAX_WAITING", "SPANS", "STATE", "Recording", "Watch", "collect", "configure", "forget", "keep", "leave"]
+__all__ = [
+    "MAX_WAITING",
+    "SPANS",
+    "STATE",
+    "Recording",
+    "TimerDefinition",
+    "collect",
+    "configure",
+    "forget",
+    "keep",
+    "leave",
+]
 
 MAX_WAITING = 50_000
 """Finished spans from which callers wait for the background thread: about 15 MB."""
@@ -30,7 +41,7 @@ SPANS: list[Recording] = []
 """Finished spans; the background thread takes a prefix, as it does with records."""
 
 
-class Watch:
+class TimerDefinition:
     """What is measured under one name in this process; the first definition of a name holds.
 
     Attributes:
@@ -69,7 +80,7 @@ class Recording:
 
     __slots__ = ("begin_ns", "end_ns", "more", "parent_id", "span_id", "step", "token", "trace_id", "watch")
 
-    watch: Watch
+    watch: TimerDefinition
     step: Step
     begin_ns: int
     end_ns: int
@@ -241,8 +252,8 @@ def leave(span: Recording) -> None:
 def keep(span: Recording) -> None:
     """Hand a finished span over; its `end_ns` is set."""
     while len(SPANS) >= MAX_WAITING:
-        if not COLLECTOR.wait():
-            guard.dropped["spans_not_collected"] += 1
+        if not BACKPRESSURE.wait():
+            reporter.dropped["spans_not_collected"] += 1
             return
     SPANS.append(span)
 
@@ -302,7 +313,7 @@ def collect(generation: int) -> tuple[bytes, ...]:
     if NOW.several:
         SPANS.extend([span for span in taken if span.step.generation != generation and SCOPES.of(span.step.generation)])
         taken = [span for span in taken if span.step.generation == generation]
-    COLLECTOR.took()
+    BACKPRESSURE.took()
     STATE.collected += len(taken)
     if not taken:
         return ()
@@ -310,4 +321,4 @@ def collect(generation: int) -> tuple[bytes, ...]:
 
 
 if native is not None:
-    encoded_spans = native.span_encoder(encoded_spans, BEGINNING, Recording, Watch, Step, Axis)
+    encoded_spans = native.span_encoder(encoded_spans, BEGINNING, Recording, TimerDefinition, Step, Axis)

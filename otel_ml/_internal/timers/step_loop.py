@@ -7,12 +7,12 @@ from contextlib import nullcontext
 from time import perf_counter_ns
 from typing import Any, Generic, NoReturn, TypeVar
 
-from otel_ml._internal.guard import guard, say_unused
-from otel_ml._internal.here import NOW, Inside, Scope
+from otel_ml._internal.error_reporting import reporter, say_unused
+from otel_ml._internal.run_scope import NOW, InScope, Scope
 from otel_ml._internal.signature import public, public_type, publish
-from otel_ml._internal.steps.axes import steps_here
+from otel_ml._internal.steps.axes import scope_steps
 from otel_ml._internal.steps.step import bad_axis, bad_step, step_of
-from otel_ml._internal.timers.first_number import Unasked, first_number
+from otel_ml._internal.timers.loader_position import UnexpectedNumbers, first_number
 from otel_ml._internal.timers.timing import Timing, timing_of, watch_named
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
@@ -89,11 +89,11 @@ class _Counted:
     def __init__(self, axis: str, start: int | None, number: int | None, scope: Scope | None) -> None:
         self._axis = axis
         self._scope = scope
-        self._steps = steps_here() if scope is None else scope.steps
+        self._steps = scope_steps() if scope is None else scope.steps
         following = self._steps.axis(axis).latest + 1
         # What counts from further on says where it is; from below, as a second epoch does, it only counts.
         self._index = max(following, number or 0) if start is None else start
-        self._unasked = Unasked(following) if start is None and number is None else None
+        self._unasked = UnexpectedNumbers(following) if start is None and number is None else None
         self._whole: Timing | None = None
         self._waits_since = 0
 
@@ -106,7 +106,7 @@ class _Counted:
         if self._unasked is not None and not self._unasked.look(item):
             self._unasked = None
         self._steps.set(self._axis, self._index)
-        with nullcontext() if self._scope is None else Inside(self._scope):
+        with nullcontext() if self._scope is None else InScope(self._scope):
             self._whole = _begun("step", self._waits_since)
             _stop(_begun("data", self._waits_since))
 
@@ -161,8 +161,8 @@ def steps(
     say_unused("steps", (), unknown)
     first = None if start is None else step_of(start)
     if start is not None and first is None:
-        guard.wrong("bad-step", bad_step(start, "steps()"))
+        reporter.wrong("bad-step", bad_step(start, "steps()"))
     if not isinstance(axis, str) or not axis:
-        guard.wrong("bad-step", bad_axis(axis, "steps()"))
+        reporter.wrong("bad-step", bad_axis(axis, "steps()"))
         axis = DEFAULT_AXIS
     return StepLoop(iterable, first, axis)

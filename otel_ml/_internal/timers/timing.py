@@ -10,17 +10,17 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from otel_ml._internal.devices.device_timers import DEVICE_TIMERS, DeviceElapsed
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOW, SCOPES, Inside
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import append
 from otel_ml._internal.record.fold import relieve
+from otel_ml._internal.run_scope import NOW, SCOPES, InScope
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, reduction_from
-from otel_ml._internal.shown import shown
 from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import STEPS, Step, current_step
-from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Details, Recording, Watch, keep, leave
+from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Details, Recording, TimerDefinition, keep, leave
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml.wire.reduction import Reduction
 
@@ -107,7 +107,7 @@ if native is not None:
     )
 
 
-def timing_of(watch: Watch) -> Timing:
+def timing_of(watch: TimerDefinition) -> Timing:
     """Return a measurement that has not begun."""
     timing = Timing()
     timing.watch = watch
@@ -125,7 +125,7 @@ def _step_at_end(step: Step) -> Step | None:
         scope = SCOPES.of(step.generation)
         if scope is None:
             return None
-        with Inside(scope):
+        with InScope(scope):
             now = current_step()
     elif step.generation != STEPS.generation:
         return None
@@ -134,7 +134,7 @@ def _step_at_end(step: Step) -> Step | None:
     return step if now.index is None else now
 
 
-def timed_function(function: F, watch: Watch) -> F:
+def timed_function(function: F, watch: TimerDefinition) -> F:
     """Return `function` with every call timed."""
 
     def measured() -> Timing | None:
@@ -184,7 +184,7 @@ class _Off:
     __enter__ = bool
     __exit__ = "".format
 
-    def __init__(self, watch: Watch | None) -> None:
+    def __init__(self, watch: TimerDefinition | None) -> None:
         self._watch = watch
 
     def __call__(self, function: F) -> F:
@@ -199,7 +199,7 @@ _NOTHING = _Off(None)
 """A timer whose name is none: said and counted, the code under it runs all the same."""
 
 
-_WATCHES: dict[object, Watch] = {}
+_WATCHES: dict[object, TimerDefinition] = {}
 """By name; where a call has more options than a level, by all of them."""
 
 _OFF: dict[str, _Off] = {}
@@ -213,7 +213,7 @@ def watch_named(
     *,
     span: bool = True,
     device: str | None = None,
-) -> Watch | None:
+) -> TimerDefinition | None:
     """Return the timer of this name, made at first sight; None (said) where the name is not one."""
     try:
         key = name if _is_usual(reduce, within, span, device) else (name, reduce, within, span, device)
@@ -227,7 +227,9 @@ def watch_named(
         _WATCHES[key] = watch
     if watch.level == level:
         return watch
-    return _WATCHES.setdefault((key, level), Watch(name, watch.series, level, span=watch.span, device=watch.device))
+    return _WATCHES.setdefault(
+        (key, level), TimerDefinition(name, watch.series, level, span=watch.span, device=watch.device)
+    )
 
 
 def _is_usual(reduce: Reduce, within: str | None, span: bool, device: str | None) -> bool:
@@ -236,19 +238,19 @@ def _is_usual(reduce: Reduce, within: str | None, span: bool, device: str | None
 
 def _new_watch(
     name: str, level: int, reduce: Reduce, within: str | None, *, span: bool, device: str | None
-) -> Watch | None:
+) -> TimerDefinition | None:
     reduction = reduction_from(reduce, within, None, name)
     full = f"time/{name}" if isinstance(name, str) and name else name
     series = DEFINITIONS.series(full, reduction=reduction, unit="s", default=_SLOWEST)
     if series is None:
         return None
     if device not in {None, "cuda"}:
-        guard.wrong(
+        reporter.wrong(
             "bad-timer",
-            f"Timer {name!r:.80}: expected device 'cuda' or None, got {shown(device)}. It is timed on the CPU.",
+            f"Timer {name!r:.80}: expected device 'cuda' or None, got {safe_repr(device)}. It is timed on the CPU.",
         )
         device = None
-    return Watch(name, series, level, span=span, device=device)
+    return TimerDefinition(name, series, level, span=span, device=device)
 
 
 def _look_up(metric: str) -> None:
@@ -315,7 +317,7 @@ if native is not None:
     native.bind_timers(
         Timing,
         Recording,
-        Watch,
+        TimerDefinition,
         Step,
         STATE,
         _AGAIN,
@@ -357,7 +359,7 @@ class _Unnamed:
         return self._decorate(function)
 
     def __enter__(self) -> _Unnamed:
-        guard.wrong("bad-timer", "timed() has no name, and a block has none to give. Call timed('forward').")
+        reporter.wrong("bad-timer", "timed() has no name, and a block has none to give. Call timed('forward').")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -367,8 +369,9 @@ class _Unnamed:
 def _level(level: Any, name: object) -> int:
     if isinstance(level, int):
         return level
-    guard.wrong(
-        "bad-timer", f"Timer {shown(name)}: expected a level that is a whole number, got {shown(level)}. It is 1."
+    reporter.wrong(
+        "bad-timer",
+        f"Timer {safe_repr(name)}: expected a level that is a whole number, got {safe_repr(level)}. It is 1.",
     )
     return 1
 
@@ -393,7 +396,7 @@ class Timer:
 
     __slots__ = ("_running", "_watch")
 
-    def __init__(self, watch: Watch | None) -> None:
+    def __init__(self, watch: TimerDefinition | None) -> None:
         self._watch = watch
         self._running: dict[Timing | _Unmeasured, None] = {}
 
@@ -414,7 +417,7 @@ class Timer:
         timing = self._taken()
         if timing is None:
             name = self._watch.name if self._watch is not None else "?"
-            guard.wrong("bad-timer", f"Timer {name!r:.80} was stopped and not started. Call start() first.")
+            reporter.wrong("bad-timer", f"Timer {name!r:.80} was stopped and not started. Call start() first.")
         elif isinstance(timing, Timing):
             timing.__exit__(None, None, None)
 
@@ -438,7 +441,7 @@ class Timer:
         options = (("level", level, 1), ("span", span, True), ("device", device, None))
         unused = [f"{name}={new!r}" for name, new, usual in options if new not in {usual, getattr(watch, name)}]
         if unused:
-            guard.wrong(
+            reporter.wrong(
                 "bad-timer",
                 f"Timer {watch.name!r:.80} is known with level={watch.level}, span={watch.span}, "
                 f"device={watch.device!r}, so {', '.join(unused)} is not used. "

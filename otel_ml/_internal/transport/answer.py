@@ -1,4 +1,4 @@
-"""What a receiver said to an export request (OTLP specification, «Failures»)."""
+"""What a receiver said to an export request (OTLP specification, “Failures”)."""
 
 from __future__ import annotations
 

@@ -24,18 +24,18 @@ from pathlib import Path
 
 from otel_ml import env
 from otel_ml._internal.console import shown_path
-from otel_ml._internal.guard import Say
+from otel_ml._internal.error_reporting import Say
 from otel_ml._internal.transport.http import HttpTransport
 from otel_ml._internal.transport.link import Reached
-from otel_ml._internal.transport.module_command import module_command
+from otel_ml._internal.transport.python_command import python_command
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import VersionError
-from otel_ml.wire.own_folder import claim
+from otel_ml.wire.folder_ownership import claim
 from otel_ml.wire.rendezvous import Home, Rendezvous, Service, rendezvous_of, run_folder
 
 __all__ = ["EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
 
-PATIENCE = 1.0
+TIMEOUT = 1.0
 """Seconds a service that was there may be silent before it is started again (docs/protocol.md §3.3)."""
 
 START_TIMEOUT = 60.0
@@ -49,7 +49,7 @@ _LAST_BYTES = 4_096
 
 def service_command(rendezvous: Rendezvous) -> Sequence[str]:
     """Return the command that starts the service."""
-    return module_command("otel_ml_service", "serve", "--embedded", "--rendezvous", str(rendezvous.folder))
+    return python_command("otel_ml_service", "serve", "--embedded", "--rendezvous", str(rendezvous.folder))
 
 
 def _beside_ray(command: Sequence[str]) -> Sequence[str]:
@@ -75,7 +75,7 @@ def service_environ(config: Config, run_id: str, environ: Mapping[str, str], lis
     }
     if listen:
         identity["OTEL_ML_LISTEN_HTTP"] = listen
-    # The service is no rank, and must not take the GPU or the tracing of the trainer that happens to start it.
+    # The service is not a rank, and must not take the GPU or the tracing of the trainer that happens to start it.
     return {**environ, **identity, "CUDA_VISIBLE_DEVICES": "", "OTEL_SDK_DISABLED": ""}
 
 
@@ -145,13 +145,13 @@ class EmbeddedLink:
     def _is_gone(self, service: Service | None, now: float, failing_s: float) -> bool:
         """Whether no service is there, or the one announced has been silent for long enough."""
         if service is None:
-            return self._reached is None or failing_s >= PATIENCE
+            return self._reached is None or failing_s >= TIMEOUT
         if self._silent_since is None:
             self._silent_since = now
         # Silence alone is not death: a service that imports a backend's library may not answer for a moment. A second
         # one would be refused by the files of the first.
         silent_s = max(failing_s, now - self._silent_since)
-        return silent_s >= PATIENCE and not (service == self._reached and answers(service))
+        return silent_s >= TIMEOUT and not (service == self._reached and answers(service))
 
     def _arrived(self, service: Service) -> Reached:
         if self._lock is not None:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from otel_ml._internal.transport.answer import Answer, accepted
 from otel_ml._internal.transport.credentials import Credentials
 from otel_ml._internal.transport.grpc_answer import answer_of
-from otel_ml._internal.transport.target import Target
+from otel_ml._internal.transport.url import Target
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import MissingDependencyError, WireError
 

@@ -1,4 +1,4 @@
-"""What an error over gRPC means for the request it answers (OTLP specification, «Failures»)."""
+"""What an error over gRPC means for the request it answers (OTLP specification, “Failures”)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOO_LARGE = re.compile(
     r"(?i)larger than|too large|exceeds?\b.{0,40}\b(?:size|length|bytes|limit of \d)"
     r"|\bmax\w* (?:message )?(?:size|length)"
 )
-"""What servers say of a message beyond their limit: C++, Python and Go «larger than max», Java and .NET «exceeds»."""
+"""What servers say of a message beyond their limit: C++, Python and Go “larger than max”, Java and .NET “exceeds”."""
 
 _NO_GRPC = re.compile(
     r"(?i)http1\.x server|missing selected ALPN|HTTP/1\.|unexpected.*content-type|Failed parsing HTTP/2"

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.credentials import Credentials
-from otel_ml._internal.transport.descriptor import above_standard
+from otel_ml._internal.transport.file_descriptor import above_standard
 from otel_ml._internal.transport.http_answer import HttpAnswer, answer_of
 from otel_ml._internal.transport.proxy import FindProxy, Proxy, directly
-from otel_ml._internal.transport.target import Target
+from otel_ml._internal.transport.url import Target
 from otel_ml.config import Endpoint
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class HttpTransport:
     def forget(self) -> None:
         if self._socket is not None:
             with contextlib.suppress(OSError):
-                # Closes our copy of the descriptor only: no TLS goodbye on the parent's connection.
+                # Closes our copy of the descriptor only: no TLS close_notify on the parent's connection.
                 socket.close(self._socket.detach())
         self._socket = None
         self._received = b""

@@ -1,4 +1,4 @@
-"""What an answer over HTTP means for the request it answers (OTLP specification, «OTLP/HTTP Response»).
+"""What an answer over HTTP means for the request it answers (OTLP specification, “OTLP/HTTP Response”).
 
 Only an OTLP answer acknowledges: captive portals, proxies, an ingress' default backend and wrong ports answer 200 too.
 """

@@ -9,7 +9,7 @@ from typing import Protocol
 from otel_ml._internal.transport.answer import Transport
 from otel_ml._internal.transport.http import HttpTransport
 from otel_ml._internal.transport.proxy import proxy_for
-from otel_ml._internal.transport.target import Target
+from otel_ml._internal.transport.url import Target
 from otel_ml.config import Config, Endpoint
 
 __all__ = ["Link", "Reached", "RemoteLink", "transport_to", "where_of"]

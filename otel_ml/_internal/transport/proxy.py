@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from otel_ml._internal.transport.target import Target
+from otel_ml._internal.transport.url import Target
 
 __all__ = ["FindProxy", "Proxy", "directly", "proxy_for"]
 

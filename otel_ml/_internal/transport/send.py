@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from random import SystemRandom
 
-from otel_ml._internal.guard import Say
+from otel_ml._internal.error_reporting import Say
 from otel_ml._internal.transport.answer import Answer, Transport
-from otel_ml._internal.transport.obstacles import described, say_obstacle, say_too_large
-from otel_ml._internal.transport.requests import LEAST_BYTES, Request, requests_of, smaller
-from otel_ml._internal.transport.spool import Pending, Spool
-from otel_ml.wire.spool import PATHS, Kind, request_body
+from otel_ml._internal.transport.export_requests import LEAST_BYTES, Request, requests_of, smaller
+from otel_ml._internal.transport.send_errors import described, report_send_error, report_too_large
+from otel_ml._internal.transport.spool import PendingFrame, Spool
+from otel_ml.wire.spool_format import PATHS, Kind, request_body
 
 __all__ = ["MAX_BYTES", "MAX_POINTS", "TOO_LARGE", "Sender", "spans_interval"]
 
@@ -172,7 +172,7 @@ class Sender:
     def _form_batch(self, held: Kind | None) -> Batch:
         # A batch is a prefix of the spool, whatever kinds it holds: acknowledging is then one number. Kinds go to paths
         # of their own, so a batch is several requests.
-        kinds: dict[Kind, list[Pending]] = {}
+        kinds: dict[Kind, list[PendingFrame]] = {}
         count = size = points = 0
         for frame in self.spool.pending:
             if frame.kind != held:
@@ -187,7 +187,7 @@ class Sender:
 
     def _postpone(self, answer: Answer) -> None:
         self.last_error = answer.reason
-        say_obstacle(answer, partial(self._say, about=""))
+        report_send_error(answer, partial(self._say, about=""))
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
         # All ranks of a job lose a receiver at the same moment; without jitter they would all come back at the same
@@ -207,7 +207,7 @@ class Sender:
         self.last_error = answer.reason
         if answer.outcome == "too_large":
             self._count_lost(request, TOO_LARGE, request.records())
-            say_too_large(request, answer, partial(self._say, about=described(request)))
+            report_too_large(request, answer, partial(self._say, about=described(request)))
         else:
             self._count_lost(request, answer.reason, request.records())
             self._say(

@@ -1,6 +1,6 @@
 """What was encoded and no one has acknowledged yet: an append-only file of this writer, bounded.
 
-The file (`otel_ml.wire.spool`) is what survives a `kill -9`: the next process of the job on the host, the
+The file (`otel_ml.wire.spool_format`) is what survives a `kill -9`: the next process of the job on the host, the
 embedded service or `otel-ml recover` sends it. In steady state it is truncated about once a second. Only the
 worker's background thread calls anything here.
 """
@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from otel_ml._internal.give_way import give_way
-from otel_ml._internal.guard import Say
-from otel_ml._internal.transport.descriptor import above_standard
-from otel_ml.wire.spool import FRAME, HEADER, SUFFIX, Frame, Kind, encode_frame
+from otel_ml._internal.error_reporting import Say
+from otel_ml._internal.transport.file_descriptor import above_standard
+from otel_ml._internal.yield_interpreter import yield_interpreter
+from otel_ml.wire.spool_format import FRAME, HEADER, SUFFIX, Frame, Kind, encode_frame
 
-__all__ = ["Held", "Pending", "Spool", "StepPoints"]
+__all__ = ["Held", "PendingFrame", "Spool", "StepPoints"]
 
 StepPoints = tuple[str, int, int]
-"""(axis, step, points): what a frame holds of a step, for the manifest if the frame has to go."""
+"""(axis, step, points): what a frame holds of a step, for the watermark if the frame has to go."""
 
 SEGMENT_BYTES = 4 * 2**20
 """Size after which a new file begins: the oldest file is what goes when the spool is full."""
@@ -89,7 +89,7 @@ class FileSegment:
 
     def append(self, parts: Sequence[bytes]) -> int:
         begin, size = self.size, sum(map(len, parts))
-        # A half frame would end the file for every reader: what is behind it could not be found any more.
+        # A half frame would end the file for every reader: what is behind it could not be found anymore.
         if os.writev(self._file, parts) < size:  # the disk is full: cut the half frame off again
             os.ftruncate(self._file, begin)
             raise OSError(f"{self._path} could not grow by {size} bytes.")
@@ -144,7 +144,7 @@ Held = tuple[Frame, Sequence[StepPoints]]
 """A frame, and what it holds of which step."""
 
 
-class Pending(NamedTuple):
+class PendingFrame(NamedTuple):
     """A frame in the spool; `steps` says what it holds of which step."""
 
     segment: Segment
@@ -207,7 +207,7 @@ class Spool:
         self._number = 0
         self._in_memory = False
         self._disk_tried_at = 0.0
-        self.pending: deque[Pending] = deque()
+        self.pending: deque[PendingFrame] = deque()
 
     @property
     def size(self) -> int:
@@ -257,7 +257,7 @@ class Spool:
             offset = segment.append(parts)
         for frame, steps in frames:
             offset += FRAME.size
-            self.pending.append(Pending(segment, offset, len(frame.payload), frame.kind, frame.points, steps))
+            self.pending.append(PendingFrame(segment, offset, len(frame.payload), frame.kind, frame.points, steps))
             offset += len(frame.payload)
         # Whole files go, never parts of one: dropping the front of a file means rewriting it, and a full disk is when
         # one cannot.
@@ -343,7 +343,7 @@ class Spool:
         """Write what is in memory to a file, if one can be written again."""
         self._disk_tried_at = time.monotonic()
         segment: Segment | None = None
-        moved: deque[Pending] = deque()
+        moved: deque[PendingFrame] = deque()
         try:
             self._number += 1
             segment = self._new_file()
@@ -352,7 +352,7 @@ class Spool:
                     frame = Frame(pending.kind, pending.payload(), pending.points)
                     offset = segment.append([encode_frame(frame), frame.payload]) + FRAME.size
                     pending = pending._replace(segment=segment, offset=offset)  # noqa: PLW2901 (the same, elsewhere)
-                    give_way()
+                    yield_interpreter()
                 moved.append(pending)
         except OSError:
             if segment is not None:

@@ -1,6 +1,6 @@
 """States that merge exactly: the extension point for reductions of one's own, and the samples' heaps."""
 
-# ruff: noqa: D102 (what a method does is said once, in `MetricAccumulator`)
+# ruff: noqa: D102 (what a method does is reported once, in `MetricAccumulator`)
 from __future__ import annotations
 
 import heapq

@@ -109,7 +109,7 @@ class Collector:
                 self.push(metric)
 
     def push(self, metric: Metric) -> None:
-        """Take a value; never raises, never waits. Where there is no run it is dropped, and that is said once."""
+        """Take a value; never raises, never waits. Without a run it is dropped, which otel_ml reports once."""
         if are_metrics_off():
             return
         if not has_run():
@@ -154,7 +154,7 @@ class Collector:
         return _states_of(own)
 
     def finish(self) -> None:
-        """Record what nobody will flush any more, at the step after the last flush."""
+        """Record what nobody will flush anymore, at the step after the last flush."""
         step = self._step if self._waits else None
         publish_merged([self.flush(step or 0)], step)
 

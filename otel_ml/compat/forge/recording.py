@@ -27,7 +27,7 @@ def record_metric(
 
     Where the process has a step (`otel_ml.set_step()`, `steps()`), it counts there. Where the process has backends of
     its own (`init_backends`), it waits for the flush that says the step. Elsewhere, in an actor that knows nothing of
-    steps, it counts in the next row of its role. It begins no run: where there is none, it is dropped, said once.
+    steps, it counts in the next row of its role. It begins no run: where there is none, it is dropped, reported once.
 
     Args:
         key: `component/operation/statistic`.

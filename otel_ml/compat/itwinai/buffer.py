@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Buffer", "Noted", "Summary", "not_written"]
 
@@ -108,7 +108,7 @@ class Buffer:
             for key, lines in rows.items():
                 _append(self._summary(key).path, lines)
         except OSError as error:
-            guard.say("itwinai-provenance", not_written(self._folder, error))
+            reporter.say("itwinai-provenance", not_written(self._folder, error))
 
     def _summary(self, key: tuple[str, str]) -> Summary:
         found = self._summaries.get(key)
@@ -128,7 +128,7 @@ def not_written(folder: Path, error: OSError) -> str:
 
 
 def _file_name(name: str) -> str:
-    from otel_ml.wire.readable import unique_path
+    from otel_ml.wire.safe_names import unique_path
 
     return unique_path(name).replace("/", "~")
 

@@ -14,7 +14,7 @@ from otel_ml import Run
 from otel_ml.compat.itwinai.buffer import Summary
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.exceptions import MissingDependencyError
-from otel_ml.once import guard
+from otel_ml.once import reporter
 from otel_ml.redaction import redacted_values
 
 __all__ = ["Document", "written"]
@@ -136,7 +136,7 @@ def _dot(document: Any) -> str | None:
     try:
         from prov.dot import prov_to_dot
     except ImportError:
-        guard.say(
+        reporter.say(
             "itwinai-provenance",
             "Prov4MLLogger: no graph is written, the package 'pydot' is not installed. The document is there. Expected "
             "both: pip install 'otel-ml[provenance]'.",
@@ -149,7 +149,7 @@ def _picture(dot: Path) -> Path | None:
     program = shutil.which("dot")
     picture = dot.with_suffix(".svg")
     if program is None:
-        guard.say(
+        reporter.say(
             "itwinai-provenance",
             f"Prov4MLLogger: no picture is drawn, Graphviz is not installed. The graph is {str(dot)!r}. Expected the "
             "program dot: install the package graphviz, then run dot -Tsvg on it.",
@@ -159,7 +159,7 @@ def _picture(dot: Path) -> Path | None:
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=_DRAWING_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
-        guard.say(
+        reporter.say(
             "itwinai-provenance",
             f"Prov4MLLogger: the graph {str(dot)!r} cannot be drawn: {type(error).__name__}. The graph is there as "
             "text; draw it with dot -Tsvg.",

@@ -49,7 +49,7 @@ class LogMixin(ABC):
         Args:
             item: a number, a figure, a model, a path, …, as its kind says.
             identifier: its name.
-            kind: one of the 18; what a logger has no place for is kept as an artifact, and said once.
+            kind: one of the 18; what a logger has no place for is kept as an artifact, and reported once.
             step: of training; the current one by default.
             batch_idx: where given, `log_freq` decides.
             **kwargs: of the kind; `reduce=`, `weight=` and `within=` of `otel_ml.log()` for numbers.
@@ -241,7 +241,7 @@ class Logger(LogMixin):
         self.begin(joined)
 
     def part(self) -> None:
-        """Have no part in the run any more."""
+        """Have no part in the run anymore."""
         self.is_initialized = False
         if self._joined is not None:
             self.end()

@@ -14,7 +14,7 @@ from otel_ml.compat.itwinai.document import Document, written
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.compat.itwinai.session import Joined
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Prov4MLLogger"]
 
@@ -93,7 +93,7 @@ class Prov4MLLogger(Logger):
         try:
             paths = written(document.finished(), self._folder, graph=self.create_graph, svg=self.create_svg)
         except OSError as error:
-            guard.say("itwinai-provenance", not_written(self._folder, error))
+            reporter.say("itwinai-provenance", not_written(self._folder, error))
             return
         for path in (*paths, *buffer.paths):
             otel_ml.log_artifact(path, name=f"provenance/{path.relative_to(self._folder)}", type="provenance")

@@ -13,7 +13,7 @@ from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.models import model_file
 from otel_ml.compat.itwinai.watch import watch
 from otel_ml.compat.tracking.counts import WITHIN
-from otel_ml.once import RecordingError, guard
+from otel_ml.once import RecordingError, reporter
 
 __all__ = ["record"]
 
@@ -28,7 +28,7 @@ def record(entry: Entry, kinds: Collection[str]) -> None:
     except RecordingError:
         raise
     except Exception as error:  # noqa: BLE001 (users' models, objects that cannot be pickled, full disks)
-        guard.drop(
+        reporter.drop(
             "bad_event",
             f"log({entry.identifier!r}, kind={entry.kind!r}) failed with {type(error).__name__}: {error}. Expected "
             "something of that kind; it is not recorded, and training goes on.",
@@ -38,7 +38,7 @@ def record(entry: Entry, kinds: Collection[str]) -> None:
 def _keep(entry: Entry) -> None:
     """Keep what no logger has a place for as an artifact, and say so once."""
     known = "" if entry.kind in KINDS else f" Expected one of {', '.join(sorted(KINDS))}."
-    guard.say(
+    reporter.say(
         "itwinai-artifact",
         f"{' and '.join(entry.loggers)}: no place for kind={entry.kind!r}. What is logged so, such as "
         f"{entry.identifier!r}, is kept as an artifact.{known}",
@@ -141,7 +141,7 @@ def _carbon(entry: Entry) -> None:
         return
     joules = entry.energy.joules()
     if joules is None:
-        guard.say(
+        reporter.say(
             "itwinai-no-energy",
             f"log(None, {entry.identifier!r}, kind='carbon'): nothing measures energy here; it is not recorded. "
             "Expected a readable Intel RAPL counter or an NVIDIA GPU; or log the number that you measured.",

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml import Run
-from otel_ml.once import guard
-from otel_ml.wire.readable import unique_path
+from otel_ml.once import reporter
+from otel_ml.wire.safe_names import unique_path
 
 __all__ = ["ToRegister", "register"]
 
@@ -56,7 +56,7 @@ def register(models: Sequence[ToRegister], run: Run) -> None:
     if missing:
         why = _first_line(error[0]) if error else f"no answer within {TIMEOUT_S:g} s"
         names = ", ".join(one.model for one in missing)
-        guard.say(
+        reporter.say(
             "itwinai-registry",
             f"MLFlowLogger: {names} not in MLflow's registry: {why}. Expected a run that MLflow stores; the model is "
             "kept as an artifact of the run, register it from there.",

@@ -9,10 +9,10 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
-from otel_ml._internal.set_variables import SetVariables
+from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.config import Config
 from otel_ml.integrations.rows import Rows
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["SESSION", "Joined"]
 
@@ -44,7 +44,7 @@ class Session:
         self._run_id: str | None = None  # whose rows are counted
         self._rows = Rows()
         self._exporters: frozenset[str] = frozenset()
-        self._variables = SetVariables()
+        self._variables = RunEnvironment()
 
     def join(
         self,
@@ -89,14 +89,14 @@ class Session:
 
     def _say_what_is_not_done(self, run: otel_ml.Run, arguments: Mapping[str, Any], wanted: str | None) -> None:
         if wanted not in (None, run.id):
-            guard.say(
+            reporter.say(
                 "itwinai-other-run",
                 f"Run {wanted!r} was asked for while run {run.id!r} is active in this process: it records into the "
                 "active one. Expected one run per process; destroy the first context before, or use a process.",
             )
         missing = set(arguments.get("exporters") or ()) - self._exporters
         if self._run is not None and missing:
-            guard.say(
+            reporter.say(
                 "itwinai-exporter",
                 f"A logger for {', '.join(sorted(missing))} was added to a run that has begun without it. Expected "
                 "all loggers of a run together: put them into one LoggersCollection.",

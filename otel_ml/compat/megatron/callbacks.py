@@ -20,7 +20,7 @@ EVENTS = tuple(
 
 
 class CallbackManager:
-    """Calls what was registered, in order; one that fails is said once, and training goes on.
+    """Calls what was registered, in order; one that fails is reported once, and training goes on.
 
     Examples:
         >>> callbacks = CallbackManager()

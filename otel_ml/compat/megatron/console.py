@@ -13,7 +13,7 @@ from otel_ml.once import say
 __all__ = ["Console", "Line"]
 
 Line = Callable[[Mapping[Hashable, Any]], str]
-"""Makes a line of values, none of them on a device any more."""
+"""Makes a line of values, none of them on a device anymore."""
 
 PAUSE_S = 0.005
 """Between two questions to a device that is behind."""

@@ -124,7 +124,7 @@ class DummyTimer:
         """Do nothing."""
 
     def elapsed(self, reset: bool = True, barrier: bool = False) -> float:
-        """Return NaN: it was not measured, which is not 0. Said once."""
+        """Return NaN: it was not measured, which is not 0. Reported once."""
         say(
             "compat-megatron",
             "A timer above the level of Timers was asked for its time; it has none, and NaN is returned. "

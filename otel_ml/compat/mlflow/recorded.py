@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.events.plain import plain
-from otel_ml._internal.shown import text_of
+from otel_ml._internal.events.config_values import config_value
+from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.runs import STATE, current
 from otel_ml.compat.tracking.counts import whole
 from otel_ml.compat.tracking.pictures import in_range
@@ -85,7 +85,7 @@ def log_params(params: Mapping[str, Any], **options: Any) -> None:
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    known = plain(values)
+    known = config_value(values)
     return {key: text_of(value) for key, value in known.items()} if isinstance(known, dict) else {}
 
 

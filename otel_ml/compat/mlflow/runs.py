@@ -16,7 +16,7 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
-from otel_ml._internal.set_variables import SetVariables
+from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.compat.tracking.counts import StepCounts
 from otel_ml.compat.tracking.said import not_kept
 
@@ -94,7 +94,7 @@ class _State:
         self.uri = ""
         self._exporters: tuple[str, ...] | None = None
         self._variables: Mapping[str, str] = {}
-        self._set = SetVariables()
+        self._set = RunEnvironment()
 
     @property
     def stack(self) -> list[ActiveRun]:

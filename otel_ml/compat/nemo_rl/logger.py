@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import otel_ml
-from otel_ml._internal.set_variables import SetVariables
+from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.compat.nemo_rl import jsonl, timelines, token_errors
 from otel_ml.compat.nemo_rl.config import settings_from
 from otel_ml.compat.nemo_rl.step_metrics import StepMetrics
@@ -57,7 +57,7 @@ class LoggerInterface(ABC):
 class Logger(LoggerInterface):
     """Starts a run that goes to the backends which `cfg` enables, and to `metrics.jsonl`.
 
-    No call waits for a backend, and none raises: what cannot be recorded is counted and said once.
+    No call waits for a backend, and none raises: what cannot be recorded is counted and reported once.
 
     Args:
         cfg: NeMo RL's `LoggerConfig`: `log_dir`; `wandb_enabled`, `swanlab_enabled`, `tensorboard_enabled`,
@@ -89,7 +89,7 @@ class Logger(LoggerInterface):
         self.num_val_samples_to_print: int = settings.num_val_samples_to_print
         self._step = -1
         self._step_metrics = StepMetrics()
-        self._variables = SetVariables()
+        self._variables = RunEnvironment()
         self._variables.set(settings.environment)
         try:
             self.run: otel_ml.Run = otel_ml.init(

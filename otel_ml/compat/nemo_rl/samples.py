@@ -68,7 +68,7 @@ def chosen_samples(rewards: Sequence[float], count: int) -> list[int]:
     """
     if len(rewards) <= count:
         return list(range(len(rewards)))
-    # A reward that is no number comes last: it is what one would look for.
+    # A reward that is not a number comes last: it is what one would look for.
     order = sorted(range(len(rewards)), key=lambda index: _sortable(rewards[index]), reverse=True)
     half = count // 2
     middle = [order[len(order) // 2]] if count % 2 else []

@@ -1,7 +1,7 @@
 """Which axis the steps of a metric are on.
 
 Trackers give each name steps of its own: `loss` by batch beside `val/acc` by epoch. A row of ours has one step for
-all its names, and what comes long after its step is an amendment. So a name that counts something else than the
+all its names, and what comes long after its step is a correction. So a name that counts something else than the
 others gets an axis of its own, called so that the published name stays what it was: `val/acc` on the axis `val`.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import otel_ml
 from otel_ml.compat.tracking.said import call_site
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["StepCounts", "own_axis", "whole"]
 
@@ -102,7 +102,7 @@ class StepCounts:
     def _give_own(self, name: str, step: int, otherwise: str) -> str:
         axis = self._own[name] = own_axis(name, otherwise)
         if not name.startswith(f"{axis}/"):
-            guard.say(
+            reporter.say(
                 "own-axis",
                 f"Metric {name!r} is at step {step} where the run is at {self.latest} ({call_site()}). It counts on "
                 f"the axis {axis!r} and is published as '{axis}/{name}'; name it 'val/{name}' to keep its name.",

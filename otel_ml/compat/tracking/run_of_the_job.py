@@ -6,7 +6,7 @@ import os
 import sys
 
 from otel_ml import env
-from otel_ml._internal.lifecycle.asked_for import is_asked_for
+from otel_ml._internal.lifecycle.run_requested import is_run_requested
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 
 __all__ = ["has_run"]
@@ -22,7 +22,7 @@ def has_run() -> bool:
     """
     if RUNTIME.is_active:
         return True
-    return (env.PARENT.name in os.environ or _is_actor()) and is_asked_for()
+    return (env.PARENT.name in os.environ or _is_actor()) and is_run_requested()
 
 
 def _is_actor() -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec
 
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["call_site", "never_raises", "not_kept"]
 
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 
 def not_kept(what: str, instead: str) -> None:
     """Say that `what` the program asked for is not done as in the original, and what happens instead."""
-    guard.say("not-kept", f"{what} at {call_site()} is accepted and not kept as it is: {instead}")
+    reporter.say("not-kept", f"{what} at {call_site()} is accepted and not kept as it is: {instead}")
 
 
 def call_site() -> str:
@@ -36,6 +36,6 @@ def never_raises(method: Callable[P, None]) -> Callable[P, None]:
         try:
             method(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 (the boundary to the user's program)
-            guard.failed(f"{method.__qualname__}() at {call_site()}", error)
+            reporter.failed(f"{method.__qualname__}() at {call_site()}", error)
 
     return guarded

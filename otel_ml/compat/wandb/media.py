@@ -29,7 +29,7 @@ _PNG = b"\x89PNG"
 
 
 class Media:
-    """What can be logged and is no number."""
+    """What can be logged and is not a number."""
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it under `name`."""
@@ -183,7 +183,7 @@ class Bokeh(_File):
 
 
 def keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
-    """Record whatever `log()` was given that is no number."""
+    """Record whatever `log()` was given that is not a number."""
     if value is None:
         return
     if isinstance(value, Media):

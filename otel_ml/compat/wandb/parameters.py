@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from otel_ml._internal.events.plain import readable
-from otel_ml._internal.shown import shown
+from otel_ml._internal.events.config_values import readable
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.values_by_name import ValuesByName
 
@@ -80,7 +80,7 @@ def as_mapping(given: Any) -> dict[str, Any]:
 def _what_can_be_read(given: Any) -> dict[str, Any]:
     found, problems = readable(given)
     if not isinstance(found, dict):
-        not_kept(f"config={shown(given)}", "it is no mapping, namespace or file. Pass a dictionary.")
+        not_kept(f"config={safe_repr(given)}", "it is no mapping, namespace or file. Pass a dictionary.")
         return {}
     not_kept(f"config={type(given).__name__}", f"of {', '.join(problems)} the text is kept, if there is one.")
     return found

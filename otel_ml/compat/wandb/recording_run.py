@@ -22,7 +22,7 @@ from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.media import keep
 from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.values import are_numbers, parted, plain_numbers
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Asked", "DisabledRun", "Run"]
 
@@ -201,7 +201,7 @@ class Run:
                 self._counts.log(data, at)
         except Exception as error:  # noqa: BLE001 (the boundary to the user's program and its objects)
             if isinstance(data, Mapping):
-                guard.failed("wandb.log()", error)
+                reporter.failed("wandb.log()", error)
             else:
                 otel_ml.log(data)  # which says what it expected
         if at == self._step and (commit or (commit is None and step is None)):

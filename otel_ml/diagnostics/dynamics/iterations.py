@@ -33,7 +33,7 @@ class Iterations:
         state: what `state()` returned before a restart.
 
     Raises:
-        ConfigError: `interval` is no number of steps, or `state` is not one.
+        ConfigError: `interval` is not a number of steps, or `state` is not one.
 
     Examples:
         ```python

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["NonFiniteWatch"]
 
@@ -20,7 +20,7 @@ class NonFiniteWatch:
         self._is_said = True
         where = "a step" if step is None else f"step {step}"
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
-        guard.say(
+        reporter.say(
             "gradient-not-finite",
             f"The gradient of {bad[0]!r}{more} is NaN or Inf at {where}. See grad/nonfinite for the steps after it; "
             "lower the learning rate or the loss scale if it lasts.",

@@ -37,8 +37,8 @@ class Norms:
     r"""Records norms of a model's gradients and parameters; call it once a step, after backward.
 
     On a GPU a kernel looks at all of them at once, and is compiled by this class where the model is on the device
-    already. What it found is read later: nothing waits. A gradient that is not finite is said once, with the first step
-    and tensor, when its value has arrived.
+    already. What it found is read later: nothing waits. A gradient that is not finite is reported once, with the first
+    step and tensor, when its value has arrived.
 
     Args:
         model: a `torch.nn.Module`, or pairs of name and parameter. DTensors (FSDP2, tensor parallel) say themselves
@@ -53,8 +53,8 @@ class Norms:
             other steps. By default each call records; of a device it reads all parameters once.
 
     Raises:
-        ConfigError: `every` is no number of steps; `each` is no regular expression, or fits no parameter: the message
-            names those that exist.
+        ConfigError: `every` is not a number of steps; `each` is not a regular expression, or fits no parameter: the
+            message names those that exist.
 
     Examples:
         ```python

@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, is_distributed, shards_of
 from otel_ml.diagnostics.dynamics.sums import Held
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Copies", "locals_of", "parts_of"]
 
@@ -25,7 +25,7 @@ Copies = int | Callable[[str, Any], int] | None
 
 
 def parts_of(named: Iterable[tuple[str, Any]], copies: Copies, world: int) -> Iterator[tuple[Held, Any]]:
-    """Yield what this rank holds of each, with its elements; what is left out is said once.
+    """Yield what this rank holds of each, with its elements; what is left out is reported once.
 
     Args:
         named: names and tensors.
@@ -50,9 +50,9 @@ def parts_of(named: Iterable[tuple[str, Any]], copies: Copies, world: int) -> It
                 stored = local.coalesce().values()
                 yield Held(name, stored.numel(), 1.0 / same, shards, local.numel() - stored.numel()), stored
             else:
-                guard.say("sparse-tensor", _SPARSE.format(name))
+                reporter.say("sparse-tensor", _SPARSE.format(name))
     if codes is not None:  # a model may have hundreds: the first stands for all
-        guard.say("quantised-tensor", _NO_NUMBERS.format(*codes))
+        reporter.say("quantised-tensor", _NO_NUMBERS.format(*codes))
 
 
 def locals_of(tensors: Iterable[Any]) -> list[Any]:
@@ -70,7 +70,7 @@ def _copies_of(name: str, tensor: Any, copies: Copies, world: int, *, is_cut: bo
         return world if copies is None else copies
     found = copies_of(tensor, world)
     if not found:
-        guard.say(
+        reporter.say(
             "partial-tensor",
             f"The norm of {name!r} leaves it out: its ranks hold parts of a sum. Record it after the reduction.",
         )

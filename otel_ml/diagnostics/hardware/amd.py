@@ -8,7 +8,7 @@ from typing import Any
 from otel_ml.diagnostics.hardware.counters import Counters
 from otel_ml.diagnostics.hardware.nvml_probes import GPU, memory_values
 from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Amd", "AmdDevice"]
 
@@ -149,7 +149,9 @@ class Amd:
         if silent == len(self.devices):
             raise SourceLostError(f"amdsmi: {failed}")
         if failed is not None:
-            guard.say("hardware-lost", f"{silent} of {len(self.devices)} GPUs do not answer: {failed}. The others do.")
+            reporter.say(
+                "hardware-lost", f"{silent} of {len(self.devices)} GPUs do not answer: {failed}. The others do."
+            )
 
     def close(self) -> None:
         """Give the library back."""

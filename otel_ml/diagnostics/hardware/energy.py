@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 from otel_ml._internal.device_tensor import Deferred
 from otel_ml._internal.events.event_calls import log_summary
-from otel_ml._internal.here import NOW
 from otel_ml._internal.record.append import append
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.definition import DEFINITIONS, Series
 from otel_ml._internal.steps.axes import current_step
 from otel_ml.diagnostics.current_run import current_run
@@ -20,7 +20,7 @@ from otel_ml.diagnostics.hardware.amd import AmdDevice
 from otel_ml.diagnostics.hardware.gpu import Gpus, of_this_process, open_gpus
 from otel_ml.diagnostics.hardware.ledger import Ledger
 from otel_ml.diagnostics.hardware.nvml import NvmlDevice
-from otel_ml.once import guard
+from otel_ml.once import reporter
 from otel_ml.wire.reduction import Reduction
 
 __all__ = ["Energy"]
@@ -168,7 +168,7 @@ class Energy:
             gpus = open_gpus()
             self._devices = of_this_process(gpus)
         except Exception as error:  # noqa: BLE001 - UnavailableError, or whatever a driver's library raises
-            guard.say("no-hardware", f"No energy is measured: {error}. Everything else goes on.")
+            reporter.say("no-hardware", f"No energy is measured: {error}. Everything else goes on.")
             return None
         return gpus
 
@@ -179,7 +179,7 @@ class Energy:
             try:
                 joules = device.energy()
             except Exception as error:  # noqa: BLE001 - whatever a driver that went away answers
-                guard.say("hardware-lost", f"No energy is measured any more: {error}. Everything else goes on.")
+                reporter.say("hardware-lost", f"No energy is measured any more: {error}. Everything else goes on.")
                 return None
             if joules is None:
                 return None
@@ -216,7 +216,7 @@ class _Lap:
             return True
         if time.monotonic() < self._given_up_at:
             return False
-        guard.say(
+        reporter.say(
             "hardware-lost",
             f"The driver of a GPU has not answered for {ANSWER_TIMEOUT:g} s: steps have no energy until it does. "
             "Everything else goes on.",

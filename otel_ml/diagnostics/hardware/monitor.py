@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from otel_ml._internal.events.event_calls import log_params, log_summary
-from otel_ml._internal.here import NOW
 from otel_ml._internal.lifecycle.api import child_env
 from otel_ml._internal.record.meter import Metric, get_meter
+from otel_ml._internal.run_scope import NOW
 from otel_ml.diagnostics.current_run import id_of_run
 from otel_ml.diagnostics.hardware.election import HostFolder
 from otel_ml.diagnostics.hardware.measures import MEASURES
@@ -23,7 +23,7 @@ from otel_ml.diagnostics.hardware.source import Reading
 from otel_ml.diagnostics.hardware.watch import KINDS, Watch
 from otel_ml.env import EXPERIMENT_ID
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import guard
+from otel_ml.once import reporter
 from otel_ml.wire.attributes import TIME_AXIS
 
 __all__ = ["Monitor", "start_monitor"]
@@ -32,14 +32,15 @@ __all__ = ["Monitor", "start_monitor"]
 class Monitor:
     """Samples GPUs, host and processes, in one process of the job a host: every rank and role may start one.
 
-    It never waits for a device and never raises into training. A source that is not there, or goes away, is said once.
+    It never waits for a device and never raises into training. A source that is not there, or goes away, is reported
+    once.
 
     Args:
         interval: seconds between samples.
         flush_interval: seconds of the axis `time` that become one row: the mean of its samples, the sum of energy and
             errors. By default one row a sample.
         sources: which of `gpu`, `host` and `ray`; the last asks every node of the cluster, from the driver.
-        prefix: in front of the metrics' names; with `system` MLflow shows them in its tab «System metrics».
+        prefix: in front of the metrics' names; with `system` MLflow shows them in its tab “System metrics”.
 
     Raises:
         ConfigError: an interval is not above 0, or a source has another name.
@@ -214,7 +215,7 @@ def start_monitor(
 
 
 def _say(error: Exception) -> None:
-    guard.say("hardware-lost", f"A sample of the hardware failed: {type(error).__name__}: {error}.")
+    reporter.say("hardware-lost", f"A sample of the hardware failed: {type(error).__name__}: {error}.")
 
 
 def _check(interval: object, flush_interval: object, sources: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from otel_ml.diagnostics.hardware.counters import Counters
 from otel_ml.diagnostics.hardware.nvml_probes import COUNTED, PROBES
 from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
 from otel_ml.diagnostics.hardware.xid import XidEvents
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Nvml", "NvmlDevice"]
 
@@ -94,7 +94,7 @@ class NvmlDevice:
         if isinstance(error, AttributeError):
             return True
         if error.value == self._library.NVML_ERROR_NO_PERMISSION:
-            guard.say("hardware-lost", "NVML refuses some readings of a GPU (no permission). They are left out.")
+            reporter.say("hardware-lost", "NVML refuses some readings of a GPU (no permission). They are left out.")
             return True
         return error.value in {self._library.NVML_ERROR_NOT_SUPPORTED, self._library.NVML_ERROR_FUNCTION_NOT_FOUND}
 
@@ -142,7 +142,7 @@ class Nvml:
         """Yield the readings of all GPUs that answer.
 
         Raises:
-            SourceLostError: none does any more, or the driver is gone.
+            SourceLostError: none does anymore, or the driver is gone.
         """
         for device in list(self.devices):
             try:
@@ -156,7 +156,7 @@ class Nvml:
         try:
             return NvmlDevice(self._library, index)
         except self._library.NVMLError as error:
-            guard.say("no-hardware", f"GPU {index} is not measured: {error}. The others are.")
+            reporter.say("no-hardware", f"GPU {index} is not measured: {error}. The others are.")
             return None
 
     def failed(self, device: NvmlDevice, error: Any) -> None:
@@ -176,9 +176,9 @@ class Nvml:
             self.devices.remove(device)
             if not self.devices:
                 raise SourceLostError(f"NVML: {error}")
-            guard.say("hardware-lost", f"GPU {device.id} is measured no more: {error}. The others are.")
+            reporter.say("hardware-lost", f"GPU {device.id} is measured no more: {error}. The others are.")
         else:
-            guard.say("hardware-lost", f"GPU {device.id} did not answer: {error}. It is asked again.")
+            reporter.say("hardware-lost", f"GPU {device.id} did not answer: {error}. It is asked again.")
 
     def close(self) -> None:
         """Give the library back."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from otel_ml.diagnostics.hardware.source import Reading, UnavailableError
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["RayNodes", "node_readings"]
 
@@ -82,7 +82,9 @@ class RayNodes:
             with self._open(url, timeout=TIMEOUT) as answer:
                 return node, answer.read(MOST_BYTES).decode("utf-8", "replace")
         except (OSError, ValueError) as error:
-            guard.say("hardware-lost", f"Ray's node {node} does not answer on {url}: {error}. The others are measured.")
+            reporter.say(
+                "hardware-lost", f"Ray's node {node} does not answer on {url}: {error}. The others are measured."
+            )
             return node, ""
 
 

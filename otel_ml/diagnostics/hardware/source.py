@@ -40,7 +40,7 @@ class Source(Protocol):
         """Yield what can be read now; what the hardware does not have is left out.
 
         Raises:
-            SourceLostError: nothing can be read any more.
+            SourceLostError: nothing can be read anymore.
         """
 
     def close(self) -> None:

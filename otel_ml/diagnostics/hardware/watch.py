@@ -10,7 +10,7 @@ from otel_ml.diagnostics.hardware.gpu import open_gpus
 from otel_ml.diagnostics.hardware.host import Host
 from otel_ml.diagnostics.hardware.ray_nodes import RayNodes
 from otel_ml.diagnostics.hardware.source import Reading, Source, SourceLostError, UnavailableError
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["KINDS", "Kind", "Watch"]
 
@@ -60,7 +60,7 @@ class Watch:
             self._source = self._kind.open(self._folder)
         except UnavailableError as error:
             self._is_over = True
-            guard.say("no-hardware", f"{self._kind.of} is measured: {error}. Everything else goes on.")
+            reporter.say("no-hardware", f"{self._kind.of} is measured: {error}. Everything else goes on.")
             return {}
         return self._source.facts
 
@@ -74,7 +74,7 @@ class Watch:
             found.extend(source.read())
         except SourceLostError as error:
             self._source, self._is_over = None, True
-            guard.say("hardware-lost", f"{self._kind.of} is measured any more: {error}. Everything else goes on.")
+            reporter.say("hardware-lost", f"{self._kind.of} is measured any more: {error}. Everything else goes on.")
         return found
 
     def close(self) -> None:

@@ -271,7 +271,7 @@ def _schedule(where: str, options: Mapping[str, Any], problems: list[str]) -> Sc
 
 
 def _end(last: Any) -> Any:
-    return None if last == -1 else last  # as NVIDIA's tool writes «no end»
+    return None if last == -1 else last  # as NVIDIA's tool writes “no end”
 
 
 def _is_range(first: object, last: object) -> bool:

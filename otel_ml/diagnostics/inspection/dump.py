@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Dump", "copied", "wait_for"]
 
@@ -59,7 +59,7 @@ class Dump:
             try:
                 self._waiting.put_nowait((path, host, arrived))
             except queue.Full:
-                guard.say(
+                reporter.say(
                     "inspection-log",
                     f"{self.folder}: tensors come faster than the disk takes them, and some are left out. "
                     "Use a larger freq.",
@@ -83,4 +83,4 @@ class Dump:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 torch.save(host, path)
             except (OSError, RuntimeError) as error:
-                guard.say("inspection-log", f"{path} cannot be written: {error}. Training goes on without it.")
+                reporter.say("inspection-log", f"{path} cannot be written: {error}. Training goes on without it.")

@@ -147,7 +147,7 @@ def _summaries(counts: Any, numbers: Any) -> Iterator[TensorState]:
 
     for count, (mean, m2, low, high, l1, least, *_) in _by_micro_batch(counts, numbers):
         squares = m2 + count * mean * mean
-        # Of infinite elements the deviation is no number, but the norm is infinite.
+        # Of infinite elements the deviation is not a number, but the norm is infinite.
         squares = torch.where(squares.isnan() & ~low.isnan() & ~high.isnan(), torch.inf, squares)
         yield TensorState(count, mean, m2, low, high, l1, squares, least)
 

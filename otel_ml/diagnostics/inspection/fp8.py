@@ -24,7 +24,7 @@ FP8_STATISTICS = ("underflows%", "overflows%", "scale_inv_min", "scale_inv_max",
 """Per cent of all elements that become 0 without being it, or are larger than the format has; scales; squared error."""
 
 FORMATS = {"e4m3": 448.0, "e5m2": 57344.0}
-"""Largest number of each format (Micikevicius et al. 2022, «FP8 Formats for Deep Learning», table 1)."""
+"""Largest number of each format (Micikevicius et al. 2022, “FP8 Formats for Deep Learning”, table 1)."""
 
 RECIPES = ("fp8_current_scaling", "fp8_delayed_scaling", "mxfp8", "fp8_block_scaling")
 """One scale a tensor from its own maximum; the same from earlier steps; one a block of 32; one a block of 128."""

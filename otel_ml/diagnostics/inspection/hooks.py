@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakMethod
 
 from otel_ml.diagnostics.tensor_statistics import tables
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["hook", "hook_passes", "hook_updates", "is_called_again"]
 
@@ -99,7 +99,7 @@ def _harmless(look: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return look(*given)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's layers
-            guard.failed("Inspector", error)
+            reporter.failed("Inspector", error)
             return None
 
     return called

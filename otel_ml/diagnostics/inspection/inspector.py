@@ -10,8 +10,8 @@ from time import time_ns
 from typing import Any
 
 import otel_ml
-from otel_ml._internal.here import NOW
 from otel_ml._internal.record.append import append
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.definition import Series
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.step import step_for
@@ -27,7 +27,7 @@ from otel_ml.diagnostics.inspection.text_log import TextLog
 from otel_ml.diagnostics.inspection.watched import Own, Watched
 from otel_ml.diagnostics.tensor_statistics import is_freed
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Inspector"]
 
@@ -308,7 +308,7 @@ class Inspector:
             local = held(tensor)
             if is_freed(local):
                 watched = self._watched[places[0]]
-                guard.say("freed-tensor", _FREED.format(watched.rule.tensor, watched.layer), kind=_FREED)
+                reporter.say("freed-tensor", _FREED.format(watched.rule.tensor, watched.layer), kind=_FREED)
             else:
                 self._looks.look(places, local, stays=True, is_kept=True)
 

@@ -12,7 +12,7 @@ from otel_ml.diagnostics.tensor_statistics.jobs import SUMMARY, Job, kind_of, ne
 from otel_ml.diagnostics.tensor_statistics.launching import are_compiled, compile_now
 from otel_ml.diagnostics.tensor_statistics.sightings import Sighting, Sightings
 from otel_ml.diagnostics.tensor_statistics.tables import KINDS, is_plain
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["Looks"]
 
@@ -129,7 +129,9 @@ class Looks:
         for owner in lost:
             watched = self._watched[owner]
             watched.may_wait, watched.is_lost = False, True
-            guard.drop("overwritten", _OVERWRITTEN.format(watched.rule.tensor, watched.layer), len(watched.rule.stats))
+            reporter.drop(
+                "overwritten", _OVERWRITTEN.format(watched.rule.tensor, watched.layer), len(watched.rule.stats)
+            )
 
 
 _OVERWRITTEN = (

@@ -1,6 +1,6 @@
 """What NVFP4 would make of a tensor: four bits an element, a scale of eight for 16 of them, simulated on any device.
 
-The scheme is that of NVIDIA 2025, «Pretraining Large Language Models with NVFP4», appendix C: elements are E2M1, each
+The scheme is that of NVIDIA 2025, “Pretraining Large Language Models with NVFP4”, appendix C: elements are E2M1, each
 block of 16 has a scale in E4M3, and one scale of the whole tensor in FP32 brings the blocks' scales into its range.
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.diagnostics.inspection.dump import copied, wait_for
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["TextLog"]
 
@@ -40,7 +40,7 @@ class TextLog:
         try:
             self._lines.put_nowait((time.time(), name, step, value, arrived))
         except queue.Full:
-            guard.say(
+            reporter.say(
                 "inspection-log",
                 f"{self.path} is written too slowly: lines are left out. The run has the values. Use a larger freq.",
             )
@@ -63,7 +63,7 @@ class TextLog:
                     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
                     file.write(f"{moment} - INFO - {name}\t\titeration={step:06d}\t\tvalue={float(value):.6g}\n")
         except OSError as error:
-            guard.say(
+            reporter.say(
                 "inspection-log", f"{self.path} cannot be written to: {error}. The run has the values all the same."
             )
             while self._lines.get() is not None:

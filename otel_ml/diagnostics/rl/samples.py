@@ -7,7 +7,7 @@ from typing import Any
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.extent import one_a_sample
 from otel_ml.diagnostics.rl.table import measure
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["batch_reward", "episode", "groups", "sequence_lengths"]
 
@@ -29,7 +29,7 @@ def batch_reward(rewards: Any, *, correct: Any = None, environment: str = "") ->
         return
     verdicts = one_a_sample(correct)
     if len(verdicts) != len(numbers):
-        guard.drop(
+        reporter.drop(
             "bad_value",
             f"batch_reward(): correct= has {len(verdicts)} verdicts for {len(numbers)} rewards, which are not split "
             "therefore. Pass one a reward.",
@@ -95,7 +95,7 @@ def groups(rewards: Any) -> None:
 
 def _groups_of_tensor(rewards: Any) -> None:
     if rewards.dim() != 2:
-        guard.drop(
+        reporter.drop(
             "bad_value",
             f"groups(): expected rewards of shape [groups, samples], got {tuple(rewards.shape)}. Use view(-1, n).",
         )

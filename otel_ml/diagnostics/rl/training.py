@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from otel_ml._internal.steps.axes import steps_here
+from otel_ml._internal.steps.axes import scope_steps
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.extent import extent_of, one_a_sample
 from otel_ml.diagnostics.rl.table import extent_measures, measure
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = [
     "PolicyUpdates",
@@ -128,9 +128,9 @@ def policy_staleness(versions: Any, *, current: int | None = None, replica: str 
         current: the version that is trained; by default this process' step on the axis `policy_version`.
         replica: whose samples they are, which makes a series of its own besides that of all.
     """
-    now = steps_here().current("policy_version").index if current is None else current
+    now = scope_steps().current("policy_version").index if current is None else current
     if now is None:
-        guard.say(
+        reporter.say(
             "no-policy-version",
             "rl/train/staleness is not recorded: this process has no step on the axis policy_version. "
             "Call otel_ml.set_step(version, axis='policy_version'), or pass current=.",

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from otel_ml._internal.device_tensor import Deferred, DeviceTensor, copied_tensor
-from otel_ml._internal.devices.thread import be_on, captures_left_alone
+from otel_ml._internal.devices.cuda_thread import be_on, captures_left_alone
 
 __all__ = ["CAPTURED", "Arrival", "Block", "Blocks", "OneOf", "arrival_of"]
 

@@ -1,4 +1,4 @@
-"""Kernels are compiled before they are needed; where they cannot be, that is said once, and others do their work.
+"""Kernels are compiled before they are needed; where that fails, otel_ml reports it once and uses others.
 
 To compile one takes seconds the first time on a machine (Triton keeps it), which no training step should wait for:
 `compile_now()` does it while a program sets up, and `are_compiled()` has another thread do it.
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from otel_ml._internal.devices.thread import captures_left_alone
-from otel_ml.once import guard
+from otel_ml._internal.devices.cuda_thread import captures_left_alone
+from otel_ml.once import reporter
 
 __all__ = ["Recipe", "Recipes", "are_compiled", "compile_now", "launch", "warps"]
 
@@ -122,7 +122,7 @@ def _is_compiled(device: Any, name: str, made: Callable[[], Recipe]) -> bool:
         _compiled.add(key)
     except Exception as error:  # noqa: BLE001 - no Triton, no compiler for it, a device that it does not know
         _missing.add(key)
-        guard.say("no-tensor-kernels", _MISSING.format(error), kind=_MISSING)
+        reporter.say("no-tensor-kernels", _MISSING.format(error), kind=_MISSING)
     return key in _compiled
 
 

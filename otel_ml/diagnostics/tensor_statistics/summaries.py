@@ -55,7 +55,7 @@ def _edge(index, before, end, inner, outer, ROWS: tl.constexpr, LANES: tl.conste
 
 @triton.jit
 def _or_nan(extreme, absolute):
-    """Return an extreme, NaN where one was among the elements: only of that a sum of absolute values is no number."""
+    """Return an extreme, or NaN if an element was: only then is a sum of absolute values not a number."""
     return tl.where(absolute == absolute, extreme, absolute)
 
 

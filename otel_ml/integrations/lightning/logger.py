@@ -12,7 +12,7 @@ from otel_ml.integrations.lightning.framework import LOGGER, global_rank
 from otel_ml.integrations.lightning.stages import follow
 from otel_ml.integrations.rows import Rows
 from otel_ml.integrations.stages import outside
-from otel_ml.once import guard
+from otel_ml.once import reporter
 
 __all__ = ["OtelMLLogger"]
 
@@ -124,7 +124,7 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
                 otel_ml.log_params(more)
 
     def log_graph(self, model: Any, input_array: Any = None) -> None:
-        """Record the model's modules as a text; a drawn graph is not kept, which is said once.
+        """Record the model's modules as a text; a drawn graph is not kept, which otel_ml reports once.
 
         Lightning calls it before it begins: the trainer is followed from here on.
         """
@@ -135,7 +135,7 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
             follow(trainer)
         if global_rank() == 0:
             otel_ml.log_text("model", f"```text\n{model}\n```")
-            guard.say(
+            reporter.say(
                 "lightning-graph",
                 "OtelMLLogger.log_graph(): the model's modules are kept as a text. Expected a graph? Export one to a "
                 "file and record it with otel_ml.log_artifact().",

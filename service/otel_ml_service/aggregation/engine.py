@@ -7,41 +7,41 @@ from typing import Any
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.records import Artifact, JsonValue
-from otel_ml_service.aggregation.ending import Ending
-from otel_ml_service.aggregation.foreign import Foreign
-from otel_ml_service.aggregation.items import Items
-from otel_ml_service.aggregation.learning import declare
+from otel_ml_service.aggregation.lazy_entries import LazyEntries
+from otel_ml_service.aggregation.learned_reductions import declare
 from otel_ml_service.aggregation.ledger import ONE_EVENT, Amount, Place
-from otel_ml_service.aggregation.losses import say_missing
+from otel_ml_service.aggregation.loss_account import say_missing
 from otel_ml_service.aggregation.observation import (
     Event,
-    ForeignPoint,
-    ForeignPoints,
     Fragment,
-    Goodbye,
-    Manifest,
     Observation,
     Position,
+    ShutdownMessage,
     Spans,
+    ThirdPartyPoint,
+    ThirdPartyPoints,
+    Watermark,
 )
-from otel_ml_service.aggregation.on_disk import OnDisk
 from otel_ml_service.aggregation.outcome import Outcome, RunFacts, Status
 from otel_ml_service.aggregation.parameters import Parameters
 from otel_ml_service.aggregation.piece import Piece, values_in
-from otel_ml_service.aggregation.report import facts_of, status_of
-from otel_ml_service.aggregation.room import Room
+from otel_ml_service.aggregation.quota import Quota
+from otel_ml_service.aggregation.run_end import RunEnd
+from otel_ml_service.aggregation.run_events import RunEvents
 from otel_ml_service.aggregation.run_state import RunState
+from otel_ml_service.aggregation.run_status import facts_of, status_of
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.snapshot import Snapshot
 from otel_ml_service.aggregation.spans import SpanIntake
 from otel_ml_service.aggregation.steps import Steps
 from otel_ml_service.aggregation.summaries import Summaries
+from otel_ml_service.aggregation.third_party import ThirdParty
 from otel_ml_service.aggregation.writer_state import WriterState
 
 __all__ = ["Engine"]
 
 _DEFAULTS = EngineSettings()
-_OF_OTHERS = (ForeignPoint, ForeignPoints)
+_OF_OTHERS = (ThirdPartyPoint, ThirdPartyPoints)
 
 
 class Engine:
@@ -69,33 +69,33 @@ class Engine:
         kept: Callable[[str], bytes | None] | None = None,
         seq: int = 0,
     ) -> None:
-        self._run = RunState(experiment, settings, OnDisk(kept, state or {}))
+        self._run = RunState(experiment, settings, LazyEntries(kept, state or {}))
         self._run.output.seq = seq
         self._run.writers.begins_anew = not state and seq > 0
         self._steps = Steps(self._run)
-        self._room = Room(self._run)
-        self._foreign = Foreign(self._run, self._steps, self._room)
+        self._quota = Quota(self._run)
+        self._third_party = ThirdParty(self._run, self._steps, self._quota)
         self._parameters = Parameters(self._run.output, self._run.writers, settings.params)
         self._summaries = Summaries(self._run.output, settings.summaries)
-        self._items = Items(self._run.output, self._parameters, self._summaries)
+        self._items = RunEvents(self._run.output, self._parameters, self._summaries)
         self._spans = SpanIntake(self._run)
-        self._ending = Ending(self._run, self._steps, self._summaries)
+        self._ending = RunEnd(self._run, self._steps, self._summaries)
         self._snapshot = Snapshot(
             self._run,
             self._ending,
             self._steps.closed,
-            self._foreign.streams,
+            self._third_party.streams,
             self._parameters,
             self._summaries,
             self._spans,
         )
         self._takers: dict[type, Callable[[WriterState, Any], None]] = {
             Fragment: self._fragment,
-            Manifest: self._manifest,
+            Watermark: self._watermark,
             Position: self._position,
-            Goodbye: self._goodbye,
-            ForeignPoint: self._foreign_point,
-            ForeignPoints: self._foreign.points,
+            ShutdownMessage: self._shutdown_message,
+            ThirdPartyPoint: self._foreign_point,
+            ThirdPartyPoints: self._third_party.points,
             Event: self._event,
             Spans: self._spans.take,
         }
@@ -103,7 +103,7 @@ class Engine:
         if state:
             self._snapshot.restore(state)
             self._steps.late.restore()
-            self._steps.contest.restore()
+            self._steps.restart_detection.restore()
             self._steps.stepless.restore()
 
     def observe(self, observation: Observation, now: float) -> None:
@@ -113,7 +113,7 @@ class Engine:
             run.hear(now)
         if run.started_at is None:
             run.started_at = now
-        writer = self._room.writer(observation)
+        writer = self._quota.writer(observation)
         if writer is None:
             return
         # Time is an argument everywhere in this package: the service passes its clock, a replay passes the times that
@@ -148,26 +148,26 @@ class Engine:
         if self._is_resumed:
             run.resumed_at, self._is_resumed = run.now, False
         run.clock.advance(run.now)
-        patience = run.settings.allowed_lateness_s
+        timeout = run.settings.allowed_lateness_s
         for writer in run.writers:
-            if writer.gap_since is not None and run.active - writer.gap_since >= patience:
+            if writer.gap_since is not None and run.active - writer.gap_since >= timeout:
                 self._settle(writer)
         # The order matters: a gap that is given up above may complete a step here, and a step that closes here may end
         # the run below.
         self._steps.settle()
-        self._foreign.streams.forget_idle()
+        self._third_party.streams.forget_idle()
         self._spans.emit()
         self._ending.advance()
 
     def next_deadline(self) -> float | None:
         """Return when `advance` could change something though nothing arrives; None where it cannot."""
         run = self._run
-        patience = run.settings.allowed_lateness_s
-        active = [lane.due for lane in run.lanes if lane.due is not None]
-        active += [writer.gap_since + patience for writer in run.writers if writer.gap_since is not None]
+        timeout = run.settings.allowed_lateness_s
+        active = [attempt.due for attempt in run.step_streams if attempt.due is not None]
+        active += [writer.gap_since + timeout for writer in run.writers if writer.gap_since is not None]
         active += [due for due in (self._steps.late.due(), self._steps.stepless.due()) if due is not None]
         moments = [run.clock.when(moment) for moment in active]
-        moments += [self._ending.due(), self._steps.contest.due()]
+        moments += [self._ending.due(), self._steps.restart_detection.due()]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def take(self) -> Outcome:
@@ -200,7 +200,7 @@ class Engine:
     @property
     def status(self) -> Status:
         """How the run stands."""
-        return status_of(self._run, self._ending.state, self._spans, self._steps.judge)
+        return status_of(self._run, self._ending.state, self._spans, self._steps.closing_trigger)
 
     @property
     def facts(self) -> RunFacts:
@@ -224,9 +224,9 @@ class Engine:
             writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
         # A duplicate still settles: its running number may be what other steps of this writer wait for.
         self._settle(writer)
-        if not self._room.axis(writer.writer.role, axis, points):
+        if not self._quota.axis(writer.writer.role, axis, points):
             return
-        tally = run.lanes.track(writer.writer.role, axis).tally
+        tally = run.step_streams.stream(writer.writer.role, axis).tally
         # Duplicates are counted as received, too: received = closed + open + waiting + duplicate + … must balance.
         tally.received += points
         if rows is not None:
@@ -247,14 +247,14 @@ class Engine:
         else:
             self._steps.points(writer, fragment, piece, fragment.axis, fragment.step)
 
-    def _foreign_point(self, writer: WriterState, point: ForeignPoint) -> None:
+    def _foreign_point(self, writer: WriterState, point: ThirdPartyPoint) -> None:
         if point.step is None and self._run.native and self._ending.state != "running":
             # Engines and nodes live on; nothing would ever close their windows.
-            tally = self._run.lanes.track(point.writer.role, TIME_AXIS).tally
+            tally = self._run.step_streams.stream(point.writer.role, TIME_AXIS).tally
             tally.received += 1
             tally.ignored += 1
             return
-        self._foreign.point(writer, point)
+        self._third_party.point(writer, point)
 
     def _piece(self, writer: WriterState, fragment: Fragment, rows: list[int] | None) -> Piece:
         partials = fragment.partials
@@ -267,24 +267,24 @@ class Engine:
 
     def _admitted(self, writer: WriterState, piece: Piece) -> Piece | None:
         """Return as much of a piece as there is room for."""
-        rows = self._room.rows(writer.writer.role, piece.shape)
+        rows = self._quota.rows(writer.writer.role, piece.shape)
         if rows is None:
             return piece
         some = piece.some(rows)
         return some._replace(shape=self._run.shapes.of(some.partials.series)) if rows else None
 
-    def _manifest(self, writer: WriterState, manifest: Manifest) -> None:
-        fresh = self._once(writer, manifest.seq, manifest.axis)
-        if fresh and self._room.axis(writer.writer.role, manifest.axis, 0):
+    def _watermark(self, writer: WriterState, watermark: Watermark) -> None:
+        fresh = self._once(writer, watermark.seq, watermark.axis)
+        if fresh and self._quota.axis(writer.writer.role, watermark.axis, 0):
             self._ending.heard()
-            self._steps.manifest(writer, manifest)
+            self._steps.watermark(writer, watermark)
 
     def _position(self, writer: WriterState, position: Position) -> None:
         if position.totals is not None:
             place = None if position.axis is None or position.step is None else (position.axis, position.step)
             writer.ledger.hear(position.seq, position.totals, place)
         fresh = self._once(writer, position.seq, position.axis or DEFAULT_AXIS)
-        if not fresh or (position.axis is not None and not self._room.axis(writer.writer.role, position.axis, 0)):
+        if not fresh or (position.axis is not None and not self._quota.axis(writer.writer.role, position.axis, 0)):
             return
         run = self._run
         if position.declared:
@@ -294,32 +294,32 @@ class Engine:
         else:
             writer.lived(position.time_ns, run.now)
         if writer.replaced_at is not None:
-            self._steps.placing.heard_again(writer)
+            self._steps.attempt_assignment.heard_again(writer)
         if position.axis is None or position.step is None:
             return
-        track = run.lanes.track(writer.writer.role, position.axis)
-        if track.axis == DEFAULT_AXIS:
+        stream = run.step_streams.stream(writer.writer.role, position.axis)
+        if stream.axis == DEFAULT_AXIS:
             self._steps.stepless.inside(writer)
             attempt = run.attempts.newest if writer.attempt is None else writer.attempt
-            run.training.note(track.role, attempt, position.step, position.time_ns)
+            run.training.note(stream.role, attempt, position.step, position.time_ns)
 
-    def _goodbye(self, writer: WriterState, goodbye: Goodbye) -> None:
-        writer.ledger.hear(goodbye.seq, goodbye.totals, self._furthest(writer))
+    def _shutdown_message(self, writer: WriterState, shutdown_message: ShutdownMessage) -> None:
+        writer.ledger.hear(shutdown_message.seq, shutdown_message.totals, self._furthest(writer))
         self._run.know_as_ours(writer)
-        fresh = writer.receive(goodbye.seq)
+        fresh = writer.receive(shutdown_message.seq)
         if fresh:  # before what waited for it is settled: it says what of that the writer gave up itself
-            writer.say_goodbye(goodbye)
+            writer.shut_down(shutdown_message)
         self._settle(writer)
         if fresh:
             if not writer.born_at:  # it recorded nothing, and this is its only sign of life
-                writer.lived(goodbye.time_ns, self._run.now)
-            self._ending.last_goodbye = self._run.now
+                writer.lived(shutdown_message.time_ns, self._run.now)
+            self._ending.last_shutdown_message = self._run.now
             self._run.clock.forget(writer.number)
 
     def _furthest(self, writer: WriterState) -> Place | None:
         """Return the last step of a writer that was heard of, on the axis that it was on last."""
-        lanes = [(self._run.lanes.all[number], progress) for number, progress in writer.progress.items()]
-        heard = [(progress.arrived_at, lane.track.axis, progress.current) for lane, progress in lanes]
+        attempts = [(self._run.step_streams.all[number], progress) for number, progress in writer.progress.items()]
+        heard = [(progress.arrived_at, attempt.stream.axis, progress.current) for attempt, progress in attempts]
         known = [(at, axis, step) for at, axis, step in heard if step is not None]
         return max(known)[1:] if known else None
 
@@ -355,7 +355,7 @@ class Engine:
         if writer.ledger.is_short:
             say_missing(self._run, writer)
         writer.raise_done()
-        self._run.lanes.dirty.update(writer.lanes.values())
+        self._run.step_streams.dirty.update(writer.attempts.values())
 
 
 def _amount(fragment: Fragment, rows: list[int] | None) -> Amount:

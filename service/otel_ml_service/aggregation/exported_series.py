@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from otel_ml_exporters.json_text import plain_json
+from otel_ml_service.aggregation.lazy_entries import PREFIX, LazyEntries
 from otel_ml_service.aggregation.observation import Attributes
-from otel_ml_service.aggregation.on_disk import PREFIX, OnDisk
 from otel_ml_service.aggregation.piece import Piece
 
 __all__ = ["ExportedSeries", "Series", "from_plain", "rank_of", "rows_of", "to_plain"]
@@ -58,22 +58,22 @@ def from_plain(stored: list[Any] | None) -> frozenset[Series] | None:
 class ExportedSeries:
     """Reads and writes the blocks."""
 
-    def __init__(self, disk: OnDisk) -> None:
+    def __init__(self, disk: LazyEntries) -> None:
         self._disk = disk
         self._changed: dict[str, Block] = {}
         self._last: tuple[frozenset[Series], list[Any]] = frozenset(), []
 
-    def at(self, lane: int, step: int) -> frozenset[Series] | None:
+    def at(self, attempt: int, step: int) -> frozenset[Series] | None:
         """Return the series that were exported at a step of which no fold state is left; empty where it never was."""
-        block = self._block(lane, step)
+        block = self._block(attempt, step)
         for first, last, number in block["runs"]:
             if first <= step <= last:
                 return from_plain(block["sets"][number])
         return frozenset()
 
-    def note(self, lane: int, step: int, exported: frozenset[Series]) -> None:
+    def note(self, attempt: int, step: int, exported: frozenset[Series]) -> None:
         """Remember what was exported at a step, in the place of what was remembered before."""
-        block = self._block(lane, step)
+        block = self._block(attempt, step)
         if exported != self._last[0]:
             self._last = exported, json.loads(plain_json(to_plain(exported)))
         plain = self._last[1]
@@ -85,7 +85,7 @@ class ExportedSeries:
             runs[-1][1] = step
         else:
             block["runs"] = _with(runs, step, number)
-        self._changed[_key(lane, step)] = block
+        self._changed[_key(attempt, step)] = block
 
     def store(self) -> None:
         """Put what changed on the disk: blocks are written once an outcome, not once a step."""
@@ -93,8 +93,8 @@ class ExportedSeries:
             self._disk.put(key, zlib.compress(plain_json(block)))
         self._changed.clear()
 
-    def _block(self, lane: int, step: int) -> Block:
-        key = _key(lane, step)
+    def _block(self, attempt: int, step: int) -> Block:
+        key = _key(attempt, step)
         if key in self._changed:
             return self._changed[key]
         data = self._disk.get(key)
@@ -117,5 +117,5 @@ def _with(runs: list[list[int]], step: int, number: int) -> list[list[int]]:
     return joined
 
 
-def _key(lane: int, step: int) -> str:
-    return f"{PREFIX}names/{lane}/{step // BLOCK}"
+def _key(attempt: int, step: int) -> str:
+    return f"{PREFIX}names/{attempt}/{step // BLOCK}"

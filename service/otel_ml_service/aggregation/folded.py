@@ -1,4 +1,4 @@
-"""What all reductions make of a unit's pieces: of one unit, or of several at once."""
+"""What all reductions make of a window's pieces: of one window, or of several at once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from operator import is_not
 from typing import NamedTuple
 
 from otel_ml.wire.reduction import Reduction
+from otel_ml_service.aggregation.converted_points import converted
+from otel_ml_service.aggregation.gauge_samples import newest_samples
 from otel_ml_service.aggregation.piece import Piece
-from otel_ml_service.aggregation.reduce import Reduced, reduce_units
+from otel_ml_service.aggregation.reduce import Reduced, reduce_windows
 from otel_ml_service.aggregation.reductions import Part, Reductions
-from otel_ml_service.aggregation.retold import retold
-from otel_ml_service.aggregation.samples import newest_samples
 
 __all__ = ["Folded", "fold"]
 
@@ -23,24 +23,26 @@ class Folded(NamedTuple):
     results: Sequence[tuple[Reduction, Reduced]]
 
 
-def fold(units: Sequence[Sequence[Piece]], reductions: Reductions) -> list[Folded]:
-    """Reduce units whose pieces are in fold order, and alike in shape, source and reduction at each place."""
-    counted = [newest_samples(pieces) for pieces in units]
-    if any(map(is_not, counted, units)):  # what is left of each may differ
-        return [Folded(pieces, *_reduced([left], reductions)) for pieces, left in zip(units, counted, strict=True)]
-    return [Folded(pieces, results) for pieces, results in zip(units, _reduced(units, reductions), strict=True)]
+def fold(windows: Sequence[Sequence[Piece]], reductions: Reductions) -> list[Folded]:
+    """Reduce windows whose pieces are in fold order, and alike in shape, source and reduction at each place."""
+    counted = [newest_samples(pieces) for pieces in windows]
+    if any(map(is_not, counted, windows)):  # what is left of each may differ
+        return [Folded(pieces, *_reduced([left], reductions)) for pieces, left in zip(windows, counted, strict=True)]
+    return [Folded(pieces, results) for pieces, results in zip(windows, _reduced(windows, reductions), strict=True)]
 
 
-def _reduced(units: Sequence[Sequence[Piece]], reductions: Reductions) -> list[list[tuple[Reduction, Reduced]]]:
+def _reduced(windows: Sequence[Sequence[Piece]], reductions: Reductions) -> list[list[tuple[Reduction, Reduced]]]:
     places: dict[Reduction, list[tuple[int, Part]]] = {}
-    for place, piece in enumerate(units[0]):
+    for place, piece in enumerate(windows[0]):
         for part in reductions.parts(piece):
             places.setdefault(part.reduction, []).append((place, part))
     ordered = sorted(places, key=str)
-    found = [reduce_units(reduction, [_pieces(pieces, places[reduction]) for pieces in units]) for reduction in ordered]
+    found = [
+        reduce_windows(reduction, [_pieces(pieces, places[reduction]) for pieces in windows]) for reduction in ordered
+    ]
     return [
         [(reduction, results[number]) for reduction, results in zip(ordered, found, strict=True)]
-        for number in range(len(units))
+        for number in range(len(windows))
     ]
 
 
@@ -50,7 +52,7 @@ def _pieces(pieces: Sequence[Piece], places: Sequence[tuple[int, Part]]) -> list
 
 def _of(piece: Piece, part: Part) -> list[Piece]:
     some = piece if part.rows is None else piece.some(part.rows, part.shape)
-    return [some] if _is_as_sent(piece.reduction, part.reduction) else retold(some, part.reduction)
+    return [some] if _is_as_sent(piece.reduction, part.reduction) else converted(some, part.reduction)
 
 
 def _is_as_sent(sent: Reduction, used: Reduction) -> bool:

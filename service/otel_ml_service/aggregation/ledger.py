@@ -1,7 +1,7 @@
 """What a writer says it sent, beside what of it arrived: the difference is under way, or lost (ADR 0031).
 
 Everything a writer of ours sends has a running number, and now and then it says its totals. What it says counts once
-nothing with a lower number is waited for any more: until then what has not arrived is under way.
+nothing with a lower number is waited for anymore: until then what has not arrived is under way.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ledger:
         self.steps: tuple[str, int, int] | None = None
 
     def take(self, seq: int, amount: Amount, floor: int) -> None:
-        """Count what arrived with a running number; everything up to `floor` has, or is not waited for any more."""
+        """Count what arrived with a running number; everything up to `floor` has, or is no longer waited for."""
         # Three accounts, because totals are compared with what arrived *before* them: what is older than the newest
         # totals (late, but it counts against them), what is newer, and what lies beyond a gap and may still be
         # overtaken.
@@ -76,7 +76,7 @@ class Ledger:
 
     def hear(self, seq: int, totals: Totals, place: Place | None) -> None:
         """Note totals that the writer sent as `seq`; `settle` believes them."""
-        if seq > self.floor:  # of older ones it is not known any more what arrived before them
+        if seq > self.floor:  # of older ones it is no longer known what arrived before them
             self.said_ahead[seq] = totals, place
 
     def settle(self, floor: int) -> None:
@@ -92,7 +92,7 @@ class Ledger:
 
     @property
     def is_short(self) -> bool:
-        """Whether something is missing that is not waited for any more."""
+        """Whether something is missing that is no longer waited for."""
         totals, before = self.said[1], self.before
         return totals.points > before[0] or (totals.events is not None and totals.events > before[2])
 
@@ -110,7 +110,7 @@ class Ledger:
         return max(newest, self.arrived.values)
 
     def missing(self, *, at_end: bool) -> Amount:
-        """Return what was sent and will not be waited for any more.
+        """Return what was sent and will not be waited for anymore.
 
         Args:
             at_end: nor is what was sent before the newest totals that arrived.

@@ -21,20 +21,20 @@ __all__ = [
     "Buckets",
     "Event",
     "ForeignKind",
-    "ForeignPoint",
-    "ForeignPoints",
     "Fragment",
-    "Goodbye",
     "Kind",
-    "Manifest",
     "Observation",
     "Partials",
     "Position",
     "Sent",
     "SeriesKey",
+    "ShutdownMessage",
     "Spans",
     "Temporality",
+    "ThirdPartyPoint",
+    "ThirdPartyPoints",
     "Totals",
+    "Watermark",
     "Writer",
     "part_of",
 ]
@@ -91,7 +91,7 @@ class Fragment(NamedTuple):
     partials: Points
 
 
-class Manifest(NamedTuple):
+class Watermark(NamedTuple):
     """`otel_ml.step.points`: how many points the writer sent for (axis, step) so far; it is done with the step."""
 
     writer: Writer
@@ -108,7 +108,7 @@ class Totals(NamedTuple):
         recorded: values its user recorded, some of which may not be sent yet.
         points: metric points, without those of the protocol itself.
         values: of the user, in those points; None where a writer does not say.
-        events: log records, without the goodbye.
+        events: log records, without the shutdown message.
     """
 
     recorded: int
@@ -135,7 +135,7 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Goodbye:
+class ShutdownMessage:
     """`ml.writer.end`: nothing more comes from this writer. Totals are running totals of the writer's life.
 
     Attributes:
@@ -171,7 +171,7 @@ Temporality = Literal["delta", "cumulative", "none"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ForeignPoints:
+class ThirdPartyPoints:
     """Points of one (step, axis, reduction) of another SDK that are taken as they are: nothing that accumulates.
 
     Attributes:
@@ -192,7 +192,7 @@ class ForeignPoints:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ForeignPoint:
+class ThirdPartyPoint:
     """A point from any OTel SDK or the Collector's own receivers: no `seq`, any temporality.
 
     Attributes:
@@ -225,7 +225,7 @@ class Event:
 
     Attributes:
         kind: `event_name`, e.g. `ml.text`.
-        seq: None from foreign SDKs.
+        seq: None from third-party SDKs.
         body: decoded AnyValue; bytes for image, audio and inline artifacts.
     """
 
@@ -252,13 +252,13 @@ class Spans:
     timers: tuple[int, ...] = ()
 
 
-Sent = Fragment | ForeignPoint | ForeignPoints
+Sent = Fragment | ThirdPartyPoint | ThirdPartyPoints
 """What comes with points of a step."""
 
 
 def part_of(sent: Sent, partials: Points) -> Sent:
     """Return what was sent with only some of its points."""
-    if isinstance(sent, ForeignPoint) or len(partials.series) == len(sent.partials.series):
+    if isinstance(sent, ThirdPartyPoint) or len(partials.series) == len(sent.partials.series):
         return sent
     if isinstance(sent, Fragment):
         return sent._replace(partials=partials)
@@ -266,4 +266,4 @@ def part_of(sent: Sent, partials: Points) -> Sent:
     return replace(sent, partials=partials.unpack(), starts=tuple(starts[key] for key in partials.series))
 
 
-Observation = Sent | Manifest | Position | Goodbye | Event | Spans
+Observation = Sent | Watermark | Position | ShutdownMessage | Event | Spans

@@ -11,28 +11,28 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from otel_ml_exporters.json_text import plain_json
-from otel_ml_service.aggregation.streams import entry_of
+from otel_ml_service.aggregation.cumulative_streams import entry_of
 from otel_ml_service.versions import RUN
 
 __all__ = ["in_this_form", "version_of"]
 
 State = Mapping[str, bytes]
 
-_GOODBYE, _PLAIN = 2, 5
+_SHUTDOWN, _PLAIN = 2, 5
 """Places in the entry of a writer."""
 
 _FLOOR, _BOOT_NS = 1, 20
 """Places in the list of its plain values."""
 
 _REDUCTIONS = 4
-"""Place in the entry of a track."""
+"""Place in the entry of a stream."""
 
 _STREAM_KEY, _WITHOUT_SCOPE = 0, 5
 """Place in the entry of a stream, and how long its key was before streams had a scope."""
 
 
 _OF_POINTS = 2
-"""Slashes in the key of a unit's points."""
+"""Slashes in the key of a window's points."""
 
 
 def version_of(state: State) -> int:
@@ -88,8 +88,8 @@ def _from_2(state: State) -> Iterator[tuple[str, bytes]]:
 
 
 def _with_ledger(entry: list[Any]) -> list[Any]:
-    if entry[_GOODBYE] is not None:
-        entry[_GOODBYE] += [None, None, None]
+    if entry[_SHUTDOWN] is not None:
+        entry[_SHUTDOWN] += [None, None, None]
     said, nothing = [0, [0, 0, 0, 0]], [0, 0, 0]
     return [*entry, [*said, nothing, nothing, [], [], entry[_PLAIN][_FLOOR], None, None, True]]
 
@@ -97,11 +97,11 @@ def _with_ledger(entry: list[Any]) -> list[Any]:
 def _from_3(state: State) -> Iterator[tuple[str, bytes]]:
     """Take the form in which nothing was kept of closed steps beyond those in memory, not even what was exported.
 
-    There were no defaults among reductions either, and each track had its own.
+    There were no defaults among reductions either, and each stream had its own.
     """
     chunks = Counter(key.split("/")[1] for key in state if key.startswith("unit/") and key.count("/") == _OF_POINTS)
     shapes = [int(key.partition("/")[2]) for key in state if key.startswith("shape/")]
-    tracks: list[list[Any]] = []
+    streams: list[list[Any]] = []
     for key, data in state.items():
         kind, _, rest = key.partition("/")
         if kind == "unit" and "/" in rest:
@@ -110,18 +110,18 @@ def _from_3(state: State) -> Iterator[tuple[str, bytes]]:
         elif kind == "unit":
             yield key, plain_json({**json.loads(data), "forgotten": [], "chunks": chunks[rest]})
         elif kind == "lane":
-            lane = json.loads(data)
-            yield key, plain_json({**lane, "unknown": lane["horizon"]})
+            attempt = json.loads(data)
+            yield key, plain_json({**attempt, "unknown": attempt["horizon"]})
         elif kind == "track":
-            tracks.append(json.loads(data))
-            yield key, plain_json(tracks[-1][:_REDUCTIONS])
+            streams.append(json.loads(data))
+            yield key, plain_json(streams[-1][:_REDUCTIONS])
         elif kind == "run":
             added = {"version": 4, "next_shape": max(shapes, default=-1) + 1, "closed": [0, 0, 0]}
             yield key, plain_json({**json.loads(data), **added})
         else:
             yield key, data
-    if tracks:
-        yield "reductions", plain_json(_by_role(tracks))
+    if streams:
+        yield "reductions", plain_json(_by_role(streams))
 
 
 def _with_defaults(pieces: bytes) -> bytes:
@@ -130,10 +130,10 @@ def _with_defaults(pieces: bytes) -> bytes:
     return json.dumps(headers, separators=(",", ":")).encode() + b"\n" + columns
 
 
-def _by_role(tracks: list[list[Any]]) -> list[object]:
+def _by_role(streams: list[list[Any]]) -> list[object]:
     """Return what was known of metrics: all of it was taken to be asked for."""
     found: dict[str, dict[str, dict[str, int]]] = {}
-    for role, _axis, _counts, _published, reductions in tracks:
+    for role, _axis, _counts, _published, reductions in streams:
         for name, ranks in reductions.items():
             found.setdefault(role, {}).setdefault(name, {}).update(ranks)
     return [

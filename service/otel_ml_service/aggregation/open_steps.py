@@ -1,12 +1,12 @@
-"""Opens the units of steps, and fills them."""
+"""Opens the windows of steps, and fills them."""
 
 from __future__ import annotations
 
-from otel_ml_service.aggregation.lanes import Lane
-from otel_ml_service.aggregation.learning import learn
+from otel_ml_service.aggregation.learned_reductions import learn
 from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.run_state import RunState
-from otel_ml_service.aggregation.unit import Unit
+from otel_ml_service.aggregation.step_streams import Attempt
+from otel_ml_service.aggregation.step_window import StepWindow
 
 __all__ = ["OpenSteps"]
 
@@ -17,17 +17,17 @@ class OpenSteps:
     def __init__(self, run: RunState) -> None:
         self._run = run
 
-    def unit(self, lane: Lane, step: int) -> Unit:
-        """Return the open unit of a step, known or new."""
-        unit = lane.open.get(step)
-        if unit is None:
-            unit = self._run.new_unit(lane, step)
-            lane.insert(unit)
-        self._run.lanes.dirty.add(lane.number)
-        return unit
+    def window(self, attempt: Attempt, step: int) -> StepWindow:
+        """Return the open window of a step, known or new."""
+        window = attempt.open.get(step)
+        if window is None:
+            window = self._run.new_window(attempt, step)
+            attempt.insert(window)
+        self._run.step_streams.dirty.add(attempt.number)
+        return window
 
-    def keep(self, lane: Lane, unit: Unit, piece: Piece) -> None:
-        """Add a piece to an open unit."""
-        learn(self._run, lane, piece)
-        unit.add(piece)
-        self._run.touch(lane, unit)
+    def keep(self, attempt: Attempt, window: StepWindow, piece: Piece) -> None:
+        """Add a piece to an open window."""
+        learn(self._run, attempt, piece)
+        window.add(piece)
+        self._run.touch(attempt, window)

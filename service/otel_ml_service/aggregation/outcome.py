@@ -17,9 +17,9 @@ class Counts(NamedTuple):
 
     Attributes:
         received: points that arrived, duplicates included.
-        open: points of units that are still open.
+        open: points of windows that are still open.
         closed: points that are part of an exported row.
-        waiting: late points of a closed unit of which the amendment is not out yet, and points without a step.
+        waiting: late points of a closed window of which the correction is not out yet, and points without a step.
         duplicate: the same identity again; changed nothing.
         superseded: points of an older attempt or of an incarnation that was replaced.
         too_late: points of steps whose fold state is gone; in `late.otlp`.
@@ -70,15 +70,15 @@ class Status(NamedTuple):
         superseded: of these, values that a later attempt or incarnation recorded again.
         unreceived: of these, values that have not arrived and are waited for.
         lost: reason → values: dropped in workers and here, or never arrived (`losses.py`).
-        open_steps: units not closed yet.
-        open_bytes: memory of open units.
-        retained_bytes: memory of closed units kept for late data.
-        holding: open units beyond the allowed lateness.
-        overhead_s: seconds spent on users' threads, summed over writers that said goodbye.
+        open_steps: windows not closed yet.
+        open_bytes: memory of open windows.
+        retained_bytes: memory of closed windows kept for late data.
+        holding: open windows beyond the allowed lateness.
+        overhead_s: seconds spent on users' threads, summed over writers that sent their shutdown messages.
         duration_s: seconds these writers ran, summed.
         last_seq: `seq` of the newest record.
-        left: instances of the writers that said goodbye.
-        last_writer: instance of the writer that said goodbye last, or None while one is live.
+        left: instances of the writers that sent their shutdown messages.
+        last_writer: instance of the writer that sent its shutdown message last, or None while one is live.
     """
 
     state: str
@@ -116,7 +116,7 @@ class Outcome(NamedTuple):
     Attributes:
         records: `seq` ascends without gaps from the last outcome's.
         changes: state entry → its new bytes, or None where it is gone.
-        notices: sentences for a person; each is said once in the life of the run.
+        notices: sentences for a person; each is reported once in the life of the run.
         too_late: to be appended to `late.otlp`.
         files: `seq` of an `Artifact` with `local=None` → its content; the service writes the file and fills in `local`.
         named: artifacts whose files are to be looked for; each is to be handed to `Engine.found()`.

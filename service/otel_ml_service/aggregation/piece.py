@@ -1,4 +1,4 @@
-"""What a unit keeps of a fragment until it closes: who sent it, in which order, and its points."""
+"""What a window keeps of a fragment until it closes: who sent it, in which order, and its points."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Shape:
 
     Attributes:
         number: the engine's own number of it, which its state entry is called after.
-        users: units that hold a piece of this shape.
+        users: windows that hold a piece of this shape.
         joined: (name, attributes, False) of each point.
         split: (name, attributes, whether it is a Gauge) of each point.
     """
@@ -91,7 +91,7 @@ def values_in(points: Points, reduction: Reduction) -> int:
 
 
 def fold_order(piece: Piece) -> tuple[int, str, int, tuple[SeriesKey, ...]]:
-    """Sort key: (rank, instance, seq); all pieces of a unit have one role.
+    """Sort key: (rank, instance, seq); all pieces of a window have one role.
 
     Pieces of one split running number hold different series; the first one tells them apart.
     """

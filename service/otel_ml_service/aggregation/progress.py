@@ -1,4 +1,4 @@
-"""Where one writer stands on one lane: which of its steps were heard of, and which are known to be complete."""
+"""Where one writer stands on one attempt: which of its steps were heard of, and which are known to be complete."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["Progress"]
 
 @dataclass(slots=True)
 class Progress:
-    """Where a writer stands on one lane.
+    """Where a writer stands on one attempt.
 
     Attributes:
         first: the lowest step it delivered.
-        previous, current: the last two steps it delivered, as points or manifest.
-        arrived_at: active time of its newest point or manifest here.
-        left: it was quiet for too long; until it delivers two steps in a row it is no member.
-        done_through: the highest step whose manifest arrived with everything the writer sent before it.
-        manifests: (seq, step) of manifests before which something is still missing.
+        previous, current: the last two steps it delivered, as points or watermark.
+        arrived_at: active time of its newest point or watermark here.
+        left: it was quiet for too long; until it delivers two steps in a row it is not a member.
+        done_through: the highest step whose watermark arrived with everything the writer sent before it.
+        watermarks: (seq, step) of watermarks before which something is still missing.
     """
 
     first: int | None = None
@@ -28,7 +28,7 @@ class Progress:
     arrived_at: float = 0.0
     left: bool = False
     done_through: int = -1
-    manifests: list[tuple[int, int]] = field(default_factory=list)
+    watermarks: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def is_silent(self) -> bool:
@@ -36,9 +36,9 @@ class Progress:
         return self.left and self.current is None
 
     def deliver(self, step: int, active: float, known: IntervalSet) -> None:
-        """Note a point or manifest of `step`; the last two are the two highest, in whatever order they arrive.
+        """Note a point or watermark of `step`; the last two are the two highest, in whatever order they arrive.
 
-        Who had left returns once it has delivered two steps in a row, of those `known` on the lane.
+        Who had left returns once it has delivered two steps in a row, of those `known` on the attempt.
         """
         self.arrived_at = active
         if self.first is None or step < self.first:
@@ -51,17 +51,17 @@ class Progress:
             self.left = known.any_between(self.previous, self.current)
 
     def finish(self, step: int, seq: int, floor: int) -> None:
-        """Note the manifest of a step; it counts once everything up to its running number has arrived."""
+        """Note the watermark of a step; it counts once everything up to its running number has arrived."""
         if seq <= floor:
             self.done_through = max(self.done_through, step)
         else:
-            self.manifests.append((seq, step))
+            self.watermarks.append((seq, step))
 
     def raise_to(self, floor: int) -> None:
-        """Count the manifests that had to wait for what was sent before them."""
-        reached = [step for seq, step in self.manifests if seq <= floor]
+        """Count the watermarks that had to wait for what was sent before them."""
+        reached = [step for seq, step in self.watermarks if seq <= floor]
         if reached:
-            self.manifests = [entry for entry in self.manifests if entry[0] > floor]
+            self.watermarks = [entry for entry in self.watermarks if entry[0] > floor]
             self.done_through = max(self.done_through, *reached)
 
     def leave(self) -> None:

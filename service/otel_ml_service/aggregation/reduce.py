@@ -32,7 +32,7 @@ from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
 from otel_ml_service.aggregation.table import Table, tabulate
 
-__all__ = ["Bins", "Reduced", "Value", "reduce_units"]
+__all__ = ["Bins", "Reduced", "Value", "reduce_windows"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -69,15 +69,15 @@ class Reduced:
     coarse: int = 0
 
 
-def reduce_units(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> list[Reduced]:
-    """Reduce the pieces of each unit: all of `reduction`, and laid out as `tabulate` asks for."""
-    table = tabulate(reduction, units)
+def reduce_windows(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> list[Reduced]:
+    """Reduce the pieces of each window: all of `reduction`, and laid out as `tabulate` asks for."""
+    table = tabulate(reduction, windows)
     if reduction == _DEVIATION:
         table = table._replace(rows=weighed(table.rows))
     if reduction.within is not None:
         table = _combined_within(table, REDUCTIONS[reduction.within])
     folded = fold_rows(table.rows, frozenset[int]().union(*map(columns_of, reduction.rows)))
-    results = [Reduced() for _ in units]
+    results = [Reduced() for _ in windows]
     for place, (across, row) in enumerate(zip(reduction.across, reduction.rows, strict=True)):
         if row.point == "buckets":
             _spread(results, table, across, place)
@@ -87,9 +87,9 @@ def reduce_units(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> list
             found = _plain(across, folded, table) if row.edge is None else _ordered(table, row.edge)
             wanted = table.moments if row.edge is None else table.order
             for column, value in found:
-                unit, number = divmod(column, table.width)
+                window, number = divmod(column, table.width)
                 if wanted[number]:
-                    results[unit].values.append(Value(*table.series[number], place, value))
+                    results[window].values.append(Value(*table.series[number], place, value))
     return results
 
 
@@ -205,10 +205,10 @@ def _each_rank(results: Sequence[Reduced], table: Table, place: int) -> None:
     means, present = _picked("mean", folded := fold_rows(rows, columns_of(REDUCTIONS["mean"])), rows)
     present &= folded[:, COUNT] > 0
     for row in np.flatnonzero(present).tolist():
-        unit, number = divmod(int(column[row]), table.width)
+        window, number = divmod(int(column[row]), table.width)
         if table.moments[number]:
             value = Value(*table.series[number], place, float(means[row]), int(rank[row]))
-            results[unit].values.append(value)
+            results[window].values.append(value)
 
 
 def _combined_within(table: Table, within: Row) -> Table:
@@ -227,10 +227,10 @@ def _combined_within(table: Table, within: Row) -> Table:
 def _spread(results: Sequence[Reduced], table: Table, across: str, place: int) -> None:
     """Quantiles and the histogram itself: from exact values after `within`, else from buckets."""
     for column, rows in enumerate(table.rows_by_column()):
-        unit, number = divmod(column, table.width)
+        window, number = divmod(column, table.width)
         if not table.moments[number]:
             continue
-        value, result = Value(*table.series[number], place, 0.0), results[unit]
+        value, result = Value(*table.series[number], place, 0.0), results[window]
         if table.exact or _are_single_values(table, rows):
             if len(rows):
                 _spread_exact(result, value, table.rows.stats[rows, SUM], across)

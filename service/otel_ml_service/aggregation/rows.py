@@ -1,4 +1,4 @@
-"""A closed unit's values under their published names."""
+"""A closed window's values under their published names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.records import HistogramValue, StepRecord
 from otel_ml_service.aggregation.folded import Folded
-from otel_ml_service.aggregation.lanes import Lane, Track
 from otel_ml_service.aggregation.naming import changed, metric_name, rank_name, reduced_name
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.reduce import Bins, Reduced
-from otel_ml_service.aggregation.unit import Unit
+from otel_ml_service.aggregation.step_streams import Attempt, StepStream
+from otel_ml_service.aggregation.step_window import StepWindow
 
 __all__ = ["Row", "emit_histograms", "emit_values", "row_of"]
 
@@ -28,20 +28,20 @@ class Row(NamedTuple):
     time_ns: int
 
 
-def row_of(folded: Folded, track: Track, output: Output) -> Row:
-    """Give the values of a unit the names that they have in its track by now."""
-    _say_changed_names(folded.pieces, track, output)
+def row_of(folded: Folded, stream: StepStream, output: Output) -> Row:
+    """Give the values of a window the names that they have in its stream by now."""
+    _say_changed_names(folded.pieces, stream, output)
     for piece in folded.pieces:
-        track.reductions.show(piece)
+        stream.reductions.show(piece)
     with_role = all(piece.source.with_role for piece in folded.pieces)
     row = Row({}, {}, 0, max((piece.newest_ns for piece in folded.pieces), default=0))
     for reduction, reduced in folded.results:
-        row = _add(row, track, reduction, reduced, with_role=with_role)
+        row = _add(row, stream, reduction, reduced, with_role=with_role)
     return row
 
 
-def _add(row: Row, track: Track, reduction: Reduction, reduced: Reduced, *, with_role: bool) -> Row:
-    reductions, role, axis = track.reductions, track.role, track.axis
+def _add(row: Row, stream: StepStream, reduction: Reduction, reduced: Reduced, *, with_role: bool) -> Row:
+    reductions, role, axis = stream.reductions, stream.role, stream.axis
     for name, attributes, place, value, rank in reduced.values:
         series = metric_name(role, axis, name, attributes, with_role)
         conflict = reductions.is_contradicted(name)
@@ -55,12 +55,12 @@ def _add(row: Row, track: Track, reduction: Reduction, reduced: Reduced, *, with
     return row._replace(coarse=row.coarse + reduced.coarse)
 
 
-def _say_changed_names(pieces: Sequence[Piece], track: Track, output: Output) -> None:
+def _say_changed_names(pieces: Sequence[Piece], stream: StepStream, output: Output) -> None:
     """Say once where a name cannot stay as it was written."""
     for piece in pieces:
-        if piece.shape.number in track.named:
+        if piece.shape.number in stream.named:
             continue
-        track.named.add(piece.shape.number)
+        stream.named.add(piece.shape.number)
         for key in piece.shape.series:
             if sentence := changed("/".join((key.name, *chain(*key.attributes)))):
                 output.say_first("name-changed", sentence)
@@ -68,8 +68,8 @@ def _say_changed_names(pieces: Sequence[Piece], track: Track, output: Output) ->
 
 def emit_values(
     output: Output,
-    lane: Lane,
-    unit: Unit,
+    attempt: Attempt,
+    window: StepWindow,
     row: Row,
     values: Mapping[str, float],
     *,
@@ -79,10 +79,10 @@ def emit_values(
     """Emit values of a closed step, at the time of its newest record."""
     output.emit(
         StepRecord,
-        role=lane.track.role,
-        axis=lane.track.axis,
-        step=unit.step,
-        attempt=lane.ordinal,
+        role=attempt.stream.role,
+        axis=attempt.stream.axis,
+        step=window.step,
+        attempt=attempt.ordinal,
         time=row.time_ns / 1e9,
         values=values,
         writers_missing=writers_missing,
@@ -90,18 +90,18 @@ def emit_values(
     )
 
 
-def emit_histograms(output: Output, track: Track, unit: Unit, row: Row) -> None:
+def emit_histograms(output: Output, stream: StepStream, window: StepWindow, row: Row) -> None:
     """Emit the histograms that hold other records than when they were emitted last."""
     for name, bins in row.histograms.items():
         records = sum(bins.counts)
-        if unit.histograms.get(name) != records:
-            unit.histograms[name] = records
+        if window.histograms.get(name) != records:
+            window.histograms[name] = records
             output.emit(
                 HistogramValue,
                 time=row.time_ns / 1e9,
                 name=name,
-                axis=track.axis,
-                step=unit.step,
+                axis=stream.axis,
+                step=window.step,
                 edges=bins.edges,
                 counts=bins.counts,
             )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from otel_ml_service.aggregation.active_clock import ActiveClock
 from otel_ml_service.aggregation.attempts import Attempts
-from otel_ml_service.aggregation.clock import ActiveClock
-from otel_ml_service.aggregation.lanes import Lane, Lanes
+from otel_ml_service.aggregation.lazy_entries import LazyEntries
 from otel_ml_service.aggregation.newest_spans import NewestSpans
-from otel_ml_service.aggregation.on_disk import OnDisk
 from otel_ml_service.aggregation.outage import LATE_S, Outage
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.piece import Piece
-from otel_ml_service.aggregation.recent import Recent
+from otel_ml_service.aggregation.recent_identities import RecentIdentities
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.shapes import Shapes
+from otel_ml_service.aggregation.step_streams import Attempt, StepStreams
+from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.stragglers import Stragglers
-from otel_ml_service.aggregation.training import TrainingClock
-from otel_ml_service.aggregation.unit import Unit
+from otel_ml_service.aggregation.training_clock import TrainingClock
 from otel_ml_service.aggregation.writer_state import WriterState
 from otel_ml_service.aggregation.writers import Writers
 
@@ -44,17 +44,17 @@ class RunState:
         rejected: items that the service will never accept, each said and counted: they arrived, and are no gap.
         native: a writer of ours was heard.
         is_missing_said: a person was told that something does not arrive.
-        changed_units: units whose header is to be committed.
-        gone_units: numbers of units to be removed from the committed state, and their number of chunks.
+        changed_windows: windows whose header is to be committed.
+        gone_windows: numbers of windows to be removed from the committed state, and their number of chunks.
         disk: state entries that are read one by one.
     """
 
-    def __init__(self, experiment: str, settings: EngineSettings, disk: OnDisk) -> None:
+    def __init__(self, experiment: str, settings: EngineSettings, disk: LazyEntries) -> None:
         self.experiment = experiment
         self.settings = settings
         self.disk = disk
         self.writers = Writers()
-        self.lanes = Lanes()
+        self.step_streams = StepStreams()
         self.shapes = Shapes()
         self.clock = ActiveClock(settings.quiet_s, settings.restart_wait_s)
         self.outage = Outage(settings.heartbeat_s)
@@ -63,13 +63,13 @@ class RunState:
         self.newest_spans = NewestSpans()
         self.stragglers = Stragglers(self.output, self.newest_spans, settings.top_ranks)
         self.training = TrainingClock()
-        self.recent = Recent(settings.identity_memory_s, settings.identities)
+        self.recent = RecentIdentities(settings.identity_memory_s, settings.identities)
         self.now = 0.0
         self.beat_at: float | None = None
         self.resumed_at: float | None = None
         self.started_at: float | None = None
         self.origin_ns: int | None = None
-        self.next_unit = 0
+        self.next_window = 0
         self.superseded = 0
         self.too_late = 0
         self.events = 0
@@ -77,8 +77,8 @@ class RunState:
         self.native = False
         self.is_missing_said = False
         self.left_out: dict[str, int] = {}
-        self.changed_units: dict[int, tuple[Lane, Unit]] = {}
-        self.gone_units: dict[int, int] = {}
+        self.changed_windows: dict[int, tuple[Attempt, StepWindow]] = {}
+        self.gone_windows: dict[int, int] = {}
 
     @property
     def active(self) -> float:
@@ -87,13 +87,13 @@ class RunState:
 
     @property
     def open_bytes(self) -> int:
-        """Memory of units that are not closed."""
-        return sum(lane.open_bytes for lane in self.lanes)
+        """Memory of windows that are not closed."""
+        return sum(attempt.open_bytes for attempt in self.step_streams)
 
     @property
     def retained_bytes(self) -> int:
-        """Memory of closed units that are kept for late data."""
-        return sum(lane.retained_bytes for lane in self.lanes)
+        """Memory of closed windows that are kept for late data."""
+        return sum(attempt.retained_bytes for attempt in self.step_streams)
 
     def hear(self, now: float) -> None:
         """Note the time; a clock that was set back changes nothing."""
@@ -110,31 +110,31 @@ class RunState:
             self.origin_ns = time_ns
         return self.origin_ns
 
-    def new_unit(self, lane: Lane, step: int) -> Unit:
-        """Number a new unit."""
-        unit = Unit(self.next_unit, step, self.active)
-        self.next_unit += 1
-        self.touch(lane, unit)
-        return unit
+    def new_window(self, attempt: Attempt, step: int) -> StepWindow:
+        """Number a new window."""
+        window = StepWindow(self.next_window, step, self.active)
+        self.next_window += 1
+        self.touch(attempt, window)
+        return window
 
-    def touch(self, lane: Lane, unit: Unit) -> None:
-        """Note that a unit changed."""
-        self.changed_units[unit.number] = (lane, unit)
+    def touch(self, attempt: Attempt, window: StepWindow) -> None:
+        """Note that a window changed."""
+        self.changed_windows[window.number] = (attempt, window)
 
-    def drop(self, unit: Unit) -> None:
-        """Forget a unit for good."""
-        unit.release()
-        self.changed_units.pop(unit.number, None)
-        self.gone_units[unit.number] = unit.chunks
+    def drop(self, window: StepWindow) -> None:
+        """Forget a window for good."""
+        window.release()
+        self.changed_windows.pop(window.number, None)
+        self.gone_windows[window.number] = window.chunks
 
-    def supersede(self, lane: Lane, pieces: Sequence[Piece]) -> None:
+    def supersede(self, attempt: Attempt, pieces: Sequence[Piece]) -> None:
         """Count what a later attempt, or a later incarnation, did again."""
-        lane.track.tally.superseded += sum(len(piece.partials.series) for piece in pieces)
+        attempt.stream.tally.superseded += sum(len(piece.partials.series) for piece in pieces)
         self.superseded += sum(piece.values for piece in pieces)
 
-    def refuse(self, lane: Lane, pieces: Sequence[Piece]) -> None:
+    def refuse(self, attempt: Attempt, pieces: Sequence[Piece]) -> None:
         """Count what came too late."""
-        lane.track.tally.too_late += sum(len(piece.partials.series) for piece in pieces)
+        attempt.stream.tally.too_late += sum(len(piece.partials.series) for piece in pieces)
         self.too_late += sum(piece.values for piece in pieces)
 
     def leave_out(self, reason: str, points: int) -> bool:
@@ -149,7 +149,7 @@ class RunState:
         return [
             writer.number
             for writer in self.writers
-            if writer.native and writer.goodbye is None and not writer.child and self._recent(writer, silent)
+            if writer.native and writer.shutdown_message is None and not writer.child and self._recent(writer, silent)
         ]
 
     def is_dead(self, writer: WriterState) -> bool:
@@ -158,11 +158,11 @@ class RunState:
 
     def may_be_late(self, writer: WriterState, late_s: float) -> bool:
         """Whether more may come of a writer, at most `late_s` after the outage in which it was not heard."""
-        return writer.goodbye is None and self.outage.hides(writer.heard_at, self.now, late_s)
+        return writer.shutdown_message is None and self.outage.hides(writer.heard_at, self.now, late_s)
 
     def _is_over(self, writer: WriterState) -> bool:
         unheard = self.now - writer.heard_at >= _UNHEARD_S and not self.may_be_late(writer, LATE_S)
-        return writer.goodbye is not None or unheard
+        return writer.shutdown_message is not None or unheard
 
     @staticmethod
     def _recent(writer: WriterState, silent: float) -> bool:

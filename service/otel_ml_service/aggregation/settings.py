@@ -18,14 +18,15 @@ class EngineSettings:
         restart_wait_s: how long the clocks wait for every known writer after a gap in which nobody was heard.
         quiet_s: nobody at all was heard for this long: the clocks stand still. Several heartbeats.
         heartbeat_s: a live writer inside a step is heard more often than this.
-        open_bytes: open units beyond it close, oldest first.
+        open_bytes: open windows beyond it close, oldest first.
         retained_steps: closed steps per axis of which the fold state is kept in memory; of others it is on the disk.
         retained_bytes: bound of all fold states of closed steps in memory.
         closed_bytes: bound of all fold states of closed steps on the disk only; what comes later for what was exported
             at a step is too late.
         closed_s: how long they are kept there; time in which nobody is heard does not count.
-        announced_wait_s: how long what a goodbye announces is waited for while nobody is heard. The Collector's gRPC
-            client waits up to 120 s and a fifth of it before it connects again, for each signal by itself.
+        announced_wait_s: how long to wait, while nobody is heard, for what a shutdown message announces. The
+            Collector's gRPC client waits up to 120 s and a fifth of it before it connects again, for each signal by
+            itself.
         end_silence_s: a run of which nobody was heard for this long ends (embedded mode: 30).
         resume_wait_s: how long a service that goes on with a run waits for its writers, however long it was down.
         time_window_s: width of a window on the axis `time`, for records of our own without a step.

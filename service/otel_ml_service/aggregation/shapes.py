@@ -8,7 +8,7 @@ from otel_ml_service.aggregation.piece import Shape
 __all__ = ["Shapes"]
 
 MAX_IDLE = 4096
-"""Shapes kept though no unit in memory uses them at the moment: between two steps nothing is open."""
+"""Shapes kept though no window in memory uses them at the moment: between two steps nothing is open."""
 
 
 class Shapes:

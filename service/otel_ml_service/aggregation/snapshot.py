@@ -3,7 +3,7 @@
 `run` · `said` · `findings` · `reductions` · `params` · `summaries` · `who/<n>` (a writer's resource) · `writer/<n>`
 (where it stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` ·
 `recent/<generation>/<k>` · `unit/<n>` (what is known of it). What begins with `disk/` is read when it is needed:
-`disk/points/<n>/<k>` (points of a unit, written once), and what `closed_steps.py` names.
+`disk/points/<n>/<k>` (points of a window, written once), and what `closed_steps.py` names.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from typing import Any
 
 from otel_ml_exporters.json_text import finite_json, plain_json
 from otel_ml_service.aggregation.attempts import Attempts
-from otel_ml_service.aggregation.chunks import bucket_of, decode_pieces, encode_units, points_key
 from otel_ml_service.aggregation.closed_steps import ClosedSteps
-from otel_ml_service.aggregation.ending import Ending
-from otel_ml_service.aggregation.entries import (
-    lane_entry,
-    pairs,
-    reductions_entry,
-    restore_lane,
-    restore_reductions,
-    restore_track,
-    restore_unit,
-    restore_writer,
-    track_entry,
-    unit_entry,
-    who_entry,
-    writer_entry,
-)
+from otel_ml_service.aggregation.cumulative_streams import CumulativeKey, CumulativeStream, CumulativeStreams, entry_of
 from otel_ml_service.aggregation.intervals import IntervalSet
 from otel_ml_service.aggregation.observation import SeriesKey
 from otel_ml_service.aggregation.older_state import in_this_form
 from otel_ml_service.aggregation.parameters import Owner, Parameters
+from otel_ml_service.aggregation.run_end import RunEnd
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.spans import SpanIntake
-from otel_ml_service.aggregation.streams import Stream, StreamKey, Streams, entry_of
+from otel_ml_service.aggregation.state_entries import (
+    attempt_entry,
+    pairs,
+    reductions_entry,
+    restore_attempt,
+    restore_reductions,
+    restore_stream,
+    restore_window,
+    restore_writer,
+    stream_entry,
+    who_entry,
+    window_entry,
+    writer_entry,
+)
+from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.summaries import Summaries
-from otel_ml_service.aggregation.training import TrainingClock
-from otel_ml_service.aggregation.unit import Unit
+from otel_ml_service.aggregation.training_clock import TrainingClock
+from otel_ml_service.aggregation.window_chunks import bucket_of, decode_pieces, encode_windows, points_key
 from otel_ml_service.versions import RUN
 
 __all__ = ["Snapshot"]
@@ -55,9 +55,9 @@ class Snapshot:
     def __init__(
         self,
         run: RunState,
-        ending: Ending,
+        ending: RunEnd,
         closed: ClosedSteps,
-        streams: Streams,
+        streams: CumulativeStreams,
         parameters: Parameters,
         summaries: Summaries,
         spans: SpanIntake,
@@ -77,7 +77,7 @@ class Snapshot:
         """Return the entries that changed since the last call."""
         run = self._run
         out, self._put_into_form = self._put_into_form, {}
-        out.update(self._units())
+        out.update(self._windows())
         self._closed.store()
         out.update((f"who/{number}", plain_json(who_entry(run.writers[number]))) for number in run.writers.described)
         out.update((f"writer/{n}", finite_json(writer_entry(run.writers[n]))) for n in run.writers.dirty)
@@ -107,13 +107,13 @@ class Snapshot:
 
     def _compared(self) -> Iterator[tuple[str, bytes]]:
         """Entries that are few: written where their bytes differ from the last ones."""
-        for number, track in enumerate(self._run.lanes.tracks.values()):
-            yield from self._if_new(f"track/{number}", track_entry(track))
-        for lane in self._run.lanes:
-            yield from self._if_new(f"lane/{lane.number}", lane_entry(lane))
+        for number, stream in enumerate(self._run.step_streams.streams.values()):
+            yield from self._if_new(f"track/{number}", stream_entry(stream))
+        for attempt in self._run.step_streams:
+            yield from self._if_new(f"lane/{attempt.number}", attempt_entry(attempt))
         if found := self._run.stragglers.state():
             yield from self._if_new("findings", found)
-        if any(known.changed for known in self._run.lanes.reductions.values()):
+        if any(known.changed for known in self._run.step_streams.reductions.values()):
             yield from self._if_new("reductions", reductions_entry(self._run))
         yield from self._if_new("run", self._run_entry())
 
@@ -135,40 +135,42 @@ class Snapshot:
             "recent": run.recent.state(),
             "started_at": run.started_at,
             "origin_ns": run.origin_ns,
-            "next_unit": run.next_unit,
+            "next_unit": run.next_window,
             "next_shape": run.shapes.next,
             "closed": self._closed.state(),
             "state": self._ending.state,
-            "last_goodbye": self._ending.last_goodbye,
+            "last_goodbye": self._ending.last_shutdown_message,
             "spans": [self._spans.delivered, self._spans.duplicates],
             "events": run.events,
             "left_out": run.left_out,
             "account": [run.superseded, run.too_late, run.is_missing_said, run.writers.begins_anew],
         }
 
-    def _units(self) -> Iterator[tuple[str, bytes | None]]:
+    def _windows(self) -> Iterator[tuple[str, bytes | None]]:
         run = self._run
-        for number, chunks in run.gone_units.items():
+        for number, chunks in run.gone_windows.items():
             yield f"unit/{number}", None
             yield from ((points_key(number, chunk), None) for chunk in range(chunks))
-        run.gone_units.clear()
+        run.gone_windows.clear()
         leaving = self._closed.leaving
-        yield from self._points([*(unit for _, unit in run.changed_units.values()), *leaving])
-        for number, (lane, unit) in run.changed_units.items():
-            yield f"unit/{number}", plain_json(unit_entry(lane, unit))
-        yield from ((f"unit/{unit.number}", None) for unit in leaving)
-        run.changed_units.clear()
+        yield from self._points([*(window for _, window in run.changed_windows.values()), *leaving])
+        for number, (attempt, window) in run.changed_windows.items():
+            yield f"unit/{number}", plain_json(window_entry(attempt, window))
+        yield from ((f"unit/{window.number}", None) for window in leaving)
+        run.changed_windows.clear()
 
     @staticmethod
-    def _points(units: Sequence[Unit]) -> Iterator[tuple[str, bytes | None]]:
+    def _points(windows: Sequence[StepWindow]) -> Iterator[tuple[str, bytes | None]]:
         """Write the points that are not yet stored."""
-        for unit in units:
-            if unit.rewritten:
-                yield from ((points_key(unit.number, chunk), None) for chunk in range(unit.unwrite()))
-        fresh = [unit for unit in units if unit.stored < len(unit.pieces)]
-        for unit, data in zip(fresh, encode_units([unit.pieces[unit.stored :] for unit in fresh]), strict=True):
-            yield points_key(unit.number, unit.chunks), data
-            unit.note_stored(len(data))
+        for window in windows:
+            if window.rewritten:
+                yield from ((points_key(window.number, chunk), None) for chunk in range(window.unwrite()))
+        fresh = [window for window in windows if window.stored < len(window.pieces)]
+        for window, data in zip(
+            fresh, encode_windows([window.pieces[window.stored :] for window in fresh]), strict=True
+        ):
+            yield points_key(window.number, window.chunks), data
+            window.note_stored(len(data))
 
     def _changed_streams(self) -> Iterator[tuple[str, bytes | None]]:
         for key in self._streams.changed:
@@ -204,10 +206,10 @@ class Snapshot:
             self._run.shapes.restore(int(number), series)
         restore_reductions(self._run, json.loads(entries.get("reductions", {}).get("", b"[]")))
         for data in entries.get("track", {}).values():
-            restore_track(self._run, json.loads(data))
+            restore_stream(self._run, json.loads(data))
         for data in entries.get("lane", {}).values():
-            restore_lane(self._run, json.loads(data))
-        self._restore_units(entries.get("unit", {}), lambda key: state.get(key) or self._run.disk.get(key))
+            restore_attempt(self._run, json.loads(data))
+        self._restore_windows(entries.get("unit", {}), lambda key: state.get(key) or self._run.disk.get(key))
         self._restore_rest(entries)
         self._restore_run(json.loads(state["run"]))
         digests: dict[int, bytes] = {}
@@ -218,16 +220,16 @@ class Snapshot:
         self._run.recent.restore(json.loads(state["run"])["recent"], digests)
         self._written = {key: state[key] for key in state if key.partition("/")[0] in _COMPARED}
 
-    def _restore_units(self, entries: Mapping[str, bytes], points: Callable[[str], bytes | None]) -> None:
+    def _restore_windows(self, entries: Mapping[str, bytes], points: Callable[[str], bytes | None]) -> None:
         run = self._run
         for number, data in entries.items():
-            unit = restore_unit(run, int(number), json.loads(data))
-            for chunk in range(unit.chunks):
-                stored = points(points_key(unit.number, chunk)) or b""
-                unit.stored_bytes += len(stored)
+            window = restore_window(run, int(number), json.loads(data))
+            for chunk in range(window.chunks):
+                stored = points(points_key(window.number, chunk)) or b""
+                window.stored_bytes += len(stored)
                 for piece in decode_pieces(stored, run.shapes.known.__getitem__, lambda n: run.writers[n].source):
-                    unit.add(piece)
-            unit.stored = len(unit.pieces)
+                    window.add(piece)
+            window.stored = len(window.pieces)
 
     def _restore_rest(self, entries: Mapping[str, Mapping[str, bytes]]) -> None:
         for number, data in entries.get("spans", {}).items():
@@ -235,9 +237,9 @@ class Snapshot:
         for data in entries.get("stream", {}).values():
             (writer, scope, metric, attributes, axis, step), stored = json.loads(data)
             start, time, stats, buckets, received_at = stored
-            key = StreamKey(writer, scope, metric, pairs(attributes), axis, step)
+            key = CumulativeKey(writer, scope, metric, pairs(attributes), axis, step)
             kept = None if buckets is None else bucket_of(buckets)
-            self._streams.restore(key, Stream(start, time, tuple(stats), kept, received_at))
+            self._streams.restore(key, CumulativeStream(start, time, tuple(stats), kept, received_at))
         for path, *owner in json.loads(entries.get("params", {}).get("", b"[]")):
             self._parameters.owners[tuple(path)] = Owner(*owner)
         self._summaries.restore(json.loads(entries.get("summaries", {}).get("", b"[]")))
@@ -252,12 +254,12 @@ class Snapshot:
         run.attempts = Attempts(*entry["attempts"])
         run.training = TrainingClock(*entry["training"])
         run.started_at, run.origin_ns = entry["started_at"], entry["origin_ns"]
-        run.next_unit, run.shapes.next = entry["next_unit"], entry["next_shape"]
+        run.next_window, run.shapes.next = entry["next_unit"], entry["next_shape"]
         self._closed.restore(entry["closed"])
         run.events = entry["events"]
         run.left_out = entry["left_out"]
         run.superseded, run.too_late, run.is_missing_said, run.writers.begins_anew = entry["account"]
-        self._ending.state, self._ending.last_goodbye = entry["state"], entry["last_goodbye"]
+        self._ending.state, self._ending.last_shutdown_message = entry["state"], entry["last_goodbye"]
         self._spans.delivered, self._spans.duplicates = entry["spans"]
 
 

@@ -10,18 +10,18 @@ from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.records import Image, JsonValue, Table
 from otel_ml_exporters.span_lines import SpanLines
-from otel_ml_service.aggregation.lanes import Lane, Track
 from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.output import Output
-from otel_ml_service.aggregation.timers import Timers
+from otel_ml_service.aggregation.rank_timers import RankTimers
+from otel_ml_service.aggregation.step_streams import Attempt, StepStream
+from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.top_ranks import TopRanks
-from otel_ml_service.aggregation.unit import Unit
-from otel_ml_service.findings.behind import behind, without
+from otel_ml_service.findings.blocking_ranks import blocking_ranks, without
 from otel_ml_service.findings.detector import Detector, StepTimers
-from otel_ml_service.findings.evidence import is_shown, linked, where_shown
+from otel_ml_service.findings.evidence_span import is_shown, linked, where_shown
 from otel_ml_service.findings.finding import COLUMNS, Finding, Level, row_of
 from otel_ml_service.findings.frontier import Exposed, exposed, parents_of
-from otel_ml_service.findings.heat import Heat
+from otel_ml_service.findings.heatmap import Heatmap
 from otel_ml_service.findings.phases import UNTIMED
 
 __all__ = ["Stragglers"]
@@ -61,7 +61,7 @@ class _Watch:
 
     attempt: int
     detector: Detector = field(default_factory=Detector)
-    heat: Heat = field(default_factory=Heat)
+    heat: Heatmap = field(default_factory=Heatmap)
     over: list[Finding] = field(default_factory=list)
     is_published: bool = False
     closes: int = _EVERY
@@ -108,64 +108,64 @@ class Stragglers:
         self._output = output
         self._top_ranks = TopRanks(output, top_ranks)
         self._spans = spans
-        self._timers = Timers()
+        self._timers = RankTimers()
         self._watches: dict[tuple[str, str], _Watch] = {}
 
     def look(
-        self, lane: Lane, unit: Unit, absent: frozenset[int], held_by: frozenset[int], time_ns: int
+        self, attempt: Attempt, window: StepWindow, absent: frozenset[int], held_by: frozenset[int], time_ns: int
     ) -> dict[str, float]:
-        """Compare the ranks of a unit that closes; return what belongs into its row.
+        """Compare the ranks of a window that closes; return what belongs into its row.
 
         Args:
-            lane: of the unit.
-            unit: that closes.
+            attempt: of the window.
+            window: that closes.
             absent: ranks that are silent.
-            held_by: ranks that are still in the unit, where nobody has gone on from it.
+            held_by: ranks that are still in the window, where nobody has gone on from it.
             time_ns: of its row.
         """
-        track = lane.track
-        watch = self._watch(lane, unit, absent)
+        stream = attempt.stream
+        watch = self._watch(attempt, window, absent)
         if watch is None:
             return {}
-        watch.step, watch.time_ns = unit.step, time_ns
+        watch.step, watch.time_ns = window.step, time_ns
         watch.closes += 1
-        timers = self._timers.of(unit, absent)
+        timers = self._timers.of(window, absent)
         if held_by:
-            timers = self._without_who_hangs(track, watch, timers, held_by)
+            timers = self._without_who_hangs(stream, watch, timers, held_by)
         else:
             watch.timers = timers
-        self._top_ranks.add(track, unit.step, time_ns, timers)
-        found = watch.detector.step(unit.step, timers)
-        changes = [self._linked(track, watch, finding) for finding in found]
-        watch.heat.add(unit.step, watch.detector.slowdowns)
-        self._note(track, watch, changes)
-        account = exposed(timers, self._parents(track, watch, timers))
-        return {**dict(_account(track, account)), **dict(self._values(track, watch))}
+        self._top_ranks.add(stream, window.step, time_ns, timers)
+        found = watch.detector.step(window.step, timers)
+        changes = [self._linked(stream, watch, finding) for finding in found]
+        watch.heat.add(window.step, watch.detector.slowdowns)
+        self._note(stream, watch, changes)
+        account = exposed(timers, self._parents(stream, watch, timers))
+        return {**dict(_account(stream, account)), **dict(self._values(stream, watch))}
 
-    def publish(self, track: Track, *, at_end: bool = False) -> None:
+    def publish(self, stream: StepStream, *, at_end: bool = False) -> None:
         """Emit the table and the picture where there is news, not more often than every ten steps."""
-        watch = self._watches.get((track.role, track.axis))
+        watch = self._watches.get((stream.role, stream.axis))
         if watch is None or (watch.closes < _EVERY and not at_end) or not (watch.is_news or watch.is_unlinked):
             return
-        is_news = self._link_the_rest(track, watch) or watch.is_news
+        is_news = self._link_the_rest(stream, watch) or watch.is_news
         watch.is_news, watch.closes = False, 0
         if not is_news:
             return
-        place = {"time": watch.time_ns / 1e9, "axis": track.axis, "step": watch.step}
+        place = {"time": watch.time_ns / 1e9, "axis": stream.axis, "step": watch.step}
         rows = tuple(row_of(finding) for finding in watch.findings)
-        self._output.emit(Table, **place, name=_name(track, "findings"), columns=COLUMNS, rows=rows)
+        self._output.emit(Table, **place, name=_name(stream, "findings"), columns=COLUMNS, rows=rows)
         picture = watch.heat.picture(watch.detector.ranks)
         if picture is not None:
-            self._output.emit(Image, **place, name=_name(track, "stragglers"), **picture._asdict())
+            self._output.emit(Image, **place, name=_name(stream, "stragglers"), **picture._asdict())
 
-    def finish(self, tracks: Sequence[Track]) -> None:
+    def finish(self, streams: Sequence[StepStream]) -> None:
         """Publish what was kept back: the run ends."""
-        for track in tracks:
-            watch = self._watches.get((track.role, track.axis))
+        for stream in streams:
+            watch = self._watches.get((stream.role, stream.axis))
             if watch is not None and watch.detector.open:
                 watch.is_news = True  # what they cost in the end
-            self.publish(track, at_end=True)
-            self._top_ranks.publish(track)
+            self.publish(stream, at_end=True)
+            self._top_ranks.publish(stream)
 
     def found(self) -> list[dict[str, JsonValue]]:
         """Return all findings that are remembered, as plain data."""
@@ -193,121 +193,121 @@ class Stragglers:
             watch.told = {key: finding.level for key, finding in detector.open.items()}
             self._watches[role, axis] = watch
 
-    def _watch(self, lane: Lane, unit: Unit, absent: frozenset[int]) -> _Watch | None:
-        """Return who looks at the lane; None where nobody needs to: one rank alone, no steps, an older attempt."""
-        key = (lane.track.role, lane.track.axis)
+    def _watch(self, attempt: Attempt, window: StepWindow, absent: frozenset[int]) -> _Watch | None:
+        """Return who looks at the attempt; None where nobody needs to: one rank alone, no steps, an older attempt."""
+        key = (attempt.stream.role, attempt.stream.axis)
         watch = self._watches.get(key)
-        if lane.track.axis == TIME_AXIS or (watch is not None and lane.ordinal < watch.attempt):
+        if attempt.stream.axis == TIME_AXIS or (watch is not None and attempt.ordinal < watch.attempt):
             return None
         if watch is None:
-            first = unit.pieces[0].source.rank if unit.pieces else None
-            if not absent and all(piece.source.rank == first for piece in unit.pieces):
+            first = window.pieces[0].source.rank if window.pieces else None
+            if not absent and all(piece.source.rank == first for piece in window.pieces):
                 return None
-            watch = self._watches[key] = _Watch(lane.ordinal)
-        elif lane.ordinal > watch.attempt:
-            self._note(lane.track, watch, watch.detector.finish())
-            self._top_ranks.publish(lane.track)
-            watch.attempt, watch.detector, watch.heat, watch.timers = lane.ordinal, Detector(), Heat(), None
+            watch = self._watches[key] = _Watch(attempt.ordinal)
+        elif attempt.ordinal > watch.attempt:
+            self._note(attempt.stream, watch, watch.detector.finish())
+            self._top_ranks.publish(attempt.stream)
+            watch.attempt, watch.detector, watch.heat, watch.timers = attempt.ordinal, Detector(), Heatmap(), None
         return watch
 
     def _without_who_hangs(
-        self, track: Track, watch: _Watch, timers: StepTimers, held_by: frozenset[int]
+        self, stream: StepStream, watch: _Watch, timers: StepTimers, held_by: frozenset[int]
     ) -> StepTimers:
         """Say who has not finished what most have, and count those as silent: all others wait for them."""
         if watch.timers is None:
             return timers
-        phases = {rank: phase for rank, phase in behind(timers, watch.timers).items() if rank in held_by}
+        phases = {rank: phase for rank, phase in blocking_ranks(timers, watch.timers).items() if rank in held_by}
         for rank, phase in list(phases.items())[:_SAID]:
             self._output.say(
                 "straggler",
-                f"{track.axis} {watch.step} of role {track.role!r} stands still: rank {rank} has not finished "
+                f"{stream.axis} {watch.step} of role {stream.role!r} stands still: rank {rank} has not finished "
                 f"{phase!r}, most of {len(timers.ranks)} ranks have.",
             )
         return without(timers, frozenset(phases))
 
-    def _parents(self, track: Track, watch: _Watch, timers: StepTimers) -> Mapping[str, str]:
+    def _parents(self, stream: StepStream, watch: _Watch, timers: StepTimers) -> Mapping[str, str]:
         """Return which timer is around which: looked up in spans when there are other timers, and now and then."""
         if watch.nested != timers.phases or watch.step >= watch.nested_at + _NESTED_EVERY:
             watch.nested, watch.nested_at = timers.phases, watch.step
-            lines = self._spans.of(track.role, timers.ranks[0], watch.attempt) if timers.ranks else ()
-            spans = [span for span in SpanLines(tuple(lines)) if span.axis == track.axis]
+            lines = self._spans.of(stream.role, timers.ranks[0], watch.attempt) if timers.ranks else ()
+            spans = [span for span in SpanLines(tuple(lines)) if span.axis == stream.axis]
             watch.parents |= parents_of(spans)
         return watch.parents
 
-    def _linked(self, track: Track, watch: _Watch, finding: Finding) -> Finding:
+    def _linked(self, stream: StepStream, watch: _Watch, finding: Finding) -> Finding:
         """Return the finding with the span that shows it; the detector goes on with it while it lasts."""
         if is_shown(finding):
             return finding
-        found = linked(finding, track.axis, self._spans.of(track.role, finding.rank, watch.attempt))
+        found = linked(finding, stream.axis, self._spans.of(stream.role, finding.rank, watch.attempt))
         if not finding.is_over:
             watch.detector.open[finding.rank, finding.phase] = found
         return found
 
-    def _link_the_rest(self, track: Track, watch: _Watch) -> bool:
+    def _link_the_rest(self, stream: StepStream, watch: _Watch) -> bool:
         """Look again for the spans of what lasts: they may have come after the step had closed."""
         unshown = [finding for finding in watch.detector.open.values() if not is_shown(finding)]
         asked = unshown[:_LOOKUPS]
-        return [self._linked(track, watch, finding) for finding in asked] != asked
+        return [self._linked(stream, watch, finding) for finding in asked] != asked
 
-    def _note(self, track: Track, watch: _Watch, changes: Sequence[Finding]) -> None:
+    def _note(self, stream: StepStream, watch: _Watch, changes: Sequence[Finding]) -> None:
         if not changes:
             return
         watch.is_news = True
         watch.over = [*watch.over, *(finding for finding in changes if finding.is_over)][-_KEPT:]
         told = [finding for finding in changes if watch.tells(finding)]
         for finding in told[:_SAID]:
-            self._say(track, finding)
+            self._say(stream, finding)
         if len(told) > _SAID:
             self._output.say(
                 "straggler",
-                f"{len(told) - _SAID} more ranks of role {track.role!r} became slow or quick again at {track.axis} "
-                f"{watch.step}: they are in the table {_name(track, 'findings')}.",
+                f"{len(told) - _SAID} more ranks of role {stream.role!r} became slow or quick again at {stream.axis} "
+                f"{watch.step}: they are in the table {_name(stream, 'findings')}.",
             )
 
-    def _say(self, track: Track, finding: Finding) -> None:
-        who = f"Rank {finding.rank} of role {track.role!r}"
+    def _say(self, stream: StepStream, finding: Finding) -> None:
+        who = f"Rank {finding.rank} of role {stream.role!r}"
         if finding.kind == "silent":
             self._output.say(
                 "straggler",
-                f"{who} is heard again at {track.axis} {finding.last}: it was silent since {finding.since}.",
+                f"{who} is heard again at {stream.axis} {finding.last}: it was silent since {finding.since}.",
             )
         elif finding.is_over:
             self._output.say(
                 "straggler",
-                f"{who} is no longer slow {_where(finding)}: {track.axis} {finding.since} to {finding.last}, "
+                f"{who} is no longer slow {_where(finding)}: {stream.axis} {finding.since} to {finding.last}, "
                 f"{finding.cost_s:.3g} s longer than the usual rank in all.{where_shown(finding)}",
             )
         else:
             self._output.say(
                 "straggler",
-                f"{who} is slow {_where(finding)} since {track.axis} {finding.since}: {finding.extra_s:.3g} s "
+                f"{who} is slow {_where(finding)} since {stream.axis} {finding.since}: {finding.extra_s:.3g} s "
                 f"longer than the usual rank, {finding.slowdown:+.0%} ({finding.level}).{where_shown(finding)}",
             )
 
-    def _values(self, track: Track, watch: _Watch) -> Iterator[tuple[str, float]]:
+    def _values(self, stream: StepStream, watch: _Watch) -> Iterator[tuple[str, float]]:
         """Yield the series while a rank is slow, and once more when none is; a silent one is in `writers_missing`."""
         worst = watch.detector.slowest
         if worst is None and not watch.is_published:
             return
         watch.is_published = worst is not None
-        yield _name(track, "straggler/cost"), watch.detector.cost_s
-        yield _name(track, "straggler/level"), 0.0 if worst is None else _LEVELS[worst.level]
+        yield _name(stream, "straggler/cost"), watch.detector.cost_s
+        yield _name(stream, "straggler/level"), 0.0 if worst is None else _LEVELS[worst.level]
         if worst is not None:
-            yield _name(track, "straggler/rank"), float(worst.rank)
-            yield _name(track, "straggler/slowdown"), worst.slowdown
+            yield _name(stream, "straggler/rank"), float(worst.rank)
+            yield _name(stream, "straggler/slowdown"), worst.slowdown
 
 
 def _plain(watch: _Watch) -> list[dict[str, JsonValue]]:
     return [asdict(finding) for finding in watch.findings]
 
 
-def _name(track: Track, name: str) -> str:
-    return published_name(track.role, track.axis, RESERVED_PREFIX + name)
+def _name(stream: StepStream, name: str) -> str:
+    return published_name(stream.role, stream.axis, RESERVED_PREFIX + name)
 
 
-def _account(track: Track, account: Sequence[Exposed]) -> Iterator[tuple[str, float]]:
+def _account(stream: StepStream, account: Sequence[Exposed]) -> Iterator[tuple[str, float]]:
     for phase, seconds, rank in account:
-        name = published_name(track.role, track.axis, f"time/exposed/{phase}")
+        name = published_name(stream.role, stream.axis, f"time/exposed/{phase}")
         yield name, seconds
         yield f"{name}/rank", float(rank)
 

@@ -1,4 +1,4 @@
-"""The points of many fragments as one table of rows in fold order, each with its unit, series, rank and writer."""
+"""The points of many fragments as one table of rows in fold order, each with its window, series, rank and writer."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class PerWriter(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows of one reduction, of one unit or of several in which the same writers sent the same.
+    """Rows of one reduction, of one window or of several in which the same writers sent the same.
 
-    Column c of the rows is the series `c % width` of unit `c // width`.
+    Column c of the rows is the series `c % width` of window `c // width`.
 
     Attributes:
-        width: how many series a unit has.
+        width: how many series a window has.
         series: [width], (name, attributes).
         order: [width], series that `last` and `first` may use.
         moments: [width], series that every other reduction may use.
@@ -122,15 +122,15 @@ def _edge_rows(rows: Rows, *, last: bool, in_pairs: Flags | None = None) -> Ints
     return chosen
 
 
-def tabulate(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> Table:
-    """Lay out the pieces of `units`: each in fold order, at each place of the same shape and from the same source.
+def tabulate(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> Table:
+    """Lay out the pieces of `windows`: each in fold order, at each place of the same shape and from the same source.
 
     A metric that is reduced by order and by something else (`mean,last`) arrives as two points of the same name, a
     Gauge and a Histogram: two columns. Otherwise each kind of point yields what it can, in one column.
     """
     if reduction.over is not None:
-        units = [_one_per_coordinate(pieces, reduction.over) for pieces in units]
-    places = units[0]
+        windows = [_one_per_coordinate(pieces, reduction.over) for pieces in windows]
+    places = windows[0]
     split = reduction.needs_order and (reduction.needs_moments or reduction.needs_buckets)
     ids = {id(piece.shape): piece.shape.split if split else piece.shape.joined for piece in places}
     numbers: dict[ColumnId, int] = {}
@@ -139,18 +139,18 @@ def tabulate(reduction: Reduction, units: Sequence[Sequence[Piece]]) -> Table:
         for shape, keys in ids.items()
     }
     distinct = all(len(set(keys)) == len(keys) for keys in ids.values())
-    sizes = [len(units) * len(piece.partials.series) for piece in places]
+    sizes = [len(windows) * len(piece.partials.series) for piece in places]
     pools: dict[str, int] = {}
     pool = [pools.setdefault(piece.source.pool, len(pools)) for piece in places]
-    points = [piece.partials for piece in chain.from_iterable(zip(*units, strict=True))]
+    points = [piece.partials for piece in chain.from_iterable(zip(*windows, strict=True))]
     stats = stats_of(points)
-    begins = len(numbers) * np.arange(len(units))[:, None]
+    begins = len(numbers) * np.arange(len(windows))[:, None]
     rows = Rows(
         stats,
         times_of(points) if reduction.is_by_time else np.broadcast_to(np.int64(0), (len(stats), 2)),
         np.repeat(np.array([piece.source.rank for piece in places], dtype=np.int64), sizes),
         np.concatenate([(begins + columns[id(piece.shape)]).reshape(-1) for piece in places]),
-        len(units) * len(numbers),
+        len(windows) * len(numbers),
         distinct and len(columns) == 1,
     )
     order, moments = _families(numbers)

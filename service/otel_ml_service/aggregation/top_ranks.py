@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.records import Table
-from otel_ml_service.aggregation.lanes import Track
 from otel_ml_service.aggregation.output import Output
+from otel_ml_service.aggregation.step_streams import StepStream
 from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.extremes import COLUMNS, Extreme, Extremes
 
@@ -43,43 +43,43 @@ class TopRanks:
         self._said = 0
         self._named: dict[tuple[str, str], tuple[str, int]] = {}
 
-    def add(self, track: Track, step: int, time_ns: int, timers: StepTimers) -> None:
+    def add(self, stream: StepStream, step: int, time_ns: int, timers: StepTimers) -> None:
         """Take a step; publish the stretch where it is the hundredth."""
         if not self._most or not timers.phases:
             return
-        stretch = self._stretches.setdefault((track.role, track.axis), _Stretch(Extremes(self._most), first=step))
+        stretch = self._stretches.setdefault((stream.role, stream.axis), _Stretch(Extremes(self._most), first=step))
         stretch.extremes.add(timers)
         stretch.last, stretch.time_ns, stretch.steps = step, time_ns, stretch.steps + 1
         if stretch.steps == _EVERY:
-            self.publish(track)
+            self.publish(stream)
 
-    def publish(self, track: Track) -> None:
+    def publish(self, stream: StepStream) -> None:
         """Emit the table of the steps since the last one, where there are any."""
-        stretch = self._stretches.pop((track.role, track.axis), None)
+        stretch = self._stretches.pop((stream.role, stream.axis), None)
         found = [] if stretch is None else stretch.extremes.take()
         if stretch is None or not found:
             return
-        name = published_name(track.role, track.axis, f"{RESERVED_PREFIX}top_ranks")
+        name = published_name(stream.role, stream.axis, f"{RESERVED_PREFIX}top_ranks")
         rows = tuple((*one[:4], round(one.seconds, 9), one.steps) for one in found)
-        place = {"time": stretch.time_ns / 1e9, "axis": track.axis, "step": stretch.last}
+        place = {"time": stretch.time_ns / 1e9, "axis": stream.axis, "step": stretch.last}
         self._output.emit(Table, **place, name=name, columns=COLUMNS, rows=rows)
-        self._say(track, stretch, found)
+        self._say(stream, stretch, found)
 
-    def _say(self, track: Track, stretch: _Stretch, found: Sequence[Extreme]) -> None:
+    def _say(self, stream: StepStream, stretch: _Stretch, found: Sequence[Extreme]) -> None:
         """Name the ranks of the timer in which the slowest is furthest from the fastest, where that is news."""
         firsts = {(one.timer, one.which): one for one in found if one.place == 1}
         timers = dict.fromkeys(one.timer for one in found)
         spread = {timer: firsts[timer, "slowest"].seconds - firsts[timer, "fastest"].seconds for timer in timers}
         widest = max(spread, key=lambda timer: spread[timer])
         named = widest, firsts[widest, "slowest"].rank
-        if self._named.get((track.role, track.axis)) == named or self._said >= _SAID:
+        if self._named.get((stream.role, stream.axis)) == named or self._said >= _SAID:
             return
-        self._named[track.role, track.axis] = named
+        self._named[stream.role, stream.axis] = named
         self._said += 1
         chosen = [one for one in found if one.timer == widest]
         self._output.say(
             "straggler",
-            f"Ranks of role {track.role!r} in {widest!r}, {track.axis} {stretch.first} to {stretch.last}: slowest "
+            f"Ranks of role {stream.role!r} in {widest!r}, {stream.axis} {stretch.first} to {stretch.last}: slowest "
             f"{_listed(chosen, 'slowest')}; fastest {_listed(chosen, 'fastest')}.",
         )
 

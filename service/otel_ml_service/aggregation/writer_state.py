@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from otel_ml_service.aggregation.intervals import IntervalSet
 from otel_ml_service.aggregation.ledger import Ledger
-from otel_ml_service.aggregation.observation import Goodbye, SeriesKey, Writer
+from otel_ml_service.aggregation.observation import SeriesKey, ShutdownMessage, Writer
 from otel_ml_service.aggregation.piece import Source
 from otel_ml_service.aggregation.progress import Progress
 
@@ -36,8 +36,8 @@ class WriterState:
         attempt: which its steps belong to; None before its first step.
         received: running numbers that arrived whole.
         parts: running number → series, of those a Collector has split and of which a piece is missing.
-        floor: all running numbers up to here arrived, or are not waited for any more.
-        forgiven: gaps up to here are not waited for any more.
+        floor: all running numbers up to here arrived, or are no longer waited for.
+        forgiven: gaps up to here are no longer waited for.
         gap_since: active time since when something the writer sent is known to be missing.
         since, heard_at: first and last time it was heard, seconds since the epoch.
         replaced_at: active time at which a newer incarnation of its (role, rank) delivered its first step, unless
@@ -47,21 +47,22 @@ class WriterState:
             least seconds between a time of its own and its arrival; or, where it has heartbeats with the time of its
             boot, from `writer.born`, `boot_alive` and `boot_lag`, the same of a clock that is never wrong.
         boot_ns: when the machine was started by its own clock, as the heartbeat says that was heard last.
-        contested: it started where its predecessor had closed, and that may still live (`contest.py`).
+        contested: it started where its predecessor had closed, and that may still live (`restart_detection.py`).
         first_step_seq: the lowest running number that carried a step: where it started.
         native: it sends running numbers: it is one of ours.
         newest: it is the newest incarnation of its (role, rank) that delivered a step.
         before: the number of the incarnation before it.
-        goodbye: its last record, once it was heard.
+        shutdown_message: its last record, once it was heard.
         points: of it that were taken, without duplicates.
         ledger: what it says it sent, beside what arrived.
-        lanes: axis → number of the lane it writes to.
-        progress: number of a lane → where it stands there.
+        attempts: axis → number of the attempt it writes to.
+        progress: number of an attempt → where it stands there.
     """
 
     __slots__ = (
         "alive_at",
         "attempt",
+        "attempts",
         "before",
         "boot_alive",
         "boot_lag",
@@ -72,10 +73,8 @@ class WriterState:
         "floor",
         "forgiven",
         "gap_since",
-        "goodbye",
         "heard_at",
         "lag",
-        "lanes",
         "ledger",
         "native",
         "newest",
@@ -87,6 +86,7 @@ class WriterState:
         "received",
         "replaced_at",
         "replaced_when",
+        "shutdown_message",
         "since",
         "source",
         "writer",
@@ -107,7 +107,7 @@ class WriterState:
         self.replaced_at: float | None = None
         self.replaced_when = 0.0
         self.first_step_seq: int | None = None
-        self.goodbye: Goodbye | None = None
+        self.shutdown_message: ShutdownMessage | None = None
         self.native = False
         self.newest = False
         self.newest_ns = 0
@@ -120,7 +120,7 @@ class WriterState:
         self.before: int | None = None
         self.points = 0
         self.ledger = Ledger(begins_anew=begins_anew)
-        self.lanes: dict[str, int] = {}
+        self.attempts: dict[str, int] = {}
         self.progress: dict[int, Progress] = {}
 
     def describe(self, writer: Writer) -> None:
@@ -145,26 +145,26 @@ class WriterState:
         """Belong to an attempt; it may turn out later that it is another one."""
         self.attempt = ordinal
 
-    def write_to(self, axis: str, lane: int) -> None:
-        """Note to which lane it writes on an axis, of the attempt that it belongs to."""
+    def write_to(self, axis: str, attempt: int) -> None:
+        """Note to which attempt it writes on an axis, of the attempt that it belongs to."""
         assert self.attempt is not None, "a writer writes to a lane before it belongs to an attempt"
-        self.lanes[axis] = lane
+        self.attempts[axis] = attempt
 
-    def begin(self, lane: int) -> Progress:
-        """Deliver to a lane for the first time."""
-        assert lane not in self.progress, f"writer {self.number} begins twice on lane {lane}"
-        progress = self.progress[lane] = Progress()
+    def begin(self, attempt: int) -> Progress:
+        """Deliver to an attempt for the first time."""
+        assert attempt not in self.progress, f"writer {self.number} begins twice on lane {attempt}"
+        progress = self.progress[attempt] = Progress()
         return progress
 
-    def go_on(self, axis: str, lane: int, progress: Progress) -> None:
-        """Deliver to a lane of another attempt from where it stood in the one that it left."""
-        assert lane not in self.progress, f"writer {self.number} is on lane {lane} already"
-        self.write_to(axis, lane)
-        self.progress[lane] = progress
+    def go_on(self, axis: str, attempt: int, progress: Progress) -> None:
+        """Deliver to an attempt of another attempt from where it stood in the one that it left."""
+        assert attempt not in self.progress, f"writer {self.number} is on lane {attempt} already"
+        self.write_to(axis, attempt)
+        self.progress[attempt] = progress
 
     def leave(self, axis: str) -> Progress | None:
-        """Leave the lane of an axis, for one of another attempt; return where it stood there, if it delivered."""
-        return self.progress.pop(self.lanes.pop(axis), None)
+        """Leave the attempt of an axis, for one of another attempt; return where it stood there, if it delivered."""
+        return self.progress.pop(self.attempts.pop(axis), None)
 
     def replace(self, active: float, now: float) -> None:
         """Note that a newer incarnation took its place."""
@@ -175,7 +175,7 @@ class WriterState:
         assert self.replaced_at is not None, f"writer {self.number} lives on and was not replaced"
         self.replaced_at = None
 
-    def contest(self) -> None:
+    def restart_detection(self) -> None:
         """Wait to see whether it is a restart."""
         self.contested = True
 
@@ -196,9 +196,9 @@ class WriterState:
         """Note which incarnation of its (role, rank) came right before it."""
         self.before = before
 
-    def say_goodbye(self, goodbye: Goodbye) -> None:
+    def shut_down(self, shutdown_message: ShutdownMessage) -> None:
         """Note its last record; only the first of several running numbers that say so counts as new."""
-        self.goodbye = goodbye
+        self.shutdown_message = shutdown_message
 
     @property
     def child(self) -> bool:
@@ -207,8 +207,8 @@ class WriterState:
 
     @property
     def ended(self) -> bool:
-        """It said goodbye, and everything it sent before has arrived."""
-        return self.goodbye is not None and self.goodbye.seq <= self.floor
+        """It sent its shutdown message, and everything it sent before has arrived."""
+        return self.shutdown_message is not None and self.shutdown_message.seq <= self.floor
 
     def lived(self, time_ns: int, now: float) -> None:
         """Note that something arrived that it recorded at `time_ns`."""
@@ -285,7 +285,7 @@ class WriterState:
             del self.parts[seq]
         return None if len(fresh) == len(series) else fresh
 
-    def settle_gaps(self, active: float, patience: float) -> None:
+    def settle_gaps(self, active: float, timeout: float) -> None:
         """Start, stop or end waiting for what is missing."""
         highest = self._highest_sent()
         if self.floor >= highest:
@@ -294,28 +294,28 @@ class WriterState:
             self.gap_since = active
         # Given up: everything up to the highest number counts as arrived, so steps close. What comes later from the gap
         # is late data, and the ledger says how much of it never came.
-        elif active - self.gap_since >= patience:
+        elif active - self.gap_since >= timeout:
             self.floor = self.forgiven = highest
             self.gap_since = None
 
     def _highest_sent(self) -> int:
         """Return the highest number up to which what is missing counts as under way, or as lost.
 
-        A goodbye may overtake a whole queue: logs have one of their own in the Collector. What lies before it is
-        missing only after nothing else is.
+        A shutdown message may overtake a whole queue: logs have one of their own in the Collector. What lies before it
+        is missing only after nothing else is.
         """
         highest = self.received.highest or 0
         if self.parts:
             highest = max(highest, *self.parts)
-        if self.goodbye is not None and self.goodbye.seq == highest:
+        if self.shutdown_message is not None and self.shutdown_message.seq == highest:
             before = max(self.received.highest_below(highest), max(self.parts, default=0))
             return before if before > self.floor else highest
         return highest
 
     def raise_done(self) -> None:
-        """Move every lane's `done_through` up to the manifests before which nothing is missing any more."""
+        """Move every attempt's `done_through` up to the watermarks before which nothing is missing anymore."""
         for progress in self.progress.values():
-            if progress.manifests:
+            if progress.watermarks:
                 progress.raise_to(self.floor)
 
     def count(self, points: int) -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import click
 
-from otel_ml._internal.transport.module_command import module_command
+from otel_ml._internal.transport.python_command import python_command
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml_service.cli.mlflow_page import mlflow_page
 from otel_ml_service.cli.packages import installed_version
 from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.screen import screen
-from otel_ml_service.stored_runs.folders import RunFolder, find
+from otel_ml_service.stored_runs.run_folders import RunFolder, find
 
 __all__ = ["Viewer", "ViewerError", "command", "viewers", "wandb_page"]
 
@@ -107,7 +107,7 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
     viewer = _chosen(folder, viewer_name)
     port = port or _free_port()
     process = subprocess.Popen(
-        module_command(*viewer.command(port)),
+        python_command(*viewer.command(port)),
         env={**_QUIET, "PYTHONSAFEPATH": "1", **os.environ},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from otel_ml.env import DIR
 from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.registry import registered
-from otel_ml_service.stored_runs.folders import LATEST, find, run_folders
+from otel_ml_service.stored_runs.run_folders import LATEST, find, run_folders
 
 __all__ = ["EXPORTERS", "METRIC", "RUN", "dir_option", "run_argument"]
 
@@ -54,8 +54,8 @@ class _MetricType(click.ParamType):  # type: ignore[type-arg]  # generic since c
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Complete the names in the run that was written before."""
-        from otel_ml_service.stored_runs.history import history
-        from otel_ml_service.stored_runs.source import records
+        from otel_ml_service.stored_runs.read_records import records
+        from otel_ml_service.stored_runs.run_history import history
 
         try:
             series = history(records(find(ctx.params.get("run") or LATEST, _base(ctx)))).series

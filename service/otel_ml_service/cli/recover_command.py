@@ -19,8 +19,8 @@ from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
 from otel_ml_service.storage.database import StorageError
-from otel_ml_service.stored_runs.folders import find
 from otel_ml_service.stored_runs.recover import Recovered, recover, send
+from otel_ml_service.stored_runs.run_folders import find
 from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, spools_of, unfinished, unread_spools
 
 __all__ = ["command"]

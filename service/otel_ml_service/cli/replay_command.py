@@ -18,12 +18,12 @@ from otel_ml_service.cli.parameters import EXPORTERS, RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.config import ServiceConfig
 from otel_ml_service.exporter_makers import exporter_makers
-from otel_ml_service.stored_runs.folders import RunFolder, find
-from otel_ml_service.stored_runs.late import with_late
-from otel_ml_service.stored_runs.recording import RecordedRun, is_recording, read_recording
-from otel_ml_service.stored_runs.reductions import ExtraReductions
+from otel_ml_service.stored_runs.collector_recording import RecordedRun, is_recording, read_recording
+from otel_ml_service.stored_runs.extra_reductions import ExtraReductions
+from otel_ml_service.stored_runs.merge_late import with_late
+from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live, is_over_within, records
 from otel_ml_service.stored_runs.replay import Replayed, replay, run_info
-from otel_ml_service.stored_runs.source import RunUnreadableError, is_live, is_over_within, records
+from otel_ml_service.stored_runs.run_folders import RunFolder, find
 
 __all__ = ["command"]
 

@@ -13,7 +13,7 @@ from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.report.contents import read_contents
 from otel_ml_service.report.page import page
-from otel_ml_service.stored_runs.folders import LATEST, RunFolder, find
+from otel_ml_service.stored_runs.run_folders import LATEST, RunFolder, find
 
 __all__ = ["ReportError", "command"]
 
@@ -68,7 +68,7 @@ def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, tim
 
 
 def _attach(folder: RunFolder, file: Path, timeout: float, output: Screen) -> None:
-    from otel_ml_service.stored_runs.attach import attach  # a service is not needed to write a file
+    from otel_ml_service.stored_runs.attach_artifact import attach  # a service is not needed to write a file
 
     exporters = attach(folder, file, name="report", kind="report", timeout=timeout)
     output.note(f"artifact 'report' of {folder.id}, in {', '.join(exporters)}")

@@ -13,10 +13,10 @@ import click
 from otel_ml_service.cli.figures import age, size, thousands
 from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.screen import screen
-from otel_ml_service.stored_runs.folders import RunFolder, is_there, run_folders, unreadable_folders
-from otel_ml_service.stored_runs.follow import UnreadableLineError
-from otel_ml_service.stored_runs.history import History, history
-from otel_ml_service.stored_runs.source import RunUnreadableError, is_live, not_taken, records
+from otel_ml_service.stored_runs.follow_jsonl import UnreadableLineError
+from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live, not_taken, records
+from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders, unreadable_folders
+from otel_ml_service.stored_runs.run_history import History, history
 from otel_ml_service.stored_runs.unfinished import MARKS, lacking
 
 __all__ = ["command"]

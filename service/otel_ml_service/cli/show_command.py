@@ -18,9 +18,9 @@ from otel_ml_service.cli.figures import compact, plural
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
-from otel_ml_service.stored_runs.folders import RunFolder, find
-from otel_ml_service.stored_runs.history import History, Series, SeriesName, history, is_own
-from otel_ml_service.stored_runs.source import records
+from otel_ml_service.stored_runs.read_records import records
+from otel_ml_service.stored_runs.run_folders import RunFolder, find
+from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, history, is_own
 from otel_ml_service.stored_runs.unfinished import lacking
 
 __all__ = ["command"]

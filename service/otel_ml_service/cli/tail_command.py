@@ -13,9 +13,9 @@ from otel_ml_exporters.records import Record, RunStatus, StepRecord, Summary, Te
 from otel_ml_service.cli.figures import compact
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
-from otel_ml_service.stored_runs.folders import find, is_there
-from otel_ml_service.stored_runs.follow import Follower
-from otel_ml_service.stored_runs.source import is_live, records
+from otel_ml_service.stored_runs.follow_jsonl import Follower
+from otel_ml_service.stored_runs.read_records import is_live, records
+from otel_ml_service.stored_runs.run_folders import find, is_there
 
 __all__ = ["command"]
 

@@ -34,8 +34,8 @@ from otel_ml_exporters.errors import (
 )
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
-from otel_ml_service.delivery.retry import Backoff, RetryPolicy, is_passing
-from otel_ml_service.delivery.sift import Refusal, Refused, sifted
+from otel_ml_service.delivery.backoff import Backoff, RetryPolicy, is_passing
+from otel_ml_service.delivery.refused_records import Refusal, Refused, export_all_but_refused
 
 __all__ = ["Pipeline", "PipelineStatus", "RecordSource"]
 
@@ -345,7 +345,7 @@ class Pipeline:
         if wanted:
             # A batch of its own: the same exception in the next one is tried again, since it may have been the records.
             self._given_up.clear()
-            for refused in sifted(wanted, partial(self._export, exporter), self._advance):
+            for refused in export_all_but_refused(wanted, partial(self._export, exporter), self._advance):
                 self._set_aside(refused)
         self._advance(records[-1].seq)
 

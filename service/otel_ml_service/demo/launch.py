@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from otel_ml._internal.transport.module_command import module_command
+from otel_ml._internal.transport.python_command import python_command
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.demo.digits import save_digits
@@ -103,7 +103,7 @@ def launch(job: Launch) -> None:
 def _start(job: Launch, folder: Path, program: str, rank: int, world_size: int) -> subprocess.Popen[bytes]:
     with (folder / f"{program}-{rank}.log").open("ab") as log:
         return subprocess.Popen(
-            module_command(f"otel_ml_service.demo.{program}", str(folder), str(job.steps)),
+            python_command(f"otel_ml_service.demo.{program}", str(folder), str(job.steps)),
             env=job.environment(rank, world_size),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from otel_ml_exporters.records import StepRecord
-from otel_ml_service.stored_runs.folders import RunFolder
-from otel_ml_service.stored_runs.follow import Follower
+from otel_ml_service.stored_runs.follow_jsonl import Follower
+from otel_ml_service.stored_runs.run_folders import RunFolder
 
 __all__ = ["progress_bar"]
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from otel_ml_service.demo.stragglers import Straggler
 from otel_ml_service.demo.summary import GOOD_ACCURACY, Findings
 from otel_ml_service.demo.verify import Comparison
-from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.run_folders import RunFolder
 
 __all__ = ["Report"]
 

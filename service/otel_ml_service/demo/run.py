@@ -19,8 +19,8 @@ from otel_ml_service.demo.report import Report
 from otel_ml_service.demo.stored import READERS, NotStoredError
 from otel_ml_service.demo.summary import findings
 from otel_ml_service.demo.verify import Comparison, compare
-from otel_ml_service.stored_runs.folders import RunFolder
-from otel_ml_service.stored_runs.source import records
+from otel_ml_service.stored_runs.read_records import records
+from otel_ml_service.stored_runs.run_folders import RunFolder
 
 __all__ = ["is_installed", "new_run", "run_demo"]
 

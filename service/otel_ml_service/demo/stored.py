@@ -12,9 +12,9 @@ from typing import Any
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import StepRecord
-from otel_ml_service.stored_runs.folders import RunFolder
-from otel_ml_service.stored_runs.follow import Follower
-from otel_ml_service.stored_runs.history import History, SeriesName
+from otel_ml_service.stored_runs.follow_jsonl import Follower
+from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.stored_runs.run_history import History, SeriesName
 
 __all__ = ["READERS", "NotStoredError", "Point", "Stored"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from otel_ml_service.stored_runs.history import History, Series
+from otel_ml_service.stored_runs.run_history import History, Series
 
 __all__ = ["Straggler", "straggler"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from otel_ml_exporters.records import Record
 from otel_ml_service.demo.stragglers import Straggler, straggler
-from otel_ml_service.stored_runs.history import History, history
+from otel_ml_service.stored_runs.run_history import History, history
 
 __all__ = ["Findings", "findings"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from otel_ml_exporters.records import Record, StepRecord
 from otel_ml_service.demo.stored import READERS, Point, Stored
-from otel_ml_service.stored_runs.folders import RunFolder
-from otel_ml_service.stored_runs.history import SeriesName, history
+from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.stored_runs.run_history import SeriesName, history
 
 __all__ = ["Comparison", "compare", "float32"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml_service.findings.blame import own_extra, without_containers
-from otel_ml_service.findings.cells import Cells
+from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import median
 from otel_ml_service.findings.peers import Groups, groups_of, is_pipeline, usual_of
@@ -77,7 +77,7 @@ class Detector:
 
     def __init__(self, thresholds: Thresholds = _DEFAULTS, open_findings: tuple[Finding, ...] = ()) -> None:
         self._thresholds = thresholds
-        self._cells = Cells()
+        self._cells = EvidenceMatrix()
         self._scatter = np.zeros(0)
         self._looks = np.zeros(0)
         self._take_scatter(self._scatter)

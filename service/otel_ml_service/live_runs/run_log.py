@@ -14,7 +14,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from otel_ml_exporters.open_file import has_name
+from otel_ml_exporters.file_identity import has_name
 from otel_ml_service.live_runs.log_lines import LogLines
 
 __all__ = ["LOG_BYTES", "OutputLog", "RunLog"]

@@ -8,9 +8,9 @@ import numpy as np
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml.wire.reduction import Reduction
-from otel_ml_service.aggregation.observation import Attributes, ForeignPoint, Partials, SeriesKey, Writer
+from otel_ml_service.aggregation.observation import Attributes, Partials, SeriesKey, ThirdPartyPoint, Writer
 from otel_ml_service.aggregation.points import single
-from otel_ml_service.live_runs.run import ExperimentRun
+from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.telemetry import Measure
 
 __all__ = ["INTERVAL_S", "run_measures", "self_points"]
@@ -19,7 +19,7 @@ INTERVAL_S = 10.0
 """The width of a window of points that carry no step."""
 
 
-def self_points(run: ExperimentRun, now: float) -> list[ForeignPoint]:
+def self_points(run: LiveRun, now: float) -> list[ThirdPartyPoint]:
     """Return the run's counters as they stand, those that only the service knows; the engine publishes the others."""
     writer = Writer(experiment=run.experiment, role="", instance="otel_ml_exporters")
     measures = list(_of_exporters(run))
@@ -28,7 +28,7 @@ def self_points(run: ExperimentRun, now: float) -> list[ForeignPoint]:
     return [_gauge(writer, name, attributes, value, now) for name, attributes, value in measures]
 
 
-def run_measures(run: ExperimentRun) -> Iterator[Measure]:
+def run_measures(run: LiveRun) -> Iterator[Measure]:
     """Yield everything that is known about a run, for `/metrics`; any thread may ask."""
     status = run.status
     found: list[Measure] = [
@@ -48,7 +48,7 @@ def run_measures(run: ExperimentRun) -> Iterator[Measure]:
         yield name, (*labels, ("run", run.experiment)), value
 
 
-def _of_exporters(run: ExperimentRun) -> Iterator[Measure]:
+def _of_exporters(run: LiveRun) -> Iterator[Measure]:
     for name, pipeline in list(run.pipelines.items()):
         exporter: Attributes = (("exporter", name),)
         status = pipeline.status
@@ -57,11 +57,11 @@ def _of_exporters(run: ExperimentRun) -> Iterator[Measure]:
         yield "lost", exporter, sum(status.lost.values())
 
 
-def _gauge(writer: Writer, name: str, attributes: Attributes, value: float, now: float) -> ForeignPoint:
+def _gauge(writer: Writer, name: str, attributes: Attributes, value: float, now: float) -> ThirdPartyPoint:
     metric = f"{RESERVED_PREFIX}{name}"
     time_ns = int(now * 1e9)
     series = (SeriesKey(metric, attributes, "order"),)
-    return ForeignPoint(
+    return ThirdPartyPoint(
         writer=writer,
         metric=metric,
         attributes=attributes,

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from otel_ml_service.receiver.decode import NO_ALIASES, Decoded, Decoder, Signal
-from otel_ml_service.receiver.refusals import Refusals
+from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.telemetry import Telemetry
 
 __all__ = ["MAX_REQUEST", "Admission", "OverloadedError", "Stored"]
@@ -52,13 +52,13 @@ class Admission:
         limit: int = 256 * 2**20,
         has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
         held_back: Callable[[Iterable[str]], str] = lambda experiments: "",
-        refusals: Refusals | None = None,
+        refusals: RefusalLog | None = None,
         aliases: Mapping[str, str] = NO_ALIASES,
     ) -> None:
         self._store = store
         self._has_room = has_room
         self._held_back = held_back
-        self._refusals = refusals or Refusals()
+        self._refusals = refusals or RefusalLog()
         self._telemetry = telemetry
         self._limit = limit
         self._decoder = Decoder(aliases)

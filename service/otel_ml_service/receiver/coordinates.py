@@ -9,7 +9,7 @@ from otel_ml.wire import attributes as wire
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import DEFAULT
 from otel_ml_exporters.records import JsonValue
-from otel_ml_service.receiver.values import as_text
+from otel_ml_service.receiver.attribute_values import as_text
 
 __all__ = ["COORDINATES", "Coordinates", "coordinates", "reduction_of"]
 

@@ -26,16 +26,16 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
 from otel_ml_service.aggregation.observation import Observation, Writer
-from otel_ml_service.receiver.aliases import Aliases
-from otel_ml_service.receiver.events import decode_events
+from otel_ml_service.receiver.attribute_aliases import Aliases
+from otel_ml_service.receiver.fast_path import FastPath
+from otel_ml_service.receiver.log_events import decode_events
+from otel_ml_service.receiver.metrics_decoder import MetricsDecoder, count_points
 from otel_ml_service.receiver.otlp_json import parse_json
-from otel_ml_service.receiver.parts import Part, parts
-from otel_ml_service.receiver.points import MetricsDecoder, count_points
-from otel_ml_service.receiver.rejection import Rejections, Unacceptable, UndecodableError
+from otel_ml_service.receiver.partial_success import Rejections, Unacceptable, UndecodableError
+from otel_ml_service.receiver.request_parts import ResourcePart, parts
 from otel_ml_service.receiver.resource import Writers
-from otel_ml_service.receiver.spans import decode_spans
-from otel_ml_service.receiver.timers import Timers
-from otel_ml_service.receiver.unread import Unread
+from otel_ml_service.receiver.span_decoder import decode_spans
+from otel_ml_service.receiver.span_fast_path import SpanFastPath
 
 __all__ = ["NO_ALIASES", "SIGNALS", "Decoded", "Decoder", "Signal", "response"]
 
@@ -72,10 +72,10 @@ class Decoder:
         self._aliases = Aliases(aliases)
         self._writers = Writers(self._aliases)
         self._metrics = MetricsDecoder()
-        self._messages = Unread(self._metrics_of)
+        self._messages = FastPath(self._metrics_of)
         self._fast: Mapping[Signal, Callable[[Writer, bytes], Sequence[Observation] | None]] = {
             "metrics": self._messages.take,
-            "traces": Timers().take,
+            "traces": SpanFastPath().take,
         }
         self._scope: Mapping[Signal, Callable[[Writer, Any, Rejections], list[Any]]] = {
             "metrics": self._metrics.scope,
@@ -115,7 +115,7 @@ class Decoder:
                 self._add(decoded, writer, scope)
         return decoded
 
-    def _unread(self, signal: Signal, body: bytes, request: list[Part]) -> Decoded:
+    def _unread(self, signal: Signal, body: bytes, request: list[ResourcePart]) -> Decoded:
         """Decode only what has to be."""
         decoded = Decoded(signal, body, {}, Rejections())
         take = self._fast[signal]

@@ -1,7 +1,7 @@
 """OTLP over gRPC (needs `pip install 'otel-ml[grpc]'`): the same verdicts as HTTP, as gRPC status codes.
 
 Nothing transient may leave as UNKNOWN or INTERNAL, which an uncaught exception would: a Collector then
-drops the data for good (OTLP specification, «Failures»).
+drops the data for good (OTLP specification, “Failures”).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from urllib.parse import unquote
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.explanation import explained
 from otel_ml_service.receiver.admission import MAX_REQUEST, Admission
+from otel_ml_service.receiver.call_timeout import CallTimeout
 from otel_ml_service.receiver.decode import Signal, response
-from otel_ml_service.receiver.patience import Patience
-from otel_ml_service.receiver.refusals import WRONG_TOKEN, Refusals
-from otel_ml_service.receiver.rejection import UndecodableError
+from otel_ml_service.receiver.partial_success import UndecodableError
+from otel_ml_service.receiver.refusal_log import WRONG_TOKEN, RefusalLog
 from otel_ml_service.receiver.tokens import Tokens
 from otel_ml_service.telemetry import Telemetry
 
@@ -65,7 +65,7 @@ class GrpcReceiver:
         telemetry: Telemetry,
         host: str,
         port: int,
-        refusals: Refusals,
+        refusals: RefusalLog,
         *,
         tokens: Tokens,
         tls: ServerCertificate | None = None,
@@ -82,7 +82,7 @@ class GrpcReceiver:
         self._tokens = tokens
         self._tls = tls
         self._decoding = threading.BoundedSemaphore(_DECODING)
-        self._patience = Patience()
+        self._patience = CallTimeout()
         self._server: Any = None
 
     def start(self) -> tuple[str, int]:

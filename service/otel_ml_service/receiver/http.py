@@ -13,14 +13,14 @@ from functools import partial
 from typing import cast
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_service.own_process import most_files
+from otel_ml_service.process_limits import most_files
 from otel_ml_service.receiver.admission import MAX_REQUEST, RETRY_AFTER_S
-from otel_ml_service.receiver.alarm import Alarm
-from otel_ml_service.receiver.handover import Handover
+from otel_ml_service.receiver.batched_wakeup import BatchedWakeup
+from otel_ml_service.receiver.connection_limits import MOST_BYTES, ConnectionLimits
 from otel_ml_service.receiver.http_message import BadRequestError, Head, RequestParser, Response
-from otel_ml_service.receiver.intake import MOST_BYTES, Intake
-from otel_ml_service.receiver.pace import Pace
-from otel_ml_service.receiver.refusals import WRONG_TOKEN, Refusals
+from otel_ml_service.receiver.idle_timer import IdleTimer
+from otel_ml_service.receiver.rate_limit import RateLimit
+from otel_ml_service.receiver.refusal_log import WRONG_TOKEN, RefusalLog
 from otel_ml_service.receiver.routes import Routes, problem, signal_of
 from otel_ml_service.telemetry import Telemetry
 
@@ -75,14 +75,14 @@ class HttpReceiver:
         host: str,
         port: int,
         telemetry: Telemetry,
-        refusals: Refusals,
+        refusals: RefusalLog,
         tls: ssl.SSLContext | None = None,
         *,
         arriving: int = MOST_BYTES,
     ) -> None:
         self._routes = routes
         self._telemetry = telemetry
-        self._intake = Intake(most_bytes=arriving)
+        self._intake = ConnectionLimits(most_bytes=arriving)
         telemetry.count("slowed", 0)  # there from the first scrape on
         self._host = host
         self._port = port
@@ -101,7 +101,7 @@ class HttpReceiver:
             ConfigError: the address cannot be bound.
         """
         self._loop = asyncio.new_event_loop()
-        self._handover = Handover(self._loop)
+        self._handover = BatchedWakeup(self._loop)
         try:
             create = self._loop.create_server(
                 self._connection, self._host, self._port, ssl=self._tls, backlog=1, reuse_address=True
@@ -156,11 +156,11 @@ class _Connection(asyncio.Protocol):
         self,
         routes: Routes,
         loop: asyncio.AbstractEventLoop,
-        handover: Handover,
+        handover: BatchedWakeup,
         connections: set[_Connection],
-        intake: Intake,
+        intake: ConnectionLimits,
         telemetry: Telemetry,
-        refusals: Refusals,
+        refusals: RefusalLog,
     ) -> None:
         self._routes = routes
         self._refusals = refusals
@@ -169,14 +169,14 @@ class _Connection(asyncio.Protocol):
         self._connections = connections
         self._intake = intake
         self._telemetry = telemetry
-        self._pace = Pace()
+        self._pace = RateLimit()
         self._held = 0
         self._parser = RequestParser(MAX_REQUEST)
         self._head: Head | None = None
         self._lingering = False
         self._answered = False
-        self._limit = Alarm(loop, self._timed_out)
-        self._pause = Alarm(loop, self._read_on)
+        self._limit = IdleTimer(loop, self._timed_out)
+        self._pause = IdleTimer(loop, self._read_on)
         self._looking: asyncio.Task[None] | None = None  # the loop itself keeps no task alive
         self.is_answering = False
         self._is_last = False

@@ -1,6 +1,6 @@
 """OTLP/JSON → the same protobuf messages.
 
-It differs from protobuf's own JSON mapping in two ways (OTLP specification, «JSON Protobuf Encoding»):
+It differs from protobuf's own JSON mapping in two ways (OTLP specification, “JSON Protobuf Encoding”):
 trace and span ids are hexadecimal, and unknown fields are ignored.
 """
 
@@ -11,7 +11,7 @@ import json
 import math
 from typing import Any, TypeVar
 
-from otel_ml_service.receiver.rejection import UndecodableError
+from otel_ml_service.receiver.partial_success import UndecodableError
 
 __all__ = ["parse_json"]
 

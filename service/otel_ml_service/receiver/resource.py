@@ -11,9 +11,9 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.observation import Writer
-from otel_ml_service.receiver.aliases import Aliases
-from otel_ml_service.receiver.rejection import Unacceptable, sender_of
-from otel_ml_service.receiver.values import LONGEST_NAME, as_text, attributes
+from otel_ml_service.receiver.attribute_aliases import Aliases
+from otel_ml_service.receiver.attribute_values import LONGEST_NAME, as_text, attributes
+from otel_ml_service.receiver.partial_success import Unacceptable, sender_of
 
 __all__ = ["Writers", "seconds"]
 

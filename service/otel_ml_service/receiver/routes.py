@@ -17,7 +17,7 @@ from otel_ml_service.receiver.admission import MAX_REQUEST, RETRY_AFTER_S, Admis
 from otel_ml_service.receiver.compression import decompressed
 from otel_ml_service.receiver.decode import SIGNALS, Decoded, Signal, response
 from otel_ml_service.receiver.http_message import BadRequestError, Head, Response
-from otel_ml_service.receiver.rejection import UndecodableError
+from otel_ml_service.receiver.partial_success import UndecodableError
 from otel_ml_service.receiver.tokens import Tokens
 from otel_ml_service.telemetry import Measure, Telemetry
 
@@ -150,7 +150,7 @@ class Routes:
         return _unavailable(head, OverloadedError(_BUSY))
 
     async def _settled(self) -> None:
-        """Wait a moment for what was just acknowledged: who said goodbye and asks finds itself in the account."""
+        """Wait a moment for what was just acknowledged: whoever shut down and asks then finds itself in the account."""
         deadline = asyncio.get_running_loop().time() + _SETTLE_S
         while not self._runs.is_settled and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_SETTLE_STEP_S)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from otel_ml.wire.attributes import TIME_AXIS
-from otel_ml.wire.reasons import lost_values
+from otel_ml.wire.loss_reasons import lost_values
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
-from otel_ml_service.stored_runs.folders import RunFolder
-from otel_ml_service.stored_runs.history import History, history, is_own
-from otel_ml_service.stored_runs.source import not_taken, records
+from otel_ml_service.stored_runs.read_records import not_taken, records
+from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.stored_runs.run_history import History, history, is_own
 
 __all__ = ["Contents", "contents", "read_contents"]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_service.report.markup import Markup, chart_number, joined, tag
 from otel_ml_service.report.units import quantity, unit_of
-from otel_ml_service.stored_runs.history import Series
+from otel_ml_service.stored_runs.run_history import Series
 
 __all__ = ["COLOURS", "Curve", "chart", "thinned"]
 

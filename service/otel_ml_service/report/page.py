@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.reductions import row_of
-from otel_ml_service.report import parts
+from otel_ml_service.report import sections
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve, chart
 from otel_ml_service.report.markup import Markup, cell_table, details, joined, section, tag
 from otel_ml_service.report.scalability import scaling, yardstick
 from otel_ml_service.report.style import SCRIPT, STYLE
-from otel_ml_service.stored_runs.history import SeriesName, is_own
+from otel_ml_service.stored_runs.run_history import SeriesName, is_own
 
 __all__ = ["page"]
 
@@ -47,13 +47,13 @@ def page(runs: Sequence[Contents]) -> str:
 
 
 def _one(run: Contents) -> Markup:
-    return joined([_title(run), parts.facts(run), _rest(run, _curves(_charts(run)))])
+    return joined([_title(run), sections.facts(run), _rest(run, _curves(_charts(run)))])
 
 
 def _several(runs: Sequence[Contents]) -> Markup:
     compared, names = _compared(runs), _names(runs)
     each = (
-        details(f"Run {name}", parts.facts(run), _rest(run, _curves(_others(run, compared))))
+        details(f"Run {name}", sections.facts(run), _rest(run, _curves(_others(run, compared))))
         for run, name in zip(runs, names, strict=True)
     )
     return joined([tag("h1", f"{len(runs)} runs"), _side_by_side(runs), _curves(compared), *each])
@@ -95,15 +95,15 @@ def _title(run: Contents) -> Markup:
 def _rest(run: Contents, curves: str) -> Markup:
     return joined(
         [
-            parts.findings(run),
+            sections.findings(run),
             curves,
-            parts.timing(run),
-            parts.workers(run),
-            parts.tables(run),
-            parts.images(run),
-            parts.texts(run),
-            parts.params(run),
-            parts.artifacts(run),
+            sections.timing(run),
+            sections.workers(run),
+            sections.tables(run),
+            sections.images(run),
+            sections.texts(run),
+            sections.params(run),
+            sections.artifacts(run),
         ]
     )
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.hardware import energy, gpus, processor_utilisation, utilisation
 from otel_ml_service.report.timing import timers
-from otel_ml_service.stored_runs.history import Series
+from otel_ml_service.stored_runs.run_history import Series
 
 __all__ = ["Scaling", "Yardstick", "scaling", "yardstick"]
 

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from otel_ml.wire.reductions import row_of
-from otel_ml_service.stored_runs.history import History, SeriesName
+from otel_ml_service.stored_runs.run_history import History, SeriesName
 
 __all__ = ["Timer", "timers"]
 

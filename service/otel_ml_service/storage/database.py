@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError
-from otel_ml.wire.own_folder import is_ours
+from otel_ml.wire.folder_ownership import is_ours
 from otel_ml.wire.versions import own_version, require
 
 __all__ = [
@@ -40,7 +40,7 @@ class StorageError(OtelMLError):
 
 
 class DamagedError(StorageError):
-    """A file is no database any more, or one in which something is wrong."""
+    """A file is no longer a database, or one in which something is wrong."""
 
     slug = "damaged-file"
 

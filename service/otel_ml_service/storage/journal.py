@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from otel_ml_exporters.open_file import identity
-from otel_ml_service.storage.anew import written_anew
+from otel_ml_exporters.file_identity import identity
 from otel_ml_service.storage.database import (
     DamagedError,
     Form,
@@ -27,6 +26,7 @@ from otel_ml_service.storage.database import (
     sign,
     storage_errors,
 )
+from otel_ml_service.storage.recreate import recreated
 from otel_ml_service.storage.salvage import highest, is_suspect, newest_aside, readable, rebuilt, suspect
 from otel_ml_service.versions import JOURNAL
 
@@ -216,7 +216,7 @@ class Journal(Generic[T]):
             # Somebody may have deleted the file. SQLite would go on writing into a file without a name, and every
             # acknowledgement would be a lie.
             if identity(self._path) != self._file:  # what is acknowledged must not end with this process
-                self._connection = written_anew(self._connection, self._path, _FORM)
+                self._connection = recreated(self._connection, self._path, _FORM)
                 self._file = identity(self._path)
             try:
                 self._connection.execute("BEGIN")

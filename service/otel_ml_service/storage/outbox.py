@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from otel_ml_exporters.open_file import identity
+from otel_ml_exporters.file_identity import identity
 from otel_ml_exporters.records import Record
-from otel_ml_service.storage.anew import written_anew
-from otel_ml_service.storage.codec import Row, decode, encode
+from otel_ml_service.storage.checksum import ONE_BY_ONE, sealed, unsealed
 from otel_ml_service.storage.database import (
     DamagedError,
     Form,
@@ -32,9 +31,10 @@ from otel_ml_service.storage.database import (
     sign,
     storage_errors,
 )
-from otel_ml_service.storage.remains import BASE, Remains, number_anew, take_over
+from otel_ml_service.storage.record_codec import Row, decode, encode
+from otel_ml_service.storage.recreate import recreated
 from otel_ml_service.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
-from otel_ml_service.storage.seal import ONE_BY_ONE, sealed, unsealed
+from otel_ml_service.storage.salvaged_records import BASE, SalvagedRecords, number_anew, take_over
 from otel_ml_service.versions import RUN
 
 __all__ = ["FORM", "Commit", "Mark", "Outbox"]
@@ -137,7 +137,7 @@ class Outbox:
             self._connection.close()
             raise
 
-    def _note_damage(self, remains: Remains | None) -> None:
+    def _note_damage(self, remains: SalvagedRecords | None) -> None:
         records = "what could be read is taken over" if remains is None else f"{remains.records} records could be read"
         if remains is not None and remains.missing:
             records += f", {remains.missing} that an exporter had not written could not"
@@ -283,7 +283,7 @@ class Outbox:
             StorageError: it cannot be written now; nothing has changed.
         """
         with self._lock:
-            self._connection = written_anew(self._connection, self.path, FORM)
+            self._connection = recreated(self._connection, self.path, FORM)
             self._file = identity(self.path)
 
     def size(self) -> int:

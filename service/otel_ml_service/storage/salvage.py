@@ -43,7 +43,7 @@ def rebuilt(path: Path, form: Form, copy: Callable[[sqlite3.Connection | None, s
     Args:
         path: of the database.
         form: of the new one.
-        copy: fills the new connection from the damaged one, None where that is no database at all.
+        copy: fills the new connection from the damaged one, None where that is not a database at all.
 
     Returns:
         What `copy` returned; None where a predecessor had copied already.

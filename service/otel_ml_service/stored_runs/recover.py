@@ -1,4 +1,4 @@
-"""Finish runs that nobody is working on any more: what their services and workers left behind is delivered."""
+"""Finish runs that nobody is working on anymore: what their services and workers left behind is delivered."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from otel_ml.config import Endpoint
 from otel_ml.recovery import send_leftovers
 from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_service.service import Service
-from otel_ml_service.stored_runs.again import service_again
-from otel_ml_service.stored_runs.source import facts
+from otel_ml_service.stored_runs.read_records import facts
+from otel_ml_service.stored_runs.serve_again import service_again
 from otel_ml_service.stored_runs.unfinished import MARKS, Unfinished, spools_of
 
 __all__ = ["Recovered", "alone", "recover", "send"]

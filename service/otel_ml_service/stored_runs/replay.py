@@ -14,10 +14,10 @@ from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline, PipelineStatus
-from otel_ml_service.delivery.retry import RetryPolicy
 from otel_ml_service.storage.outbox import Outbox
-from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.run_folders import RunFolder
 
 __all__ = ["ReplayError", "Replayed", "replay", "run_info"]
 

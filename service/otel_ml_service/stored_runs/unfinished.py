@@ -1,4 +1,4 @@
-"""Runs that nobody is working on any more, of which not everything is delivered."""
+"""Runs that nobody is working on anymore, of which not everything is delivered."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
 from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
-from otel_ml.wire.spool import SUFFIX, read_spool
-from otel_ml_service.live_runs.served import Served
-from otel_ml_service.stored_runs.folders import RunFolder, is_there, run_folders
-from otel_ml_service.stored_runs.source import facts, identity_of, is_live, requests_after
+from otel_ml.wire.spool_format import SUFFIX, read_spool
+from otel_ml_service.live_runs.served_settings import ServedSettings
+from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
+from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
 
 __all__ = ["MARKS", "Unfinished", "in_no_run", "lacking", "spools_of", "unfinished", "unread_spools"]
 
@@ -208,9 +208,9 @@ def _is_of_serve(run: RunFolder, base: Path, rendezvous: Rendezvous) -> bool:
     return not own and (served is None or served.is_of_serve)
 
 
-def _served(run: RunFolder) -> Served | None:
+def _served(run: RunFolder) -> ServedSettings | None:
     with suppress(VersionError):
-        return Served.read(run.database.parent)
+        return ServedSettings.read(run.database.parent)
     return None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml._internal.events.code_capture import Capture, captured
-from otel_ml._internal.events.queue import EVENTS
+from otel_ml._internal.events.event_queue import EVENTS
 
 
 def test_what_is_found_after_the_run_has_ended_is_not_put_into_the_next_one(

@@ -14,7 +14,7 @@ from otel_ml._internal.transport.spool import Spool
 from otel_ml.diagnostics.hardware.election import Election, HostFolder
 from otel_ml.diagnostics.hardware.process_memory import Statm
 from otel_ml.wire.rendezvous import Rendezvous, Service
-from otel_ml.wire.spool import Frame, read_spool
+from otel_ml.wire.spool_format import Frame, read_spool
 from tests.full_disk import no_file_larger_than
 
 

@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.http import HttpTransport
 from otel_ml.config import Endpoint
-from otel_ml.wire.spool import request_body
+from otel_ml.wire.spool_format import request_body
 from tests.otlp_server import OtlpServer, Reply, otlp_server
 
 BODY = request_body(b"", [])

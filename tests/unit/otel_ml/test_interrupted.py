@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import otel_ml
-from otel_ml._internal.aside import Aside
-from otel_ml._internal.latch import Latch
+from otel_ml._internal.background_thread import BackgroundThread
+from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml.compat.roll.durations import DurationTracker
 from otel_ml.diagnostics.goodput import Goodput
 from otel_ml.testing import Capture
@@ -84,7 +84,7 @@ def test_a_handler_that_measures_on_the_device_while_that_is_measured(
 @pytest.mark.timeout(30)
 def test_a_handler_that_waits_for_the_thread_that_is_waited_for() -> None:
     """What waits by a lock of Python's, as a future of `concurrent.futures` does, never ends here."""
-    aside = Aside()
+    background = BackgroundThread()
 
     def waited(interrupted_at: int) -> bool:
         lines = itertools.count()
@@ -92,16 +92,16 @@ def test_a_handler_that_waits_for_the_thread_that_is_waited_for() -> None:
         def trace(frame: FrameType, kind: str, _: Any) -> Any:
             if kind == "line" and next(lines) == interrupted_at:
                 sys.settrace(None)
-                aside.begin(lambda: None).outcome()
+                background.begin(lambda: None).outcome()
             return trace
 
-        errand = aside.begin(lambda: Latch().wait(0.02))  # under way while it is waited for
+        task = background.begin(lambda: OneTimeEvent().wait(0.02))  # under way while it is waited for
         sys.settrace(trace)
         try:
-            errand.outcome()
+            task.outcome()
         finally:
             sys.settrace(None)
         return next(lines) <= interrupted_at
 
     assert next(line for line in itertools.count() if waited(line)) > 5
-    aside.close()
+    background.close()

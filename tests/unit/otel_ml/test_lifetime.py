@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_ml._internal.lifecycle.lifetime import ends_with_job
+from otel_ml._internal.lifecycle.service_lifetime import ends_with_job
 
 
 @pytest.mark.parametrize("variable", ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"])

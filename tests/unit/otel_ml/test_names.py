@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from otel_ml.wire.names import MAX_LENGTH, ascii_spelling, matches, published_name, sanitised
-from otel_ml.wire.readable import as_path, unique_path
+from otel_ml.wire.safe_names import as_path, unique_path
 
 PRINTED = st.characters(exclude_categories=["Cc", "Cs", "Cf", "Zl", "Zp"])
 ANY = st.text(st.characters()) | st.text("./\\ a\x00", max_size=40) | st.text("层", min_size=1200, max_size=1300)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml.wire.own_folder import ASIDE, claim, is_ours, may_hold_ours, said_of_aside
+from otel_ml.wire.folder_ownership import ASIDE, claim, is_ours, may_hold_ours, renamed_warning
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_new_folder_is_made_with_those_above_and_nothing_is_said(folder: Path)
 
     assert is_ours(folder)
     assert (mode(folder.parent), mode(folder)) == (0o775, 0o775)
-    assert (said_of_aside(folder), list(folder.iterdir())) == ("", [])
+    assert (renamed_warning(folder), list(folder.iterdir())) == ("", [])
 
 
 def test_files_and_folders_of_a_run_stay_where_they_are_however_often_it_is_claimed(folder: Path) -> None:
@@ -42,7 +42,7 @@ def test_files_and_folders_of_a_run_stay_where_they_are_however_often_it_is_clai
 
     assert (folder / "state" / "run.db").read_text() == "records"
     assert (folder / "run.log").read_text() == "lines"
-    assert said_of_aside(folder) == ""
+    assert renamed_warning(folder) == ""
 
 
 def test_links_second_names_and_pipes_are_moved_aside_from_any_depth_and_named(folder: Path, tmp_path: Path) -> None:
@@ -59,12 +59,12 @@ def test_links_second_names_and_pipes_are_moved_aside_from_any_depth_and_named(f
 
     assert [path.name for path in sorted(folder.rglob("*")) if ASIDE not in path.parts] == ["a", "b", "own"]
     assert precious.read_text() == "somebody's"
-    said = said_of_aside(folder)
+    said = renamed_warning(folder)
     assert said.startswith(
         f"In {folder} 4 files or folders were links or somebody else's: events, hard, pipe, run.log."
     )
     claim(folder)
-    assert said_of_aside(folder) == said
+    assert renamed_warning(folder) == said
 
 
 def test_what_the_job_itself_links_into_its_artifacts_stays(folder: Path, tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_what_the_job_itself_links_into_its_artifacts_stays(folder: Path, tmp_pa
 
     for way in ("artifacts/model", "state/kept"):
         assert [path.name for path in (folder / way).iterdir()] == ["model.pt"]
-    assert "3 files or folders" in said_of_aside(folder)
-    assert "artifacts.pt, link, link" in said_of_aside(folder)
+    assert "3 files or folders" in renamed_warning(folder)
+    assert "artifacts.pt, link, link" in renamed_warning(folder)
 
 
 def test_a_link_planted_where_things_are_moved_to_is_not_followed(folder: Path, tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_a_link_planted_where_things_are_moved_to_is_not_followed(folder: Path, 
     folder.mkdir(parents=True)
     (folder / ASIDE).symlink_to(elsewhere)
     (folder / "run.log").symlink_to(tmp_path / "precious")
-    assert said_of_aside(folder) == ""
+    assert renamed_warning(folder) == ""
 
     claim(folder)
 
     assert list(elsewhere.iterdir()) == []
     assert is_ours(folder / ASIDE)
     assert mode(folder / ASIDE) == 0o700
-    assert "run.log" in said_of_aside(folder)
+    assert "run.log" in renamed_warning(folder)
 
 
 def test_of_more_than_ten_names_ten_are_said(folder: Path, tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_of_more_than_ten_names_ten_are_said(folder: Path, tmp_path: Path) -> No
 
     claim(folder)
 
-    assert said_of_aside(folder).count("link") == 10 + 1  # the word itself is in the sentence
-    assert "12 files or folders" in said_of_aside(folder)
+    assert renamed_warning(folder).count("link") == 10 + 1  # the word itself is in the sentence
+    assert "12 files or folders" in renamed_warning(folder)
 
 
 def test_a_folder_that_all_may_write_to_is_closed_to_them(folder: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 from otel_ml._internal.transport.http import HttpTransport
 from otel_ml._internal.transport.link import where_of
 from otel_ml._internal.transport.proxy import proxy_for
-from otel_ml._internal.transport.target import Target
+from otel_ml._internal.transport.url import Target
 from otel_ml.config import Endpoint
-from otel_ml.wire.spool import request_body
+from otel_ml.wire.spool_format import request_body
 from tests.certificates import certificates
 from tests.otlp_server import OtlpServer, otlp_server
 

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from otel_ml._internal.identity.ranks import Place, detect
+from otel_ml._internal.identity.ranks import JobPlace, detect
 from otel_ml._internal.identity.run_identity import Parent, identify
 from otel_ml.config import Config
 
@@ -21,11 +21,11 @@ SRUN = {
 
 
 def test_a_process_of_no_launcher_is_rank_0_of_1() -> None:
-    assert detect({}) == Place()
+    assert detect({}) == JobPlace()
 
 
 def test_torchrun_says_rank_restarts_and_hosts() -> None:
-    assert detect(TORCHRUN) == Place(5, 8, 1, "torchrun", "", False, 2, 2, host=1, variable="TORCHELASTIC_RUN_ID")
+    assert detect(TORCHRUN) == JobPlace(5, 8, 1, "torchrun", "", False, 2, 2, host=1, variable="TORCHELASTIC_RUN_ID")
 
 
 def test_torchruns_own_job_id_is_used_unless_it_is_none() -> None:
@@ -39,7 +39,7 @@ def test_torchrun_inside_a_slurm_step_takes_the_jobs_identity_from_slurm() -> No
 
 
 def test_srun_says_rank_and_job() -> None:
-    assert detect(SRUN) == Place(3, 8, 3, "slurm", "slurm-77.0", True, 2, None)
+    assert detect(SRUN) == JobPlace(3, 8, 3, "slurm", "slurm-77.0", True, 2, None)
 
 
 def test_a_slurm_array_task_and_a_requeue_are_told_apart() -> None:
@@ -49,7 +49,7 @@ def test_a_slurm_array_task_and_a_requeue_are_told_apart() -> None:
 
 
 def test_slurms_batch_script_itself_is_not_a_rank() -> None:
-    assert detect({"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_NTASKS": "16"}) == Place()
+    assert detect({"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_NTASKS": "16"}) == JobPlace()
 
 
 def test_open_mpi() -> None:
@@ -58,13 +58,13 @@ def test_open_mpi() -> None:
         "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "prterun-node7-123@1",
     }  # fmt: skip
 
-    assert detect(environ) == Place(
+    assert detect(environ) == JobPlace(
         2, 4, 0, "mpi", "prterun-node7-123-1", False, 2, host=1, variable="OMPI_COMM_WORLD_RANK"
     )
 
 
 def test_hydra_of_mpich_and_intel() -> None:
-    assert detect({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}) == Place(
+    assert detect({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}) == JobPlace(
         1, 4, 1, "mpi", variable="PMI_RANK"
     )
 
@@ -72,7 +72,7 @@ def test_hydra_of_mpich_and_intel() -> None:
 def test_torchs_plain_variables() -> None:
     environ = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
 
-    assert detect(environ) == Place(3, 4, 1, "environment", hosts=2, host=1, variable="RANK")
+    assert detect(environ) == JobPlace(3, 4, 1, "environment", hosts=2, host=1, variable="RANK")
 
 
 def test_a_script_that_lightning_starts_again_is_another_rank_not_a_child_of_the_first() -> None:
@@ -88,7 +88,7 @@ def test_a_script_that_lightning_starts_again_is_another_rank_not_a_child_of_the
 
 @pytest.mark.parametrize("rank", ["", "x", "-1", "1.5"])
 def test_variables_that_are_no_ranks_are_no_launcher(rank: str) -> None:
-    assert detect({"RANK": rank, "WORLD_SIZE": "2"}) == Place()
+    assert detect({"RANK": rank, "WORLD_SIZE": "2"}) == JobPlace()
 
 
 class RayContext:
@@ -115,7 +115,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 def test_ray_says_the_job_to_its_driver_and_actors(ray: types.ModuleType) -> None:
     job = "session_2026-01-01_00-00-00_000000_42-01000000"
 
-    assert detect({}) == Place(launcher="ray", job=job, is_unique=True)
+    assert detect({}) == JobPlace(launcher="ray", job=job, is_unique=True)
 
 
 def test_ray_train_says_the_ranks(ray: types.ModuleType) -> None:
@@ -135,7 +135,7 @@ def test_an_older_ray_without_session_names_tells_clusters_apart_by_address(
 def test_ray_that_is_imported_and_not_used_is_no_launcher(ray: types.ModuleType) -> None:
     vars(ray).update(is_initialized=lambda: False)
 
-    assert detect({}) == Place()
+    assert detect({}) == JobPlace()
 
 
 def test_torchrun_inside_a_ray_task_says_the_ranks(ray: types.ModuleType) -> None:

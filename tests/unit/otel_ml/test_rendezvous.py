@@ -11,7 +11,7 @@ import pytest
 
 from otel_ml._internal.transport.spool import Spool
 from otel_ml.wire.rendezvous import Home, Rendezvous, Service, path_part
-from otel_ml.wire.spool import Frame
+from otel_ml.wire.spool_format import Frame
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.send import MAX_BYTES, MAX_POINTS, TOO_LARGE, Sender
 from otel_ml._internal.transport.spool import Spool
 from otel_ml.wire.protobuf import field
-from otel_ml.wire.spool import Frame, request_body
+from otel_ml.wire.spool_format import Frame, request_body
 
 
 class Receiver:

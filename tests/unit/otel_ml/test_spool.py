@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml._internal.guard import Guard
-from otel_ml._internal.transport.losses import Losses
+from otel_ml._internal.error_reporting import ErrorReporter
 from otel_ml._internal.transport.spool import Lost, Spool
+from otel_ml._internal.transport.spool_overflow import SpoolOverflow
 from otel_ml.wire.attributes import LEFT_FOR
-from otel_ml.wire.spool import Frame, read_spool
+from otel_ml.wire.spool_format import Frame, read_spool
 from tests.waiting import eventually
 
 
@@ -190,8 +190,8 @@ def test_a_file_is_not_taken_for_a_dead_writers_before_its_writer_has_locked_it(
 
 
 def test_events_and_spans_that_a_full_spool_drops_are_counted_as_points_are(spool: Spool) -> None:
-    guard, lost = Guard(), []
-    losses = Losses(guard)
+    reporter, lost = ErrorReporter(), []
+    losses = SpoolOverflow(reporter)
     spool.on_lost = lambda gone: (lost.append(gone), losses.add(gone))
     for frame in (Frame("L", bytes(9_000)), Frame("S", bytes(9_000)), Frame("M", bytes(9_000), 7)) * 5:
         spool.append(frame, [("step", 3, frame.points)] if frame.points else [])
@@ -200,7 +200,7 @@ def test_events_and_spans_that_a_full_spool_drops_are_counted_as_points_are(spoo
 
     events, spans, points = (sum(gone.frames[kind] for gone in lost) for kind in "LSM")
     assert min(events, spans, points) > 0
-    assert guard.dropped == {"spool_full": 7 * points, "events_spool_full": events, "spans_spool_full": spans}
-    [_, total] = guard._kept
+    assert reporter.dropped == {"spool_full": 7 * points, "events_spool_full": events, "spans_spool_full": spans}
+    [_, total] = reporter._kept
     said = f"{7 * points} points were dropped, of steps 3 to 3 of axis 'step', and {events} events."
     assert said in total

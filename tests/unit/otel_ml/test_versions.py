@@ -11,11 +11,11 @@ import pytest
 
 from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.embedded import EmbeddedLink
-from otel_ml._internal.transport.recover import recover_spools
+from otel_ml._internal.transport.recover_spools import recover_spools
 from otel_ml.config import Config
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.wire.rendezvous import Rendezvous, Service, rendezvous_of
-from otel_ml.wire.spool import HEADER, read_spool
+from otel_ml.wire.spool_format import HEADER, read_spool
 from otel_ml.wire.versions import RENDEZVOUS, SPOOL
 from tests.otlp import FakeWriter, write_spool
 

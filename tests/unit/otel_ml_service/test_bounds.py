@@ -9,13 +9,13 @@ import pytest
 
 from otel_ml_exporters import PermanentExportError, RunInfo, Summary
 from otel_ml_exporters.testing import FlakyExporter
-from otel_ml_service.aggregation import streams
+from otel_ml_service.aggregation import cumulative_streams
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.output import MAX_SAID, Output
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.writer_state import MAX_GAPS, MAX_PARTS, WriterState
+from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline
-from otel_ml_service.delivery.retry import RetryPolicy
 from otel_ml_service.live_runs.run_log import OutputLog, RunLog
 from otel_ml_service.receiver import columns, resource
 from otel_ml_service.receiver.decode import Decoder
@@ -25,7 +25,7 @@ from otel_ml_service.telemetry import MAX_LABELS, Telemetry
 from tests.integration.conftest import Bench, bench
 from tests.otlp import FakeWriter
 from tests.strategies import START, Rank, writer
-from tests.unit.otel_ml_service.aggregation.test_foreign_points import cumulative
+from tests.unit.otel_ml_service.aggregation.test_third_party_points import cumulative
 from tests.waiting import eventually
 
 __all__ = ["bench"]
@@ -52,7 +52,7 @@ def test_split_running_numbers_beyond_the_bound_count_as_complete_from_the_oldes
 
 
 def test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MAX_STREAMS", 50)
+    monkeypatch.setattr(cumulative_streams, "MAX_STREAMS", 50)
     engine = Engine("exp", EngineSettings())
     for step in range(200):
         point = cumulative(writer(role="other"), "tokens", 5.0, start=START, time=START + 1 + step, step=step)
@@ -157,7 +157,9 @@ def test_the_output_of_an_embedded_service_begins_anew_where_it_is_a_file(tmp_pa
 
 
 def test_requests_that_no_run_can_take_are_kept_up_to_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("otel_ml_service.live_runs.unreadable._MOST_BYTES", 1000)  # a bound that one test can reach
+    monkeypatch.setattr(
+        "otel_ml_service.live_runs.unreadable_requests._MOST_BYTES", 1000
+    )  # a bound that one test can reach
     (bench.folder / "default" / "broken" / "state" / "run.db").mkdir(parents=True)
     sender = bench.sender(bench.service())
     broken = FakeWriter(experiment="broken")

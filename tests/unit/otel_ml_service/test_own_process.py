@@ -13,7 +13,7 @@ NICEST = 19
 PROGRAM = """
 import os, threading
 from pathlib import Path
-from otel_ml_service.own_process import let_training_go_first
+from otel_ml_service.process_limits import let_training_go_first
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 let_training_go_first()
 tasks = Path("/proc/self/task")
@@ -64,7 +64,7 @@ class TestLetTrainingGoFirst:
 
 FAULTS = """
 import resource, sys
-from otel_ml_service.own_process import keep_freed_memory
+from otel_ml_service.process_limits import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 bytes(20_000_000)

@@ -90,7 +90,7 @@ class ConsoleExporter(Exporter):
         """Write what a person wants to read of `records`.
 
         Raises:
-            PermanentExportError: nobody reads the output any more.
+            PermanentExportError: nobody reads the output anymore.
         """
         if self._closed:
             raise ExporterClosedError("console")

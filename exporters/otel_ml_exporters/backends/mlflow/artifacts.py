@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from otel_ml.wire.readable import as_path, unique_path
+from otel_ml.wire.safe_names import as_path, unique_path
 from otel_ml_exporters.backends.mlflow.names import fitting
 from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, JsonValue, Table, Text
 

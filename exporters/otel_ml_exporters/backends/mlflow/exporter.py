@@ -9,8 +9,8 @@ Guarantee:
     it counts. Files and tables are written at least once, under names that a replay repeats. A parameter keeps its
     first value; another one is said in the tag `otel_ml.param_conflicts`.
 Ordering:
-    Steps may come in any order. An amendment is a second point at its step, n ms after its source time (n: the run's
-    n-th amendment), so it is the newer one; the tag `otel_ml.amended` lists them. A restarted job's points are second
+    Steps may come in any order. A correction is a second point at its step, n ms after its source time (n: the run's
+    n-th correction), so it is the newer one; the tag `otel_ml.amended` lists them. A restarted job's points are second
     points as well. Which attempt points belong to is the metric `<role>/<axis>/otel_ml/attempt` at their step and time;
     points without it are the first attempt's. The tag `ml.attempt` holds the newest attempt.
 Non-finite values:
@@ -38,7 +38,7 @@ from otel_ml_exporters.backends.mlflow.session import Session
 from otel_ml_exporters.backends.mlflow.tracking import database_of, load_mlflow, open_run, run_page, tracking_uri
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, translated
 from otel_ml_exporters.exporter import Exporter, every_problems, renamed
-from otel_ml_exporters.open_file import identity
+from otel_ml_exporters.file_identity import identity
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["MlflowExporter"]

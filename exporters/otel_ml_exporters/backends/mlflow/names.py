@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-from otel_ml.wire.readable import readable
+from otel_ml.wire.safe_names import readable
 
 __all__ = ["NAMES", "PARAM_NAMES", "Names", "experiment_name", "fitting"]
 

@@ -167,7 +167,7 @@ class Points:
         self._metrics.extend(Metric(name, float(value), milliseconds, step) for name, value in values.items())
 
     def _count_amendment(self, record: StepRecord, milliseconds: int) -> int:
-        """Return the running number of this amendment in the run, which makes its points newer than earlier ones."""
+        """Return the running number of this correction in the run, which makes its points newer than earlier ones."""
         number = int(self._tag(AMENDMENTS, "0")) + 1
         amended: list[list[str | int]] = json.loads(self._tag(AMENDED, "[]"))
         amended.append([record.role, record.axis, record.step, milliseconds + number])

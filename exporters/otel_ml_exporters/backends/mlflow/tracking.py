@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.redaction import redacted
-from otel_ml.wire.readable import unique_path
+from otel_ml.wire.safe_names import unique_path
 from otel_ml_exporters.backends.mlflow.names import experiment_name
 from otel_ml_exporters.backends.mlflow.tags import tags_of
 from otel_ml_exporters.errors import RetryableExportError

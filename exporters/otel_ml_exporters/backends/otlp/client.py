@@ -11,7 +11,7 @@ import urllib.request
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml._internal.transport.http_answer import HttpAnswer, answer_of
-from otel_ml._internal.transport.target import Target
+from otel_ml._internal.transport.url import Target
 from otel_ml.exceptions import ConfigError
 from otel_ml.redaction import redacted
 from otel_ml_exporters.backends.otlp.destination import Destination
@@ -19,7 +19,7 @@ from otel_ml_exporters.errors import ExportError, PermanentExportError, Retryabl
 
 __all__ = ["Client"]
 
-# OTLP 1.x, «Retryable Response Codes».
+# OTLP 1.x, “Retryable Response Codes”.
 _PASSING_STATUS = frozenset({429, 502, 503, 504})
 _MOST_ANSWERED = 4096
 _MOST_ACKNOWLEDGED = 4 * 2**20

@@ -38,7 +38,7 @@ class OtlpExporter(Exporter):
     **Guarantee**: at least once: OTLP has no place to ask how far one got, so a request whose answer was lost, or that
     was not noted before a kill, is sent again with the same times and attributes. A point that repeats another one in
     name, time and attributes is that point. Scalars only.
-    **Ordering**: by `seq`. An amendment is a further point at its step, with the attribute `ml.amendment`.
+    **Ordering**: by `seq`. A correction is a further point at its step, with the attribute `ml.amendment`.
     **Non-finite values**: NaN and ±Inf, as doubles; what the backend makes of them is its own.
     **Names**: as published, which is as they were written. Prometheus has `_` for what is no letter of ASCII or digit,
     unless it is told to take UTF-8: there `a b` and `a/b` are one.

@@ -30,8 +30,8 @@ class ParquetExporter(Exporter):
     with the same `seq`.
 
     **Guarantee**: exactly once, after a kill too: the names of the files say up to which `seq` they go, and an
-    unfinished one is removed. Scalars only: what is no number at a step is not stored.
-    **Ordering**: by `seq`. An amendment is a row with `amendment` true; the row with the largest `seq` holds.
+    unfinished one is removed. Scalars only: what is not a number at a step is not stored.
+    **Ordering**: by `seq`. A correction is a row with `amendment` true; the row with the largest `seq` holds.
     **Non-finite values**: NaN and ±Inf, as doubles; nothing is ever null.
     **Names**: as published, which is as they were written.
     """

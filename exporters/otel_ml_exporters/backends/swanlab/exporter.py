@@ -36,14 +36,14 @@ class SwanlabExporter(Exporter):
 
     **Guarantee**: exactly once, after a kill too: the file is cut back to what `otel_ml.json` beside it says, which is
     renamed into place after every batch. Uploading is SwanLab's: it keeps the first value of a metric at a step.
-    **Ordering**: by `seq`. SwanLab has one value for each metric and step: an amendment is the metric
+    **Ordering**: by `seq`. SwanLab has one value for each metric and step: a correction is the metric
     `<name>/amended`, a restarted job's attempt is `<name>/attempt_<n>`, and values without a step are
     `<name>/over_time`, whose steps are seconds.
     **Non-finite values**: NaN and ±Inf, as doubles; in the config as texts.
     **Names**: as published; those that begin or end with `.` or `/`, or have more than 448 characters, get `metric/` in
     front and lose these ends, and a number where another one has that key. The config's `otel_ml/names` says what each
-    was, and it is said once. Projects and run ids with characters that SwanLab refuses get a replacement that ends in a
-    hash.
+    was, and otel_ml reports it once. Projects and run ids with characters that SwanLab refuses get a replacement that
+    ends in a hash.
     """
 
     def __init__(self, *, every: int = 1) -> None:

@@ -21,7 +21,7 @@ NAMES = "otel_ml/names"
 
 _MAX_KEY = 512
 _ROOM = 64
-"""Characters for what tells a key from others: an attempt, an amendment, a number."""
+"""Characters for what tells a key from others: an attempt, a correction, a number."""
 
 
 class Names:

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from otel_ml.wire.versions import require
+from otel_ml_exporters.file_identity import OpenFile
 from otel_ml_exporters.leveldb_log import framed
-from otel_ml_exporters.open_file import OpenFile
 
 __all__ = ["HEADER", "Mark", "RunFile"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from otel_ml_exporters.backends.tensorboard.checksum import masked_crc
 from otel_ml_exporters.backends.tensorboard.summary import version_event
-from otel_ml_exporters.open_file import OpenFile
+from otel_ml_exporters.file_identity import OpenFile
 
 __all__ = ["SEQ_PREFIX", "EventFile", "frame", "marked"]
 

@@ -55,7 +55,7 @@ class TensorBoardExporter(Exporter):
     **Guarantee**: exactly once, after a kill too: a torn end is cut off, and `seq` and values are the same bytes.
     Stored as float32: integers are exact to 2²⁴. Spans and artifacts are not stored.
     **Ordering**: steps ascend per tag. A new attempt steps back on purpose: TensorBoard then shows the new attempt's
-    points instead of the old ones. Of amendments that step back, its default loader shows the newest.
+    points instead of the old ones. Of corrections that step back, its default loader shows the newest.
     **Non-finite values**: NaN and ±Inf are stored and shown as such; beyond ±3.4e38 a value is ±Inf.
     **Names**: as published; TensorBoard takes any.
     """

@@ -42,12 +42,12 @@ class TrackioExporter(Exporter):
 
     **Guarantee**: exactly once, after a kill too: `seq` is in each row's `log_id`, of which Trackio's file has each
     once. Files of images and sounds are written at least once, under names that a replay repeats.
-    **Ordering**: by `seq`, with the record's time. An amendment is a further row with `otel_ml/amendment`.
+    **Ordering**: by `seq`, with the record's time. A correction is a further row with `otel_ml/amendment`.
     **Non-finite values**: NaN and ±Inf, which Trackio stores as the texts "NaN", "Infinity", "-Infinity" and reads as
     numbers.
     **Names**: as published; `project`, `run`, `timestamp`, `step`, `time`, `metrics` and what begins with `__` become
-    `metric/<name>`; the config's `otel_ml/names` says what each was, and it is said once. Projects with characters
-    that Trackio drops get a replacement that ends in a hash.
+    `metric/<name>`; the config's `otel_ml/names` says what each was, and otel_ml reports it once. Projects with
+    characters that Trackio drops get a replacement that ends in a hash.
     """
 
     max_delay = 0.5

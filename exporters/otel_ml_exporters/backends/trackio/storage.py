@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from otel_ml.exceptions import MissingDependencyError
-from otel_ml_exporters.open_file import identity
+from otel_ml_exporters.file_identity import identity
 from otel_ml_exporters.records import RunInfo
 
 __all__ = ["Row", "Storage", "project_name"]

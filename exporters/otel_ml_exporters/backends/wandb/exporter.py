@@ -1,6 +1,6 @@
 """Exporter `wandb`: one W&B run, one history row for each closed step.
 
-Online where there is an API key and the server answers, else offline (said once); `mode` or `WANDB_MODE` decide
+Online where there is an API key and the server answers, else offline (reported once); `mode` or `WANDB_MODE` decide
 otherwise. A run stays as it began. Credentials stay in W&B's own places (`WANDB_API_KEY`, `.netrc`) and are neither
 read nor stored here. An offline run is uploaded by `wandb sync wandb/offline-run-*-<id>`, all its folders at once.
 
@@ -10,15 +10,15 @@ Guarantee:
     artifacts are written at least once, under the same names.
 Ordering:
     `_step` ascends. The index on an axis is the value `otel_ml/<axis>`, and every metric is drawn over its own axis. An
-    amendment is a further row with the same axis value and `otel_ml/amendment`; every row has `otel_ml/attempt`.
+    correction is a further row with the same axis value and `otel_ml/amendment`; every row has `otel_ml/attempt`.
 Non-finite values:
     NaN and ±Inf are stored as such; in config and summary as the texts "NaN", "Infinity", "-Infinity".
 Names:
     As published; `_step`, `_timestamp`, `_runtime`, `_wandb` become `metric/<name>`, and `*` is `star` with a hash: W&B
     takes it for all names that begin so. Names of images, texts, tables and sounds are cut where they are too long for
-    the file that W&B makes. The config's `otel_ml/names` says what each was, and it is said once. Run, project and
-    artifact names with characters that W&B refuses get a replacement that ends in a hash; the artifact's metadata have
-    the `name`.
+    the file that W&B makes. The config's `otel_ml/names` says what each was, and otel_ml reports it once. Run, project
+    and artifact names with characters that W&B refuses get a replacement that ends in a hash; the artifact's metadata
+    have the `name`.
 """
 
 from __future__ import annotations

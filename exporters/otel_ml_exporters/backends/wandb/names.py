@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection
 
-from otel_ml.wire.readable import readable, unique_path
+from otel_ml.wire.safe_names import readable, unique_path
 
 __all__ = ["MAX_ARTIFACT", "identifier", "media_key", "param_key", "row_key", "row_keys", "table_limit"]
 

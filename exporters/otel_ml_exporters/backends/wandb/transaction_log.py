@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml_exporters import leveldb_log
-from otel_ml_exporters.open_file import identity
+from otel_ml_exporters.file_identity import identity
 
 __all__ = ["LogTail", "last_row", "records", "repair"]
 

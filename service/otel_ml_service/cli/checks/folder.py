@@ -10,7 +10,7 @@ from pathlib import Path
 from otel_ml_service.cli.checks.check import Check
 from otel_ml_service.cli.figures import plural, size
 from otel_ml_service.env import DIR_MAX
-from otel_ml_service.stored_runs.folders import run_folders
+from otel_ml_service.stored_runs.run_folders import run_folders
 
 __all__ = ["folder_checks"]
 

@@ -11,8 +11,8 @@ import torch
 
 from otel_ml._internal.devices import arrays
 from otel_ml._internal.devices.arrays import NotYetError, copied
+from otel_ml._internal.events.event_queue import EventQueue
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.events.queue import EventQueue
 from otel_ml._internal.messages.recorder import recorder
 from tests.fake_cuda import FakeCuda
 

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from otel_ml._internal.devices import batch as device_batch
-from otel_ml._internal.devices import pinned
+from otel_ml._internal.devices import device_batch, pinned_memory
 from otel_ml._internal.lifecycle.isolation import isolated
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
@@ -210,10 +209,10 @@ def test_elements_of_vectors_are_records(recorded, cuda: FakeCuda) -> None:
 
 def test_more_values_in_a_step_than_a_batch_holds_are_several_batches(recorded, cuda: FakeCuda) -> None:
     metric = get_meter("train").metric("x", reduce="sum")
-    for i in range(3 * pinned.SIZE + 7):
+    for i in range(3 * pinned_memory.SIZE + 7):
         metric.record(cuda.tensor(i))
     (point,) = points(recorded.collect(final=True))
-    n = 3 * pinned.SIZE + 7
+    n = 3 * pinned_memory.SIZE + 7
     assert point.moments[:2] == (n, n * (n - 1) / 2)
 
 
@@ -416,7 +415,7 @@ def test_memory_is_a_buffer_a_stream_and_as_many_blocks_as_are_under_way(recorde
 def test_without_pinned_memory_values_wait_on_the_device_and_come_when_there_is_some(
     recorded, cuda: FakeCuda, monkeypatch
 ) -> None:
-    monkeypatch.setattr(pinned, "_AGAIN_S", 0.0)  # asked again at once
+    monkeypatch.setattr(pinned_memory, "_AGAIN_S", 0.0)  # asked again at once
     cuda.pinned_left = 0
     for step in range(3):
         set_step(step)
@@ -431,7 +430,7 @@ def test_without_pinned_memory_values_wait_on_the_device_and_come_when_there_is_
 def test_pinned_memory_does_not_grow_beyond_its_bound_and_nothing_is_lost_by_it(
     recorded, cuda: FakeCuda, monkeypatch
 ) -> None:
-    monkeypatch.setattr(pinned.PinnedPool, "MOST", 32)
+    monkeypatch.setattr(pinned_memory.PinnedPool, "MOST", 32)
     monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)  # a batch goes at once
     cuda.stream.hold()
     for step in range(50):
@@ -447,7 +446,7 @@ def test_pinned_memory_does_not_grow_beyond_its_bound_and_nothing_is_lost_by_it(
 def test_where_all_memory_is_in_use_the_newest_values_are_counted(recorded, cuda: FakeCuda) -> None:
     cuda.pinned_left = 0
     metric, one = get_meter("train").metric("x"), cuda.tensor(1.0)
-    for _ in range(pinned.SIZE + 5):
+    for _ in range(pinned_memory.SIZE + 5):
         metric.record(one)
     assert recorder.dropped == {"device_backlog": 5}
 

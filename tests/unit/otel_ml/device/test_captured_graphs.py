@@ -167,7 +167,7 @@ def test_graphs_captured_in_inference_mode_are_read(cuda: FakeCuda, run: Capture
 def test_more_replays_than_are_kept_between_two_looks_are_counted_as_lost(
     cuda: FakeCuda, run: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from otel_ml._internal.devices.graph_ring import Ring
+    from otel_ml._internal.devices.graph_ring_buffer import Ring
 
     monkeypatch.setattr(Ring, "ROWS", 8)
     x = cuda.tensor(0.0)

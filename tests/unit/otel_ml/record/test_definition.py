@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_ml._internal.guard import RecordingError, guard
+from otel_ml._internal.error_reporting import RecordingError, reporter
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
@@ -18,7 +18,7 @@ def reduction(batch, name):
 @pytest.fixture
 def said(recorded):
     sentences: list[str] = []
-    guard.connect(sentences.append)
+    reporter.connect(sentences.append)
     return sentences
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tqdm import tqdm
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log
 from otel_ml._internal.steps.step import set_step
@@ -220,7 +220,7 @@ def test_whole_numbers_that_do_not_count_are_not_the_step(recorded, data):
 @pytest.mark.parametrize("kind", [lambda: (n for n in range(60, 63)), lambda: zip(range(60, 63), "abc", strict=True)])
 def test_numbers_that_look_like_steps_and_are_not_taken_are_said(recorded, kind):
     said: list[str] = []
-    guard.connect(said.append)
+    reporter.connect(said.append)
     for _ in steps(kind()):
         log({"x": 1.0})
 
@@ -231,7 +231,7 @@ def test_numbers_that_look_like_steps_and_are_not_taken_are_said(recorded, kind)
 
 def test_a_loader_that_yields_whole_numbers_is_not_accused(recorded):
     said: list[str] = []
-    guard.connect(said.append)
+    reporter.connect(said.append)
 
     class Loader:
         def __iter__(self):

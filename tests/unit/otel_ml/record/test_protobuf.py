@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 
-from otel_ml._internal.messages.encode import encoded_gauge, scope_bytes
+from otel_ml._internal.messages.encode_metrics import encoded_gauge, scope_bytes
 from otel_ml.wire.protobuf import any_value, key_value
 
 scalars = (

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from otel_ml._internal.guard import RecordingError
+from otel_ml._internal.error_reporting import RecordingError
 from otel_ml._internal.messages.recorder import Batch, recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.series import buffer

@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.event_calls import log_text
-from otel_ml._internal.guard import guard
-from otel_ml._internal.here import NOW
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.definition import define_metric
 from otel_ml._internal.steps.stage import Stage
 from otel_ml._internal.steps.step import set_step, step
@@ -204,7 +204,7 @@ def test_after_the_last_stage_the_current_step_is_as_fast_to_find_as_before(reco
 
 def test_a_stage_that_has_no_name_is_said_and_changes_nothing(recorded):
     said: list[str] = []
-    guard.connect(said.append)
+    reporter.connect(said.append)
     set_step(1)
     with stage(7):  # type: ignore[arg-type]
         log({"a": 1.0})

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from otel_ml._internal.boot_time import boot_time
+from otel_ml._internal.boot_clock import seconds_since_boot
+from otel_ml._internal.error_reporting import RecordingError, reporter
 from otel_ml._internal.events.event_calls import log_text
-from otel_ml._internal.events.queue import EVENTS
-from otel_ml._internal.guard import RecordingError, guard
+from otel_ml._internal.events.event_queue import EVENTS
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
@@ -230,12 +230,12 @@ def test_the_position_is_sent_at_each_flush_interval_where_a_step_is_set(recorde
 
 
 def test_a_position_says_when_it_was_taken_by_a_clock_that_nobody_sets(recorded):
-    before = boot_time()
+    before = seconds_since_boot()
     set_step(4)
 
     [point] = [point for point in every_point(recorded.collect()) if point.name == "otel_ml.position"]
 
-    assert before <= point.attributes["ml.boot.time"] <= boot_time()
+    assert before <= point.attributes["ml.boot.time"] <= seconds_since_boot()
 
 
 def test_each_boundary_is_seen_by_the_sender(recorded):
@@ -252,7 +252,7 @@ def test_each_boundary_is_seen_by_the_sender(recorded):
 @pytest.mark.parametrize("bad", [-1, 1.0, True, "3", None, 2**63, np.float32(1)])
 def test_a_bad_step_is_said_and_leaves_the_current_one(recorded, bad):
     said = []
-    guard.connect(said.append)
+    reporter.connect(said.append)
     set_step(1)
     set_step(bad)
     with step(bad):
@@ -347,7 +347,7 @@ NO_STEPS = [
 @pytest.mark.parametrize("bad", NO_STEPS)
 def test_a_loop_whose_steps_are_none_is_told_once_and_its_values_are_counted(recorded, bad):
     said = []
-    guard.connect(said.append)
+    reporter.connect(said.append)
     for i in range(5):
         log({"x": 1.0, "y": 2.0}, step=bad(i))
 
@@ -357,7 +357,7 @@ def test_a_loop_whose_steps_are_none_is_told_once_and_its_values_are_counted(rec
 
 def test_a_loop_whose_values_are_none_is_told_once(recorded):
     said = []
-    guard.connect(said.append)
+    reporter.connect(said.append)
     for i in range(5):
         log({"x": f"text {i}"})
         record("y", 1.0, weight=-1.0 - i)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import pytest
 
 from otel_ml._internal.events.event_calls import event
-from otel_ml._internal.events.queue import EVENTS
+from otel_ml._internal.events.event_queue import EVENTS
 from otel_ml._internal.messages.recorder import recorder
-from otel_ml._internal.record.collector import COLLECTOR
+from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.record.fold import FOLDER, relieve
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
@@ -46,17 +46,17 @@ class Taken:
         self.events += len(list(EVENTS.take()))
 
     def run(self) -> None:
-        COLLECTOR.begin()
+        BACKPRESSURE.begin()
         try:
             while not self.is_over:
-                if COLLECTOR._waiting:
+                if BACKPRESSURE._waiting:
                     self.waits += 1
                     self.look()
                 time.sleep(0.0001)  # between two looks
             self.look()
             self.has_ended_well = True
         finally:
-            COLLECTOR.leave()
+            BACKPRESSURE.leave()
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def collecting() -> Iterator[Taken]:
     taken = Taken()
     thread = threading.Thread(target=taken.run, daemon=True)
     thread.start()
-    eventually(lambda: COLLECTOR.threads)
+    eventually(lambda: BACKPRESSURE.threads)
     try:
         yield taken
     finally:
@@ -170,7 +170,7 @@ def test_a_loop_of_events_waits_and_loses_none(recorded, monkeypatch):
 
 def test_a_tight_loop_waits_for_a_receiver_that_is_slow_and_an_ordinary_one_does_not(recorded):
     with collecting() as taken:
-        COLLECTOR._held_up.add(-1)
+        BACKPRESSURE._held_up.add(-1)
         for _ in range(A_FULL_BUFFER - 1):
             record("x", 1.0)
         waits_of_an_ordinary_loop = taken.waits
@@ -178,7 +178,7 @@ def test_a_tight_loop_waits_for_a_receiver_that_is_slow_and_an_ordinary_one_does
         thread.start()
         eventually(lambda: taken.waits > 10)
         assert thread.is_alive()
-        COLLECTOR._held_up.discard(-1)
+        BACKPRESSURE._held_up.discard(-1)
         thread.join()
 
     assert waits_of_an_ordinary_loop == 0
@@ -199,14 +199,14 @@ def test_what_nobody_collects_is_bounded_and_counted(recorded):
 
 def test_a_thread_that_collects_no_more_is_waited_for_once(recorded, monkeypatch):
     FOLDER.most_points = 10
-    monkeypatch.setattr(COLLECTOR, "LOOK_S", 0.001)
-    COLLECTOR.threads = {-1}  # somebody else, who is stuck
+    monkeypatch.setattr(BACKPRESSURE, "LOOK_S", 0.001)
+    BACKPRESSURE.threads = {-1}  # somebody else, who is stuck
     waited = []
-    wait = COLLECTOR.wait
-    monkeypatch.setattr(type(COLLECTOR), "wait", lambda self: waited.append(wait()) or waited[-1])
+    wait = BACKPRESSURE.wait
+    monkeypatch.setattr(type(BACKPRESSURE), "wait", lambda self: waited.append(wait()) or waited[-1])
     for i in range(3 * A_FULL_BUFFER):
         record("x", 1.0, step=i)
-    stuck = COLLECTOR._is_stuck
+    stuck = BACKPRESSURE._is_stuck
     batch = recorded.collect()
 
     assert stuck
@@ -214,7 +214,7 @@ def test_a_thread_that_collects_no_more_is_waited_for_once(recorded, monkeypatch
     assert len(waited) > 1
     assert batch.values == 3 * A_FULL_BUFFER
     assert recorder.dropped["buffer_full"] == batch.values - batch.points
-    assert not COLLECTOR._is_stuck, "who collects again is waited for again"
+    assert not BACKPRESSURE._is_stuck, "who collects again is waited for again"
 
 
 def test_a_finalizer_records_on_the_thread_that_folds(recorded):
@@ -226,7 +226,7 @@ def test_a_finalizer_records_on_the_thread_that_folds(recorded):
     with collecting() as taken:
         record("x", Freed())  # the background thread reads it and lets it go, in the middle of a look
         relieve()
-        COLLECTOR.wait()
+        BACKPRESSURE.wait()
 
     assert taken.values == buffer.MOST // buffer.STRIDE + 11
 
@@ -239,9 +239,9 @@ if sys.argv[1] == "python":
     sys.modules["otel_ml._native"] = None
 import otel_ml
 from otel_ml._internal.series import buffer
-from otel_ml._internal.events.queue import EVENTS
+from otel_ml._internal.events.event_queue import EVENTS
 from otel_ml._internal.record.fold import FOLDER, relieve
-from otel_ml._internal.latch import Latch
+from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.native import native
 from otel_ml.testing import capture
 
@@ -285,7 +285,7 @@ with capture() as captured:
     for call in (relieve, lambda: otel_ml.flush(20.0)):
         line = handled = 0
         while line == handled:  # until there is no such line
-            gate = Latch()
+            gate = OneTimeEvent()
             FOLDER.aside.begin(lambda gate=gate: gate.wait(0.05))
             EVENTS.put("slow", lambda gate=gate: [gate.wait(0.05)][:0])
             sys.settrace(interrupted_at(line))

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from otel_ml._internal.guard import guard
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log
 from otel_ml._internal.series.definition import define_metric
@@ -161,7 +161,7 @@ def test_the_reduction_of_a_timer_is_the_users_choice(recorded):
 
 def test_a_stop_without_start_is_said_and_harmless(recorded):
     said: list[str] = []
-    guard.connect(said.append)
+    reporter.connect(said.append)
     timer("x").stop()
 
     assert len(said) == 1

@@ -12,7 +12,7 @@ from otel_ml._internal.record.log import log, record
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers.timing import timed
 from otel_ml.wire.protobuf import field, key_values
-from otel_ml.wire.spool import request_body
+from otel_ml.wire.spool_format import request_body
 from otel_ml_service.aggregation.observation import Fragment
 from otel_ml_service.aggregation.piece import values_in
 from otel_ml_service.receiver.decode import Decoder

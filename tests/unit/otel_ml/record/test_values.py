@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from otel_ml._internal.guard import RecordingError, guard
+from otel_ml._internal.error_reporting import RecordingError, reporter
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
@@ -100,7 +100,7 @@ class Explodes:
 )  # fmt: skip
 def test_what_is_no_number_is_counted_and_said_and_the_rest_recorded(recorded, value):
     said: list[str] = []
-    guard.connect(said.append)
+    reporter.connect(said.append)
     for _ in range(3):
         log({"bad": value, "good": 1.0}, reduce="mean")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from otel_ml_exporters.records import Summary
 from otel_ml_service.aggregation.engine import Engine
-from otel_ml_service.aggregation.losses import NEVER_ARRIVED
+from otel_ml_service.aggregation.loss_account import NEVER_ARRIVED
 from otel_ml_service.aggregation.observation import Fragment, Observation
 from tests.strategies import Rank, Service, split
 

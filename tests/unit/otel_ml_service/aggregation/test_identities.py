@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_service.aggregation.identities import Place, PointIdentities
 from otel_ml_service.aggregation.piece import Shape
+from otel_ml_service.aggregation.point_identities import PointIdentities, SeriesOrigin
 from otel_ml_service.aggregation.points import SeriesKey
 
 SERIES = tuple(SeriesKey(name, attributes, "order") for name in "ab" for attributes in ((), (("task", "math"),)))
@@ -14,12 +14,12 @@ MOMENTS = st.tuples(*[st.sampled_from([0, 1, 2**63, 2**64 - 1])] * 2)
 
 
 @given(
-    st.builds(Place, st.integers(0, 3), st.sampled_from(["", "a"]), st.sampled_from(["step", "eval"])),
+    st.builds(SeriesOrigin, st.integers(0, 3), st.sampled_from(["", "a"]), st.sampled_from(["step", "eval"])),
     st.integers(0, 3),
     st.lists(MOMENTS, min_size=4, max_size=4),
 )
 def test_points_found_together_have_the_identities_they_have_one_by_one(
-    place: Place, step: int, moments: list[tuple[int, int]]
+    place: SeriesOrigin, step: int, moments: list[tuple[int, int]]
 ) -> None:
     starts, times = zip(*moments, strict=True)
     identities = PointIdentities()
@@ -35,7 +35,7 @@ def test_points_found_together_have_the_identities_they_have_one_by_one(
 def test_writer_scope_axis_series_step_and_times_each_tell_points_apart() -> None:
     identities = PointIdentities()
     every = {
-        identities.of(Place(writer, scope, axis), series, step, start, time)
+        identities.of(SeriesOrigin(writer, scope, axis), series, step, start, time)
         for writer in (0, 1)
         for scope in ("", "a")
         for axis in ("step", "eval")

@@ -11,8 +11,8 @@ from opentelemetry.sdk.metrics import Histogram
 from opentelemetry.sdk.metrics.export import AggregationTemporality
 from opentelemetry.sdk.metrics.view import Aggregation, ExponentialBucketHistogramAggregation
 
+from otel_ml_service.aggregation.cumulative_streams import MAX_METERS
 from otel_ml_service.aggregation.settings import EngineSettings
-from otel_ml_service.aggregation.streams import MAX_METERS
 from tests.sdk import CUMULATIVE, DELTA, Sdk, at
 from tests.strategies import Service
 

@@ -16,7 +16,7 @@ import pytest
 from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, RunStatus, StepRecord, Text
 from otel_ml_service.cli import main
 from otel_ml_service.storage.outbox import Commit, Mark, Outbox
-from otel_ml_service.stored_runs.folders import RunFolder
+from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.recorded_run import digits_records, write_run
 
 Run = Callable[..., tuple[int, str, str]]

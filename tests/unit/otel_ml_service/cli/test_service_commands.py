@@ -23,9 +23,9 @@ import pytest
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.storage.outbox import Outbox
-from otel_ml_service.stored_runs.folders import RunFolder
-from otel_ml_service.stored_runs.history import history
-from otel_ml_service.stored_runs.source import records
+from otel_ml_service.stored_runs.read_records import records
+from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.stored_runs.run_history import history
 from tests.otlp import FakeWriter, write_spool
 from tests.otlp_server import Reply, otlp_server
 from tests.ports import free_port

@@ -22,8 +22,8 @@ from otel_ml_exporters import (
     Summary,
 )
 from otel_ml_exporters.testing import FlakyExporter, RecordingExporter
+from otel_ml_service.delivery.backoff import Backoff, RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline
-from otel_ml_service.delivery.retry import Backoff, RetryPolicy
 from tests.waiting import eventually
 
 QUICK = RetryPolicy(initial_s=0.001, maximum_s=0.01)

@@ -6,7 +6,7 @@ import pytest
 
 from otel_ml_exporters.records import StepRecord
 from otel_ml_service.demo.stragglers import straggler
-from otel_ml_service.stored_runs.history import history
+from otel_ml_service.stored_runs.run_history import history
 from tests.recorded_run import digits_records
 
 

@@ -7,11 +7,11 @@ import io
 import numpy as np
 from PIL import Image
 
-from otel_ml_service.findings.heat import Heat
+from otel_ml_service.findings.heatmap import Heatmap
 
 
 def test_the_slow_rank_is_the_hot_row_and_a_rank_without_a_timer_is_grey() -> None:
-    heat = Heat()
+    heat = Heatmap()
     for step in range(64):
         heat.add(step, np.array([0.0, 1.5 if step >= 32 else 0.0, np.nan]))
 
@@ -30,7 +30,7 @@ def test_the_slow_rank_is_the_hot_row_and_a_rank_without_a_timer_is_grey() -> No
 
 
 def test_a_thousand_ranks_fit_and_none_is_hidden() -> None:
-    heat, ranks = Heat(), 1000
+    heat, ranks = Heatmap(), 1000
     slowdowns = np.zeros(ranks)
     slowdowns[777] = 2.0
     heat.add(0, slowdowns)
@@ -44,4 +44,4 @@ def test_a_thousand_ranks_fit_and_none_is_hidden() -> None:
 
 
 def test_without_a_step_there_is_no_picture() -> None:
-    assert Heat().picture((0, 1)) is None
+    assert Heatmap().picture((0, 1)) is None

@@ -11,7 +11,7 @@ import pytest
 from otel_ml.wire.rendezvous import kept_folder
 from otel_ml_exporters.records import Artifact
 from otel_ml_service.aggregation.output import NamedFile
-from otel_ml_service.live_runs.artifacts import found_file
+from otel_ml_service.live_runs.artifact_store import found_file
 
 CONTENT = b"weights" * 1000
 

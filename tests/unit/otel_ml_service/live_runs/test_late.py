@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml_service.aggregation.observation import ForeignPoint, ForeignPoints, Fragment
-from otel_ml_service.live_runs.late import as_request
+from otel_ml_service.aggregation.observation import Fragment, ThirdPartyPoint, ThirdPartyPoints
 from otel_ml_service.live_runs.late_file import LateFile
+from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.receiver.decode import Decoder
 from tests.otlp import START, FakeWriter, foreign, set_attributes
 
@@ -43,7 +43,7 @@ def cumulative() -> Any:
 )
 def test_what_is_in_the_file_decodes_to_what_came_too_late(tmp_path: Path, request_: Any) -> None:
     sent = Decoder().protobuf("metrics", request_.SerializeToString()).observations["run-1"][0]
-    assert isinstance(sent, (Fragment, ForeignPoint, ForeignPoints))
+    assert isinstance(sent, (Fragment, ThirdPartyPoint, ThirdPartyPoints))
 
     LateFile(tmp_path / "late.otlp", 0, 2**20).append([as_request(sent).SerializeToString()])
 

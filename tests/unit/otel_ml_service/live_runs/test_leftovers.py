@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml.wire.spool import HEADER
-from otel_ml_service.live_runs.leftovers import LeftoverSpools
+from otel_ml.wire.spool_format import HEADER
+from otel_ml_service.live_runs.leftover_spools import LeftoverSpools
 from otel_ml_service.receiver.decode import Decoded, Decoder, Signal
 from tests.otlp import FakeWriter, write_spool
 

@@ -8,7 +8,7 @@ import pytest
 from otel_ml.wire.rendezvous import kept_folder
 from otel_ml_exporters.records import Artifact, StepRecord
 from otel_ml_exporters.testing import RecordingExporter
-from otel_ml_service.live_runs.run import ExperimentRun, RunSettings
+from otel_ml_service.live_runs.live_run import LiveRun, RunSettings
 from otel_ml_service.telemetry import Telemetry
 from tests.full_disk import no_file_larger_than
 from tests.strategies import START, Rank
@@ -17,7 +17,7 @@ from tests.waiting import eventually
 
 def test_an_exporter_at_work_is_told_the_tags_of_a_later_launch(tmp_path: Path) -> None:
     exporter = RecordingExporter()
-    run = ExperimentRun("exp", tmp_path, RunSettings({"recording": lambda: exporter}), Telemetry(), journal="j")
+    run = LiveRun("exp", tmp_path, RunSettings({"recording": lambda: exporter}), Telemetry(), journal="j")
     for entry, rank in enumerate([Rank(0, instance="a", tags=("one",)), Rank(0, instance="b", tags=("two",))], 1):
         run.observe(entry, rank.step(entry, {"x": 1.0}), START + entry)
         run.advance(START + entry)
@@ -30,7 +30,7 @@ def test_an_exporter_at_work_is_told_the_tags_of_a_later_launch(tmp_path: Path) 
 
 
 def test_a_file_that_finds_no_space_is_tried_again_with_all_that_was_decided_with_it(tmp_path: Path) -> None:
-    run = ExperimentRun("exp", tmp_path, RunSettings({}), Telemetry(), journal="j")
+    run = LiveRun("exp", tmp_path, RunSettings({}), Telemetry(), journal="j")
     rank = Rank(0)
     content = b"x" * 3_000_000
     facts = {"name": "model", "artifact.type": "model", "artifact.path_in": "model.bin", "artifact.size": len(content)}
@@ -92,5 +92,5 @@ def test_a_file_that_was_looked_for_is_in_the_run_after_a_restart_too(tmp_path: 
     again.close()
 
 
-def begun(folder: Path) -> ExperimentRun:
-    return ExperimentRun("exp", folder, RunSettings({}), Telemetry(), journal="j")
+def begun(folder: Path) -> LiveRun:
+    return LiveRun("exp", folder, RunSettings({}), Telemetry(), journal="j")

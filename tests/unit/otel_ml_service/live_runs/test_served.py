@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from otel_ml.exceptions import VersionError
-from otel_ml_service.live_runs.served import Served, served_as
+from otel_ml_service.live_runs.served_settings import ServedSettings, served_as
 from otel_ml_service.versions import SERVED
 
 
-def kept(folder: Path, options: dict[str, Any], file: Path | None = None, **environ: str) -> Served:
+def kept(folder: Path, options: dict[str, Any], file: Path | None = None, **environ: str) -> ServedSettings:
     served_as({"mlflow": options}, environ, file, is_of_serve=True).keep(folder)
-    found = Served.read(folder)
+    found = ServedSettings.read(folder)
     assert found is not None
     return found
 
 
-def had(served: Served, **environ: str) -> tuple[Any, str]:
+def had(served: ServedSettings, **environ: str) -> tuple[Any, str]:
     """Return the options of the exporter, and what is missing of them."""
     problems: list[str] = []
     return served.options(environ, problems)["mlflow"], "\n".join(problems)
@@ -87,7 +87,7 @@ def test_variables_of_its_exporters_are_kept_and_those_that_held_a_secret_are_as
 def test_a_file_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "served.json").write_text(content)
 
-    assert Served.read(tmp_path) is None
+    assert ServedSettings.read(tmp_path) is None
 
 
 def test_what_a_newer_version_kept_is_named_and_not_taken_for_nothing(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_a_newer_version_kept_is_named_and_not_taken_for_nothing(tmp_path: 
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": SERVED + 1, "writer": "9.1.0"}))
 
     with pytest.raises(VersionError, match=r"written by otel_ml 9\.1\.0"):
-        Served.read(tmp_path)
+        ServedSettings.read(tmp_path)
 
 
 def test_what_was_kept_before_it_had_a_version_is_read(tmp_path: Path) -> None:
@@ -106,4 +106,4 @@ def test_what_was_kept_before_it_had_a_version_is_read(tmp_path: Path) -> None:
     del content["version"], content["writer"]
     path.write_text(json.dumps(content))
 
-    assert Served.read(tmp_path) == served
+    assert ServedSettings.read(tmp_path) == served

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_ml_service.aggregation.observation import ForeignPoints, Observation
+from otel_ml_service.aggregation.observation import Observation, ThirdPartyPoints
 from otel_ml_service.receiver.decode import Decoder
 from tests.otlp import FakeWriter, foreign
 
@@ -29,7 +29,7 @@ def test_they_mean_what_ours_mean_however_often_they_come() -> None:
 
     for step in range(5):  # from the third on messages of a known form are not decoded
         [points] = decoded(decoder, foreign([{"name": "loss", "value": 0.5, "dl.iteration": step}], RESOURCE))
-        assert isinstance(points, ForeignPoints)
+        assert isinstance(points, ThirdPartyPoints)
         assert (points.step, points.partials.series[0].attributes) == (step, ())
         assert (points.writer.experiment, points.writer.rank) == ("run", 3)
         assert points.writer.topology == (("tp", 1, 4),)
@@ -40,7 +40,7 @@ def test_where_both_are_sent_ours_count() -> None:
 
     [points] = decoded(Decoder(LENS), foreign([{"name": "x", "value": 1.0, "dl.iteration": 5, "ml.step": 2}], resource))
 
-    assert isinstance(points, ForeignPoints)
+    assert isinstance(points, ThirdPartyPoints)
     assert (points.step, points.writer.rank) == (2, 7)
     assert points.partials.series[0].attributes == (("dl.iteration", "5"),)
 

@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 
-from otel_ml._internal.messages.encode import encoded_gauge
+from otel_ml._internal.messages.encode_metrics import encoded_gauge
 from otel_ml.wire.reductions import STATISTICS
 from otel_ml_service.aggregation.observation import (
     Event,
-    ForeignPoint,
-    ForeignPoints,
     Fragment,
-    Goodbye,
-    Manifest,
     Observation,
     Position,
     SeriesKey,
+    ShutdownMessage,
     Spans,
+    ThirdPartyPoint,
+    ThirdPartyPoints,
+    Watermark,
 )
 from otel_ml_service.receiver.decode import Decoded, Decoder, Signal, response
-from otel_ml_service.receiver.rejection import UndecodableError
+from otel_ml_service.receiver.partial_success import UndecodableError
 from tests.otlp import START, FakeWriter, foreign, set_attributes
 
 
@@ -52,7 +52,7 @@ def test_a_step_becomes_one_fragment_and_its_manifest() -> None:
     assert [key.name for key in fragment.partials.series] == ["loss", "lr"]
     assert fragment.partials.stats[:, :4].tolist() == [[1, 0.25, 0.25, 0.25], [1, 1e-3, 1e-3, 1e-3]]
     assert (fragment.writer.rank, fragment.writer.world_size, fragment.writer.role) == (3, 8, "trainer")
-    assert manifest == Manifest(fragment.writer, "step", 7, 2, 2)
+    assert manifest == Watermark(fragment.writer, "step", 7, 2, 2)
 
 
 def test_the_same_shape_and_the_same_writer_are_the_same_objects() -> None:
@@ -144,7 +144,7 @@ def test_a_time_of_a_boot_that_is_none_is_not_known(said: object) -> None:
 def test_a_point_of_another_sdk_keeps_its_own_coordinates() -> None:
     point = only(foreign([{"name": "gpu.util", "value": 0.5, "gpu": 3, "ml.step": 12}]))
 
-    assert isinstance(point, ForeignPoints)
+    assert isinstance(point, ThirdPartyPoints)
     assert (point.kind, point.axis, point.step, point.reduction) == ("gauge", "step", 12, None)
     assert point.partials.series == (SeriesKey("gpu.util", (("gpu", "3"),), "order"),)
     assert point.partials.times.tolist() == [[START, START]]
@@ -159,7 +159,7 @@ def test_points_of_another_sdk_that_belong_to_one_row_come_together() -> None:
     assert [
         (one.step, [key.name for key in one.partials.series], one.partials.stats[:, 1].tolist())
         for one in found
-        if isinstance(one, ForeignPoints)
+        if isinstance(one, ThirdPartyPoints)
     ] == [(7, ["m0", "m1", "m2"], [1.0, 1.0, 1.0]), (7, ["m0"], [2.0]), (8, ["m0", "m1", "m2"], [1.0, 1.0, 1.0])]
 
 
@@ -168,7 +168,7 @@ def test_attributes_that_are_equal_and_not_the_same_stay_apart() -> None:
 
     (found,) = decoded(foreign(sent)).observations.values()
 
-    groups = [one.partials.series for one in found if isinstance(one, ForeignPoints)]
+    groups = [one.partials.series for one in found if isinstance(one, ThirdPartyPoints)]
     assert sorted(key.attributes[0][1] for series in groups for key in series) == ["1", "1", "1", "1.0", "true"]
 
 
@@ -191,7 +191,7 @@ def test_every_kind_of_point_yields_what_it_can(field: str, kind: str, temporali
 
     found = only(request)
 
-    assert isinstance(found, ForeignPoint)
+    assert isinstance(found, ThirdPartyPoint)
     assert (found.kind, found.temporality) == (kind, temporality)
     assert found.partials.stats[0, 1] == 5.0
     assert (found.partials.buckets is not None) == (field == "exponential_histogram")
@@ -210,7 +210,7 @@ def test_a_point_without_an_experiment_is_rejected_and_the_key_is_named() -> Non
 def test_a_step_that_is_none_is_rejected_and_the_other_points_are_taken(step: object) -> None:
     found = decoded(foreign([{"name": "bad", "value": 1.0, "ml.step": step}, {"name": "good", "value": 2.0}]))
 
-    assert [point.metric for point in found.observations["run-1"] if isinstance(point, ForeignPoint)] == ["good"]
+    assert [point.metric for point in found.observations["run-1"] if isinstance(point, ThirdPartyPoint)] == ["good"]
     assert found.rejections.total == 1
     assert f"ml.step={step!r}" in found.rejections.message
 
@@ -223,7 +223,7 @@ def test_an_unknown_reduction_is_rejected_with_the_nearest_known_one() -> None:
     nothing, manifest = found.observations["run-1"]
     assert isinstance(nothing, Fragment)
     assert (nothing.seq, nothing.seq_points, len(nothing.partials.series)) == (1, 0, 0), "no gap that steps wait for"
-    assert isinstance(manifest, Manifest)
+    assert isinstance(manifest, Watermark)
 
 
 def test_a_rejected_scope_of_our_own_leaves_no_gap_in_the_running_numbers() -> None:
@@ -236,7 +236,7 @@ def test_a_rejected_scope_of_our_own_leaves_no_gap_in_the_running_numbers() -> N
 
     assert isinstance(nothing, Fragment)
     assert (nothing.seq, nothing.seq_points) == (1, 0)
-    assert isinstance(manifest, Manifest)
+    assert isinstance(manifest, Watermark)
 
 
 def test_a_rank_that_is_no_number_is_rejected() -> None:
@@ -271,7 +271,7 @@ def test_events_keep_their_body_and_a_goodbye_its_totals() -> None:
     assert table.body == {"columns": ["a"], "rows": [[1], [2.5]]}
     assert isinstance(image, Event)
     assert (image.body, image.step, image.attributes["ml.name"]) == (b"\x89PNG", None, "i")
-    assert isinstance(end, Goodbye)
+    assert isinstance(end, ShutdownMessage)
     assert (end.status, end.recorded, end.dropped) == ("failed", 9, {"full": 2})
 
 
@@ -345,7 +345,7 @@ def test_json_accepts_non_finite_numbers_as_text(text: str) -> None:
 
     (point,) = Decoder().json("metrics", json.dumps(content).encode()).observations["run-1"]
 
-    assert isinstance(point, ForeignPoint)
+    assert isinstance(point, ThirdPartyPoint)
     value = float(point.partials.stats[0, 1])
     expected = float(text.replace("Infinity", "inf"))
     assert value == expected or (math.isnan(value) and math.isnan(expected))

@@ -10,7 +10,7 @@ from typing import Any
 from otel_ml_service.receiver.admission import Admission, Stored
 from otel_ml_service.receiver.decode import Decoded
 from otel_ml_service.receiver.http import HttpReceiver
-from otel_ml_service.receiver.refusals import Refusals
+from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.receiver.routes import Routes
 from otel_ml_service.receiver.tokens import Tokens
 from otel_ml_service.telemetry import Telemetry
@@ -58,7 +58,7 @@ class Store:
 def started(store: Store) -> tuple[HttpReceiver, tuple[str, int]]:
     telemetry = Telemetry()
     routes = Routes(Admission(store, telemetry), NoRuns(), telemetry, tokens=Tokens(), version="0")
-    receiver = HttpReceiver(routes, "127.0.0.1", 0, telemetry, Refusals())
+    receiver = HttpReceiver(routes, "127.0.0.1", 0, telemetry, RefusalLog())
     return receiver, receiver.start()
 
 

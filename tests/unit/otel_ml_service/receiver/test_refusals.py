@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from otel_ml_service.receiver.refusals import WRONG_TOKEN, Refusals
+from otel_ml_service.receiver.refusal_log import WRONG_TOKEN, RefusalLog
 
 
 def test_a_sender_that_comes_back_is_written_down_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    refusals = Refusals(iter([0.0, 1.0, 59.0, 61.0, 61.0]).__next__)
+    refusals = RefusalLog(iter([0.0, 1.0, 59.0, 61.0, 61.0]).__next__)
 
     with caplog.at_level(logging.WARNING):
         for host in ("10.0.0.3", "10.0.0.3", "10.0.0.3", "10.0.0.3", "10.0.0.4"):

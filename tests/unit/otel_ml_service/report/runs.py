@@ -21,7 +21,7 @@ from otel_ml_exporters.records import (
     Text,
 )
 from otel_ml_service.findings.finding import COLUMNS
-from otel_ml_service.findings.heat import Heat
+from otel_ml_service.findings.heatmap import Heatmap
 
 HOSTILE = "</script><script>document.title = 'broken'</script>\"'><img src=x onerror=\"document.title='broken'\">"
 LONG = "a" * 300
@@ -36,7 +36,7 @@ def records_of_everything(*, ranks: int = 4, steps: int = 60, step_s: float = 1.
     def add(kind: type, *fields: object, **named: object) -> None:
         made.append(kind(len(made) + 1, *fields, **named))
 
-    heat = Heat()
+    heat = Heatmap()
     for step in range(steps):
         slow = 0.5 if 20 <= step < 40 else 0.0
         values = {

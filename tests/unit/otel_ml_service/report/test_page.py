@@ -14,7 +14,7 @@ from otel_ml_service.report.contents import contents
 from otel_ml_service.report.page import page
 from otel_ml_service.report.timeline import timeline
 from otel_ml_service.report.timing import timers
-from otel_ml_service.stored_runs.history import history
+from otel_ml_service.stored_runs.run_history import history
 from tests.recorded_run import write_run
 from tests.unit.otel_ml_service.report.runs import HOSTILE, records_of_everything
 

@@ -25,7 +25,7 @@ from otel_ml_exporters import (
     Table,
     Text,
 )
-from otel_ml_service.storage.codec import decode, encode
+from otel_ml_service.storage.record_codec import decode, encode
 
 SPAN = Span("t" * 32, "s" * 16, None, "forward", 1, 2, "trainer", 3, "step", 4, {"k": [1, "a", None]}, "ok")
 

@@ -10,7 +10,7 @@ from otel_ml_exporters import Text
 from otel_ml_service.storage import salvage
 from otel_ml_service.storage.database import DamagedError, NoRoomError, StorageError
 from otel_ml_service.storage.outbox import Commit, Mark, Outbox
-from otel_ml_service.storage.remains import UNREADABLE
+from otel_ml_service.storage.salvaged_records import UNREADABLE
 from tests.full_disk import no_file_larger_than
 
 RECORDS = [Text(seq, float(seq), f"note {seq}", None, None, f"{seq} " * 300) for seq in range(1, 201)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_service.stored_runs.folders import RunFolder, RunNotFoundError, find
+from otel_ml_service.stored_runs.run_folders import RunFolder, RunNotFoundError, find
 from tests.recorded_run import digits_records, write_run
 
 

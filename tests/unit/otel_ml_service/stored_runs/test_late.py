@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters.records import StepRecord
-from otel_ml_service.aggregation.observation import ForeignPoint, ForeignPoints, Fragment
-from otel_ml_service.live_runs.late import as_request
+from otel_ml_service.aggregation.observation import Fragment, ThirdPartyPoint, ThirdPartyPoints
 from otel_ml_service.live_runs.late_file import LateFile
+from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.receiver.decode import Decoder
-from otel_ml_service.stored_runs.late import with_late
+from otel_ml_service.stored_runs.merge_late import with_late
 from tests.otlp import FakeWriter, foreign
 
 
@@ -96,7 +96,7 @@ def test_points_of_other_sdks_are_merged_those_of_two_meters_as_two(tmp_path: Pa
     scopes.add().CopyFrom(scopes[0])
     scopes[1].scope.version = "2"
     points = Decoder().protobuf("metrics", request.SerializeToString()).observations["run-1"]
-    late = [as_request(point).SerializeToString() for point in points if isinstance(point, ForeignPoints)]
+    late = [as_request(point).SerializeToString() for point in points if isinstance(point, ThirdPartyPoints)]
     LateFile(tmp_path / "late.otlp", None, 2**20).append(late)
 
     merged = with_late([row(1, 3, {"tokens": 7.0})], tmp_path / "late.otlp")
@@ -110,7 +110,7 @@ def test_a_late_gauge_is_not_added_to_a_sum_that_may_have_its_process(tmp_path: 
         {"ml.experiment.id": "run-1", "service.name": "trainer"},
     )
     (point,) = Decoder().protobuf("metrics", request.SerializeToString()).observations["run-1"]
-    assert isinstance(point, ForeignPoint)
+    assert isinstance(point, ThirdPartyPoint)
     LateFile(tmp_path / "late.otlp", None, 2**20).append([as_request(point).SerializeToString()])
 
     merged = with_late([row(1, 3, {"free": 7.0})], tmp_path / "late.otlp")

@@ -11,7 +11,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.fold import STATS
 from otel_ml_service.aggregation.observation import Fragment, Partials, SeriesKey, Writer
-from otel_ml_service.stored_runs.reductions import ExtraReductions
+from otel_ml_service.stored_runs.extra_reductions import ExtraReductions
 
 
 def fragment(*names: str, reduction: str = "mean", records: float = 3.0) -> Fragment:

@@ -7,9 +7,9 @@ import pytest
 
 from otel_ml_exporters.records import Image, Record
 from otel_ml_service.storage.outbox import Outbox
-from otel_ml_service.stored_runs.folders import RunFolder
-from otel_ml_service.stored_runs.follow import Follower, UnreadableLineError
-from otel_ml_service.stored_runs.source import RunUnreadableError, facts, is_live, records
+from otel_ml_service.stored_runs.follow_jsonl import Follower, UnreadableLineError
+from otel_ml_service.stored_runs.read_records import RunUnreadableError, facts, is_live, records
+from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.recorded_run import digits_records, write_run
 
 

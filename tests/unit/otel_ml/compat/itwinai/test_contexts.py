@@ -204,11 +204,11 @@ def test_a_logger_that_is_used_again_begins_a_new_run_unless_it_was_given_one(mo
 
 def test_a_second_logger_that_is_not_in_a_collection_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own this begins a run: here the run is the first logger's."""
-    from otel_ml._internal.guard import guard
+    from otel_ml._internal.error_reporting import reporter
 
     monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
     with TensorBoardLogger().start_logging(), WandBLogger().start_logging():
-        assert any("LoggersCollection" in sentence for sentence in guard._said)
+        assert any("LoggersCollection" in sentence for sentence in reporter._said)
 
 
 @pytest.mark.feature("I9", "better", "one run: the mean over workers, each worker's own curve, its own parameters")

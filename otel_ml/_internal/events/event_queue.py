@@ -1,0 +1,133 @@
+"""Events on their way from the calls to the background thread, which encodes, draws, hashes and reads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sized
+from functools import partial
+from pathlib import Path
+
+from otel_ml._internal.devices.arrays import NotYetError
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.events.artifacts import ArtifactError
+from otel_ml._internal.events.file_reader import Read
+from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.record.backpressure import BACKPRESSURE
+from otel_ml._internal.record.fold import NO_RUN
+from otel_ml._internal.run_scope import NOBODY, NOW, PROCESS, current_scope
+
+__all__ = ["EVENTS", "EventQueue", "Make", "current_events", "refuse"]
+
+Make = Callable[[], Iterable[LogRecord]]
+
+MAX_QUEUED = 1000
+"""Events from which callers wait for the background thread to encode some."""
+
+FEW_QUEUED = 10
+"""The same while the receiver is slower than the loop: a hundred a second, which is a loop that does nothing else."""
+
+
+class EventQueue:
+    """What the background thread has yet to encode. `deque` operations are atomic: no lock that a fork could hold.
+
+    Attributes:
+        run_folder: where large files are kept for the service of this host; None where it may be elsewhere.
+        on_their_way: events that the last `take()` left, because a device has yet to give them.
+    """
+
+    def __init__(self) -> None:
+        self.on_their_way: int = 0
+        self.run_folder: Path | None = None
+        self._queued: deque[tuple[str, Make]] = deque()
+        self._files: deque[tuple[str, Read]] = deque()
+
+    def put(self, call: str, make: Make) -> None:
+        """Queue an event that `call` asked for; where too many wait and nobody takes any, it is dropped and counted."""
+        if self._has_room(self._queued, call):
+            self._queued.append((call, make))
+
+    def put_file(self, call: str, read: Read) -> None:
+        """Queue files that `call` asked for; the same."""
+        if self._has_room(self._files, call):
+            self._files.append((call, read))
+
+    def take(self, has_room: Callable[[], bool] = lambda: True) -> Iterator[LogRecord]:
+        """Yield the records of what was queued, made now; what cannot be made is counted and said.
+
+        What there is no room for stays in the queue.
+        """
+        self.on_their_way = 0
+        for _ in range(len(self._queued)):
+            if not has_room():
+                return
+            call, make = self._queued.popleft()
+            BACKPRESSURE.took()
+            try:
+                yield from make()
+            except NotYetError:
+                self._queued.append((call, make))
+                self.on_their_way += 1
+            except Exception as error:  # noqa: BLE001 (users' arrays, files and objects fail in any way)
+                refuse(call, error)
+
+    def give_up(self) -> None:
+        """Drop what a device has not given: it is too late."""
+        for _ in range(len(self._queued)):
+            call, _make = self._queued.popleft()
+            reporter.dropped["device_not_done"] += 1
+            reporter.say("device-not-done", f"{call}: the device did not give a value before the process ended.")
+
+    def take_files(self) -> Iterator[Read]:
+        """Yield what reads the files that were queued, and counts and says what it cannot read."""
+        for _ in range(len(self._files)):
+            call, read = self._files.popleft()
+            yield partial(_guarded, call, read)
+
+    def forget(self) -> None:
+        """Drop what is queued: it is the parent's, after a fork."""
+        self._queued = deque()
+        self._files = deque()
+
+    @staticmethod
+    def _has_room(queued: Sized, call: str) -> bool:
+        while len(queued) >= (FEW_QUEUED if BACKPRESSURE.is_held_up else MAX_QUEUED) and BACKPRESSURE.wait():
+            pass
+        if len(queued) < MAX_QUEUED:
+            return True
+        reporter.drop("events_queue_full", f"{call}: more than {MAX_QUEUED} events at once; the rest is dropped.")
+        return False
+
+
+class _NoQueue(EventQueue):
+    """Of a context without a run, while others have several: nobody would ever take what it holds."""
+
+    def put(self, call: str, make: Make) -> None:
+        del make
+        reporter.drop("no_run", NO_RUN, kind=f"no run: {call}")
+
+    def put_file(self, call: str, read: Read) -> None:
+        del read
+        reporter.drop("no_run", NO_RUN, kind=f"no run: {call}")
+
+
+EVENTS = PROCESS.events = EventQueue()
+NOBODY.events = _NoQueue()
+
+
+def current_events() -> EventQueue:
+    """Return the queue of the run that a call is for."""
+    return current_scope().events if NOW.several else EVENTS
+
+
+def _guarded(call: str, read: Read, has_time: Callable[[], bool]) -> Iterator[LogRecord]:
+    try:
+        yield from read(has_time)
+    except Exception as error:  # noqa: BLE001 (users' files fail in any way)
+        refuse(call, error)
+
+
+def refuse(call: str, error: Exception) -> None:
+    """Count an event that cannot be made, and say why."""
+    reporter.dropped["bad_event"] += 1
+    shown = str(error) if isinstance(error, (ValueError, ArtifactError)) else f"{type(error).__name__}: {error}"
+    reporter.say("bad-event", shown if shown.startswith("log_") else f"{call}: {shown}")

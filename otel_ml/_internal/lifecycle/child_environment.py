@@ -1,0 +1,115 @@
+"""What a run hands to other processes: the environment variables by which they join it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from otel_ml import env
+from otel_ml._internal.identity.ranks import detect
+from otel_ml._internal.identity.run_identity import Identity, Parent, has_creator, launcher_id
+from otel_ml._internal.lifecycle.init_arguments import another_run
+from otel_ml.config import Config
+
+__all__ = ["child_environ", "handed_on", "inherited_environ", "own_environ", "run_environ"]
+
+_OF_A_LAUNCH = re.compile(
+    r"(OTEL_ML_)?(LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_|TORCHELASTIC_|SLURM_(PROCID|STEP_ID)$|OMPI_COMM_WORLD_|PMIX?_"
+)
+"""Variables by which a process finds its place in a launch."""
+
+_OF_A_RUN = (env.EXPERIMENT_NAME, env.RUN_NAME, env.EXPERIMENT_ID)
+
+
+_OF_ONE_PROCESS = frozenset(
+    variable.name for variable in (env.RANK, env.WORLD_SIZE, env.LOCAL_RANK, env.SERVICE_NAME, env.RESOURCE_ATTRIBUTES)
+)
+
+
+def run_environ(config: Config, identity: Identity) -> dict[str, str]:
+    """Return the variables by which any process joins the run."""
+    variables = {
+        env.EXPERIMENT_ID.name: identity.run_id,
+        env.EXPERIMENT_NAME.name: config.experiment,
+        env.DIR.name: str(config.dir),
+        env.MODE.name: config.mode,
+    }
+    if config.name:
+        variables[env.RUN_NAME.name] = config.name
+    if config.exporters:
+        variables[env.EXPORTERS.name] = ",".join(config.exporters)
+    return variables
+
+
+def child_environ(config: Config, identity: Identity, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what makes a process elsewhere (Ray, ssh, a scheduler) a writer of its own in this run.
+
+    The endpoint travels too; rank and role are the other process' own, and it is nobody's child.
+    """
+    variables = run_environ(config, identity)
+    for variable in (*env.VARIABLES, *env.STANDARD):
+        if variable.name in environ and variable.name not in _OF_ONE_PROCESS:
+            variables.setdefault(variable.name, environ[variable.name])
+    variables[env.PARENT.name] = ""
+    return variables
+
+
+def inherited_environ(config: Config, identity: Identity) -> dict[str, str]:
+    """Return what makes child processes (fork, spawn, subprocess) join the run as children of this one."""
+    return {**run_environ(config, identity), env.PARENT.name: str(_parent(config, identity, identity.instance))}
+
+
+def handed_on(config: Config, identity: Identity, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a forked child as a spawned one would have it."""
+    parent = replace(_parent(config, identity, identity.parent or ""), pid=os.getppid())
+    return {**environ, **run_environ(config, identity), env.PARENT.name: str(parent)}
+
+
+def _parent(config: Config, identity: Identity, instance: str) -> Parent:
+    before = Parent.parse(config.parent)
+    given = os.environ.get(env.EXPERIMENT_ID.name) == identity.run_id
+    return Parent(
+        instance,
+        os.getpid(),
+        identity.place.rank,
+        config.role,
+        identity.place.launcher,
+        before.is_id_given if before is not None else given,
+    )
+
+
+def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment as an `init()` with these arguments has to see it.
+
+    A start is a run. What a parent's run wrote into the environment makes a process join it where it is no start of its
+    own: a fork or a child of `multiprocessing`, a rank of a launch, or one that was given `child_env()`; and where the
+    `init()` does not explicitly ask for another experiment, name or id. One that asks for the parent's id joins, too.
+    """
+    written = environ.get(env.PARENT.name)
+    if written is None:
+        return environ
+    is_other = another_run(arguments, *(environ.get(variable.name, "") for variable in _OF_A_RUN))
+    parent = Parent.parse(written)
+    place = detect(environ)
+    is_of_launch = bool(parent and place.launcher and place.launcher == parent.launcher)
+    is_of_same_place = is_of_launch and parent is not None and place.rank == parent.rank
+    is_asked_for = bool(arguments.get("id")) and not is_other
+    joins = is_asked_for or parent is None or has_creator() or (place.launcher and not is_of_same_place)
+    if joins and not is_other:
+        return environ
+    hidden = {env.PARENT.name}
+    if is_other or (parent is not None and not parent.is_id_given):
+        hidden |= {env.EXPERIMENT_ID.name, env.RUN_NAME.name}
+    own = {name: value for name, value in environ.items() if name not in hidden}
+    handed = environ.get(env.EXPERIMENT_ID.name, "")
+    if is_of_launch and env.EXPERIMENT_ID.name in hidden:
+        # A program that a rank has started has the variables of its launch, and is not a rank of it.
+        return {name: value for name, value in own.items() if not _OF_A_LAUNCH.match(name)}
+    if place.launcher and is_other and launcher_id(place, os.getppid(), 0) == handed:
+        asked = "\0".join(str(arguments.get(name)) for name in ("experiment", "name"))
+        own[env.EXPERIMENT_ID.name] = f"{handed}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
+    return own

@@ -1,0 +1,126 @@
+"""The run of a launch of several ranks: rank 0 decides which, the others join what it has begun.
+
+::
+
+    rank 0: init("digits", …) ──▶  launch.json: the variables by which a process joins the run
+    others: log(…) without init() ── kept in memory ── launch.json is there ──▶ in that run
+
+It lies in the rendezvous folder of the launch, and for other hosts in `OTEL_ML_DIR`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from otel_ml._internal.identity.ranks import JobPlace, detect
+from otel_ml._internal.identity.run_identity import Identity, launch_mark, launcher_id
+from otel_ml._internal.transport.multi_host import meeting_file
+from otel_ml.config import Config
+from otel_ml.wire.rendezvous import rendezvous_of, write_private
+
+__all__ = ["Waiting", "announce", "decided", "is_of_several"]
+
+LOOK_S = 0.1
+"""Seconds between looks for what rank 0 has decided; longer the longer it takes."""
+
+LOOK_AT_MOST_S = 1.0
+
+_SUFFIX = ".launch.json"
+
+
+def is_of_several(environ: Mapping[str, str]) -> bool:
+    """Whether a launcher says that this process is one of several ranks."""
+    return detect(environ).world_size > 1
+
+
+def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -> None:
+    """As rank 0 of a launch, say to the others which run it is."""
+    if identity.place.rank or identity.place.world_size == 1 or identity.starter is not None:
+        return
+    place = detect(os.environ)
+    content = json.dumps({"mark": launch_mark(os.getppid()), "variables": {**variables}})
+    for path in _files(config, place):
+        with suppress(OSError):  # nobody waits, or those that do begin without
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(path, content)
+    _sweep(rendezvous_of(identity.run_id).folder.parent)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what launches have left that are over: a rank may look for it until the last of its launch has ended."""
+    for path in folder.glob(f"*{_SUFFIX}"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            mark = json.loads(path.read_text())["mark"]
+            if mark != launch_mark(int(mark.partition(":")[0])):
+                path.unlink()
+
+
+def decided(config: Config) -> Mapping[str, str] | None:
+    """Return what rank 0 has announced, or None while it has not."""
+    place = detect(os.environ)
+    for path in _files(config, place):
+        try:
+            found = json.loads(path.read_text())
+            if place.hosts > 1 or found["mark"] == launch_mark(os.getppid()):
+                return {str(name): str(value) for name, value in found["variables"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return None
+
+
+def _files(config: Config, place: JobPlace) -> list[Path]:
+    launch = launcher_id(replace(place, rank=0), os.getppid(), 0)
+    here = rendezvous_of(launch).folder.with_suffix(_SUFFIX)
+    return [here, meeting_file(config, launch).with_suffix(_SUFFIX)] if place.hosts > 1 else [here]
+
+
+class Waiting:
+    """A thread that waits for what rank 0 decides.
+
+    Args:
+        look: begins the run if that is known by now, and returns whether there is one.
+        give_up: begins a run without it, where the environment asks for one.
+        timeout: seconds until then; None waits on.
+    """
+
+    def __init__(self, look: Callable[[], bool], give_up: Callable[[], None], timeout: float | None) -> None:
+        self._look = look
+        self._give_up = give_up
+        self._timeout = timeout
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._wait, name="otel_ml_waiting", daemon=True)
+
+    def start(self) -> None:
+        """Begin to wait."""
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Stop: a run has begun."""
+        self._is_over.set()
+
+    def end(self, timeout: float) -> None:
+        """At the exit of the process: wait a last time, then give up."""
+        until = time.monotonic() + timeout
+        while not self._is_over.is_set() and not self._look() and time.monotonic() < until:
+            time.sleep(LOOK_S)
+        if not self._is_over.is_set() and self._timeout is not None:
+            self._give_up()
+
+    def _wait(self) -> None:
+        began = time.monotonic()
+        pause = LOOK_S
+        while not self._is_over.wait(pause):
+            if self._look():
+                return
+            waited = time.monotonic() - began
+            if self._timeout is not None and waited >= self._timeout:
+                self._give_up()
+                return
+            pause = min(LOOK_AT_MOST_S, max(LOOK_S, waited / 20))

@@ -1,0 +1,124 @@
+"""Read a run back from its folder: for tests and checks in CI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from otel_ml._internal.lifecycle.run import Run
+from otel_ml._internal.signature import public
+from otel_ml.config import Config
+from otel_ml.exceptions import OtelMLError
+from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml.wire.names import ascii_spelling, sanitised
+
+__all__ = ["Series", "metric_rows", "metrics_file", "read"]
+
+Series = tuple[list[int], list[float]]
+"""Steps, ascending, and the value at each."""
+
+Newest = dict[int, tuple[int, int, float]]
+"""Step → (attempt, seq, value)."""
+
+
+@public
+def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
+    """Return {published name: (steps, values)} of a run, from the file that exporter `jsonl` wrote.
+
+    A correction supersedes the value it amends; of a step done in several attempts, the newest counts. Of a name that
+    is on two axes, the axis `step` keeps it, else the one that had it first; on the other it is `<name>/over_<axis>`.
+    A name that is published otherwise than it was written, as in runs of older versions, is found by both.
+
+    Args:
+        run: a `Run`, its folder, its `metrics.jsonl`, its id below `OTEL_ML_DIR`, or `"latest"`: the run there that
+            was written to last.
+
+    Raises:
+        OtelMLError: there is no such file; says where it was looked for.
+    """
+    newest: dict[str, dict[str, Newest]] = {}
+    for row in metric_rows(metrics_file(run)):
+        rank = (int(row.get("attempt", 0)), int(row.get("seq", 0)))
+        axis, step = str(row.get("axis", DEFAULT_AXIS)), int(row["step"])
+        for name, value in row.get("values", {}).items():
+            steps = newest.setdefault(name, {}).setdefault(axis, {})
+            before = steps.get(step)
+            if before is None or before[:2] <= rank:
+                steps[step] = (*rank, float(value))
+    for name in list(newest):  # what a run recorded before and after names stayed as they were written is one series
+        earlier = newest.pop(ascii_spelling(name), {}) if ascii_spelling(name) != name else {}
+        for axis, steps in earlier.items():
+            newest[name][axis] = {**steps, **newest[name].get(axis, {})}
+    found = {shown: steps for name, axes in newest.items() for shown, steps in _by_axis(name, axes)}
+    return _Found(
+        (name, (sorted(steps), [steps[step][2] for step in sorted(steps)])) for name, steps in sorted(found.items())
+    )
+
+
+class _Found(dict[str, Series]):
+    """Series by published name, and by the name that was written where that is published otherwise."""
+
+    def __missing__(self, name: str) -> Series:
+        published = self._published(name)
+        if published == name:
+            raise KeyError(name)
+        return self[published]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(self._published(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(self._published(name), default)
+
+    def _published(self, name: str) -> str:
+        spellings = (name, sanitised(name), ascii_spelling(name))
+        return next((one for one in spellings if super(_Found, self).__contains__(one)), name)
+
+
+def _by_axis(name: str, axes: Mapping[str, Newest]) -> Iterator[tuple[str, Newest]]:
+    keeps = DEFAULT_AXIS if DEFAULT_AXIS in axes else next(iter(axes))
+    for axis, steps in axes.items():
+        yield name if axis == keeps else sanitised(f"{name}/over_{axis}"), steps
+
+
+def metrics_file(run: Run | str | PathLike[str]) -> Path:
+    """Return the file of a run that `read()` reads; the argument is that of `read()`."""
+    if isinstance(run, Run):
+        if run.dir is None:
+            raise OtelMLError(
+                f"The folder of run {run.id!r} is where the service is. Pass that folder to read().", slug="no-metrics"
+            )
+        given = run.dir
+    else:
+        given = Path(fspath(run))
+    instances = sorted(given.glob("jsonl-*/metrics.jsonl"))  # of a service with `jsonl/<name>` in its configuration
+    candidates = [given, given / "metrics.jsonl", given / "jsonl" / "metrics.jsonl", *instances]
+    if len(given.parts) == 1:
+        candidates += _below(Config.from_env().dir, given.name)
+    for path in candidates:
+        if path.is_file():
+            return path
+    looked = ", ".join(str(path) for path in candidates[1:])
+    raise OtelMLError(
+        f"No metrics of {str(given)!r}: looked for {looked}. Exporter 'jsonl' writes them.", slug="no-metrics"
+    )
+
+
+def _below(base: Path, run: str) -> list[Path]:
+    if run == "latest":
+        return sorted(base.glob("*/*/metrics.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    return sorted(base.glob(f"*/{run}/metrics.jsonl"))
+
+
+def metric_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of steps that are complete in the file."""
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if not line.endswith("\n"):
+                return  # being written
+            row = json.loads(line)
+            if isinstance(row, dict) and "step" in row and isinstance(row.get("values"), dict):
+                yield row

@@ -1,0 +1,30 @@
+"""Environment variables that are set for as long as a run lasts: child processes and the service inherit them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+__all__ = ["RunEnvironment"]
+
+
+class RunEnvironment:
+    """Variables of this process' environment that were set, and what was there before."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, str | None] = {}
+
+    def set(self, variables: Mapping[str, str]) -> None:
+        """Set `variables`, in addition to those set before."""
+        for name, value in variables.items():
+            self._before.setdefault(name, os.environ.get(name))
+            os.environ[name] = value
+
+    def undo(self) -> None:
+        """Put back what was there before the first `set()`; again is fine."""
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._before.clear()

@@ -1,0 +1,122 @@
+"""Whose run a recording call is for, where several are active in this process.
+
+With one run nobody asks: all calls are for it, from whatever thread. With several, a call is for the run that is
+current in its context (`contextvars`), else for the one that the main thread has begun, else for nobody: then it is
+said and counted, for to guess would mix what two runs measured.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from otel_ml._internal.events.event_queue import EventQueue
+    from otel_ml._internal.steps.axes import Step, Steps
+
+__all__ = ["CURRENT", "NOBODY", "NOW", "PROCESS", "SCOPES", "InScope", "Scope", "current_scope"]
+
+
+class Now:
+    """What recording calls look at first; one attribute load each.
+
+    Attributes:
+        off: recording does nothing.
+        level: timers above it cost a lookup; -1 while recording is off.
+        several: runs are active, and which of them a call is for has to be asked (`current_scope()`).
+        step: the process-wide step, or None where a context has to be asked (`step()` was used, or a stage is open).
+        boundary: is called before another step becomes current; None where nobody asks for it.
+    """
+
+    __slots__ = ("boundary", "level", "off", "several", "step")
+
+    def __init__(self) -> None:
+        self.off = True
+        self.level = -1
+        self.several = False
+        self.step: Step | None = None
+        self.boundary: Callable[[], None] | None = None
+
+
+NOW = Now()
+
+
+class Scope:
+    """What calls for one run go to.
+
+    Attributes:
+        steps: its axes and steps; their `generation` says of a step whose it is.
+        events: its events on the way to the background thread.
+        dropped: values that were not accepted, by reason.
+        say: where its sentences go; None keeps them.
+        outer: what was current in the context in which it was begun.
+        is_over: the run has ended.
+    """
+
+    __slots__ = ("dropped", "events", "is_over", "outer", "say", "steps")
+
+    steps: Steps
+    events: EventQueue
+
+    def __init__(self) -> None:
+        self.dropped: Counter[str] = Counter()
+        self.say: Callable[[str], None] | None = None
+        self.outer: Scope | None = None
+        self.is_over: bool = False
+
+
+PROCESS = Scope()
+"""Of the one run, where there is one: what all fast paths are bound to."""
+
+NOBODY = Scope()
+"""Of a context without a run while others have several. What is recorded there is dropped and counted."""
+
+CURRENT: ContextVar[Scope | None] = ContextVar("otel_ml_run", default=None)
+"""What is current in a context: the scope of the run that was begun in it last."""
+
+
+class Scopes:
+    """The scopes of the runs that are active.
+
+    Attributes:
+        active: in the order of their beginning.
+        default: for contexts without a run of their own.
+    """
+
+    def __init__(self) -> None:
+        self.active: list[Scope] = []
+        self.default: Scope | None = None
+
+    def of(self, generation: int) -> Scope | None:
+        """Return whose steps of a generation are; None of a run that is over."""
+        return next((scope for scope in self.active if scope.steps.generation == generation), None)
+
+
+SCOPES = Scopes()
+
+
+def current_scope() -> Scope:
+    """Return the scope of this context, where several runs are active."""
+    begun = scope = CURRENT.get()
+    while scope is not None and scope.is_over:
+        scope = scope.outer
+    if scope is not None:
+        return scope
+    return NOBODY if begun is not None or SCOPES.default is None else SCOPES.default
+
+
+class InScope:
+    """`with InScope(scope):` calls are for its run, in this context."""
+
+    __slots__ = ("_scope", "_token")
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __enter__(self) -> None:
+        self._token: Token[Scope | None] = CURRENT.set(self._scope)
+
+    def __exit__(self, *_: object) -> None:
+        CURRENT.reset(self._token)

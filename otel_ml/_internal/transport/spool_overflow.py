@@ -1,0 +1,60 @@
+"""What a full spool had to drop while nobody answered: said when it begins, and with all steps when it is over."""
+
+from __future__ import annotations
+
+from otel_ml._internal.error_reporting import ErrorReporter
+from otel_ml._internal.transport.spool import Lost
+
+__all__ = ["SPOOL_FULL", "SpoolOverflow"]
+
+SPOOL_FULL = "spool_full"
+"""The reason under which it is counted."""
+
+
+class SpoolOverflow:
+    """Counts what is lost in one outage.
+
+    Args:
+        reporter: counts points, and says sentences.
+    """
+
+    def __init__(self, reporter: ErrorReporter) -> None:
+        self._reporter = reporter
+        self._points = self._events = 0
+        self._steps: dict[str, tuple[int, int]] = {}
+
+    def add(self, lost: Lost) -> None:
+        """Count what had to go."""
+        if not self._points and not self._events and (lost.points or lost.frames):
+            self._reporter.say(
+                "spool-full",
+                "The receiver has not answered for so long that the spool is full: from now on the oldest points are "
+                "dropped and counted.",
+            )
+        self._count(lost)
+        for axis, step, _ in lost.steps:
+            first, last = self._steps.get(axis, (step, step))
+            self._steps[axis] = min(first, step), max(last, step)
+
+    def settle(self) -> None:
+        """Say how much it was: the outage is over, or the process ends. A sentence of before may be among the lost."""
+        if self._points or self._events:
+            steps = ", ".join(f"{first} to {last} of axis {axis!r}" for axis, (first, last) in self._steps.items())
+            events = f", and {self._events:,} {'event' if self._events == 1 else 'events'}" if self._events else ""
+            self._reporter.say(
+                "spool-full",
+                f"The spool was full: {self._points:,} points were dropped, of steps {steps or '(none)'}{events}.",
+            )
+        self._points = self._events = 0
+        self._steps.clear()
+
+    def _count(self, lost: Lost) -> None:
+        self._points += lost.points
+        self._events += lost.frames["L"]
+        for reason, count in (
+            (SPOOL_FULL, lost.points),
+            ("events_spool_full", lost.frames["L"]),
+            ("spans_spool_full", lost.frames["S"]),
+        ):
+            if count:
+                self._reporter.dropped[reason] += count

@@ -1,0 +1,140 @@
+"""A run's folder in a folder that others use, too: what they may have put there is not written to.
+
+Whoever may write to a folder can put a link in the place of a file, or of a folder, that is to be written. So a run's
+folder is of this user, and closed to others; what was in it before and is a link is moved aside, not followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["ASIDE", "claim", "is_ours", "may_hold_ours", "renamed_warning"]
+
+ASIDE = ".set-aside"
+"""Folder in a run's folder for what others had put there."""
+
+_NAMED = 10
+"""Of what was moved aside, named in a sentence."""
+
+_LINKED = ("artifacts/", "state/kept/")
+"""Folders whose files have further names: those of the job."""
+
+
+def may_hold_ours(folder: Path) -> bool:
+    """Whether folders of this user may be made in `folder`, which need not be there yet.
+
+    Who owns a folder can exchange what is in it: that must be this user, root, or who owns the folder of all runs.
+    """
+    try:
+        found, above = folder.lstat(), folder.parent.stat()
+    except OSError:
+        return True
+    if found.st_uid == os.geteuid():
+        return True
+    is_open = bool(found.st_mode & stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
+    is_trusted = found.st_uid in {0, above.st_uid} and not is_open and stat.S_ISDIR(found.st_mode)
+    return is_trusted and os.access(folder, os.W_OK | os.X_OK)
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether `folder` is one of this user, and no link; on a file system that gives everybody another id, too.
+
+    For root, as in a container, what belongs to the owner of the folder above is its own.
+    """
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        return False
+    if found.st_uid == os.geteuid() or (os.geteuid() == 0 and found.st_uid == folder.parent.stat().st_uid):
+        return True
+    try:
+        with tempfile.TemporaryFile(dir=folder.parent) as probe:
+            return os.fstat(probe.fileno()).st_uid == found.st_uid
+    except OSError:
+        return False
+
+
+def claim(folder: Path) -> None:
+    """Make a run's folder, or see that it is this user's alone to write to, and move aside what others put into it.
+
+    Raises:
+        OSError: it cannot be made, or belongs to somebody else.
+    """
+    folder.parent.parent.mkdir(parents=True, exist_ok=True)
+    for each in (folder.parent, folder):
+        try:
+            each.mkdir(mode=0o775)
+        except FileExistsError:
+            if each == folder and not is_ours(folder):
+                raise PermissionError(errno.EPERM, _somebody_elses(folder), str(folder)) from None
+        _close_to_others(each)
+    for path in list(_not_ours(folder)):
+        _move_aside(folder, path)
+
+
+def renamed_warning(folder: Path) -> str:
+    """Return what to say of what `claim` has moved aside, now or before; "" where that is nothing."""
+    aside = folder / ASIDE
+    if aside.is_symlink() or not aside.is_dir():
+        return ""
+    names = sorted(path.name.partition("-")[2] for path in aside.iterdir())
+    if not names:
+        return ""
+    return (
+        f"In {folder} {len(names)} files or folders were links or somebody else's: {', '.join(names[:_NAMED])}. "
+        f"They are in {ASIDE} there now, and nothing is written to what they name."
+    )
+
+
+def _somebody_elses(folder: Path) -> str:
+    return (
+        f"the run's folder belongs to user {folder.lstat().st_uid} or is a link, and is not written to; "
+        "choose another OTEL_ML_DIR, or another id of the run"
+    )
+
+
+def _close_to_others(folder: Path) -> None:
+    found = folder.stat()
+    if found.st_mode & stat.S_IWOTH and found.st_uid == os.geteuid():
+        folder.chmod(stat.S_IMODE(found.st_mode) & ~stat.S_IWOTH)
+
+
+def _not_ours(folder: Path) -> Iterator[Path]:
+    """Find links, files of others, and what is neither file nor folder."""
+    owners = {os.geteuid(), folder.stat().st_uid}
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        way = f"{here.relative_to(folder).as_posix()}/"
+        may_be_linked = way.startswith(_LINKED)
+        for path, status in _entries(here):
+            if path == folder / ASIDE:
+                continue
+            is_file = stat.S_ISREG(status.st_mode) and (status.st_nlink == 1 or may_be_linked)
+            if status.st_uid not in owners or not (is_file or stat.S_ISDIR(status.st_mode)):
+                yield path
+            elif stat.S_ISDIR(status.st_mode):
+                waiting.append(path)
+
+
+def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
+    try:
+        with os.scandir(folder) as entries:
+            return [(Path(entry.path), entry.stat(follow_symlinks=False)) for entry in entries]
+    except PermissionError:  # of a folder of ours: nothing is written to it either
+        return []
+
+
+def _move_aside(folder: Path, path: Path) -> None:
+    """Take the name away; what it stood for stays as it is."""
+    aside = folder / ASIDE
+    if os.path.lexists(aside) and not is_ours(aside):
+        aside.rename(folder / f"{ASIDE}-{uuid.uuid4().hex}")
+    aside.mkdir(mode=0o700, exist_ok=True)
+    number = sum(1 for _ in aside.iterdir())
+    path.rename(aside / f"{number}-{path.name}")

@@ -1,0 +1,117 @@
+"""The timers of a closed window: every rank's total of each, for those who compare ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml.wire.reductions import REDUCTIONS, WITHIN
+from otel_ml_service.aggregation.piece import Piece, Shape, fold_order
+from otel_ml_service.aggregation.points import SeriesKey, sums_of
+from otel_ml_service.aggregation.step_window import StepWindow
+from otel_ml_service.findings.detector import StepTimers
+from otel_ml_service.findings.phases import STEP, UNTIMED, in_order
+
+__all__ = ["RankTimers"]
+
+Floats = npt.NDArray[np.float64]
+
+_PREFIX = "time/"
+
+_STAGES = ("pp", "stage", "pipeline")
+"""Dimensions of a topology along which ranks do different work."""
+
+_MAX_SHAPES = 65_536
+"""Shapes that are remembered as looked at."""
+
+_TOTALS = frozenset(name for name in WITHIN if REDUCTIONS[name].point == "moments")
+"""What combines durations of a rank in a step: what else is below `time/` is a level, an estimate of what remains, and
+says nothing about who is slow."""
+
+
+class RankTimers:
+    """Finds timers by how a rank's times combine and by their names, once for each shape."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, tuple[str, ...]] = {}
+        self._known: tuple[tuple[tuple[int, ...], ...], tuple[str, ...]] = (), ()
+
+    def of(self, window: StepWindow, absent: frozenset[int]) -> StepTimers:
+        """Return seconds of each (rank, timer) in `window`; what a rank's messages and children hold is added."""
+        timed_pieces = (piece for piece in window.pieces if piece.reduction.within in _TOTALS)
+        pieces = sorted((piece for piece in timed_pieces if self._timers(piece.shape)), key=fold_order)
+        stage_of = {piece.source.rank: _stage(piece.source.topology) for piece in window.pieces}
+        ranks = tuple(sorted(stage_of))
+        stages = tuple(stage_of[rank] for rank in ranks)
+        if not pieces:
+            return StepTimers(ranks, (), np.zeros((len(ranks), 0)), absent, stages)
+        phases = self._phases(pieces)
+        seconds = self._seconds(pieces, ranks, phases)
+        return StepTimers(ranks, phases, seconds, absent, stages)
+
+    def _phases(self, pieces: Sequence[Piece]) -> tuple[str, ...]:
+        """Return the phases of a window in their order; what a step takes outside of its timers comes before them.
+
+        Whoever does something between two steps is late in the next one, where the others wait.
+        """
+        shapes_of: dict[int, tuple[int, ...]] = {}
+        for piece in pieces:
+            rank = piece.source.rank
+            shapes_of[rank] = (*shapes_of.get(rank, ()), piece.shape.number)
+        kinds = tuple(dict.fromkeys(shapes_of.values()))
+        if kinds != self._known[0]:
+            named = ([name for shape in shapes for name in self._names[shape] if name] for shapes in kinds)
+            phases = in_order(tuple(dict.fromkeys(names)) for names in named)
+            self._known = kinds, (UNTIMED, *phases) if STEP in phases and len(phases) > 1 else phases
+        return self._known[1]
+
+    def _seconds(self, pieces: Sequence[Piece], ranks: Sequence[int], phases: Sequence[str]) -> Floats:
+        """Return seconds [ranks, phases]; NaN where a rank has no such timer."""
+        column_of = {phase: column for column, phase in enumerate(phases)}
+        row_of = {rank: row for row, rank in enumerate(ranks)}
+        columns: dict[int, npt.NDArray[np.int64]] = {}
+        for piece in pieces:
+            if piece.shape.number not in columns:
+                places = [column_of[name] if name else -1 for name in self._timers(piece.shape)]
+                columns[piece.shape.number] = np.array(places, dtype=np.int64)
+        rows = np.repeat([row_of[piece.source.rank] for piece in pieces], [len(p.partials.series) for p in pieces])
+        column = np.concatenate([columns[piece.shape.number] for piece in pieces])
+        timed = column >= 0
+        cells = rows[timed] * len(phases) + column[timed]
+        size = len(ranks) * len(phases)
+        # bincount adds one after the other, so the order of the pieces gives the bits.
+        sums = sums_of([piece.partials for piece in pieces])[timed]
+        seconds = np.bincount(cells, sums, size).astype(np.float64)
+        seconds[np.bincount(cells, minlength=size) == 0] = np.nan
+        seconds = seconds.reshape(len(ranks), len(phases))
+        if phases[0] == UNTIMED:
+            seconds[:, 0] = np.maximum(2 * seconds[:, column_of[STEP]] - np.nansum(seconds, axis=1), 0.0)
+        return seconds
+
+    def _timers(self, shape: Shape) -> tuple[str, ...]:
+        """Return the phase of each series, empty for what is no timer; nothing at all where none is."""
+        names = self._names.get(shape.number)
+        if names is None:
+            if len(self._names) >= _MAX_SHAPES:
+                self._names.clear()
+            names = tuple(_phase(key) for key in shape.series)
+            names = self._names[shape.number] = names if any(names) else ()
+        return names
+
+
+def _phase(key: SeriesKey) -> str:
+    """Return what is timed; empty for what is no timer.
+
+    Examples:
+        >>> _phase(SeriesKey("time/forward", (), "moments")), _phase(SeriesKey("loss", (), "moments"))
+        ('forward', '')
+    """
+    if not key.name.startswith(_PREFIX):
+        return ""
+    return key.name.removeprefix(_PREFIX) + "".join(f"/{name}/{value}" for name, value in key.attributes)
+
+
+def _stage(topology: Mapping[str, int]) -> int | None:
+    return next((topology[name] for name in _STAGES if name in topology), None)

@@ -1,0 +1,76 @@
+"""Identities of points and events without a running number, remembered for a while (docs/protocol.md §4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+__all__ = ["RecentIdentities"]
+
+SIZE = 12
+"""Bytes of a digest: among 10⁹ identities two collide with probability 10⁻¹¹."""
+
+
+class RecentIdentities:
+    """Two generations of digests: an identity is remembered between one and two spans.
+
+    Args:
+        span_s: seconds of a generation.
+        most: digests of a generation; one that has them is over.
+
+    Attributes:
+        fresh: digests added since the last commit; the snapshot empties it.
+    """
+
+    def __init__(self, span_s: float, most: int = 500_000) -> None:
+        self._span_s = span_s
+        self._most = most
+        self._young: set[bytes] = set()
+        self._old: set[bytes] = set()
+        self.generation = 0
+        self._began: float | None = None
+        self.fresh: list[bytes] = []
+
+    def add(self, identity: object, now: float) -> bool:
+        """Remember `identity`; False where it is known. Its `repr` is what counts."""
+        text = repr(identity).encode("utf-8", "surrogatepass")
+        return self.add_digest(blake2b(text, digest_size=SIZE).digest(), now)
+
+    def add_digest(self, digest: bytes, now: float) -> bool:
+        """Remember an identity by its digest of `SIZE` bytes; False where it is known."""
+        self._turn(now)
+        if digest in self._young or digest in self._old:
+            return False
+        self._young.add(digest)
+        self.fresh.append(digest)
+        return True
+
+    def add_digests(self, digests: Sequence[bytes], now: float) -> list[bool]:
+        """Do so for each; mostly all are new, and sets tell that at once."""
+        self._turn(now)
+        several = set(digests)
+        if len(several) == len(digests) and several.isdisjoint(self._young) and several.isdisjoint(self._old):
+            self._young |= several
+            self.fresh += digests
+            return [True] * len(digests)
+        return [self.add_digest(digest, now) for digest in digests]
+
+    def _turn(self, now: float) -> None:
+        if self._began is None:
+            self._began = now
+        elif now - self._began >= self._span_s or len(self._young) >= self._most:
+            self._old, self._young = self._young, set()
+            self.generation += 1
+            self._began = now
+            self.fresh = []
+
+    def state(self) -> list[object]:
+        """Return what `restore` needs besides the digests."""
+        return [self.generation, self._began]
+
+    def restore(self, state: list[object], digests: dict[int, bytes]) -> None:
+        """Continue from `state()` and the digests of each generation."""
+        self.generation, self._began = state  # type: ignore[assignment]
+        for generation, joined in digests.items():
+            parts = {joined[i : i + SIZE] for i in range(0, len(joined), SIZE)}
+            (self._young if generation == self.generation else self._old).update(parts)

@@ -1,0 +1,164 @@
+"""When a run is over, and how it ended (docs/protocol.md §5.10)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from otel_ml.wire.attributes import RESERVED_PREFIX
+from otel_ml_exporters.records import RunStatus, Summary
+from otel_ml_service.aggregation.loss_account import lost_of, recorded_by, say_missing_at_end
+from otel_ml_service.aggregation.role_ranks import ranks_elsewhere
+from otel_ml_service.aggregation.run_state import RunState
+from otel_ml_service.aggregation.step_streams import PUBLISHED
+from otel_ml_service.aggregation.stepless import WAITING_AXIS
+from otel_ml_service.aggregation.steps import Steps
+from otel_ml_service.aggregation.summaries import Summaries
+from otel_ml_service.aggregation.writer_state import WriterState
+
+__all__ = ["RunEnd", "Status"]
+
+Status = Literal["running", "finished", "failed", "killed"]
+_WORST: dict[str, int] = {"finished": 0, "killed": 1, "failed": 2}
+
+
+class RunEnd:
+    """Ends the run when all have shut down or nobody was heard for long, and reopens it for later data.
+
+    Attributes:
+        state: how the run stands.
+        last_shutdown_message: seconds since the epoch.
+    """
+
+    def __init__(self, run: RunState, steps: Steps, summaries: Summaries) -> None:
+        self._run = run
+        self._steps = steps
+        self._summaries = summaries
+        self.state: Status = "running"
+        self.last_shutdown_message: float | None = None
+
+    def heard(self) -> None:
+        """Reopen a run that had ended: one of its writers sent something new."""
+        if self.state != "running":
+            self.state = "running"
+            self._run.output.emit(RunStatus, time=self._run.now, status="running")
+
+    def due(self) -> float | None:
+        """Return the time at which the run ends if nobody is heard until then; None while its files are looked for.
+
+        After the end it is now, where something is open: what another SDK sends beside a job does not reopen its run,
+        and no time passes there in which it could close.
+        """
+        if self.state != "running":
+            return self._run.now if self._is_something_open() else None
+        heard_at = max((at for at in (self._run.clock.heard_at, self._run.beat_at) if at is not None), default=None)
+        if heard_at is None or self._run.output.awaited:
+            return None
+        settings = self._run.settings
+        if self.last_shutdown_message is None or not self._all_shut_down():
+            return max(heard_at + settings.end_silence_s, self._senders_are_back())
+        if self._is_something_under_way():
+            return heard_at + min(settings.announced_wait_s, settings.end_silence_s)
+        return self.last_shutdown_message + (0.0 if self._all_are_here() else settings.world_wait_s)
+
+    def _senders_are_back(self) -> float:
+        """Return until when those may come back who could not reach a service that was down."""
+        settings, resumed_at = self._run.settings, self._run.resumed_at
+        return 0.0 if resumed_at is None else resumed_at + min(settings.resume_wait_s, settings.end_silence_s)
+
+    def advance(self) -> None:
+        """End the run where that is due."""
+        due = self.due()
+        if due is None or self._run.now < due:
+            return
+        self._close_all()
+        if self.state != "running":
+            return
+        self._run.stragglers.finish(list(self._run.step_streams.streams.values()))
+        self.state = self._status()
+        self._summaries.decide()
+        say_missing_at_end(self._run)
+        self._summarise()
+        self._run.output.emit(RunStatus, time=self._run.now, status=self.state)
+
+    def _is_something_open(self) -> bool:
+        return any(attempt.order and attempt.stream.axis != WAITING_AXIS for attempt in self._run.step_streams)
+
+    def _own(self) -> list[WriterState]:
+        return [writer for writer in self._run.writers if writer.native and not writer.child]
+
+    def _all_shut_down(self) -> bool:
+        writers = self._own()
+        return bool(writers) and all(
+            writer.shutdown_message is not None or self._has_successor(writer) for writer in writers
+        )
+
+    def _has_successor(self, writer: WriterState) -> bool:
+        """Whether another process took its place, even one that found nothing left to do and shut down."""
+        if writer.replaced_at is not None:
+            return True
+        rank = (writer.writer.role, writer.writer.rank)
+        of_its_rank = [other for other in self._own() if (other.writer.role, other.writer.rank) == rank]
+        return any(
+            other.shutdown_message is not None and self._run.writers.began_after(other, writer) for other in of_its_rank
+        )
+
+    def _is_something_under_way(self) -> bool:
+        """Whether something sent before a shutdown message is missing: in the Collector, logs may overtake metrics."""
+        return not all(writer.ended for writer in self._own() if writer.shutdown_message is not None)
+
+    def _all_are_here(self) -> bool:
+        """Whether no other rank is to be expected: all of the newest attempts were heard."""
+        ranks: dict[str, set[int]] = {}
+        world: dict[str, int] = {}
+        for writer in self._of_newest_attempts():
+            role = writer.writer.role
+            ranks.setdefault(role, set()).add(writer.writer.rank)
+            world[role] = max(world.get(role, 1), writer.writer.world_size or 1)
+        everybody = [writer.writer for writer in self._own()]
+        return all(
+            len(ranks[role]) >= size or len(ranks[role] | ranks_elsewhere(everybody, role, size)) >= size
+            for role, size in world.items()
+        )
+
+    def _of_newest_attempts(self) -> list[WriterState]:
+        """Return the writers of each role's newest attempt; who entered no step is of its first one."""
+        writers = self._own()
+        newest: dict[str, int] = {}
+        for writer in writers:
+            newest[writer.writer.role] = max(newest.get(writer.writer.role, 0), writer.attempt or 0)
+        return [writer for writer in writers if (writer.attempt or 0) == newest[writer.writer.role]]
+
+    def _close_all(self) -> None:
+        self._steps.attempt_assignment.settle(at_end=True)
+        self._steps.settle()
+        for attempt in list(self._run.step_streams):
+            while attempt.order and attempt.stream.axis != WAITING_AXIS:  # what waits there is put beside these
+                self._steps.close_oldest(attempt)
+        self._steps.stepless.flush()
+        self._steps.late.export_all()
+
+    def _status(self) -> Status:
+        ends: list[Status] = []
+        for writer in self._of_newest_attempts():
+            if writer.shutdown_message is not None and writer.replaced_at is None:
+                ends.append(writer.shutdown_message.status)
+            elif writer.shutdown_message is None and not self._has_successor(writer):
+                ends.append("killed")
+        return max(ends, key=_WORST.__getitem__, default="finished")
+
+    def _summarise(self) -> None:
+        """Publish what the run lost and what recording cost, once it is over."""
+        values: dict[str, float] = {}
+        if self._run.native:
+            values["recorded"] = sum(map(recorded_by, self._run.writers))
+        lost = lost_of(self._run, at_end=True)
+        values |= {f"dropped/{reason}": count for reason, count in lost.items() if reason != "too_late"}
+        for writer in self._run.writers:
+            if writer.shutdown_message is not None:
+                values["overhead_s"] = values.get("overhead_s", 0.0) + writer.shutdown_message.overhead_s
+        for stream in self._run.step_streams.streams.values():
+            for name in PUBLISHED:
+                values[name] = values.get(name, 0.0) + getattr(stream.tally, name)
+        shown = {RESERVED_PREFIX + name: float(value) for name, value in values.items() if value or name == "recorded"}
+        if shown:
+            self._run.output.emit(Summary, time=self._run.now, values=shown)

@@ -1,0 +1,263 @@
+"""What was recorded at one step, and where it stands: among an attempt's open steps, or among its closed ones."""
+
+from __future__ import annotations
+
+from otel_ml_service.aggregation.exported_series import Series
+from otel_ml_service.aggregation.folded import Folded
+from otel_ml_service.aggregation.piece import Piece
+
+__all__ = ["StepWindow", "StepWindows"]
+
+_EXPORTED_BYTES = 200
+"""What an exported value costs besides its fold state: its published name, a double, a place in a dictionary."""
+
+
+class StepWindow:
+    """What was recorded at one step of an attempt.
+
+    Attributes:
+        number: the engine's own number, which its state entries are called after.
+        points: writer → points of it that arrived for this step.
+        watermarks: writer → (points it says it sent, running number of the watermark).
+        opened: active time of the first arrival.
+        first_done: active time at which the first writer was past this step, or None.
+        due: active time at which a window of the axis `time` closes; None for steps.
+        excused: writers that are no longer waited for at this step.
+        missing: after closing: members of which points are still expected.
+        newest_ns: time of its newest record.
+        exported: after closing: published name → value, as exporters got it.
+        histograms: after closing: published name → records in it.
+        forgotten: series that were exported here, and of which the fold state is gone: what comes for them is too late.
+            None where it is not known which those are: then it is all.
+        late_since: active time since when a late change waits to be exported.
+        waiting: late points not exported yet.
+        named: a person was told whom it waits for.
+        rewritten: pieces were taken out, the entries are stale.
+        folded: what its pieces are reduced to, where that is known already.
+        size: bytes in memory of its pieces, about.
+        stored, chunks, stored_bytes: pieces already in the committed state, in how many entries, and their bytes.
+        shelf: where it stands, which is told what it weighs; None where it is in no attempt.
+    """
+
+    __slots__ = (
+        "chunks",
+        "due",
+        "excused",
+        "exported",
+        "first_done",
+        "folded",
+        "forgotten",
+        "histograms",
+        "late_since",
+        "missing",
+        "named",
+        "newest_ns",
+        "number",
+        "opened",
+        "pieces",
+        "points",
+        "rewritten",
+        "shelf",
+        "size",
+        "step",
+        "stored",
+        "stored_bytes",
+        "waiting",
+        "watermarks",
+    )
+
+    def __init__(self, number: int, step: int, opened: float) -> None:
+        self.number = number
+        self.step = step
+        self.opened = opened
+        self.pieces: list[Piece] = []
+        self.folded: Folded | None = None
+        self.newest_ns = 0
+        self.points: dict[int, int] = {}
+        self.watermarks: dict[int, tuple[int, int]] = {}
+        self.first_done: float | None = None
+        self.due: float | None = None
+        self.excused: set[int] = set()
+        self.missing: set[int] = set()
+        self.exported: dict[str, float] | None = None
+        self.histograms: dict[str, float] = {}
+        self.forgotten: frozenset[Series] | None = frozenset()
+        self.late_since: float | None = None
+        self.waiting = 0
+        self.size = 0
+        self.stored = 0
+        self.stored_bytes = 0
+        self.chunks = 0
+        self.named = False
+        self.rewritten = False
+        self.shelf: StepWindows | None = None
+
+    def add(self, piece: Piece) -> None:
+        """Keep a piece."""
+        self.pieces.append(piece)
+        self.folded = None
+        self._grow(piece.size)
+        self.newest_ns = max(self.newest_ns, piece.newest_ns)
+        piece.shape.users += 1
+
+    def remove(self, pieces: list[Piece]) -> None:
+        """Give up some pieces; the committed ones are written anew."""
+        gone = {id(piece) for piece in pieces}
+        self.pieces = [piece for piece in self.pieces if id(piece) not in gone]
+        for piece in pieces:
+            self._grow(-piece.size)
+            piece.shape.users -= 1
+        self.folded = None
+        self.rewritten = True
+        self.stored = 0
+
+    def remove_of(self, writer: int) -> list[Piece]:
+        """Give up what a writer delivered, and return it."""
+        mine = self.of(writer)
+        self.remove(mine)
+        self.points.pop(writer, None)
+        return mine
+
+    def release(self) -> None:
+        """Let go of the shapes, when the window is no more in memory."""
+        for piece in self.pieces:
+            piece.shape.users -= 1
+
+    def close_at(self, active: float) -> None:
+        """Close at this moment, whoever is heard or not; the first answer holds."""
+        if self.due is None:
+            self.due = active
+
+    def forget(self, exported: frozenset[Series] | None) -> None:
+        """Note that of what was exported here the fold state is gone: which series, or None where nobody knows."""
+        self.forgotten = exported
+
+    def count_points(self, writer: int, points: int) -> None:
+        """Note that points arrived of those that the writer's watermark will count."""
+        self.points[writer] = self.points.get(writer, 0) + points
+
+    def hear_watermark(self, writer: int, points: int, seq: int) -> None:
+        """Note how many points a writer says it sent; it may say so again, with more."""
+        former_points, former_seq = self.watermarks.get(writer, (0, 0))
+        self.watermarks[writer] = (max(former_points, points), max(former_seq, seq))
+
+    def pass_on(self, writer: int, other: StepWindow) -> None:
+        """Carry over to another window what is known of the writer's points."""
+        if writer in self.points:
+            other.points[writer] = self.points.pop(writer)
+        if writer in self.watermarks:
+            other.watermarks[writer] = self.watermarks.pop(writer)
+
+    def note_done(self, active: float) -> bool:
+        """Note that a writer is past this step; False where another one was before."""
+        if self.first_done is not None:
+            return False
+        self.first_done = active
+        return True
+
+    def name(self) -> None:
+        """Note that a person was told whom it waits for."""
+        self.named = True
+
+    def excuse(self, writer: int) -> None:
+        """Wait no more for a writer."""
+        self.excused.add(writer)
+
+    def miss(self, holders: list[int]) -> None:
+        """Note at its close for whom it waited, or no longer did: of them, points are still expected."""
+        self.missing = self.excused.union(holders)
+
+    def publish(self, values: dict[str, float]) -> None:
+        """Note what exporters get of it now: nothing waits anymore."""
+        self._grow_exported(values)
+        self.waiting, self.late_since = 0, None
+
+    def publish_nothing(self) -> None:
+        """Note that it closes, or closed, with no row."""
+        if self.exported is None:
+            self.exported = {}
+
+    def join_late(self, piece: Piece, active: float) -> None:
+        """Keep a piece that came after it closed, until it is exported."""
+        self.add(piece)
+        self.waiting += len(piece.partials.series)
+        if self.late_since is None:
+            self.late_since = active
+
+    def withdraw(self, pieces: list[Piece]) -> None:
+        """Give up late pieces of one writer that were not exported."""
+        self.remove(pieces)
+        self.waiting -= sum(len(piece.partials.series) for piece in pieces)
+        self.missing.discard(pieces[0].source.number)
+        if self.waiting <= 0:
+            self.waiting, self.late_since = 0, None
+
+    def unwrite(self) -> int:
+        """Return how many entries hold pieces that are to be written anew, and forget them."""
+        chunks, self.rewritten, self.chunks, self.stored_bytes = self.chunks, False, 0, 0
+        return chunks
+
+    def note_stored(self, size: int) -> None:
+        """Note that all of its pieces are in the committed state, the newest ones in an entry of so many bytes."""
+        self.stored, self.chunks = len(self.pieces), self.chunks + 1
+        self.stored_bytes += size
+
+    @property
+    def weight(self) -> int:
+        """Bytes in memory, about, with what was exported."""
+        return self.size + _EXPORTED_BYTES * len(self.exported or ())
+
+    @property
+    def count(self) -> int:
+        """Points kept."""
+        return sum(len(piece.partials.series) for piece in self.pieces)
+
+    @property
+    def writers(self) -> set[int]:
+        """Writers that sent points of this step."""
+        return {piece.source.number for piece in self.pieces}
+
+    def of(self, writer: int) -> list[Piece]:
+        """Return the pieces of a writer."""
+        return [piece for piece in self.pieces if piece.source.number == writer]
+
+    def _grow(self, size: int) -> None:
+        self.size += size
+        if self.shelf is not None:
+            self.shelf.bytes += size
+
+    def _grow_exported(self, values: dict[str, float]) -> None:
+        before = self.weight
+        self.exported = values
+        if self.shelf is not None:
+            self.shelf.bytes += self.weight - before
+
+
+class StepWindows:
+    """Units of an attempt by step: the open ones, or those that closed.
+
+    Attributes:
+        windows: step → window; only `put` and `take` change which.
+        bytes: what they weigh; a window that changes changes it, wherever it does.
+    """
+
+    __slots__ = ("bytes", "windows")
+
+    def __init__(self) -> None:
+        self.windows: dict[int, StepWindow] = {}
+        self.bytes = 0
+
+    def put(self, window: StepWindow) -> None:
+        """Add a window that stands nowhere else."""
+        assert window.shelf is None, f"step {window.step} stands on two shelves"
+        assert window.step not in self.windows, f"step {window.step} stands here twice"
+        window.shelf = self
+        self.windows[window.step] = window
+        self.bytes += window.weight
+
+    def take(self, step: int) -> StepWindow:
+        """Take a window out."""
+        window = self.windows.pop(step)
+        window.shelf = None
+        self.bytes -= window.weight
+        return window

@@ -1,0 +1,126 @@
+"""Spools of workers that are gone: what they recorded and could not send is taken in (embedded mode)."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from otel_ml.exceptions import VersionError, WireError
+from otel_ml.explanation import explained
+from otel_ml.wire.spool_format import PATHS, SUFFIX, Frame, Kind, Leftover, read_spool, request_body
+from otel_ml_service.receiver.decode import Decoded, Signal
+from otel_ml_service.receiver.partial_success import UndecodableError
+
+__all__ = ["LeftoverSpools", "requests_of"]
+
+_log = logging.getLogger(__name__)
+
+_EVERY_S = 2.0
+"""How often the folder is looked at: a rank that was killed leaves its spool in the middle of a run."""
+
+_REQUEST_BYTES = 4 * 2**20
+_STORED_S = 60.0
+
+
+class LeftoverSpools:
+    """Watches a spool folder on its own thread.
+
+    Args:
+        folder: of the rendezvous.
+        take: sends a request on; its future is done when that is in the journal.
+        taken_in: called once what the dead had left at the start is in the journal. The living are to be heard later:
+            of two incarnations of a rank, the one that is heard first is the older one.
+    """
+
+    def __init__(
+        self, folder: Path, take: Callable[[Signal, bytes], Future[Decoded]], taken_in: Callable[[], None]
+    ) -> None:
+        self._folder = folder
+        self._take = take
+        self._taken_in = taken_in
+        self._told: set[Path] = set()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="otel-ml-spools", daemon=True)
+
+    def start(self) -> None:
+        """Start watching."""
+        if not self._folder.exists() or not any(self._folder.iterdir()):
+            self._say_taken_in()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching; safe twice."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(_STORED_S)
+
+    def sweep(self) -> int:
+        """Take in every spool whose writer is gone; return how many."""
+        return sum(self._adopted(path) for path in sorted(self._folder.glob(f"*{SUFFIX}")))
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.sweep()
+            except Exception:  # noqa: BLE001 (whatever it is, the file stays and is tried again)
+                _log.exception("The spools in %s cannot be taken in now.", self._folder)
+            self._say_taken_in()
+            self._stopping.wait(_EVERY_S)
+
+    def _say_taken_in(self) -> None:
+        taken_in, self._taken_in = self._taken_in, lambda: None
+        taken_in()
+
+    def _adopted(self, path: Path) -> bool:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            # A live writer holds the lock; whoever gets it owns the file.
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for signal, body in requests_of(read_spool(path)):
+                self._take(signal, body).result(_STORED_S)
+            path.unlink(missing_ok=True)
+        except VersionError as error:
+            if path not in self._told:
+                self._told.add(path)
+                _log.error("%s", error)
+            return False
+        except (UndecodableError, WireError) as error:
+            _log.error("%s", explained(f"The spool {path} is set aside: {error}", "damaged-file"))
+            path.rename(path.with_suffix(".unreadable"))
+            return False
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(handle)
+        _log.info("Took in %s, which its writer could not send.", path.name)
+        return True
+
+
+def requests_of(leftover: Leftover) -> Iterator[tuple[Signal, bytes]]:
+    """Yield the requests of a spool, in the order in which it was written."""
+    group: list[Frame] = []
+    size = 0
+    for frame in leftover.frames:
+        if group and (frame.kind != group[0].kind or size + len(frame.payload) > _REQUEST_BYTES):
+            yield _request(leftover.resource, group)
+            group, size = [], 0
+        group.append(frame)
+        size += len(frame.payload)
+    if group:
+        yield _request(leftover.resource, group)
+
+
+def _request(resource: bytes, frames: Sequence[Frame]) -> tuple[Signal, bytes]:
+    return _SIGNALS[frames[0].kind], request_body(resource, (frame.payload for frame in frames))
+
+
+_SIGNALS: dict[Kind, Signal] = {"M": "metrics", "S": "traces", "L": "logs"}
+assert _SIGNALS.keys() == PATHS.keys()

@@ -1,0 +1,450 @@
+"""One experiment run in the service: its engine, its outbox, its exporters."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from otel_ml.explanation import explained
+from otel_ml.redaction import redacted
+from otel_ml.wire.attributes import TIME_AXIS
+from otel_ml.wire.versions import not_taken_up
+from otel_ml_exporters.exporter import Exporter
+from otel_ml_exporters.records import RunInfo, StepRecord
+from otel_ml_service.aggregation.engine import Engine
+from otel_ml_service.aggregation.observation import Observation
+from otel_ml_service.aggregation.older_state import version_of
+from otel_ml_service.aggregation.outcome import Outcome, Status
+from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.delivery.backoff import RetryPolicy
+from otel_ml_service.delivery.pipeline import Pipeline, PipelineStatus
+from otel_ml_service.live_runs.artifact_store import with_content
+from otel_ml_service.live_runs.artifact_thread import ArtifactThread
+from otel_ml_service.live_runs.late_file import LateFile
+from otel_ml_service.live_runs.late_requests import as_request
+from otel_ml_service.live_runs.run_log import RunLog
+from otel_ml_service.live_runs.served_settings import ServedSettings
+from otel_ml_service.live_runs.storage_errors import StorageErrors
+from otel_ml_service.live_runs.wait_for_name import UNNAMED, may_be_named
+from otel_ml_service.receiver.partial_success import Rejected
+from otel_ml_service.storage.outbox import Commit, Mark, Outbox
+from otel_ml_service.telemetry import Telemetry
+from otel_ml_service.versions import RUN
+
+__all__ = ["LiveRun", "RunSettings"]
+
+_log = logging.getLogger(__name__)
+
+_LATE = "late.otlp"
+"""The fact that tells how many bytes of the file belong to what is committed."""
+
+_FILES = "files"
+"""The fact that tells which artifacts' files are still looked for."""
+
+_FILES_S = 0.05
+"""How often it is looked whether one was found."""
+
+_FINISH_S = 60.0
+"""Seconds exporters get to close when a run has ended; W&B uploads then."""
+
+
+_REJECTED_KINDS = 20
+"""Senders and reasons of rejected points that a run names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What every run of a service is made with.
+
+    Attributes:
+        exporters: name → builds the exporter; called on the exporter's own thread.
+        experiment_name: of runs whose writers do not say it.
+        run_name: the same; the id where it is empty.
+        late_max: bytes of `late.otlp`.
+        served: what is kept in its folder of how it is served; None keeps what is there.
+        unavailable: name → why, of exporters that were asked for and cannot be used: what they lack stays to be said.
+        log: name of the log in the run's folder; empty in embedded mode, where the process' output is that file.
+    """
+
+    exporters: Mapping[str, Callable[[], Exporter]]
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    experiment_name: str = UNNAMED
+    run_name: str = ""
+    late_max: int = 2**30
+    served: ServedSettings | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    log: str = "service.log"
+
+
+class LiveRun:
+    """Owned by the engine's thread; how far it is, and the notices, may be read by others.
+
+    Args:
+        experiment: `ml.experiment.id`.
+        folder: of the run.
+        journal: identity of the journal that entry numbers belong to.
+
+    Raises:
+        VersionError: another version has stored it, which this one cannot follow.
+        StorageError: its files cannot be used.
+
+    Attributes:
+        told: notices that went to the process that prints them; the receiver's thread counts. None: it never asked.
+    """
+
+    def __init__(
+        self, experiment: str, folder: Path, settings: RunSettings, telemetry: Telemetry, *, journal: str
+    ) -> None:
+        self.experiment = experiment
+        self.folder = folder
+        self._settings = settings
+        self._telemetry = telemetry
+        self._journal = journal
+        self.outbox = Outbox(folder / "state" / "run.db")
+        self.log = RunLog(experiment, folder / settings.log if settings.log else None)
+        try:
+            self._engine = self._restored()
+            self._late = self._late_file()
+            self.files = ArtifactThread(folder, self.outbox.facts.get(_FILES, ""))
+        except BaseException:
+            self.outbox.close()
+            raise
+        self._engine.expect(self.files.waiting)
+        consumed = self.outbox.consumed
+        self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
+        self.is_touched = False
+        self._now = 0.0
+        self._has_steps = False
+        self.trouble = StorageErrors(f"Run {experiment}")
+        self._rejected_kinds: set[tuple[str, str]] = set()
+        self.rejected = int(self.outbox.facts.get("rejected", "0"))
+        self._engine.note_rejected(self.rejected)
+        self._unwritten: tuple[Outcome, list[str], str] | None = None
+        self._unstored: Commit | None = None
+        self._said: deque[str] = deque()
+        self.pipelines: dict[str, Pipeline] = {}
+        self.info = self._run_info()
+        self.status: Status = self._engine.status
+        # What a launch that has ended was told is no news to the one that goes on with the run.
+        self.told = None if self.status.state == "running" else len(self.outbox.notices)
+        self.findings = self._engine.findings
+        if self.outbox.damage:
+            _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))
+            self.say("damaged-file", self.outbox.damage)
+
+    def _late_file(self) -> LateFile:
+        counted = self.outbox.facts.get(_LATE, None if self.outbox.damage else "0")
+        limit = self._settings.late_max
+        return LateFile(self.folder / "late.otlp", None if counted is None else int(counted), limit)
+
+    def _restored(self) -> Engine:
+        """Return the engine as it was committed; a new one where a disk has changed that."""
+        settings = self._settings.engine
+        state: Mapping[str, bytes] = {}
+        try:
+            state = self.outbox.state()
+            return Engine(self.experiment, settings, state, kept=self.outbox.entry, seq=self.outbox.base)
+        except Exception as error:
+            if "run" in state and (version := version_of(state)) != RUN:
+                raise not_taken_up(self.outbox.path, version) from error
+            _log.exception("Run %s: the engine's state cannot be read: %s", self.experiment, error)
+            self.outbox.forget_state()
+        return Engine(self.experiment, settings, kept=self.outbox.entry, seq=self.outbox.base)
+
+    # Engine thread
+
+    def observe(
+        self,
+        entry: int,
+        observations: Iterable[Observation],
+        now: float,
+        *,
+        rejected: Mapping[Rejected, int] = MappingProxyType({}),
+    ) -> None:
+        """Take the observations of a journal entry; one seen before the last restart is skipped.
+
+        Args:
+            entry: its number.
+            observations: of this run.
+            now: seconds since the epoch.
+            rejected: what of this run in the same request will never be accepted, and how many items that are.
+        """
+        if entry <= self._consumed:
+            return
+        self.rejected += sum(rejected.values())
+        self._engine.note_rejected(self.rejected)
+        for each in rejected:
+            self._say_rejected(each)
+        for observation in observations:
+            try:
+                self._engine.observe(observation, now)
+            except Exception:  # noqa: BLE001 (a defect of ours must not take the other runs with it)
+                # Not what it holds: that may be 64 MiB, and is the user's.
+                kind, writer = type(observation).__name__, observation.writer
+                _log.exception("Run %s: a %s of rank %d could not be taken.", self.experiment, kind, writer.rank)
+                self._telemetry.count("dropped", reason="internal error")
+        self._consumed = entry
+        self.is_touched = True
+
+    def tell(self, observations: Iterable[Observation], now: float) -> None:
+        """Take observations that come from the service itself."""
+        for observation in observations:
+            self._engine.observe(observation, now)
+        self.is_touched = True
+
+    def advance(self, now: float) -> None:
+        """Close what is due."""
+        self._now = now
+        for artifact in self.files.take():
+            self._engine.found(artifact)
+            self.is_touched = True
+        deadline = self._engine.next_deadline()
+        if self.is_touched or (deadline is not None and deadline <= now):
+            self._engine.advance(now)
+            self.is_touched = True
+
+    def next_deadline(self) -> float | None:
+        """Return when `advance` must be called though nothing arrives."""
+        due = self._engine.next_deadline()
+        if not self.files.waiting:
+            return due
+        look = self._now + _FILES_S
+        return look if due is None else min(look, due)
+
+    def commit(self) -> None:
+        """Make durable what was decided, and let the exporters have it.
+
+        Raises:
+            StorageError: nothing was stored; call again, the same is then tried again.
+        """
+        is_new = self.is_touched or self._said or self.outbox.unsaved or self._unwritten
+        if self._unstored is None and is_new:
+            self._unstored = self._next_commit()
+            self.is_touched = False
+        if self._unstored is None:
+            return
+        self.outbox.commit(self._unstored)
+        self._tell("storage", self.trouble.over())
+        for sentence in self._unstored.notices:
+            _log.warning("Run %s: %s", self.experiment, sentence)
+        self._unstored = None
+        self.status = self._engine.status
+        self.findings = self._engine.findings
+        self.info = self._run_info()
+        self._deliver()
+
+    def resume(self) -> None:
+        """Go on delivering what a predecessor left; each backend tells what it has, whatever the predecessor thought.
+
+        What was handed to W&B's own process and not written yet died with the predecessor.
+        """
+        if self.outbox.last_seq:
+            self._deliver(anyhow=True)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether something that was decided could not be committed, and is to be tried again."""
+        return self._unstored is not None or self._unwritten is not None
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether every exporter has everything that there is."""
+        return all(self.behind(name) == 0 for name in self._settings.exporters)
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """The exporters that were asked for and do not have everything that there is."""
+        return tuple(name for name in self.exporters if self.behind(name))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended, everything is delivered, and the exporters are closed."""
+        return self.status.state != "running" and self.is_delivered and self._are_stopped()
+
+    def finish(self) -> None:
+        """Close the exporters of a run that has ended, once they have everything."""
+        if self.status.state == "running" or not self.is_delivered:
+            return
+        for pipeline in self.pipelines.values():
+            pipeline.ask_to_stop(_FINISH_S)
+
+    def make_room(self, share: float, limit: int) -> None:
+        """Forget the oldest records; the quickest exporter keeps its place, whatever the others lose.
+
+        Args:
+            share: of the records that are kept.
+            limit: in bytes, why.
+        """
+        box = self.outbox
+        quickest = max((box.last_seq - self.behind(name) for name in self._settings.exporters), default=0)
+        up_to = min(quickest, box.first_seq + int((box.last_seq - box.first_seq + 1) * share))
+        if up_to < box.first_seq:
+            return
+        box.forget(up_to)
+        self.say(
+            "disk-limit",
+            f"The limit of {limit} bytes (OTEL_ML_DIR_MAX) is reached: the oldest records are no longer kept, and an "
+            "exporter that has not written them loses its place. With the exporter jsonl they are in metrics.jsonl: "
+            "otel-ml replay --experiment NAME writes the whole run anew.",
+        )
+
+    def ask_to_stop(self, timeout: float) -> None:
+        """Tell every exporter to deliver what it can and close, within `timeout` seconds."""
+        for pipeline in self.pipelines.values():
+            pipeline.ask_to_stop(timeout)
+
+    def close(self) -> None:
+        """Wait for the exporters' deadline, keep their positions, and close the files."""
+        self.files.close()
+        for pipeline in self.pipelines.values():
+            pipeline.join()
+        self.outbox.close()
+        self.log.close()
+
+    def say(self, slug: str, sentence: str) -> None:
+        """Add a notice, from any thread; it is kept with the next commit."""
+        self._said.append(explained(sentence, slug))
+
+    def _say_rejected(self, rejected: Rejected) -> None:
+        """Say it once for each sender and kind of reason."""
+        if rejected.kind in self._rejected_kinds or len(self._rejected_kinds) > _REJECTED_KINDS:
+            return
+        self._rejected_kinds.add(rejected.kind)
+        if len(self._rejected_kinds) > _REJECTED_KINDS:
+            self.say("rejected-points", "Points of further senders or for further reasons are rejected, and counted.")
+        elif rejected.sentence not in self.outbox.notices:  # before a restart
+            self._said.append(rejected.sentence)
+
+    def _tell(self, slug: str, sentence: str | None) -> None:
+        if sentence is not None:
+            self.say(slug, sentence)
+
+    def _next_commit(self) -> Commit:
+        if self._unwritten is None:
+            said = [self._said.popleft() for _ in range(len(self._said))]
+            outcome = self._engine.take()
+            self.files.look_for(outcome.named)
+            self._unwritten = outcome, said, self.files.stored
+        outcome, said, files = self._unwritten  # kept until they are written: the engine hands out everything once
+        records = with_content(outcome.records, outcome.files, self.folder)
+        self._has_steps |= any(isinstance(record, StepRecord) and record.axis != TIME_AXIS for record in records)
+        facts = self._keep_late(outcome)
+        if files != self.outbox.facts.get(_FILES, "[]"):
+            facts[_FILES] = files
+        self._unwritten = None
+        return Commit(
+            records=records,
+            changes=outcome.changes,
+            consumed=(self._journal, self._consumed),
+            notices=tuple(map(redacted, (*outcome.notices, *said))),
+            facts=facts | ({"rejected": str(self.rejected)} if self.rejected else {}),
+        )
+
+    def _keep_late(self, outcome: Outcome) -> dict[str, str]:
+        """Append what came too late, and return the length of the file, which counts once it is committed."""
+        if not outcome.too_late:
+            return {}
+        gone = self._late.gone
+        left_out = self._late.append(as_request(late).SerializeToString() for late in outcome.too_late)
+        if self._late.gone > gone:
+            self.say(
+                "store-gone",
+                f"late.otlp was deleted or cut by another program: {self._late.gone - gone} bytes of what came too "
+                "late are lost with it.",
+            )
+        if left_out:
+            self._telemetry.count("dropped", left_out, reason="late.otlp is full")
+            self.say(
+                "late-full",
+                f"late.otlp has its {self._settings.late_max} bytes (OTEL_ML_LATE_MAX): what comes too late "
+                "from now on is dropped and counted.",
+            )
+        return {_LATE: str(self._late.length)}
+
+    def _deliver(self, *, anyhow: bool = False) -> None:
+        """Start the exporters that have something to do: at the first record, and where a run goes on after its end."""
+        if self._waits_for_a_name() and not anyhow:
+            return
+        for name, make in self._settings.exporters.items():
+            pipeline = self.pipelines.get(name)
+            if pipeline is not None:
+                pipeline.describe(self.info)
+            if (anyhow or self.behind(name)) and (pipeline is None or pipeline.is_stopped):
+                self.pipelines[name] = self._pipeline(name, make)
+                with self.log.speaking():
+                    self.pipelines[name].start()
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it stays where it is: something of it is in a backend, or about to be."""
+        return bool(self.pipelines) or (self.outbox.last_seq > 0 and not self._waits_for_a_name())
+
+    def _waits_for_a_name(self) -> bool:
+        """Whether the exporters are not to begin yet: it may still get another name than that which nobody chose."""
+        if self.status.writers or self._has_steps or self._settings.experiment_name != UNNAMED:
+            return False
+        return may_be_named(self._engine.facts, self.status, self._now)
+
+    def _pipeline(self, name: str, make: Callable[[], Exporter]) -> Pipeline:
+        mark = self.outbox.mark(name)
+
+        def keep(seq: int, lost: Mapping[str, int]) -> None:
+            self.outbox.set_mark(name, Mark(seq, dict(lost)))
+
+        return Pipeline(
+            name,
+            make,
+            self.info,
+            self.outbox,
+            delivered=mark.seq,
+            lost=mark.lost,
+            mark=keep,
+            say=self.say,
+            retry=self._settings.retry,
+        )
+
+    def _are_stopped(self) -> bool:
+        return all(pipeline.is_stopped for pipeline in self.pipelines.values())
+
+    def _run_info(self) -> RunInfo:
+        facts = self._engine.facts
+        return RunInfo(
+            id=self.experiment,
+            experiment=facts.experiment_name or self._settings.experiment_name,
+            name=facts.run_name or self._settings.run_name or self.experiment,
+            dir=self.folder,
+            started_at=facts.started_at,
+            tags=facts.tags,
+            notes=facts.notes,
+        )
+
+    # Any thread
+
+    @property
+    def exporters(self) -> dict[str, PipelineStatus]:
+        """How far each exporter is that was asked for, also of those that have not been started, or cannot be."""
+        return {name: self._exporter_status(name) for name in (*self._settings.exporters, *self._settings.unavailable)}
+
+    @property
+    def pending(self) -> int:
+        """How many records the slowest exporter has still to write, of those that are at work."""
+        return max(map(self.behind, self._settings.exporters), default=0)
+
+    def behind(self, name: str) -> int:
+        """Return how many records an exporter has still to write."""
+        pipeline = self.pipelines.get(name)
+        return self.outbox.last_seq - self.outbox.mark(name).seq if pipeline is None else pipeline.behind
+
+    def _exporter_status(self, name: str) -> PipelineStatus:
+        pipeline = self.pipelines.get(name)
+        if pipeline is not None:
+            return pipeline.status
+        mark = self.outbox.mark(name)
+        if name in self._settings.unavailable:
+            return PipelineStatus("unavailable", mark.seq, mark.lost, problem=self._settings.unavailable[name])
+        return PipelineStatus("stopped" if self.behind(name) == 0 else "starting", mark.seq, mark.lost)

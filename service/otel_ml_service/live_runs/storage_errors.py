@@ -1,0 +1,49 @@
+"""What cannot be stored at the moment: said when it begins, when it changes, and when it is over."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from otel_ml.explanation import explained
+
+__all__ = ["StorageErrors"]
+
+_log = logging.getLogger(__name__)
+
+
+class StorageErrors:
+    """Remembers what was said, so that a disk that is full for an hour fills no log.
+
+    Args:
+        subject: what cannot be stored.
+
+    Attributes:
+        text: what is wrong now, or "".
+    """
+
+    def __init__(self, subject: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._subject = subject
+        self._clock = clock
+        self._since = 0.0
+        self.text = ""
+
+    def note(self, error: Exception) -> None:
+        """Note that storing failed."""
+        text = str(error)
+        if not self.text:
+            self._since = self._clock()
+        if text != self.text:
+            _log.error("%s", explained(f"{self._subject} cannot be stored: {text}", "storage"))
+        self.text = text
+
+    def over(self) -> str | None:
+        """Note that storing succeeded; return what the run is to be told if it had failed before."""
+        if not self.text:
+            return None
+        lasted = self._clock() - self._since
+        _log.warning("%s can be stored again, after %.0f s.", self._subject, lasted)
+        sentence = f"For {lasted:.0f} s nothing could be stored: {self.text} What was acknowledged is all there."
+        self.text = ""
+        return sentence

@@ -1,0 +1,130 @@
+"""OTLP metrics → observations, through upb and one pass of Python per point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from otel_ml.exceptions import WireError
+from otel_ml.wire import attributes as wire
+from otel_ml.wire.reduction import Reduction
+from otel_ml.wire.reductions import DEFAULT
+from otel_ml_exporters.records import JsonValue
+from otel_ml_service.aggregation.observation import Fragment, Observation, Position, Watermark, Writer
+from otel_ml_service.receiver.attribute_values import attributes
+from otel_ml_service.receiver.columns import READ, Columns, Shapes, point_attributes, points_of, series_of
+from otel_ml_service.receiver.coordinates import Coordinates, coordinates, reduction_of
+from otel_ml_service.receiver.declared_metrics import declared_of
+from otel_ml_service.receiver.partial_success import Rejections
+from otel_ml_service.receiver.resource import seconds
+from otel_ml_service.receiver.scope_identity import scope_id
+from otel_ml_service.receiver.third_party import Sender, ThirdPartyDecoder
+from otel_ml_service.receiver.writer_totals import totals_of
+
+__all__ = ["MetricsDecoder"]
+
+
+class MetricsDecoder:
+    """Decodes `ScopeMetrics` messages; equal shapes become the same object."""
+
+    def __init__(self) -> None:
+        self._shapes = Shapes()
+        self._foreign = ThirdPartyDecoder(self._shapes)
+
+    def scope(self, writer: Writer, scope_metrics: Any, rejections: Rejections) -> list[Observation]:
+        """Return the observations of one ScopeMetrics; what cannot be used is added to `rejections`."""
+        scope = attributes(scope_metrics.scope.attributes)
+        found = scope.get(wire.SEQ)
+        seq = found if isinstance(found, int) and scope_metrics.scope.name == wire.SCOPE else None
+        try:
+            where = coordinates(scope)
+            if seq is not None:
+                return self._own(writer, scope_metrics.metrics, scope, where, seq, rejections)
+        except (ValueError, WireError) as error:
+            rejections.add(str(error), count_points(scope_metrics))
+            return [] if seq is None else [self._nothing(writer, seq)]
+        sender = Sender(writer, scope_id(scope_metrics.scope.name, scope_metrics.scope.version, scope))
+        return self._foreign.scope(sender, scope_metrics.metrics, where, rejections)
+
+    def _own(
+        self,
+        writer: Writer,
+        metrics: Any,
+        scope: Mapping[str, JsonValue],
+        where: Coordinates,
+        seq: int,
+        rejections: Rejections,
+    ) -> list[Observation]:
+        found: list[Observation] = []
+        main = Columns()
+        groups: dict[Coordinates, Columns] = {where: main}
+        rejected_before = rejections.total
+        for metric in metrics:
+            if metric.name in _PROTOCOL:
+                found += [_PROTOCOL[metric.name](writer, where, seq, point) for point in metric.gauge.data_points]
+                continue
+            kind, points = points_of(metric, rejections)
+            for point in points:
+                try:
+                    here, identity, values = point_attributes(point, where)
+                    columns = main if here is where else groups.setdefault(here, Columns())
+                    READ[kind](columns, series_of(metric.name, identity, kind), point, values)
+                except (ValueError, WireError) as error:
+                    rejections.add(str(error))
+        announced = scope.get(wire.SEQ_POINTS)
+        rejected = rejections.total - rejected_before
+        total = announced - rejected if isinstance(announced, int) else sum(map(len, groups.values()))
+        for here, columns in groups.items():
+            if not columns:
+                continue
+            try:
+                reduction = reduction_of(here)
+            except WireError as error:
+                rejections.add(str(error), len(columns))
+                continue
+            axis = None if here.step is None else here.axis
+            found.append(Fragment(writer, axis, here.step, reduction, seq, total, self._shapes.partials(columns)))
+        return found or [self._nothing(writer, seq)]
+
+    def _nothing(self, writer: Writer, seq: int) -> Fragment:
+        """Return what a rejected ScopeMetrics becomes: its running number is no gap that steps would wait for."""
+        return Fragment(writer, None, None, Reduction.parse(DEFAULT), seq, 0, self._shapes.partials(Columns()))
+
+
+def count_points(scope_metrics: Any) -> int:
+    """Return how many points a ScopeMetrics holds."""
+    return sum(
+        len(getattr(metric, metric.WhichOneof("data")).data_points)
+        for metric in scope_metrics.metrics
+        if metric.WhichOneof("data")
+    )
+
+
+def _manifest(writer: Writer, where: Coordinates, seq: int, point: Any) -> Watermark:
+    if where.step is None or where.axis is None:
+        raise ValueError(f"{wire.MANIFEST} needs {wire.STEP} on its scope.")
+    return Watermark(writer, where.axis, where.step, _read_count(point), seq)
+
+
+def _position(writer: Writer, where: Coordinates, seq: int, point: Any) -> Position:
+    step = _read_count(point) if where.step is None else where.step
+    said = attributes(point.attributes)
+    taken, totals = seconds(said.get(wire.BOOT_TIME)), totals_of(said)
+    declared = declared_of(said)
+    if where.step is None and where.axis is None and step == 0:
+        return Position(writer, None, None, seq, point.time_unix_nano, taken, totals, declared)
+    return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, point.time_unix_nano, taken, totals, declared)
+
+
+def _read_count(point: Any) -> int:
+    value = getattr(point, point.WhichOneof("value") or "as_int")
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"{value!r} is not a count.")
+    return int(value)
+
+
+_PROTOCOL: Mapping[str, Callable[[Writer, Coordinates, int, Any], Observation]] = {
+    wire.MANIFEST: _manifest,
+    wire.POSITION: _position,
+}

@@ -1,0 +1,187 @@
+"""Messages of other SDKs that differ in their numbers and their step only: taken without decoding them.
+
+An SDK sends the same points with the same attributes with every export, as our writers do (`templates.py`); only that
+its step stands in each point, and that one message becomes several observations. Which point became which row is not
+worked out again here. The decoder is asked: it gets the message once more, with the number of each point as its time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml.exceptions import WireError
+from otel_ml_service.aggregation.observation import Buckets, Observation, ThirdPartyPoints, Writer
+from otel_ml_service.aggregation.points import Layout, Partials, SeriesKey
+from otel_ml_service.receiver.explicit_buckets import exponential
+from otel_ml_service.receiver.message_templates import Forms, layout_of, mask_of
+from otel_ml_service.receiver.point_positions import PointPositions, UnknownError, point_places
+
+__all__ = ["Decode", "ThirdPartyFastPath"]
+
+_POSITIVE = 9
+"""Bytes of the largest step; a negative number has ten."""
+
+Decode = Callable[[Writer, bytes], Sequence[Observation]]
+"""Returns the observations of an encoded ScopeMetrics."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Histogram:
+    """Explicit buckets of a point: their bounds, and where their counts lie."""
+
+    bounds: tuple[float, ...]
+    offset: int
+    counts: struct.Struct
+
+    def read(self, message: bytes) -> Buckets | None:
+        return exponential(self.bounds, self.counts.unpack_from(message, self.offset))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Form:
+    """What messages of one form mean.
+
+    Attributes:
+        steps: [points, digits], offsets of the bytes of each point's step.
+        digits: what each of the digits is worth.
+        groups: an observation for each group of points, as another message had it, and the points that are its rows; a
+            slice where it has all of them in their order.
+        histograms: of the points that have explicit buckets.
+    """
+
+    layout: Layout
+    steps: npt.NDArray[np.int64]
+    digits: npt.NDArray[np.int64]
+    groups: tuple[tuple[ThirdPartyPoints, npt.NDArray[np.int64] | slice], ...]
+    histograms: Mapping[int, _Histogram]
+
+    def read(self, writer: Writer, message: bytes) -> list[Observation] | None:
+        """Return the observations; None where the points are not of one step."""
+        digits = np.frombuffer(message, np.uint8)[self.steps] & 0x7F
+        steps = digits @ self.digits
+        if (steps != steps[0]).any():
+            return None
+        stats = self.layout.stats([message])
+        times, starts = self.layout.times_as_sent(message)
+        buckets = {point: histogram.read(message) for point, histogram in self.histograms.items()}
+        return [
+            replace(
+                like,
+                writer=writer,
+                step=int(steps[0]),
+                starts=tuple(starts[rows].tolist()),
+                partials=Partials(like.partials.series, stats[rows], times[rows], _some(buckets, like, rows)),
+            )
+            for like, rows in self.groups
+        ]
+
+
+class ThirdPartyFastPath:
+    """Takes messages whose form is known; learns the forms of others at the second one."""
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._forms = Forms[_Form]()
+
+    def take(self, writer: Writer, message: bytes) -> list[Observation] | None:
+        """Return the observations of an encoded ScopeMetrics; None where it has to be decoded."""
+        form = self._forms.find(message)
+        return None if form is None else form.read(writer, message)
+
+    def learn(self, message: bytes, found: Sequence[Observation]) -> None:
+        """Note how a message was decoded."""
+        groups = [one for one in found if isinstance(one, ThirdPartyPoints)]
+        if len(groups) == len(found) and self._forms.is_second(message, tuple(one.partials.series for one in groups)):
+            self._learn(message, groups)
+
+    def _learn(self, message: bytes, found: Sequence[ThirdPartyPoints]) -> None:
+        try:
+            points = point_places(message)
+            steps = _steps(points)
+            groups = self._groups(found[0].writer, message, points)
+        except WireError:
+            return
+        layout = layout_of(points, _series(groups, len(points)), len(message))
+        if layout is None:
+            return
+        mask = mask_of(layout)
+        mask[steps] = 0x80
+        for point in points:
+            if point.counts is not None:
+                mask[point.counts.start : point.counts.end] = 0
+        everything = np.arange(len(points))
+        rows = tuple((one, slice(None) if np.array_equal(rows, everything) else rows) for one, rows in groups)
+        digits = 1 << 7 * np.arange(steps.shape[1])
+        form = _Form(layout, steps, digits, rows, dict(_histograms(message, points)))
+        if _agree(form.read(found[0].writer, message), found):
+            self._forms.add(message, mask, form)
+
+    def _groups(
+        self, writer: Writer, message: bytes, points: Sequence[PointPositions]
+    ) -> tuple[tuple[ThirdPartyPoints, npt.NDArray[np.int64]], ...]:
+        """Decode the message with the number of each point as its time, and return which went where."""
+        numbered = bytearray(message)
+        for number, point in enumerate(points, 1):
+            if point.time is None:
+                raise UnknownError
+            struct.pack_into("<q", numbered, point.time, number)
+        found = [one for one in self._decode(writer, bytes(numbered)) if isinstance(one, ThirdPartyPoints)]
+        groups = tuple((one, one.partials.times[:, 1] - 1) for one in found)
+        if sorted(row for _, rows in groups for row in rows.tolist()) != list(range(len(points))):
+            raise UnknownError  # not every point is taken as it is
+        return groups
+
+
+def _steps(points: Sequence[PointPositions]) -> npt.NDArray[np.int64]:
+    """Return the offsets of the bytes of the steps; each point has one, and all have as many bytes."""
+    places = [step for point in points for step in point.steps]
+    sizes = {step.end - step.start for step in places}
+    if any(len(point.steps) != 1 for point in points) or len(sizes) != 1 or max(sizes) > _POSITIVE:
+        raise UnknownError
+    return np.array([range(step.start, step.end) for step in places], dtype=np.int64)
+
+
+def _series(groups: Sequence[tuple[ThirdPartyPoints, npt.NDArray[np.int64]]], count: int) -> tuple[SeriesKey, ...]:
+    """Return the series of each point, in the order of the message."""
+    by_row = {row: key for one, rows in groups for row, key in zip(rows.tolist(), one.partials.series, strict=True)}
+    return tuple(by_row[row] for row in range(count))
+
+
+def _histograms(message: bytes, points: Sequence[PointPositions]) -> Iterator[tuple[int, _Histogram]]:
+    for number, point in enumerate(points):
+        if point.bounds is not None and point.counts is not None:
+            bounds = np.frombuffer(message[point.bounds.start : point.bounds.end], "<f8")
+            counts = struct.Struct(f"<{(point.counts.end - point.counts.start) // 8}Q")
+            yield number, _Histogram(tuple(bounds.tolist()), point.counts.start, counts)
+
+
+def _some(
+    buckets: Mapping[int, Buckets | None], like: ThirdPartyPoints, rows: npt.NDArray[np.int64] | slice
+) -> tuple[Buckets | None, ...] | None:
+    if not buckets:
+        return None
+    points = range(len(like.starts)) if isinstance(rows, slice) else rows.tolist()
+    found = tuple(map(buckets.get, points))
+    return found if any(one is not None for one in found) else None
+
+
+def _agree(read: Sequence[Observation] | None, found: Sequence[ThirdPartyPoints]) -> bool:
+    """Whether a message gives the same without decoding it."""
+    return read is not None and list(map(_plain, _of_others(read))) == list(map(_plain, found))
+
+
+def _of_others(found: Sequence[Observation]) -> Iterator[ThirdPartyPoints]:
+    return (one for one in found if isinstance(one, ThirdPartyPoints))
+
+
+def _plain(one: ThirdPartyPoints) -> tuple[Any, ...]:
+    """Return what can be compared, NaN too."""
+    stats = np.ascontiguousarray(one.partials.stats)
+    numbers = (stats.tobytes(), one.partials.times.tobytes(), one.partials.buckets, one.partials.series)
+    return one.kind, one.scope, one.axis, one.step, one.reduction, one.starts, numbers

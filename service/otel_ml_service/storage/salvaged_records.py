@@ -1,0 +1,127 @@
+"""What is left of a damaged `run.db`, taken over into the one the run goes on in."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from otel_ml_exporters.records import Record
+from otel_ml_service.storage.checksum import ONE_BY_ONE, unsealed
+from otel_ml_service.storage.record_codec import decode
+from otel_ml_service.storage.salvage import readable
+
+__all__ = ["BASE", "UNREADABLE", "SalvagedRecords", "number_anew", "take_over"]
+
+BASE = "base"
+"""The fact that holds the `seq` after which a run without engine state goes on."""
+
+UNREADABLE = "unreadable in the damaged run.db"
+"""Why an exporter that had not written a record never will."""
+
+Row = tuple[Any, ...]
+
+
+class SalvagedRecords(NamedTuple):
+    """What became of a damaged file.
+
+    Attributes:
+        records: how many could be read.
+        missing: records that some exporter had not written and that cannot be read.
+    """
+
+    records: int = 0
+    missing: int = 0
+
+
+def take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> SalvagedRecords:
+    """Copy what can be read; of the engine's state all or nothing, for half a memory would decide wrongly."""
+    if old is None:
+        number_anew(new, 0)
+        return SalvagedRecords()
+    facts = _facts(old)
+    last = int(facts.get("seq", "0"))
+    new.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", list(facts.items()))
+    new.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", _records(old, last))
+    kept = {row[0] for row in new.execute("SELECT seq FROM records")}
+    marks = list(_marks(old, kept, last))
+    new.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", [row for row, _ in marks])
+    notices, _ = _rows(old, "SELECT id, sentence FROM notices")
+    new.executemany("INSERT OR IGNORE INTO notices VALUES (?, ?)", [row for row in notices if isinstance(row[1], str)])
+    if not _take_over_state(old, new):
+        number_anew(new, last)
+    return SalvagedRecords(len(kept), max((gone for _, gone in marks), default=0))
+
+
+def _take_over_state(old: sqlite3.Connection, new: sqlite3.Connection) -> bool:
+    """Copy the engine's state, which may be larger than memory, and return whether that is all of it.
+
+    But for what it asks for when it needs it, and can do without: closed steps.
+    """
+    try:
+        for key, value in old.execute("SELECT key, value FROM engine"):
+            if unsealed(value) is None:
+                if key.startswith(ONE_BY_ONE):
+                    continue
+                return False
+            new.execute("INSERT OR REPLACE INTO engine VALUES (?, ?)", (key, value))
+    except sqlite3.DatabaseError:
+        return False
+    return new.execute("SELECT 1 FROM engine").fetchone() is not None
+
+
+def number_anew(connection: sqlite3.Connection, last: int) -> None:
+    """Note where a run that lost the engine's state goes on to number its records: above all that ever was.
+
+    The clock is far above any count of records, and above itself at an earlier damage.
+    """
+    base = max(last, int(time.time()))
+    connection.execute("DELETE FROM engine")
+    connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (BASE, str(base)))
+
+
+def _records(old: sqlite3.Connection, last: int) -> Iterator[Row]:
+    return (row for row in readable(old, "records", "seq, kind, record, media", last or 2**62) if _decodes(row))
+
+
+def _rows(connection: sqlite3.Connection, query: str) -> tuple[list[Row], bool]:
+    """Return the rows up to the first damage, and whether they are all."""
+    rows: list[Row] = []
+    try:
+        for row in connection.execute(query):
+            rows.append(row)  # noqa: PERF402 (what came before the damage counts)
+    except sqlite3.DatabaseError:
+        return rows, False
+    return rows, True
+
+
+def _facts(connection: sqlite3.Connection) -> dict[str, str]:
+    rows, _ = _rows(connection, "SELECT name, value FROM facts")
+    facts = {name: value for name, value in rows if isinstance(name, str) and isinstance(value, str)}
+    if not facts.get("seq", "0").isdecimal():
+        del facts["seq"]
+    return facts
+
+
+def _marks(connection: sqlite3.Connection, kept: set[int], last: int) -> Iterator[tuple[Row, int]]:
+    """Yield the exporters' rows, each with the unreadable records behind its position counted as lost, and how many."""
+    rows, _ = _rows(connection, "SELECT name, seq, lost FROM exporters")
+    for name, seq, text in rows:
+        try:
+            lost = dict(json.loads(text))
+            gone = sum(number not in kept for number in range(int(seq) + 1, last + 1))
+        except (TypeError, ValueError):
+            continue  # the backend knows how far it is
+        if gone:
+            lost[UNREADABLE] = lost.get(UNREADABLE, 0) + gone
+        yield (name, seq, json.dumps(lost)), gone
+
+
+def _decodes(row: Row) -> bool:
+    try:
+        record: Record = decode(row[1:])
+    except Exception:  # noqa: BLE001 (whatever the damage made of it, it is no record)
+        return False
+    return bool(record.seq == row[0])
