@@ -9,7 +9,7 @@ Guarantee:
     on after the last row of the server, or of the run's own files, whose torn ends are cut off first. Media, tables and
     artifacts are written at least once, under the same names.
 Ordering:
-    `_step` ascends. The index on an axis is the value `otel_ml/<axis>`, and every metric is drawn over its own axis. An
+    `_step` ascends. The index on an axis is the value `otel_ml/<axis>`, and every metric is drawn over its own axis. A
     correction is a further row with the same axis value and `otel_ml/amendment`; every row has `otel_ml/attempt`.
 Non-finite values:
     NaN and ±Inf are stored as such; in config and summary as the texts "NaN", "Infinity", "-Infinity".

@@ -19,7 +19,7 @@ def test_what_was_said_before_anybody_listened_is_handed_over_once():
     assert said == ["early (otel-ml explain spool-full)", "later (otel-ml explain no-step)"]
 
 
-@pytest.mark.feature("F14", "better", "counted in the run too, and said once for the whole job")
+@pytest.mark.feature("F14", "better", "counted in the run too, and reported once for the whole job")
 def test_every_drop_is_counted_and_said_once():
     reporter, said = ErrorReporter(), []
     reporter.connect(said.append)
