@@ -14,4 +14,4 @@ RUN = 4
 """Of `run.db`: tables, records (`storage/record_codec.py`), the engine's state (`aggregation/snapshot.py`)."""
 
 SERVED = 1
-"""Of `served.json` (`experiments/served.py`)."""
+"""Of `served.json` (`live_runs/served_settings.py`)."""

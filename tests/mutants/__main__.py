@@ -5,7 +5,7 @@
     python -m tests.mutants                      a sample, 20 minutes on two cores
     python -m tests.mutants all                  every mutant: a night, or several
     python -m tests.mutants wire storage         a sample of these packages alone
-    python -m tests.mutants lanes.py --each 60   60 mutants of each file of this name
+    python -m tests.mutants step_streams.py --each 60   60 mutants of each file of this name
 
 A mutant is tried in a copy of the tree with the tests that run its line, the quickest first, until one fails. Only
 tests that run the line in their own process are asked, so the figure is a lower bound. Exits with 1 where a package

@@ -69,7 +69,7 @@ class Status(NamedTuple):
         recorded: values the users' programs recorded, as far as they have said.
         superseded: of these, values that a later attempt or incarnation recorded again.
         unreceived: of these, values that have not arrived and are waited for.
-        lost: reason → values: dropped in workers and here, or never arrived (`losses.py`).
+        lost: reason → values: dropped in workers and here, or never arrived (`loss_account.py`).
         open_steps: windows not closed yet.
         open_bytes: memory of open windows.
         retained_bytes: memory of closed windows kept for late data.

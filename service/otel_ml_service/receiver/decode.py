@@ -3,10 +3,10 @@
 ::
 
     body ─▶ message (upb) ─▶ resource → Writer ─▶ scope ─┬ metrics → points.py
-                                                         ├ logs    → events.py
+                                                         ├ logs    → log_events.py
                                                          └ spans   → spans.py
 
-What writers send again and again is taken without decoding it: `unread.py`, `timers.py`.
+What writers send again and again is taken without decoding it: `fast_path.py`, `span_fast_path.py`.
 
 A `Decoder` keeps the interned writers and shapes, so one belongs to one service. It may be used by several
 threads: its caches are plain dictionaries of equal values, of which a race only makes one more.

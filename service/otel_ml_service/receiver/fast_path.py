@@ -1,6 +1,6 @@
 """The fast path of messages whose form is known: taken without decoding them.
 
-Ours by `heads.py` and `templates.py`, those of other SDKs by `foreign_templates.py`.
+Ours by `scope_cache.py` and `message_templates.py`, those of other SDKs by `third_party_fast_path.py`.
 """
 
 from __future__ import annotations

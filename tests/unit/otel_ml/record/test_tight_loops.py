@@ -280,7 +280,7 @@ def interrupted_at(line):
 
     return trace
 
-FILES = ("fold.py", "aside.py", "latch.py", "collector.py", "worker.py", "runtime.py")
+FILES = ("fold.py", "background_thread.py", "one_time_event.py", "backpressure.py", "worker.py", "runtime.py")
 with capture() as captured:
     for call in (relieve, lambda: otel_ml.flush(20.0)):
         line = handled = 0
