@@ -2,9 +2,9 @@
 
 ::
 
-    body ─▶ message (upb) ─▶ resource → Writer ─▶ scope ─┬ metrics → points.py
+    body ─▶ message (upb) ─▶ resource → Writer ─▶ scope ─┬ metrics → metrics_decoder.py
                                                          ├ logs    → log_events.py
-                                                         └ spans   → spans.py
+                                                         └ spans   → span_decoder.py
 
 What writers send again and again is taken without decoding it: `fast_path.py`, `span_fast_path.py`.
 

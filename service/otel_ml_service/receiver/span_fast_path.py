@@ -95,7 +95,8 @@ class SpanFastPath:
     """Takes the messages of timers; remembers names, what follows the times, and forms of whole messages.
 
     A loop stops the same timers step after step, so that messages differ in ids, times and steps only: of a form that
-    was met twice the template is kept (`message_templates.py`), and its spans are then read and written in a few calls of C.
+    was met twice the template is kept (`message_templates.py`), and its spans are then read and written in a few calls
+    of C.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,9 @@
 """Messages of other SDKs that differ in their numbers and their step only: taken without decoding them.
 
-An SDK sends the same points with the same attributes with every export, as our writers do (`message_templates.py`); only that
-its step stands in each point, and that one message becomes several observations. Which point became which row is not
-worked out again here. The decoder is asked: it gets the message once more, with the number of each point as its time.
+An SDK sends the same points with the same attributes with every export, as our writers do (`message_templates.py`);
+only that its step stands in each point, and that one message becomes several observations. Which point became which row
+is not worked out again here. The decoder is asked: it gets the message once more, with the number of each point as its
+time.
 """
 
 from __future__ import annotations

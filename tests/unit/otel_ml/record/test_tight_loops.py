@@ -286,7 +286,7 @@ with capture() as captured:
         line = handled = 0
         while line == handled:  # until there is no such line
             gate = OneTimeEvent()
-            FOLDER.aside.begin(lambda gate=gate: gate.wait(0.05))
+            FOLDER.background.begin(lambda gate=gate: gate.wait(0.05))
             EVENTS.put("slow", lambda gate=gate: [gate.wait(0.05)][:0])
             sys.settrace(interrupted_at(line))
             call()
