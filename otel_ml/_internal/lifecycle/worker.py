@@ -148,7 +148,12 @@ class Worker:
     def start(self) -> None:
         """Start the thread."""
         self._recorder.bound(self.spool.bound)
-        self._thread.start()
+        BACKPRESSURE.expect()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            BACKPRESSURE.not_started()
+            raise
 
     def request(self, kind: Literal["collect", "flush", "end"], timeout: float, status: Status = "finished") -> bool:
         """Ask for something and wait for it; return whether it happened in time."""

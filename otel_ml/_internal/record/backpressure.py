@@ -14,7 +14,7 @@ class Backpressure:
     """Whoever takes what is recorded; `BACKPRESSURE` is the only one.
 
     Attributes:
-        threads: their identifiers, one of each run; empty while nobody collects.
+        threads: their identifiers, one of each run; empty while nobody collects yet.
     """
 
     LOOK_S = 0.1
@@ -28,13 +28,23 @@ class Backpressure:
     def forget(self) -> None:
         """Start with nobody who collects, and nobody who waits."""
         self.threads: set[int] = set()
+        self._starting = 0
         self._held_up: set[int] = set()
         self._is_stuck = False
         self._waiting: deque[OneTimeEvent] = deque()
 
+    def expect(self) -> None:
+        """Say that a thread that will collect is about to start: it is waited for as if it did already."""
+        self._starting += 1
+
     def begin(self) -> None:
         """Be the thread that collects from now on."""
         self.threads.add(get_ident())
+        self._starting = max(0, self._starting - 1)
+
+    def not_started(self) -> None:
+        """Say that the thread that was expected does not come."""
+        self._starting = max(0, self._starting - 1)
 
     def hold_up(self, *, is_held_up: bool) -> None:
         """Say whether what this thread has encoded leaves more slowly than it comes."""
@@ -75,7 +85,7 @@ class Backpressure:
         return False
 
     def _is_waited_for(self) -> bool:
-        return bool(self.threads) and not self.is_here() and not self._is_stuck
+        return bool(self.threads or self._starting) and not self.is_here() and not self._is_stuck
 
 
 BACKPRESSURE = Backpressure()

@@ -168,6 +168,18 @@ def test_a_loop_of_events_waits_and_loses_none(recorded, monkeypatch):
     assert (taken.events, dict(recorder.dropped)) == (5_000, {})
 
 
+def test_a_loop_waits_for_a_background_thread_that_is_yet_to_start(recorded):
+    FOLDER.most_points = 10
+    BACKPRESSURE.expect()
+    loop = threading.Thread(target=lambda: [record("x", 1.0, step=i) for i in range(A_FULL_BUFFER)])
+    loop.start()
+    eventually(lambda: BACKPRESSURE._waiting)
+    with collecting() as taken:
+        loop.join()
+
+    assert (taken.values, dict(recorder.dropped)) == (A_FULL_BUFFER, {})
+
+
 def test_a_tight_loop_waits_for_a_receiver_that_is_slow_and_an_ordinary_one_does_not(recorded):
     with collecting() as taken:
         BACKPRESSURE._held_up.add(-1)
