@@ -132,9 +132,8 @@ def renamed(exporter: str, keys: Mapping[str, str], where: str) -> str:
 
     Examples:
         >>> renamed("mlflow", {"mfu(%)": "mfu_percent"}, "The tag otel_ml.names.0 has")
-        "mlflow: some names are not what it takes, and are written readably: 'mfu(%)' is 'mfu_percent'. The tag
-        otel_ml.names.0 has all of them; read() and otel-ml know the originals."
-    """
+        "mlflow: some names are not what it takes, and are written readably: 'mfu(%)' is 'mfu_percent'. The tag otel_ml.names.0 has all of them; read() and otel-ml know the originals."
+    """  # noqa: E501 (a doctest)
     shown = ", ".join(f"{name[:_LONG]!r} is {key[:_LONG]!r}" for name, key in list(keys.items())[:_SHOWN])
     more = f" and {len(keys) - _SHOWN:,} more" if len(keys) > _SHOWN else ""
     return (

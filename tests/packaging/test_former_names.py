@@ -13,7 +13,7 @@ import pytest
     [
         ("findings.detector", "findings.detector"),
         ("receiver.http_message", "receiver.http_message"),
-        ("experiments.loop", "live_runs.loop"),
+        ("experiments.run_log", "live_runs.run_log"),
         ("runs.recover", "stored_runs.recover"),
         ("cli", "cli"),
         ("env", "env"),
