@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -125,7 +126,8 @@ def _write(file: Path, found: Found, steps: Steps) -> Written:
             written = write_trace(found, steps, content)
         part.replace(file)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise TraceError(
             f"The trace cannot be written to {str(file)!r}: {error.strerror or error}. Write it elsewhere with --out."
         ) from error
@@ -136,7 +138,7 @@ def _say(output: Screen, file: Path, found: Found, written: Written) -> None:
     if not written.spans:
         output.note("there are no spans of these steps, only metrics: no timer ran, or OTEL_ML_TRACES was off")
     if written.backward:
-        output.note(f"without {plural(written.backward, 'arrow')} to what began before its cause, by the hosts' clocks")
+        output.note(f"without {plural(written.backward, 'arrow')} to what did not begin after its cause, by the hosts' clocks")
     if found.without_time:
         output.note(f"without {plural(found.without_time, 'span')} whose times are no times")
     counts = f"{plural(written.spans, 'span')}, {plural(written.values, 'value')}, {plural(written.flows, 'arrow')}"

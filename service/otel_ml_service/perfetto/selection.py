@@ -105,7 +105,7 @@ def gather(read: Callable[[], Iterable[SpanRow | Record]], steps: Steps, check: 
     gathered = _Gathered(steps, check)
     for item in read():
         gathered.take(item)
-    if gathered.is_more and not gathered.found.is_empty:
+    if gathered.is_more and gathered.found.end_ns:
         for item in read():
             gathered.take_then(item)
     return gathered.found
@@ -169,7 +169,7 @@ class _Gathered:
         return chosen
 
     def _note(self, role: str, axis: str | None, step: int | None) -> None:
-        self.found.roles.add(role)
+        self.found.roles.update({role} - {""})  # what the service says of itself has none
         if axis is not None and step is not None:
             first, last = self.found.axes.get(axis, (step, step))
             self.found.axes[axis] = min(first, step), max(last, step)

@@ -17,10 +17,10 @@ CREATE TABLE spans (id TEXT, parent TEXT, process INT, begin INT, end INT, axis 
 CREATE TABLE links (cause TEXT, effect TEXT);
 """
 _FLOWS = """
-SELECT cause, effect, causes.begin <= effects.begin FROM links
+SELECT cause, effect, causes.begin < effects.begin FROM links
     JOIN spans AS causes ON causes.id = cause JOIN spans AS effects ON effects.id = effect
 UNION
-SELECT causes.id, effects.id, causes.begin <= effects.begin FROM spans AS effects
+SELECT causes.id, effects.id, causes.begin < effects.begin FROM spans AS effects
     JOIN spans AS causes ON causes.id = effects.parent WHERE causes.process <> effects.process
 """
 _AT_ONCE = 1000

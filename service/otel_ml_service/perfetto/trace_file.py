@@ -21,10 +21,13 @@ __all__ = ["Written", "write_trace"]
 _LONGEST_TEXT = 2000
 """Characters of a text that is shown at its mark."""
 
+_REMEMBERED = 4096
+"""What spans have in common, such as their step: encoded once, as long as there are not too many."""
+
 
 @dataclass
 class Written:
-    """What is in the trace; `backward` flows are not: by the clocks their effect began before its cause."""
+    """What is in the trace; `backward` flows are not: by the clocks the effect did not begin after its cause."""
 
     spans: int = 0
     values: int = 0
@@ -49,6 +52,7 @@ class _Trace:
         self._order = itertools.count(1)
         self._leads_to: dict[str, list[int]] = {}
         self._led_here: dict[str, list[int]] = {}
+        self._notes: dict[tuple[object, ...], bytes] = {}
 
     def packets(self) -> Iterator[bytes]:
         yield self._events.beginning(self._found.begin_ns)
@@ -94,7 +98,17 @@ class _Trace:
         self.written.spans += 1
         name, key = span["name"], span["span_id"]
         leads_to, led_here = self._leads_to.get(key, ()), self._led_here.get(key, ())
-        return self._events.begin(track, span["start_ns"], name, _notes(span), leads_to, led_here)
+        return self._events.begin(track, span["start_ns"], name, self._notes_of(span), leads_to, led_here)
+
+    def _notes_of(self, span: SpanRow) -> bytes:
+        shared = span["axis"], span["step"], span["status"], str(span["attributes"])
+        found = self._notes.get(shared)
+        if found is None:
+            if len(self._notes) >= _REMEMBERED:
+                self._notes.clear()
+            found = self._notes[shared] = self._events.notes(_notes(span))
+        ids = (self._events.text_note(key, span[key]) for key in ("trace_id", "span_id"))
+        return found + b"".join(ids)
 
     def _counters(self) -> Iterator[bytes]:
         for title, is_ours in (("metrics", False), ("metrics of otel_ml", True)):
@@ -123,7 +137,7 @@ class _Trace:
                 track = next(self._tracks)
                 yield self._events.track(track, title, order=next(self._order))
                 for time_ns, name, notes in entries:
-                    yield self._events.instant(track, time_ns, name, notes)
+                    yield self._events.instant(track, time_ns, name, self._events.notes(notes))
 
     def _findings(self) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
         begins = self._found.spans.begins(self._steps.axis)
@@ -152,7 +166,7 @@ def _notes(span: SpanRow) -> Mapping[str, Any]:
     notes |= span["attributes"]
     if span["status"] != "unset":
         notes["status"] = span["status"]
-    return notes | {"trace_id": span["trace_id"], "span_id": span["span_id"]}
+    return notes
 
 
 def _rows(table: Table) -> Iterator[dict[str, Any]]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from otel_ml.wire.protobuf import FIXED64, double, field, integer, text, varint
+from otel_ml.wire.protobuf import FIXED64, LENGTH, double, field, integer, text, varint
 
 __all__ = ["TrackEvents"]
 
 # TracePacket: clock_snapshot 6, timestamp 8, trusted_packet_sequence_id 10, track_event 11, interned_data 12,
 # sequence_flags 13, track_descriptor 60
-_CLOCK_SNAPSHOT, _TIMESTAMP, _EVENT, _INTERNED, _DESCRIPTOR = 6, 8, 11, 12, 60
+_CLOCK_SNAPSHOT, _INTERNED, _DESCRIPTOR = 6, 12, 60
+_AT, _EVENT_TAG = varint(8 << 3), varint(11 << 3 | LENGTH)
 _SEQUENCE = integer(10, 1)
 _CLEARED, _NEEDS_STATE = integer(13, 1), integer(13, 2)
 _REALTIME, _BOOTTIME = 1, 6
@@ -40,8 +41,9 @@ class TrackEvents:
     """
 
     def __init__(self) -> None:
-        self._names: dict[str, int] = {}
-        self._annotations: dict[str, int] = {}
+        self._names: dict[str, bytes] = {}
+        self._notes: dict[str, bytes] = {}
+        self._texts: dict[tuple[str, int], bytes] = {}
         self._new = b""
 
     def beginning(self, time_ns: int) -> bytes:
@@ -61,7 +63,7 @@ class TrackEvents:
         track: int,
         time_ns: int,
         name: str,
-        notes: Mapping[str, Any],
+        notes: bytes,
         leads_to: Sequence[int] = (),
         led_here: Sequence[int] = (),
     ) -> bytes:
@@ -71,45 +73,58 @@ class TrackEvents:
             track: where.
             time_ns: when.
             name: of the slice.
-            notes: what is shown of it when it is selected.
+            notes: what is shown of it when it is selected, as `notes()` and `text_note()` return it.
             leads_to: flows that begin here.
             led_here: flows that end here.
         """
         flows = b"".join([_FLOW + flow.to_bytes(8, "little") for flow in leads_to])
         flows += b"".join([_LAST_OF_FLOW + flow.to_bytes(8, "little") for flow in led_here])
-        return self._event(time_ns, self._notes(notes) + _BEGIN + self._name(name) + integer(_TRACK, track) + flows)
+        return self._event(time_ns, notes + _BEGIN + self._name(name) + integer(_TRACK, track) + flows)
 
     def end(self, track: int, time_ns: int) -> bytes:
         """Return the end of the slice that began last on the track."""
         return self._event(time_ns, _END + integer(_TRACK, track))
 
-    def instant(self, track: int, time_ns: int, name: str, notes: Mapping[str, Any]) -> bytes:
+    def instant(self, track: int, time_ns: int, name: str, notes: bytes) -> bytes:
         """Return a mark."""
-        return self._event(time_ns, self._notes(notes) + _INSTANT + self._name(name) + integer(_TRACK, track))
+        return self._event(time_ns, notes + _INSTANT + self._name(name) + integer(_TRACK, track))
 
     def counter(self, track: int, time_ns: int, value: float) -> bytes:
         """Return a value of a counter's track."""
         return self._event(time_ns, _COUNTER + integer(_TRACK, track) + double(_VALUE, value))
 
+    def notes(self, values: Mapping[str, Any]) -> bytes:
+        """Return names and values for a slice or a mark; to be used in the next packet, and in any after that."""
+        return b"".join([field(_ANNOTATION, self._note(name, value)) for name, value in values.items()])
+
+    def text_note(self, name: str, value: str) -> bytes:
+        """Return the same as `notes` of one short text, in a third of the time."""
+        content = value.encode()
+        begin = self._texts.get((name, len(content)))
+        if begin is None:
+            whole = field(_ANNOTATION, self._note(name, value))
+            begin = self._texts[name, len(content)] = whole[: len(whole) - len(content)]
+        return begin + content
+
     def _event(self, time_ns: int, event: bytes) -> bytes:
         interned, self._new = field(_INTERNED, self._new) if self._new else b"", b""
-        return _packet(integer(_TIMESTAMP, time_ns) + _SEQUENCE + field(_EVENT, event) + interned + _NEEDS_STATE)
+        return _packet(
+            b"".join((_AT, varint(time_ns), _SEQUENCE, _EVENT_TAG, varint(len(event)), event, interned, _NEEDS_STATE))
+        )
 
     def _name(self, name: str) -> bytes:
-        return integer(_NAME, self._interned(self._names, _EVENT_NAMES, name))
+        return self._names.get(name) or self._interned(self._names, _EVENT_NAMES, name, _NAME)
 
-    def _interned(self, known: dict[str, int], kind: int, name: str) -> int:
-        number = known.get(name)
-        if number is None:
-            number = known[name] = len(known) + 1
-            self._new += field(kind, integer(1, number) + text(2, name))
-        return number
-
-    def _notes(self, notes: Mapping[str, Any]) -> bytes:
-        return b"".join([field(_ANNOTATION, self._note(key, value)) for key, value in notes.items()])
+    def _interned(self, known: dict[str, bytes], kind: int, name: str, place: int) -> bytes:
+        """Return the field `place` that refers to `name`, which the next packet brings."""
+        number = len(known) + 1
+        self._new += field(kind, integer(1, number) + text(2, name))
+        reference = known[name] = integer(place, number)
+        return reference
 
     def _note(self, name: str, value: Any) -> bytes:
-        return integer(1, self._interned(self._annotations, _ANNOTATION_NAMES, name)) + self._value(value)
+        reference = self._notes.get(name) or self._interned(self._notes, _ANNOTATION_NAMES, name, 1)
+        return reference + self._value(value)
 
     def _value(self, value: Any) -> bytes:
         # DebugAnnotation: bool 2, int 4, double 5, string 6, dict_entries 11, array_values 12
