@@ -138,7 +138,9 @@ def _say(output: Screen, file: Path, found: Found, written: Written) -> None:
     if not written.spans:
         output.note("there are no spans of these steps, only metrics: no timer ran, or OTEL_ML_TRACES was off")
     if written.backward:
-        output.note(f"without {plural(written.backward, 'arrow')} to what did not begin after its cause, by the hosts' clocks")
+        output.note(
+            f"without {plural(written.backward, 'arrow')} to what did not begin after its cause, by the hosts' clocks"
+        )
     if found.without_time:
         output.note(f"without {plural(found.without_time, 'span')} whose times are no times")
     counts = f"{plural(written.spans, 'span')}, {plural(written.values, 'value')}, {plural(written.flows, 'arrow')}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -10,7 +10,7 @@ import orjson
 
 from otel_ml_exporters.records import Record, SpanBatch
 from otel_ml_exporters.span_lines import SpanLines
-from otel_ml_service.stored_runs.follow_jsonl import UnreadableLineError
+from otel_ml_service.stored_runs.follow_jsonl import UnreadableLineError, opened_file
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.run_folders import RunFolder
 
@@ -18,6 +18,22 @@ __all__ = ["SpanRow", "records_and_spans"]
 
 SpanRow: TypeAlias = "dict[str, Any]"
 """A span as JSON has it: the keys are those of `Span`."""
+
+_OPTIONAL_TEXT, _OPTIONAL_NUMBER = (str, type(None)), (int, type(None))
+_KEYS: Sequence[tuple[str, Any]] = (
+    ("trace_id", str),
+    ("span_id", str),
+    ("parent_id", _OPTIONAL_TEXT),
+    ("name", str),
+    ("start_ns", int),
+    ("end_ns", int),
+    ("role", str),
+    ("rank", int),
+    ("axis", _OPTIONAL_TEXT),
+    ("step", _OPTIONAL_NUMBER),
+    ("attributes", dict),
+    ("status", str),
+)
 
 
 def records_and_spans(run: RunFolder) -> Iterator[SpanRow | Record]:
@@ -29,34 +45,38 @@ def records_and_spans(run: RunFolder) -> Iterator[SpanRow | Record]:
     Raises:
         RunUnreadableError, UnreadableLineError, VersionError: as `records`.
     """
-    last = 0
-    for row in _rows(run.jsonl.with_name("spans.jsonl")):
+    last, path = 0, run.jsonl.with_name("spans.jsonl")
+    for number, line in enumerate(_lines(path), 1):
+        row = _row(line, f"{str(path)!r}, line {number}")
         last = row.pop("seq", last)
         yield row
     for record in records(run):
         if not isinstance(record, SpanBatch):
             yield record
         elif record.seq > last:
-            yield from map(orjson.loads, SpanLines.of(record.spans).lines)
+            for text in SpanLines.of(record.spans).lines:
+                yield _row(text, f"{str(run.database)!r}, record {record.seq}")
 
 
-def _rows(path: Path) -> Iterator[SpanRow]:
-    """Yield the lines of a file; the last one may be torn, or be written now."""
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the whole lines of a file; the last one may be torn, or be written now."""
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.endswith(b"\n"):
-                    yield _row(path, number, line)
+        with opened_file(path) as file:
+            yield from (line for line in file if line.endswith(b"\n"))
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise UnreadableLineError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
 
 
-def _row(path: Path, number: int, line: bytes) -> SpanRow:
+def _row(line: bytes | str, where: str) -> SpanRow:
     try:
-        row: Mapping[str, Any] = orjson.loads(line)
-        return {**row, "start_ns": int(row["start_ns"]), "end_ns": int(row["end_ns"]), "span_id": str(row["span_id"])}
-    except (ValueError, TypeError, KeyError) as error:
-        raise UnreadableLineError(
-            f"{str(path)!r}, line {number}: {line[:60]!r} is not a span ({error!r}). Expected one JSON object a line "
-            "with span_id, start_ns, end_ns. Remove the line to read the others."
-        ) from error
+        row: SpanRow = orjson.loads(line)
+        if all(isinstance(row[name], expected) for name, expected in _KEYS):
+            return row
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise UnreadableLineError(
+        f"{where}: {line[:60]!r} is not a span. Expected a JSON object with {', '.join(name for name, _ in _KEYS)}. "
+        "Remove the line to read the others."
+    )

@@ -1,0 +1,65 @@
+"""`otel-ml trace` of a real job: while it runs, and after it was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.worker_process import environment, start
+from tests.perfetto_trace import read_trace
+from tests.waiting import eventually, whole_lines
+
+pytestmark = pytest.mark.long
+
+JOB = """
+    import otel_ml, time
+    otel_ml.init("exp")
+    for step in otel_ml.steps(range(100_000)):
+        with otel_ml.timed("forward"):
+            otel_ml.log({"x": 1.0})
+            time.sleep(0.01)  # trains until it is ended
+"""
+
+
+def spans_of(run: Path) -> list[tuple[str, str, int, int]]:
+    path = run / "spans.jsonl"
+    rows = map(json.loads, whole_lines(path)) if path.exists() else ()
+    return sorted((row["span_id"], row["name"], row["start_ns"], row["end_ns"]) for row in rows)
+
+
+def traced(run: Path, *arguments: str) -> list[tuple[str, str, int, int]]:
+    file = run.parent / "t.pftrace"
+    command = [sys.executable, "-m", "otel_ml_service", "trace", str(run), *arguments, "-o", str(file)]
+    done = subprocess.run(command, env={**os.environ}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    trace = read_trace(file)
+    return sorted((one.notes["span_id"], one.name, one.begin_ns, one.end_ns) for one in trace.slices)
+
+
+def test_a_run_is_traced_while_it_goes_on_and_after_its_job_was_killed(tmp_path: Path) -> None:
+    variables = {"OTEL_ML_EXPERIMENT_ID": "one", "OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000"}
+    run = tmp_path / "runs" / "exp" / "one"
+    process = start(JOB, environment(tmp_path, variables), tmp_path)
+    try:
+        eventually(lambda: len(spans_of(run)) > 100, timeout=60)
+        before = spans_of(run)
+
+        live = traced(run)
+
+        assert process.poll() is None
+        assert set(before) <= set(live)
+    finally:
+        process.kill()
+        process.communicate()
+    eventually(lambda: not list(tmp_path.glob("run/*/*/service.json")), timeout=60)  # it has finished the run
+    assert traced(run) == spans_of(run)
+    assert len(traced(run, "--steps", "3-4")) == sum(1 for row in spans_rows(run) if row["step"] in {3, 4})
+
+
+def spans_rows(run: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in whole_lines(run / "spans.jsonl")]
