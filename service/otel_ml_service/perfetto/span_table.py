@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import orjson
+from otel_ml_exporters.json_text import json_text, json_value
 
 __all__ = ["Flow", "Process", "SpanTable"]
 
@@ -62,7 +62,15 @@ class SpanTable:
         process = self._processes.setdefault(Process(span["role"], span["rank"]), len(self._processes))
         begin = span["start_ns"]
         where = span["axis"], span["step"]
-        row = span["span_id"], span["parent_id"], process, begin, max(begin, span["end_ns"]), *where, orjson.dumps(span)
+        row = (
+            span["span_id"],
+            span["parent_id"],
+            process,
+            begin,
+            max(begin, span["end_ns"]),
+            *where,
+            json_text(span, dict),
+        )
         self._rows.append(row)
         self.count += 1
         if links := span.get("links"):
@@ -85,7 +93,7 @@ class SpanTable:
         # Who is around another ends later, or comes later: a timer is recorded when it stops.
         asked = "SELECT line FROM spans WHERE process = ? ORDER BY begin, end DESC, rowid DESC"
         for (line,) in self._database.execute(asked, (self._processes[process],)):
-            yield orjson.loads(line)
+            yield json_value(line)
 
     def begins(self, axis: str) -> Mapping[int, int]:
         """Return step → when its first span began."""

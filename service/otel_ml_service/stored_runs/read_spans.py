@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import orjson
-
+from otel_ml_exporters.json_text import json_value
 from otel_ml_exporters.records import Record, SpanBatch
 from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.stored_runs.follow_jsonl import UnreadableLineError, opened_file
@@ -71,7 +70,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def _row(line: bytes | str, where: str) -> SpanRow:
     try:
-        row: SpanRow = orjson.loads(line)
+        row: SpanRow = json_value(line)
         if all(isinstance(row[name], expected) for name, expected in _KEYS):
             return row
     except (ValueError, TypeError, KeyError):

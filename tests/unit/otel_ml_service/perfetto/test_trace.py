@@ -258,7 +258,15 @@ def test_findings_and_texts_are_marks(tmp_path: Path) -> None:
 
 
 def test_attributes_and_a_failure_are_notes(tmp_path: Path) -> None:
-    given_attributes = {"batch": 7, "ratio": 0.5, "ok": True, "who": "x<y", "sizes": [1, 2], "nested": {"a": {"b": -1}}}
+    given_attributes = {
+        "batch": 7,
+        "ratio": 0.5,
+        "ok": True,
+        "who": "x<y",
+        "sizes": [1, 2],
+        "nested": {"a": {"b": -1}},
+        "inf": math.inf,
+    }
     run = write_run(tmp_path, "01abc", batches([span(1, "step", 0, 9, attributes=given_attributes, status="error")]))
 
     [one] = traced(run).slices
