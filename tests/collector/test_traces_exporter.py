@@ -93,6 +93,7 @@ def stored(run: Path) -> list[tuple[str, str, str, str, str, int, int, int | Non
     ]  # fmt: skip
 
 
+@pytest.mark.feature("R21", "better", "spans of all processes go to any OTLP backend, also one that was away")
 def test_every_span_reaches_the_collector_also_when_it_was_away(tmp_path: Path) -> None:
     experiment, http, file = experiment_of(tmp_path), free_port(), tmp_path / "traces.jsonl"
     endpoint = {"OTEL_ML_TRACES_ENDPOINT": f"http://127.0.0.1:{http}"}

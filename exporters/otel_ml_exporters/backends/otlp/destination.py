@@ -106,6 +106,7 @@ class _Asked:
         self._options = options
         self._environ = environ
         self._signal = signal
+        self._name = signal.exporter
 
     def url(self) -> str:
         option, path = self._options.get("endpoint"), self._signal.path
@@ -120,9 +121,9 @@ class _Asked:
             url = base if base.endswith(path) or not base else base.rstrip("/") + path
         if not _is_url(url):
             given = option if option is not None else url
-            self._wrong(
-                f"endpoint: expected the base URL of an OTLP/HTTP receiver such as 'http://gateway:4318', got "
-                f"{redacted(given) if isinstance(given, str) else given!r}."
+            self.problems.append(
+                f"{self._name}.endpoint: expected the base URL of an OTLP/HTTP receiver such as 'http://gateway:4318', "
+                f"got {redacted(given) if isinstance(given, str) else given!r}."
             )
         return url
 
@@ -134,11 +135,15 @@ class _Asked:
         elif isinstance(option, Mapping) and all(isinstance(text, str) for pair in option.items() for text in pair):
             headers = dict(option)
         else:
-            self._wrong("headers: expected names and texts, such as {'api-key': '${env:KEY}'}.")
+            self.problems.append(
+                f"{self._name}.headers: expected names and texts, such as {{'api-key': '${{env:KEY}}'}}."
+            )
             return {}
         for key, value in headers.items():
             if not key or not (key + value).isascii() or not (key + value).isprintable():
-                self._wrong(f"headers: expected printable ASCII characters in the header {key!r}.")
+                self.problems.append(
+                    f"{self._name}.headers: expected printable ASCII characters in the header {key!r}."
+                )
         return headers
 
     def timeout(self) -> float:
@@ -154,7 +159,7 @@ class _Asked:
             given = option
             seconds = float(option) if isinstance(option, (int, float)) and not isinstance(option, bool) else 0.0
         if not 0 < seconds <= 600:
-            self._wrong(f"timeout: expected seconds above 0 and up to 600, got {given!r}.")
+            self.problems.append(f"{self._name}.timeout: expected seconds above 0 and up to 600, got {given!r}.")
         return seconds
 
     def file(self, name: str) -> Path | None:
@@ -164,7 +169,7 @@ class _Asked:
         if given is None:
             return None
         if not isinstance(given, (str, Path)) or not Path(given).is_file():
-            self._wrong(f"{name}: expected a PEM file, found none at {given!r}.")
+            self.problems.append(f"{self._name}.{name}: expected a PEM file, found none at {given!r}.")
             return None
         return Path(given)
 
@@ -172,7 +177,7 @@ class _Asked:
         option = self._options.get("compression")
         given = (self._variable("compression") or "gzip") if option is None else option
         if given not in {"gzip", "none"}:
-            self._wrong(f"compression: expected 'gzip' or 'none', got {given!r}.")
+            self.problems.append(f"{self._name}.compression: expected 'gzip' or 'none', got {given!r}.")
         return given != "none"
 
     def _variable(self, name: str) -> str:
@@ -181,9 +186,6 @@ class _Asked:
 
     def _set(self, name: str) -> str:
         return self._environ.get(f"OTEL_EXPORTER_OTLP_{name.upper()}", "").strip()
-
-    def _wrong(self, problem: str) -> None:
-        self.problems.append(f"{self._signal.exporter}.{problem}")
 
 
 def _is_url(url: str) -> bool:

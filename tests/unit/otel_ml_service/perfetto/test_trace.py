@@ -181,6 +181,7 @@ def with_links(run: RunFolder, links: dict[int, list[int]]) -> None:
     (run.path / "spans.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+@pytest.mark.feature("F22", "better", "what all ranks did then, with arrows from causes to effects, in Perfetto")
 def test_links_and_parents_in_other_processes_are_arrows(tmp_path: Path) -> None:
     generator = {"role": "generator", "axis": "rollout"}
     spans = [
