@@ -182,7 +182,11 @@ def _sentence(row: Mapping[str, Any]) -> str:
     Examples:
         >>> _sentence({"kind": "slow", "rank": 2, "phase": "forward"}), _sentence({"kind": "silent", "rank": 0})
         ('rank 2 slow in forward', 'rank 0 silent')
+        >>> _sentence({"kind": "stage", "place": "stage 3"})
+        'stage 3'
     """
-    who = f"rank {row['rank']} " if "rank" in row else ""
-    where = f" in {row['phase']}" if row.get("phase") else ""
-    return f"{who}{row.get('kind', '')}{where}".strip()
+    who = f"rank {row['rank']}" if "rank" in row else str(row.get("place", ""))
+    kind = str(row.get("kind", ""))
+    what = "" if who.startswith(kind) else kind
+    where = f"in {row['phase']}" if row.get("phase") else ""
+    return " ".join(part for part in (who, what, where) if part)
