@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -63,3 +64,42 @@ def test_a_run_is_traced_while_it_goes_on_and_after_its_job_was_killed(tmp_path:
 
 def spans_rows(run: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in whole_lines(run / "spans.jsonl")]
+
+
+def write_large_run(run: Path, *, ranks: int, steps: int) -> None:
+    """Write what a job leaves: five spans of each rank in each step."""
+    run.mkdir(parents=True)
+    phases = {"data": (0, 5), "forward": (5, 35), "backward": (35, 80), "optimizer": (80, 95), "step": (0, 98)}
+    with (run / "spans.jsonl").open("w") as spans, (run / "metrics.jsonl").open("w") as metrics:
+        for step in range(steps):
+            begin = 1_795_732_584_000_000_000 + step * 100_000_000
+            for rank in range(ranks):
+                first = (step * ranks + rank) * 10 + 10
+                for number, (name, (start, end)) in enumerate(phases.items()):
+                    parent = None if name == "step" else f"{first + 4:016x}"
+                    row = {
+                        "seq": 2 * step + 1, "trace_id": f"{first:032x}", "span_id": f"{first + number:016x}",
+                        "parent_id": parent, "name": name, "start_ns": begin + start * 1_000_000 + rank,
+                        "end_ns": begin + end * 1_000_000 + rank, "role": "trainer", "rank": rank, "axis": "step",
+                        "step": step, "attributes": {"ml.timer.level": 1}, "status": "unset",
+                    }  # fmt: skip
+                    spans.write(json.dumps(row) + "\n")
+            values = {f"m{number}": float(step) for number in range(50)}
+            place = {"role": "trainer", "axis": "step", "step": step, "attempt": 0, "time": begin / 1e9}
+            metrics.write(json.dumps({"seq": 2 * step + 2, **place, "values": values}) + "\n")
+
+
+@pytest.mark.full
+def test_1024_ranks_and_100_steps_take_less_than_20_seconds_and_little_memory(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "exp" / "large"
+    write_large_run(run, ranks=1024, steps=100)
+    command = [sys.executable, "-m", "otel_ml_service", "trace", str(run), "-o", str(tmp_path / "t.pftrace")]
+
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    said = process.communicate()[1].decode() if process.stderr else ""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    assert process.returncode == 0
+    assert said.startswith("512,000 spans, 5,000 values")
+    assert used.ru_utime + used.ru_stime < 20
+    assert used.ru_maxrss < 200_000  # kB; the spans have 150 MB, the file 59

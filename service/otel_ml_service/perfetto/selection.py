@@ -142,7 +142,7 @@ class _Gathered:
             if not _is_timed(item) or self._steps.has(item["axis"], item["step"]):
                 return
             is_then = item["axis"] != self._steps.axis and self.found.is_then(item["start_ns"], item["end_ns"])
-            if is_then or item["span_id"] in self._linked:
+            if is_then or item["trace_id"] + item["span_id"] in self._linked:
                 self._add_span(item)
         elif isinstance(item, StepRecord):
             if self._is_beside(item):
@@ -157,7 +157,7 @@ class _Gathered:
         self._note(span["role"], span["axis"], span["step"])
         if self._is_chosen(span["axis"], span["step"]):
             self._widen(span["start_ns"], span["end_ns"])
-            self._linked.update(link["span_id"] for link in span.get("links") or ())
+            self._linked.update(link["trace_id"] + link["span_id"] for link in span.get("links") or ())
             self._add_span(span)
 
     def _is_beside(self, record: StepRecord | Text) -> bool:

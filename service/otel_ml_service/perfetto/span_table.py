@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import marshal
 import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
-
-from otel_ml_exporters.json_text import json_text, json_value
 
 __all__ = ["Flow", "Process", "SpanTable"]
 
@@ -34,7 +33,10 @@ class Process(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A span that led to another, in another process or by a link; `is_forward` where their clocks say so, too."""
+    """A span that led to another, in another process or by a link; `is_forward` where their clocks say so, too.
+
+    Who it is says the id of its trace with its own: spans of two traces may have the same one.
+    """
 
     cause: str
     effect: str
@@ -42,7 +44,10 @@ class Flow(NamedTuple):
 
 
 class SpanTable:
-    """Spans as `spans.jsonl` has them, and which led to which. SQLite keeps the most in a file that has no name."""
+    """Spans as `spans.jsonl` has them, and which led to which. SQLite keeps the most in a file that has no name.
+
+    Only this process reads it, so a span is kept as `marshal` writes it.
+    """
 
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None)
@@ -57,24 +62,17 @@ class SpanTable:
         """Who has spans."""
         return list(self._processes)
 
-    def add(self, span: Mapping[str, Any]) -> None:
+    def add(self, span: dict[str, Any]) -> None:
         """Add a span, once."""
         process = self._processes.setdefault(Process(span["role"], span["rank"]), len(self._processes))
-        begin = span["start_ns"]
-        where = span["axis"], span["step"]
-        row = (
-            span["span_id"],
-            span["parent_id"],
-            process,
-            begin,
-            max(begin, span["end_ns"]),
-            *where,
-            json_text(span, dict),
-        )
+        trace, parent, begin = span["trace_id"], span["parent_id"], span["start_ns"]
+        own = trace + span["span_id"]
+        where = span["axis"], span["step"], marshal.dumps(span)
+        row = own, parent and trace + parent, process, begin, max(begin, span["end_ns"]), *where
         self._rows.append(row)
         self.count += 1
         if links := span.get("links"):
-            pairs = ((link["span_id"], span["span_id"]) for link in links)
+            pairs = ((link["trace_id"] + link["span_id"], own) for link in links)
             self._database.executemany("INSERT INTO links VALUES (?, ?)", pairs)
         if len(self._rows) >= _AT_ONCE:
             self._write()
@@ -93,7 +91,7 @@ class SpanTable:
         # Who is around another ends later, or comes later: a timer is recorded when it stops.
         asked = "SELECT line FROM spans WHERE process = ? ORDER BY begin, end DESC, rowid DESC"
         for (line,) in self._database.execute(asked, (self._processes[process],)):
-            yield json_value(line)
+            yield marshal.loads(line)
 
     def begins(self, axis: str) -> Mapping[int, int]:
         """Return step → when its first span began."""

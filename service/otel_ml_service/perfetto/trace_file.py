@@ -83,7 +83,8 @@ class _Trace:
             for lane, time_ns in lanes.over_by(span["start_ns"]):
                 yield self._events.end(tracks[lane], time_ns)
             end_ns, thread = max(span["start_ns"], span["end_ns"]), _thread(span)
-            lane = lanes.place(span["span_id"], span["parent_id"], end_ns, thread)
+            trace, parent_id = span["trace_id"], span["parent_id"]
+            lane = lanes.place(trace + span["span_id"], parent_id and trace + parent_id, end_ns, thread)
             if lane == len(tracks):
                 is_first = not lane and not thread
                 tracks.append(own if is_first else next(self._tracks))
@@ -96,7 +97,7 @@ class _Trace:
 
     def _begin(self, track: int, span: SpanRow) -> bytes:
         self.written.spans += 1
-        name, key = span["name"], span["span_id"]
+        name, key = span["name"], span["trace_id"] + span["span_id"]
         leads_to, led_here = self._leads_to.get(key, ()), self._led_here.get(key, ())
         return self._events.begin(track, span["start_ns"], name, self._notes_of(span), leads_to, led_here)
 

@@ -33,6 +33,9 @@ _FLOW, _LAST_OF_FLOW = varint(47 << 3 | FIXED64), varint(48 << 3 | FIXED64)
 _EXPLICIT = integer(11, 3)
 """TrackDescriptor.child_ordering: by `sibling_order_rank`."""
 
+_MOMENTS = 4096
+"""Beginnings of times that are remembered: ranks do the same at the same time."""
+
 
 class TrackEvents:
     """Encodes packets of one trace, each to be written in the order in which it was asked for.
@@ -44,6 +47,7 @@ class TrackEvents:
         self._names: dict[str, bytes] = {}
         self._notes: dict[str, bytes] = {}
         self._texts: dict[tuple[str, int], bytes] = {}
+        self._late_bits: dict[int, bytes] = {}
         self._new = b""
 
     def beginning(self, time_ns: int) -> bytes:
@@ -109,8 +113,20 @@ class TrackEvents:
     def _event(self, time_ns: int, event: bytes) -> bytes:
         interned, self._new = field(_INTERNED, self._new) if self._new else b"", b""
         return _packet(
-            b"".join((_AT, varint(time_ns), _SEQUENCE, _EVENT_TAG, varint(len(event)), event, interned, _NEEDS_STATE))
+            b"".join(
+                (_AT, self._time(time_ns), _SEQUENCE, _EVENT_TAG, varint(len(event)), event, interned, _NEEDS_STATE)
+            )
         )
+
+    def _time(self, time_ns: int) -> bytes:
+        """Return a time as a varint of nine bytes, of which the last six are the same for 2 ms."""
+        late = time_ns >> 21
+        known = self._late_bits.get(late)
+        if known is None:
+            if len(self._late_bits) >= _MOMENTS:
+                self._late_bits.clear()
+            known = self._late_bits[late] = varint(late)
+        return bytes((time_ns & 127 | 128, time_ns >> 7 & 127 | 128, time_ns >> 14 & 127 | 128)) + known
 
     def _name(self, name: str) -> bytes:
         return self._names.get(name) or self._interned(self._names, _EVENT_NAMES, name, _NAME)

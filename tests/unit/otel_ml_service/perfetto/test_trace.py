@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,21 @@ def test_what_another_thread_does_is_beside_not_inside(tmp_path: Path) -> None:
         "load": (("loader",), None),
         "late": (("thread 2",), None),
     }
+    assert of_trace(trace) == as_slices(stored_spans(run))
+
+
+def test_spans_of_two_traces_may_have_the_same_id(tmp_path: Path) -> None:
+    spans = [
+        span(1, "step", 0, 90),
+        span(2, "forward", 5, 40, parent=1),
+        replace(span(1, "other", 0, 80, rank=1), trace_id=f"{2:032x}"),
+        replace(span(2, "inside other", 5, 40, parent=1, rank=1), trace_id=f"{2:032x}"),
+    ]
+    run = write_run(tmp_path, "01abc", batches(spans))
+
+    trace = traced(run)
+
+    assert trace.flows == set()
     assert of_trace(trace) == as_slices(stored_spans(run))
 
 
