@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -90,16 +89,18 @@ def write_large_run(run: Path, *, ranks: int, steps: int) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
 def test_1024_ranks_and_100_steps_take_less_than_20_seconds_and_little_memory(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "exp" / "large"
     write_large_run(run, ranks=1024, steps=100)
     command = [sys.executable, "-m", "otel_ml_service", "trace", str(run), "-o", str(tmp_path / "t.pftrace")]
 
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
-    said = process.communicate()[1].decode() if process.stderr else ""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(command, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
 
     assert process.returncode == 0
-    assert said.startswith("512,000 spans, 5,000 values")
+    assert (tmp_path / "said").read_text().startswith("512,000 spans, 5,000 values")
     assert used.ru_utime + used.ru_stime < 20
     assert used.ru_maxrss < 200_000  # kB; the spans have 150 MB, the file 59
