@@ -112,6 +112,11 @@ EXIT_WAIT: Final[Variable[int | None]] = Variable(
     "Most time a process waits at its end until what it recorded is delivered.", unit="s",
     shown_default="5; where the service ends with the job, as long as delivery gets on",
 )  # fmt: skip
+TRACES_TO: Final = Variable(
+    "OTEL_ML_TRACES_ENDPOINT", text, "",
+    "Base URL of the OTLP/HTTP receiver to which the exporter `traces` sends the run's spans, such as Jaeger.",
+    shown_default="none",
+)  # fmt: skip
 PARENT: Final = Variable(
     "OTEL_ML_PARENT", text, "",
     "Written by `init()` for its child processes, never by people: instance, pid, rank of the parent.",
@@ -120,7 +125,7 @@ PARENT: Final = Variable(
 VARIABLES: Final[Sequence[AnyVariable]] = (
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME, RANK, WORLD_SIZE, LOCAL_RANK, MODE, EXPORTERS, CONSOLE, DIR,
     FLUSH_INTERVAL, TIMER_LEVEL, TRACES, SPANS_PER_STEP, TOKEN, TOKEN_FILE, STRICT, CAPTURE, SPOOL_MAX, EXIT_WAIT,
-    PARENT,
+    TRACES_TO, PARENT,
 )  # fmt: skip
 """The worker's own variables, in the order of the docs."""
 

@@ -46,20 +46,21 @@ class BuiltIn(NamedTuple):
 
     target: str
     package: str | None = None
-    variables: str | None = None
+    variables: tuple[str, ...] = ()
 
 
 BUILT_IN: Mapping[str, BuiltIn] = {
     "console": BuiltIn(f"{_BACKENDS}.console:ConsoleExporter"),
     "jsonl": BuiltIn(f"{_BACKENDS}.jsonl:JsonlExporter"),
-    "mlflow": BuiltIn(f"{_BACKENDS}.mlflow:MlflowExporter", "mlflow", "MLFLOW_"),
-    "otlp": BuiltIn(f"{_BACKENDS}.otlp:OtlpExporter", variables="OTEL_EXPORTER_OTLP_"),
+    "mlflow": BuiltIn(f"{_BACKENDS}.mlflow:MlflowExporter", "mlflow", ("MLFLOW_",)),
+    "otlp": BuiltIn(f"{_BACKENDS}.otlp:OtlpExporter", variables=("OTEL_EXPORTER_OTLP_",)),
     "parquet": BuiltIn(f"{_BACKENDS}.parquet:ParquetExporter", "pyarrow"),
-    "swanlab": BuiltIn(f"{_BACKENDS}.swanlab:SwanlabExporter", "swanlab", "SWANLAB_"),
+    "swanlab": BuiltIn(f"{_BACKENDS}.swanlab:SwanlabExporter", "swanlab", ("SWANLAB_",)),
     # It writes its files without TensorBoard, which only shows them.
     "tensorboard": BuiltIn(f"{_BACKENDS}.tensorboard:TensorBoardExporter"),
-    "trackio": BuiltIn(f"{_BACKENDS}.trackio:TrackioExporter", "trackio", "TRACKIO_"),
-    "wandb": BuiltIn(f"{_BACKENDS}.wandb:WandbExporter", "wandb", "WANDB_"),
+    "traces": BuiltIn(f"{_BACKENDS}.otlp:TracesExporter", variables=("OTEL_ML_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_")),
+    "trackio": BuiltIn(f"{_BACKENDS}.trackio:TrackioExporter", "trackio", ("TRACKIO_",)),
+    "wandb": BuiltIn(f"{_BACKENDS}.wandb:WandbExporter", "wandb", ("WANDB_",)),
 }
 
 

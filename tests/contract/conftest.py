@@ -19,9 +19,9 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
     folder.mkdir(parents=True)
     case = getattr(request.node, "callspec", None)
     match case.params["case"].id if case is not None and "case" in case.params else "":
-        case "otlp":
+        case "otlp" | "traces":
             with otlp_sink(folder) as url:
-                monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{url}/v1/metrics")
+                monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
                 yield folder
         case "mlflow":
             shutil.copy(request.getfixturevalue("mlflow_database"), tmp_path / "runs" / "mlflow.db")

@@ -25,7 +25,7 @@ LISTS = (
     ["doctor"],
     ["env"],
 )
-OF_A_RUN = (["show"], ["show", "--csv"], ["tail", "--no-follow"], ["report"], ["replay", "--to", "jsonl"])
+OF_A_RUN = (["show"], ["show", "--csv"], ["tail", "--no-follow"], ["report"], ["trace"], ["replay", "--to", "jsonl"])
 LAST = (["gc", "--keep", "0", "--yes"], ["runs"])
 HANGS_S = 60
 CRASHED = 99
@@ -36,6 +36,7 @@ def commands(base: Path, runs: Sequence[Path]) -> Iterator[list[str]]:
     for run in ("latest", *map(str, runs)):
         for number, command in enumerate(OF_A_RUN):
             into = {"report": ["--out", str(base / "report.html")], "replay": ["--experiment", f"copy-{number}"]}
+            into["trace"] = ["--out", str(base / "t.pftrace")]
             yield [*command, run, *into.get(command[0], [])]
     yield from LAST
 

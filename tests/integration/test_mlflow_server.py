@@ -8,13 +8,15 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from otel_ml_exporters.backends.mlflow import MlflowExporter
+from otel_ml_exporters.backends.otlp import TracesExporter
 from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
-from otel_ml_exporters.records import Params, RunStatus, StepRecord, Summary
+from otel_ml_exporters.records import Params, RunStatus, Span, SpanBatch, StepRecord, Summary
 from otel_ml_service.cli.mlflow_page import mlflow_page
 from tests.contract.stored import environment
 from tests.contract.stream import AT, run_info, scalars, step, training
@@ -233,3 +235,51 @@ def test_the_status_of_the_run_is_kept_and_a_later_start_reopens_it(exporter: Ml
     assert (ended.status, ended.end_time) == ("KILLED", round((AT + 60) * 1000))
     assert only_run(run_dir).info.status == "RUNNING"
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def spans_of_two_steps() -> list[Span]:
+    """Return what one rank sends of two steps: each a trace, what is inside of it first."""
+    found = []
+    for at in (0, 1):
+        trace, begin = f"{at + 1:032x}", 1_700_000_000_000_000_000 + at * 10**9
+        ids = [f"{at * 10 + n:016x}" for n in (1, 2)]
+        about = {"trace_id": trace, "role": "trainer", "rank": 3, "axis": "step", "step": at}
+        inside = Span(span_id=ids[1], parent_id=ids[0], name="forward", start_ns=begin + 7, end_ns=begin + 500, **about)
+        around = Span(span_id=ids[0], parent_id=None, name="step", start_ns=begin, end_ns=begin + 1000, **about)
+        found += [replace(inside, attributes={"batch": 7}), replace(around, status="error")]
+    return found
+
+
+def test_spans_are_traces_of_the_run_in_mlflow(address: str, run_dir: Path) -> None:
+    from mlflow import MlflowClient
+
+    exporter = MlflowExporter(tracking_uri=address)
+    exporter.start(run_info(run_dir, "traced"))
+    spans = spans_of_two_steps()
+    sender = TracesExporter(endpoint=address, mlflow=True)
+    sender.start(run_info(run_dir, "traced"))
+    for batch in (spans[:1], spans[1:], spans):  # a request whose answer was lost is sent again
+        sender.export([SpanBatch(1, tuple(batch))])
+    exporter.shutdown(1.0, None)
+
+    client = MlflowClient(address)
+    experiment = client.get_experiment_by_name("digits")
+    (run,) = client.search_runs([experiment.experiment_id], "tags.`otel_ml.run_id` = 'traced'")
+    traces = client.search_traces(locations=[experiment.experiment_id], run_id=run.info.run_id)
+    read = [
+        (one.name, one.start_time_ns, one.end_time_ns, one.attributes["ml.step"], one.attributes.get("batch"))
+        for trace in traces
+        for one in trace.data.spans
+    ]
+    assert sorted(read) == sorted(
+        (one.name, one.start_ns, one.end_ns, one.step, one.attributes.get("batch")) for one in spans
+    )
+    assert [trace.info.state.value for trace in traces] == ["ERROR", "ERROR"]
+
+
+def test_traces_wait_for_the_run_they_belong_to(address: str, run_dir: Path) -> None:
+    sender = TracesExporter(endpoint=address, mlflow=True)
+    sender.start(run_info(run_dir, "nobody's"))
+
+    with pytest.raises(RetryableExportError, match=r"MLflow has no run with the tag otel_ml\.run_id"):
+        sender.export([SpanBatch(1, tuple(spans_of_two_steps()))])

@@ -25,6 +25,7 @@ COMMANDS = {
     "show": "Plot metrics of a run in the terminal.",
     "open": "Open a run in TensorBoard or MLflow.",
     "report": "Write a run, or several, as one HTML file.",
+    "trace": "Write steps of a run for ui.perfetto.dev.",
     "tail": "Follow a run: a line for every closed step.",
     "gc": "Remove old runs.",
     "env": "Print every setting and where it came from.",

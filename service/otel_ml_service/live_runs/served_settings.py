@@ -120,7 +120,7 @@ def served_as(
         is_of_serve: it has many runs. What it was told by variables of otel_ml, such as its address, is its own.
     """
     kinds = {split_name(name)[0] for name in exporters}
-    prefixes = tuple(prefix for kind in kinds & BUILT_IN.keys() if (prefix := BUILT_IN[kind].variables) is not None)
+    prefixes = tuple(prefix for kind in kinds & BUILT_IN.keys() for prefix in BUILT_IN[kind].variables)
     open_values = {name: value for name, value in sorted(environ.items()) if not is_secret_name(name)}
     of_exporters = {name: value for name, value in open_values.items() if name.startswith(prefixes)}
     own = {} if is_of_serve else {name: value for name, value in open_values.items() if name.startswith(_OWN)}

@@ -8,12 +8,13 @@ import os
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.records import Artifact, Record, StepRecord
 from otel_ml_service.storage.record_codec import decode
 
-__all__ = ["UNDECODABLE", "Follower", "UnreadableLineError", "record_of", "with_own_file"]
+__all__ = ["UNDECODABLE", "Follower", "UnreadableLineError", "opened_file", "record_of", "with_own_file"]
 
 UNDECODABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OSError)
 """What a row raises that no otel_ml service wrote so."""
@@ -50,10 +51,7 @@ class Follower:
         return [self._record(line) for line in whole.splitlines()]
 
     def _new_bytes(self) -> bytes:
-        # A pipe of that name would have us wait for somebody who writes.
-        with os.fdopen(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OSError(errno.EINVAL, "it is not a file")
+        with opened_file(self._path) as file:
             file.seek(self._offset)
             return file.read()
 
@@ -66,6 +64,19 @@ class Follower:
                 f"{str(self._path)!r}, line {self._lines}: {line[:60]!r} is not a row of the exporter jsonl ({error}). "
                 "Expected one JSON object a line with seq, axis, step, values. Remove the line to read the others."
             ) from error
+
+
+def opened_file(path: Path) -> BinaryIO:
+    """Open a file to read it; a pipe of that name would have us wait for somebody who writes.
+
+    Raises:
+        OSError: it cannot be opened, or is not a file.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    return file
 
 
 def record_of(line: bytes, folder: Path) -> Record:

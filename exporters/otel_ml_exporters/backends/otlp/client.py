@@ -7,14 +7,14 @@ import http.client
 import ssl
 import urllib.error
 import urllib.request
-
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from otel_ml._internal.transport.http_answer import HttpAnswer, answer_of
 from otel_ml._internal.transport.url import Target
 from otel_ml.exceptions import ConfigError
 from otel_ml.redaction import redacted
-from otel_ml_exporters.backends.otlp.destination import Destination
+from otel_ml_exporters.backends.otlp.destination import Destination, Signal
 from otel_ml_exporters.errors import ExportError, PermanentExportError, RetryableExportError
 
 __all__ = ["Client"]
@@ -32,43 +32,61 @@ class Client:
         ConfigError: the certificates cannot be read.
     """
 
-    def __init__(self, to: Destination) -> None:
+    def __init__(self, to: Destination, signal: Signal) -> None:
         self._to = to
+        self._signal = signal
         context = ssl.create_default_context(cafile=None if to.certificate is None else str(to.certificate))
         if to.client_certificate is not None:
             try:
                 context.load_cert_chain(to.client_certificate, to.client_key)
             except (OSError, ssl.SSLError) as error:
-                raise ConfigError(f"otlp.client_certificate: expected a certificate and its key: {error}.") from error
+                raise ConfigError(
+                    f"{signal.exporter}.client_certificate: expected a certificate and its key: {error}."
+                ) from error
         # A proxy would ask its own host for what is on this one.
         proxies = urllib.request.ProxyHandler({} if Target.parse(to.url).is_loopback else None)
         self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), proxies, _NoRedirect)
 
-    def send(self, message: ExportMetricsServiceRequest) -> None:
-        """Send `message`.
+    def send(self, body: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Send an encoded request, with these headers besides those of all requests.
 
         Raises:
             RetryableExportError: nobody took it, and somebody may later.
-            PermanentExportError: it was refused, or some of its points were.
+            PermanentExportError: it was refused, or some of what is in it.
         """
-        body = message.SerializeToString()
-        headers = {"content-type": "application/x-protobuf", "user-agent": "otel-ml", **self._to.headers}
+        sent = {"content-type": "application/x-protobuf", **headers}
         if self._to.gzip:
-            body, headers["content-encoding"] = gzip.compress(body, compresslevel=1), "gzip"
-        request = urllib.request.Request(self._to.url, data=body, headers=headers, method="POST")
+            body, sent["content-encoding"] = gzip.compress(body, compresslevel=1), "gzip"
+        given = answer_of(self._answer(self._to.url, body, sent))
+        if given.outcome != "ok":
+            raise RetryableExportError(f"OTLP: what answers at {self._to.shown} is no OTLP receiver: {given.reason}.")
+        if given.rejected:  # the request was taken: they must not be sent again
+            raise PermanentExportError(
+                f"OTLP: {self._to.shown} refused {given.rejected} {self._signal.items}: {given.message}"
+            )
+
+    def ask(self, path: str, body: bytes) -> bytes:
+        """Ask the server behind the endpoint for something else, in JSON; return what it answers.
+
+        Raises:
+            RetryableExportError: nobody answers.
+            PermanentExportError: it refuses to.
+        """
+        base = self._to.url.removesuffix(self._signal.path)
+        return self._answer(base + path, body, {"content-type": "application/json"}).content
+
+    def _answer(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+        every = {"user-agent": "otel-ml", **self._to.headers, **headers}
+        request = urllib.request.Request(url, data=body, headers=every, method="POST")
         try:
             with self._opener.open(request, timeout=self._to.timeout) as answer:
                 said = {name.lower(): value for name, value in answer.headers.items()}
-                given = answer_of(HttpAnswer(answer.status, said, answer.read(_MOST_ACKNOWLEDGED)))
+                return HttpAnswer(answer.status, said, answer.read(_MOST_ACKNOWLEDGED))
         except urllib.error.HTTPError as error:
             raise self._refusal(error) from error
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise RetryableExportError(f"OTLP: {self._to.shown} cannot be reached: {reason}.") from error
-        if given.outcome != "ok":
-            raise RetryableExportError(f"OTLP: what answers at {self._to.shown} is no OTLP receiver: {given.reason}.")
-        if given.rejected:  # the request was taken: they must not be sent again
-            raise PermanentExportError(f"OTLP: {self._to.shown} refused {given.rejected} points: {given.message}")
 
     def _refusal(self, error: urllib.error.HTTPError) -> ExportError:
         said = redacted(error.read(_MOST_ANSWERED).decode("utf-8", "replace").strip())

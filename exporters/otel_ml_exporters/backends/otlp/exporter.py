@@ -7,7 +7,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.otlp.client import Client
-from otel_ml_exporters.backends.otlp.destination import destination
+from otel_ml_exporters.backends.otlp.destination import METRICS, destination
 from otel_ml_exporters.backends.otlp.request import encoded
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
 from otel_ml_exporters.exporter import Exporter, every_problems
@@ -76,7 +76,7 @@ class OtlpExporter(Exporter):
         if problems:
             raise ConfigError(*problems)
         self.every = every
-        self._client = Client(self._destination)
+        self._client = Client(self._destination, METRICS)
         self._run: RunInfo | None = None
         self._closed = False
 
@@ -101,7 +101,7 @@ class OtlpExporter(Exporter):
             raise PermanentExportError("otlp: export before start. Call start(run) first.", slug="exporter-order")
         steps = [record for record in records if isinstance(record, StepRecord) and record.values]
         if steps:
-            self._client.send(encoded(self._run, steps))
+            self._client.send(encoded(self._run, steps).SerializeToString())
 
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
         """Do nothing more: every earlier call of `export` was answered."""

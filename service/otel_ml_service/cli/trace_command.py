@@ -1,0 +1,147 @@
+"""`otel-ml trace RUN`: some steps of a run as a file for ui.perfetto.dev."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import click
+
+from otel_ml.exceptions import ConfigError, OtelMLError
+from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml_service.cli.figures import plural, size
+from otel_ml_service.cli.parameters import dir_option, run_argument
+from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.perfetto.selection import Found, Steps, gather
+from otel_ml_service.perfetto.trace_file import Written, write_trace
+from otel_ml_service.stored_runs.read_spans import records_and_spans
+from otel_ml_service.stored_runs.run_folders import RunFolder, find
+
+__all__ = ["TraceError", "command"]
+
+_MOST = 2_000_000
+"""Spans of a trace for which no steps were chosen: about as many as ui.perfetto.dev shows with 4 GB of memory."""
+
+_STEPS = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+
+
+class TraceError(OtelMLError):
+    """There is nothing to write, or too much, or no place for it."""
+
+    slug = "trace-not-written"
+
+
+class _StepsType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
+    """A step, or two and all between them."""
+
+    name = "steps"
+
+    def convert(
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return the first and the last step."""
+        if isinstance(value, tuple):
+            return value
+        found = _STEPS.fullmatch(value)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if first > last:
+            self.fail(
+                f"{value!r} names no steps. Expected one, as in 5, or the first and the last, as in 48-52.", param, ctx
+            )
+        return first, last
+
+
+@click.command(
+    "trace", epilog="Examples: otel-ml trace latest --steps 48-52 · otel-ml trace latest --role generator -o g.pftrace"
+)
+@run_argument(required=False)
+@dir_option
+@click.option("--steps", type=_StepsType(), help="5, or 5-9; all by default, as far as there are not too many spans.")
+@click.option("--axis", default=DEFAULT_AXIS, show_default=True, help="Whose steps these are, such as rollout.")
+@click.option("--role", help="Only the spans and metrics of this role.")
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write; by default trace-48-52.perfetto-trace in the run's folder.",
+)
+def command(run: str, base: Path, steps: tuple[int, int] | None, axis: str, role: str | None, out: Path | None) -> None:
+    """Write what every rank of RUN (the newest by default) did in some steps, for ui.perfetto.dev.
+
+    A track for each role, rank and thread, the published metrics as counters, arrows where a span led to another.
+    """
+    output = screen()
+    folder = find(run, base)
+    first, last = steps or (0, None)
+    chosen = Steps(axis, first, last, role)
+    found = gather(lambda: records_and_spans(folder), chosen, lambda count: _check(folder, chosen, count))
+    try:
+        _require(folder, chosen, found)
+        file = out or folder.path / _name(chosen)
+        written = _write(file, found, chosen)
+    finally:
+        found.spans.close()
+    _say(output, file, found, written)
+    output.line(str(file))
+
+
+def _check(folder: RunFolder, steps: Steps, count: int) -> None:
+    if steps.is_all and count > _MOST:
+        raise TraceError(
+            f"Run {folder.id} has more than {_MOST:,} spans, which is more than ui.perfetto.dev can show. Choose some "
+            f"steps: otel-ml trace {folder.id} --steps 0-9"
+        )
+
+
+def _require(folder: RunFolder, steps: Steps, found: Found) -> None:
+    if steps.role is not None and steps.role not in found.roles:
+        raise ConfigError(
+            f"Run {folder.id} has no role {steps.role!r}. Its roles are: {', '.join(sorted(found.roles)) or 'none'}.",
+            slug="trace-not-written",
+        )
+    if not found.is_empty:
+        return
+    there = ", ".join(f"{first}-{last} of {axis!r}" for axis, (first, last) in sorted(found.axes.items()))
+    if steps.is_all or not there:
+        raise TraceError(f"Run {folder.id} has no spans and no metrics yet, so there is nothing to show.")
+    last = "" if steps.last == steps.first else f"-{steps.last}"
+    raise TraceError(
+        f"Run {folder.id} has nothing at {steps.first}{last} of the axis {steps.axis!r}. It has the steps {there}."
+    )
+
+
+def _name(steps: Steps) -> str:
+    axis = "" if steps.axis == DEFAULT_AXIS else f"-{re.sub(r'[^A-Za-z0-9_.]+', '_', steps.axis)}"
+    role = "" if steps.role is None else f"-{re.sub(r'[^A-Za-z0-9_.]+', '_', steps.role)}"
+    which = "" if steps.is_all else f"-{steps.first}" + ("" if steps.last == steps.first else f"-{steps.last}")
+    return f"trace{role}{axis}{which}.perfetto-trace"
+
+
+def _write(file: Path, found: Found, steps: Steps) -> Written:
+    part = file.with_name(f"{file.name}.part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb", buffering=1 << 20) as content:
+            written = write_trace(found, steps, content)
+        part.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise TraceError(
+            f"The trace cannot be written to {str(file)!r}: {error.strerror or error}. Write it elsewhere with --out."
+        ) from error
+    return written
+
+
+def _say(output: Screen, file: Path, found: Found, written: Written) -> None:
+    if not written.spans:
+        output.note("there are no spans of these steps, only metrics: no timer ran, or OTEL_ML_TRACES was off")
+    if written.backward:
+        output.note(
+            f"without {plural(written.backward, 'arrow')} to what did not begin after its cause, by the hosts' clocks"
+        )
+    if found.without_time:
+        output.note(f"without {plural(found.without_time, 'span')} whose times are no times")
+    counts = f"{plural(written.spans, 'span')}, {plural(written.values, 'value')}, {plural(written.flows, 'arrow')}"
+    output.note(f"{counts}, {size(file.stat().st_size)}; open it in https://ui.perfetto.dev, which uploads nothing")

@@ -1,0 +1,108 @@
+"""Spans that were chosen, by process and begin, in a temporary file: a run's need not fit in memory."""
+
+from __future__ import annotations
+
+import marshal
+import sqlite3
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["Flow", "Process", "SpanTable"]
+
+_SCHEMA = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+CREATE TABLE spans (id TEXT, parent TEXT, process INT, begin INT, end INT, axis TEXT, step INT, line BLOB);
+CREATE TABLE links (cause TEXT, effect TEXT);
+"""
+_FLOWS = """
+SELECT cause, effect, causes.begin < effects.begin FROM links
+    JOIN spans AS causes ON causes.id = cause JOIN spans AS effects ON effects.id = effect
+UNION
+SELECT causes.id, effects.id, causes.begin < effects.begin FROM spans AS effects
+    JOIN spans AS causes ON causes.id = effects.parent WHERE causes.process <> effects.process
+"""
+_AT_ONCE = 1000
+
+
+class Process(NamedTuple):
+    """A rank of a role."""
+
+    role: str
+    rank: int
+
+
+class Flow(NamedTuple):
+    """A span that led to another, in another process or by a link; `is_forward` where their clocks say so, too.
+
+    Who it is says the id of its trace with its own: spans of two traces may have the same one.
+    """
+
+    cause: str
+    effect: str
+    is_forward: bool
+
+
+class SpanTable:
+    """Spans as `spans.jsonl` has them, and which led to which. SQLite keeps the most in a file that has no name.
+
+    Only this process reads it, so a span is kept as `marshal` writes it.
+    """
+
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("", isolation_level=None)
+        self._database.executescript(_SCHEMA)
+        self._database.execute("BEGIN")
+        self._processes: dict[Process, int] = {}
+        self._rows: list[tuple[object, ...]] = []
+        self.count = 0
+
+    @property
+    def processes(self) -> list[Process]:
+        """Who has spans."""
+        return list(self._processes)
+
+    def add(self, span: dict[str, Any]) -> None:
+        """Add a span, once."""
+        process = self._processes.setdefault(Process(span["role"], span["rank"]), len(self._processes))
+        trace, parent, begin = span["trace_id"], span["parent_id"], span["start_ns"]
+        own = trace + span["span_id"]
+        where = span["axis"], span["step"], marshal.dumps(span)
+        row = own, parent and trace + parent, process, begin, max(begin, span["end_ns"]), *where
+        self._rows.append(row)
+        self.count += 1
+        if links := span.get("links"):
+            pairs = ((link["trace_id"] + link["span_id"], own) for link in links)
+            self._database.executemany("INSERT INTO links VALUES (?, ?)", pairs)
+        if len(self._rows) >= _AT_ONCE:
+            self._write()
+
+    def flows(self) -> Iterator[Flow]:
+        """Yield what led to what, as far as both are here: links, and parents in other processes."""
+        self._write()
+        self._database.execute("CREATE INDEX IF NOT EXISTS by_id ON spans (id)")
+        for cause, effect, is_forward in self._database.execute(_FLOWS):
+            yield Flow(cause, effect, bool(is_forward))
+
+    def of(self, process: Process) -> Iterator[dict[str, Any]]:
+        """Yield the spans of a process by their begin, each before those inside of it."""
+        self._write()
+        self._database.execute("CREATE INDEX IF NOT EXISTS by_begin ON spans (process, begin)")
+        # Who is around another ends later, or comes later: a timer is recorded when it stops.
+        asked = "SELECT line FROM spans WHERE process = ? ORDER BY begin, end DESC, rowid DESC"
+        for (line,) in self._database.execute(asked, (self._processes[process],)):
+            yield marshal.loads(line)
+
+    def begins(self, axis: str) -> Mapping[int, int]:
+        """Return step → when its first span began."""
+        self._write()
+        asked = "SELECT step, MIN(begin) FROM spans WHERE axis = ? GROUP BY step"
+        return dict(self._database.execute(asked, (axis,)).fetchall())
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._database.close()
+
+    def _write(self) -> None:
+        rows, self._rows = self._rows, []
+        self._database.executemany("INSERT INTO spans VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)

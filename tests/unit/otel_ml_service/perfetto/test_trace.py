@@ -1,0 +1,374 @@
+"""A trace as Perfetto reads it says what `spans.jsonl` and `metrics.jsonl` say."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel_ml_exporters.records import Record, Span, SpanBatch, StepRecord, Table, Text
+from otel_ml_service.cli import main
+from otel_ml_service.perfetto.selection import Steps, gather
+from otel_ml_service.perfetto.trace_file import write_trace
+from otel_ml_service.storage.outbox import Outbox
+from otel_ml_service.stored_runs.run_folders import RunFolder
+from tests.perfetto_trace import Trace, read_trace
+from tests.recorded_run import digits_records, write_run
+
+T0 = 1_795_732_584_000_000_000
+MS = 1_000_000
+
+
+def span(number: int, name: str, begin: int, end: int, *, parent: int | None = None, **given: Any) -> Span:
+    """Return a span by milliseconds since the job began; its id is its number."""
+    about = {"role": "trainer", "rank": 0, "axis": "step", "step": begin // 100} | given
+    ids = {"trace_id": f"{1:032x}", "span_id": f"{number:016x}", "parent_id": parent and f"{parent:016x}"}
+    return Span(**ids, name=name, start_ns=T0 + begin * MS, end_ns=T0 + end * MS, **about)
+
+
+def steps_of(ranks: int, steps: int) -> list[Span]:
+    found: list[Span] = []
+    for step in range(steps):
+        for rank in range(ranks):
+            first, at = len(found) + 1, step * 100
+            found += [
+                span(first + 1, "forward", at + 2, at + 30 + rank, parent=first, rank=rank),
+                span(first + 2, "backward", at + 40, at + 90, parent=first, rank=rank),
+                span(first, "step", at, at + 95, rank=rank),
+            ]
+    return found
+
+
+def batches(spans: Sequence[Span], *, seq: int = 1, size: int = 7) -> list[Record]:
+    return [SpanBatch(seq + n, tuple(spans[at : at + size])) for n, at in enumerate(range(0, len(spans), size))]
+
+
+def row(seq: int, step: int, values: dict[str, float], **given: Any) -> StepRecord:
+    about = {"role": "trainer", "axis": "step", "attempt": 0, "time": T0 / 1e9 + step / 10 + 0.0625} | given
+    return StepRecord(seq, step=step, values=values, **about)
+
+
+@pytest.fixture(autouse=True)
+def _runs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+
+
+def traced(run: RunFolder, *arguments: str) -> Trace:
+    file = run.path / "out" / "t.pftrace"
+    assert main(["trace", run.id, *arguments, "-o", str(file)]) == 0
+    return read_trace(file)
+
+
+def as_slices(spans: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
+    rows = ((s["span_id"], s["role"], f"rank {s['rank']}", s["name"], s["start_ns"], s["end_ns"]) for s in spans)
+    return sorted(rows)
+
+
+def of_trace(trace: Trace) -> list[tuple[object, ...]]:
+    return sorted((one.notes["span_id"], *one.track[:2], one.name, one.begin_ns, one.end_ns) for one in trace.slices)
+
+
+def stored_spans(run: RunFolder) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run.path / "spans.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("asked", "first", "last"), [("3-5", 3, 5), ("4", 4, 4), (None, 0, 9)])
+def test_slices_are_the_spans_of_these_steps(tmp_path: Path, asked: str | None, first: int, last: int) -> None:
+    run = write_run(tmp_path, "01abc", batches(steps_of(ranks=3, steps=10)))
+
+    trace = traced(run, *(["--steps", asked] if asked else []))
+
+    expected = [one for one in stored_spans(run) if first <= one["step"] <= last]
+    assert of_trace(trace) == as_slices(expected)
+    assert [one.notes["step"] for one in trace.slices if one.name == "step"] == sorted(
+        one["step"] for one in expected if one["name"] == "step"
+    )
+    parents = {one["span_id"]: one["parent_id"] for one in expected}
+    assert {one.notes["span_id"]: one.inside for one in trace.slices} == parents
+
+
+def test_ranks_are_in_the_order_of_their_numbers_under_their_role(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", batches(steps_of(ranks=12, steps=2)))
+
+    order = {path: rank for path, rank in traced(run).order.items() if path[0] == "trainer"}
+
+    ranks = sorted((path for path in order if len(path) == 2), key=lambda path: order[path])
+    assert [path[1] for path in ranks] == [f"rank {rank}" for rank in range(12)]
+
+
+def test_what_another_thread_does_is_beside_not_inside(tmp_path: Path) -> None:
+    spans = [
+        span(1, "step", 0, 90),
+        span(2, "forward", 5, 40, parent=1),
+        span(3, "save", 10, 30),  # no parent: within "forward" by time only
+        span(4, "load", 20, 95, attributes={"thread.name": "loader"}),
+        span(5, "late", 60, 120, parent=1),  # goes on when its parent is over
+    ]
+    run = write_run(tmp_path, "01abc", batches(spans))
+
+    trace = traced(run)
+
+    assert {one.name: (one.track[2:], one.inside) for one in trace.slices} == {
+        "step": ((), None),
+        "forward": ((), f"{1:016x}"),
+        "save": (("thread 2",), None),
+        "load": (("loader",), None),
+        "late": (("thread 2",), None),
+    }
+    assert of_trace(trace) == as_slices(stored_spans(run))
+
+
+def test_spans_of_two_traces_may_have_the_same_id(tmp_path: Path) -> None:
+    spans = [
+        span(1, "step", 0, 90),
+        span(2, "forward", 5, 40, parent=1),
+        replace(span(1, "other", 0, 80, rank=1), trace_id=f"{2:032x}"),
+        replace(span(2, "inside other", 5, 40, parent=1, rank=1), trace_id=f"{2:032x}"),
+    ]
+    run = write_run(tmp_path, "01abc", batches(spans))
+
+    trace = traced(run)
+
+    assert trace.flows == set()
+    assert of_trace(trace) == as_slices(stored_spans(run))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 2), st.none() | st.integers(1, 12)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_whatever_overlaps_each_slice_has_the_times_of_its_span(
+    tmp_path_factory: pytest.TempPathFactory, given_spans: list[tuple[int, int, int, int | None]]
+) -> None:
+    spans = [
+        span(number, f"s{number}", begin, begin + length, parent=parent, rank=rank, step=0)
+        for number, (begin, length, rank, parent) in enumerate(given_spans, 1)
+    ]
+    file = tmp_path_factory.mktemp("overlaps") / "t.pftrace"
+    lines = [{name: getattr(one, name) for name in Span.__dataclass_fields__} for one in spans]
+
+    found = gather(lambda: lines, Steps("step"), lambda _: None)
+    with closing(found.spans), file.open("wb") as content:
+        write_trace(found, Steps("step"), content)
+
+    assert of_trace(read_trace(file)) == as_slices(lines)
+
+
+def test_counters_are_the_published_metrics_with_the_time_of_their_step(tmp_path: Path) -> None:
+    values = {"loss": 0.1, "time/step": 2.5e-3, "otel_ml/attempt": 0.0}
+    records: list[Record] = [row(1 + step, step, {**values, "loss": 1 / (1 + step)}) for step in range(10)]
+    records += [row(11, 4, {"loss": 77.0}, amendment=True, time=T0 / 1e9 + 5000)]
+    records += [row(12, 5, {"bad": math.nan, "worse": math.inf})]
+    run = write_run(tmp_path, "01abc", records)
+
+    trace = traced(run, "--steps", "3-6")
+
+    expected = {3: 0.25, 4: 77.0, 5: 1 / 6, 6: 1 / 7}
+    assert trace.counters[("metrics", "loss")] == [
+        (round((T0 / 1e9 + step / 10 + 0.0625) * 1e9), value) for step, value in expected.items()
+    ]
+    assert [value for _, value in trace.counters[("metrics", "time/step")]] == [2.5e-3] * 4
+    assert set(trace.counters) == {
+        ("metrics", "loss"),
+        ("metrics", "time/step"),
+        ("metrics of otel_ml", "otel_ml/attempt"),
+    }
+
+
+def with_links(run: RunFolder, links: dict[int, list[int]]) -> None:
+    """Add links, as a newer writer has them, to spans of `spans.jsonl`."""
+    lines = stored_spans(run)
+    for line in lines:
+        if targets := links.get(int(line["span_id"], 16)):
+            line["links"] = [
+                {"trace_id": f"{1:032x}", "span_id": f"{number:016x}", "attributes": {}} for number in targets
+            ]
+    (run.path / "spans.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.feature("F22", "better", "what all ranks did then, with arrows from causes to effects, in Perfetto")
+def test_links_and_parents_in_other_processes_are_arrows(tmp_path: Path) -> None:
+    generator = {"role": "generator", "axis": "rollout"}
+    spans = [
+        span(1, "rollout", 0, 40, rank=3, step=7, **generator),
+        span(2, "sample", 1, 20, parent=1, rank=3, step=7, **generator),
+        span(10, "step", 500, 590),
+        span(11, "forward", 501, 520, parent=10),
+        span(12, "served", 510, 515, parent=11, rank=1),
+        span(13, "lost", 505, 506, parent=999),
+    ]
+    run = write_run(tmp_path, "01abc", batches(spans))
+    with_links(run, {10: [1, 2], 11: [998]})
+
+    trace = traced(run, "--steps", "5")
+
+    names = {one.notes["span_id"]: one.name for one in trace.slices}
+    assert {(names[cause], names[effect]) for cause, effect in trace.flows} == {
+        ("rollout", "step"),
+        ("sample", "step"),
+        ("forward", "served"),
+    }
+    assert {one.track[:2] for one in trace.slices if one.name == "rollout"} == {("generator", "rank 3")}
+
+
+def test_an_effect_before_its_cause_has_no_arrow_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path, "01abc", batches([span(1, "early", 0, 10), span(2, "cause", 5, 10, rank=1)]))
+    with_links(run, {1: [2]})
+
+    trace = traced(run)
+
+    assert trace.flows == set()
+    assert "without 1 arrow to what did not begin after its cause" in capsys.readouterr().err
+
+
+def test_what_other_roles_did_at_that_time_is_there_and_one_role_can_be_chosen(tmp_path: Path) -> None:
+    generator = {"role": "generator", "axis": "rollout"}
+    spans = [
+        *steps_of(ranks=1, steps=10),
+        span(100, "before", 0, 299, step=0, **generator),
+        span(101, "during", 250, 350, step=1, **generator),
+        span(102, "after", 500, 600, step=2, **generator),
+        span(103, "no step", 320, 330, axis=None, step=None),
+    ]
+    records = batches(spans)
+    records += [row(100 + n, n, {"generator/reward": float(n)}, role="generator", axis="rollout") for n in range(10)]
+    run = write_run(tmp_path, "01abc", records)
+
+    every = traced(run, "--steps", "3")
+    of_generator = traced(run, "--steps", "3", "--role", "generator")
+
+    assert {one.name for one in every.slices} == {"step", "forward", "backward", "during", "no step"}
+    assert {one.name for one in of_generator.slices} == {"during"}
+    assert [value for _, value in every.counters[("metrics", "generator/reward (rollout)")]] == [3.0]
+
+
+def test_findings_and_texts_are_marks(tmp_path: Path) -> None:
+    columns = ("level", "kind", "rank", "phase", "since", "until")
+    rows = (("critical", "slow", 2, "forward", 3, None), ("warning", "slow", 1, "backward", 0, 1))
+    records = batches(steps_of(ranks=3, steps=10))
+    records += [
+        Table(100, T0 / 1e9 + 0.5, "otel_ml/findings", "step", 5, columns, rows),
+        Text(101, T0 / 1e9 + 0.41, "sample", "step", 4, "an answer"),
+        Text(102, T0 / 1e9 + 0.91, "sample", "step", 9, "another answer"),
+    ]
+    run = write_run(tmp_path, "01abc", records)
+
+    marks = {one.name: one for one in traced(run, "--steps", "4-5").marks}
+
+    assert set(marks) == {"rank 2 slow in forward", "sample"}
+    assert marks["rank 2 slow in forward"].begin_ns == T0 + 400 * MS
+    assert marks["rank 2 slow in forward"].notes["level"] == "critical"
+    assert marks["sample"].notes["text"] == "an answer"
+
+
+def test_attributes_and_a_failure_are_notes(tmp_path: Path) -> None:
+    given_attributes = {
+        "batch": 7,
+        "ratio": 0.5,
+        "ok": True,
+        "who": "x<y",
+        "sizes": [1, 2],
+        "nested": {"a": {"b": -1}},
+        "inf": math.inf,
+    }
+    run = write_run(tmp_path, "01abc", batches([span(1, "step", 0, 9, attributes=given_attributes, status="error")]))
+
+    [one] = traced(run).slices
+
+    assert one.notes == {
+        "step": 0,
+        **given_attributes,
+        "status": "error",
+        "trace_id": f"{1:032x}",
+        "span_id": f"{1:016x}",
+    }
+
+
+def test_a_run_that_goes_on_has_what_is_written_and_a_torn_line_is_not_read(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", batches(steps_of(ranks=2, steps=4)))
+    with (run.path / "spans.jsonl").open("a") as file:
+        file.write('{"seq":99,"trace_id":"00')
+
+    with closing(Outbox(run.database)):
+        trace = traced(run)
+
+    assert len(trace.slices) == 4 * 2 * 3
+
+
+def test_spans_that_no_exporter_wrote_are_in_the_file_of_the_service(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", batches(steps_of(ranks=2, steps=4)))
+    whole = (run.path / "spans.jsonl").read_bytes()
+    (run.path / "spans.jsonl").write_bytes(whole[: whole.index(b'{"seq":3')])  # killed before it had written the rest
+
+    assert len(traced(run).slices) == 4 * 2 * 3
+
+
+def test_a_run_without_spans_has_its_metrics_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=5))
+
+    trace = traced(run)
+
+    assert len(trace.counters[("metrics", "loss")]) == 5
+    assert not trace.slices
+    assert "there are no spans of these steps, only metrics" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", ["", "x", "5-", "-5", "9-5", "1-2-3", "1.5"])
+def test_steps_that_are_none_are_a_wrong_use_that_says_what_is_expected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str
+) -> None:
+    write_run(tmp_path, "01abc", batches(steps_of(ranks=1, steps=2)))
+
+    assert main(["trace", "01abc", f"--steps={asked}"]) == 2
+    assert "Expected one, as in 5, or the first and the last, as in 48-52." in capsys.readouterr().err
+
+
+def test_steps_and_roles_that_there_are_not_are_an_error_that_says_which_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path, "01abc", batches(steps_of(ranks=1, steps=20)))
+
+    assert main(["trace", "01abc", "--steps", "48-52"]) == 1
+    assert "has nothing at 48-52 of the axis 'step'. It has the steps 0-19 of 'step'." in capsys.readouterr().err
+    assert main(["trace", "01abc", "--role", "generator"]) == 1
+    assert "has no role 'generator'. Its roles are: trainer." in capsys.readouterr().err
+    assert not list(run.path.glob("*.perfetto-trace*"))
+
+
+def test_the_file_is_in_the_runs_folder_and_the_command_says_where_and_what_opens_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path, "01abc", batches(steps_of(ranks=1, steps=9)))
+
+    assert main(["trace", "latest", "--steps", "5-7"]) == 0
+
+    said = capsys.readouterr()
+    assert said.out.strip() == str(run.path / "trace-5-7.perfetto-trace")
+    assert "9 spans" in said.err
+    assert "https://ui.perfetto.dev" in said.err
+    assert len(read_trace(run.path / "trace-5-7.perfetto-trace").slices) == 9
+
+
+def test_a_place_that_cannot_be_written_is_an_error_that_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, "01abc", batches(steps_of(ranks=1, steps=2)))
+    (tmp_path / "file").write_text("")
+
+    assert main(["trace", "-o", str(tmp_path / "file" / "t")]) == 1
+    assert "The trace cannot be written to" in capsys.readouterr().err
