@@ -160,7 +160,7 @@ def test_the_last_call_counts(shown: list[str]) -> None:
     [
         (None, None, None, logging.INFO),
         (None, None, "ERROR", logging.ERROR),
-        (None, "10", "ERROR", logging.DEBUG),
+        (None, "10", "ERROR", logging.ERROR),
         (logging.WARNING, "10", None, logging.WARNING),
         (None, "loud", None, logging.INFO),
     ],
@@ -186,3 +186,13 @@ def test_the_level_of_all_loggers_can_be_set() -> None:
     assert logger.level == logging.ERROR
     for other, level in others.items():
         other.setLevel(level)
+
+
+def test_loggers_of_bridge_have_the_level_too() -> None:
+    theirs, other = logging.getLogger("megatron.bridge.training"), logging.getLogger("megatron.core.training")
+    theirs.setLevel(logging.WARNING)
+    other.setLevel(logging.WARNING)
+
+    setup_logging(logging.DEBUG)
+
+    assert (theirs.level, other.level) == (logging.DEBUG, logging.WARNING)
