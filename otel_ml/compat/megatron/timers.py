@@ -64,7 +64,10 @@ class Timer:
         return self._active + self._running()
 
     def set_elapsed(self, value: float) -> None:
-        """Take a duration in seconds that was measured elsewhere, in place of what ran since the last reset; `active_time()` stays."""
+        """Take a duration in seconds that was measured elsewhere, in place of what ran since the last reset.
+
+        `active_time()` stays.
+        """
         self._total += value
         self._base = self._total - value
         self._marks.clear()

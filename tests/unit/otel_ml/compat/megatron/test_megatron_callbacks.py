@@ -24,9 +24,7 @@ class Counts(Callback):
         context.user_state["steps"] = context.user_state.get("steps", 0) + 1
 
 
-@pytest.mark.feature(
-    "M34", "yes", "Bridge's classes and functions; events of training, evaluation, test, data, checkpoints"
-)
+@pytest.mark.feature("M34", "yes", "Bridge's classes and functions, with all of its events")
 def test_functions_and_objects_are_called_in_the_order_of_registration_and_share_their_state() -> None:
     manager, seen = CallbackManager(), []
     manager.register("on_train_step_end", lambda context: seen.append(dict(context.user_state)))
