@@ -217,12 +217,13 @@ class TrainingLog:
 
         def line(known: Mapping[Hashable, Any]) -> str:
             values = {name: known[_SHOWN, name] for name in given}
+            of_interval = {str(title): _one(known[title], ".1f") for title in rates}
             totals = {name: known[_TOTAL, name] for name in interval.totals}
             shown = {
                 "consumed samples": None if consumed_samples is None else f"{consumed_samples:12.0f}",
                 "skipped samples": f"{skipped_samples:12.0f}" if skipped_samples else None,
                 "elapsed time per iteration (ms)": f"{since.seconds / since.iterations * 1e3:.1f}",
-                **{title: _one(known[title], ".1f") for title in rates},
+                **of_interval,
                 "learning rate": _one(learning_rate, ".6E"),
                 "global batch size": _one(values.get("batch-size"), "5.0f"),
                 "losses": "",
