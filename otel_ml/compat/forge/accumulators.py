@@ -8,6 +8,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
@@ -29,16 +30,30 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class OwnReduction:
+    """What a user's reduction has as its `reduction_type`: `value` and `accumulator_class`, as `Reduce` has."""
+
+    value: str
+    accumulator_class: type[MetricAccumulator]
+
+
 class MetricAccumulator(ABC):
     """Takes values and becomes one; states of several merge into what one would have become.
 
-    A subclass is a reduction: `record_metric("latency", x, MyAccumulator)`.
+    A subclass is a reduction: `record_metric("latency", x, MyAccumulator)`. Its state names it by its `name`, which is
+    `self.reduction_type.value` too.
+
+    Attributes:
+        is_reset: True until a subclass says otherwise; nothing here asks for it.
     """
 
     name: ClassVar[str] = ""
 
     def __init__(self, reduction: Any = None) -> None:
-        self.reduction_type = reduction
+        is_known = isinstance(reduction, (Reduce, Sample))
+        self.reduction_type = reduction if is_known else OwnReduction(self.name, type(self))
+        self.is_reset = True
         self.reset()
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -294,8 +309,8 @@ def _merged(key: str, states: Sequence[Mapping[str, State]]) -> Iterator[Metric]
 
 
 def _kind(reduction: Any) -> str:
-    """Return what `KNOWN` calls a reduction that a state names: by its name, or by torchforge's enum."""
-    return str(reduction.value) if isinstance(reduction, Reduce) else str(reduction)
+    """Return what `KNOWN` calls a reduction that a state names: by its name, or by what has it as `value`."""
+    return str(getattr(reduction, "value", reduction))
 
 
 def _reduction_of(kind: str) -> Reduce | type[MetricAccumulator]:

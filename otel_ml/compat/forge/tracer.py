@@ -14,6 +14,7 @@ from otel_ml.compat.forge.collector import COLLECTOR
 from otel_ml.compat.forge.memory import MemorySpan
 from otel_ml.compat.forge.metric import Metric, Reduce
 from otel_ml.compat.forge.switches import are_metrics_off, are_perf_metrics_off, timer_wanted
+from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
 __all__ = ["Tracer", "trace"]
@@ -41,6 +42,11 @@ class _Stretch:
         return (perf_counter_ns() - self._began_ns) / 1e9
 
 
+def _check_timer(timer: str) -> None:
+    if timer not in {"cpu", "gpu"}:
+        raise ConfigError(f"timer must be 'cpu' or 'gpu', got {timer!r}.")
+
+
 class Tracer:
     """Measures steps between `start()` and `stop()`; may be used again.
 
@@ -52,9 +58,13 @@ class Tracer:
         track_memory: also record `<prefix>/memory_delta_end_start_avg_gb` and `memory_peak_max_gb`, in GiB.
         timer: `"cpu"`, or `"gpu"` for what the current CUDA stream takes, by events; nothing waits for the device.
             METRIC_TIMER_USES_GPU says otherwise for all tracers.
+
+    Raises:
+        ConfigError: a ValueError; `timer` is neither.
     """
 
     def __init__(self, prefix: str, track_memory: bool = False, timer: str = "cpu") -> None:
+        _check_timer(timer)
         self.prefix = prefix
         self._memory = MemorySpan(prefix) if track_memory else None
         self._timer = timer
@@ -117,10 +127,11 @@ class Tracer:
 class trace:  # noqa: N801 (torchforge's name)
     """`with trace("forward") as tracer:`, or every call of a function, sync or async.
 
-    The arguments are those of `Tracer`.
+    The arguments, and what they raise, are those of `Tracer`.
     """
 
     def __init__(self, prefix: str, track_memory: bool = False, timer: str = "cpu") -> None:
+        _check_timer(timer)
         self._new = functools.partial(Tracer, prefix, track_memory, timer)
         self._entered: list[Tracer] = []
 

@@ -62,10 +62,14 @@ class LoggersCollection(Logger):
         return run_id
 
     def destroy_logger_context(self) -> None:
-        """Leave the run, for all loggers."""
-        if self.is_initialized:
-            for logger in self.loggers:
-                logger.part()
+        """Leave the run, for all loggers.
+
+        Raises:
+            LoggerContextError: a RuntimeError; there is no context.
+        """
+        self._require_context()
+        for logger in self.loggers:
+            logger.part()
         super().destroy_logger_context()
 
     def passing(self, batch_idx: int | None) -> list[Logger]:

@@ -101,4 +101,5 @@ class ItwinaiLogger(LOGGER):  # type: ignore[misc] # which of two packages it co
                 self._checkpoints.record(callback, None)
         if self._is_ours and not self._skip_finalize:
             self._is_ours = False
-            self.itwinai_logger.destroy_logger_context()
+            if self.itwinai_logger.is_initialized:
+                self.itwinai_logger.destroy_logger_context()

@@ -138,7 +138,8 @@ class Logger(LogMixin):
         try:
             yield self
         finally:
-            self.destroy_logger_context()
+            if self.is_initialized:  # not destroyed in the block, nor ended by otel_ml.shutdown()
+                self.destroy_logger_context()
 
     def create_logger_context(self, rank: int = 0, **kwargs: Any) -> str | None:
         """Join the run, on the workers that log; must precede `log()`.
@@ -168,9 +169,12 @@ class Logger(LogMixin):
         return self.run_id
 
     def destroy_logger_context(self) -> None:
-        """Leave the run; it ends when all contexts are destroyed. Nothing happens where there is none."""
-        if not self.is_initialized:
-            return
+        """Leave the run; it ends when all contexts are destroyed.
+
+        Raises:
+            LoggerContextError: a RuntimeError; there is no context.
+        """
+        self._require_context()
         self.is_initialized = False
         if self._joined is not None:
             self.part()
@@ -277,7 +281,7 @@ class Logger(LogMixin):
         if not self.is_initialized:
             raise LoggerContextError(
                 f"{type(self).__name__} has no context. Expected create_logger_context() or start_logging() before "
-                "anything is logged."
+                "anything is logged or destroyed."
             )
 
     # --- what a logger of its own may add ------------------------------------------------------------------------

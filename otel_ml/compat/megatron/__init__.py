@@ -12,7 +12,14 @@ timers.write(["forward-backward"], writer=None, iteration=3)
 
 from __future__ import annotations
 
-from otel_ml.compat.megatron.callbacks import CallbackManager
+from otel_ml.compat.megatron.callbacks import (
+    VALID_EVENTS,
+    Callback,
+    CallbackContext,
+    CallbackManager,
+    normalize_callbacks,
+    should_fire,
+)
 from otel_ml.compat.megatron.checkpoints import on_load_checkpoint_success, on_save_checkpoint_success
 from otel_ml.compat.megatron.config import LoggerConfig, start
 from otel_ml.compat.megatron.log_levels import setup_logging
@@ -22,6 +29,9 @@ from otel_ml.compat.megatron.timers import DummyTimer, Timer, Timers
 from otel_ml.compat.megatron.training_log import TrainingLog
 
 __all__ = [
+    "VALID_EVENTS",
+    "Callback",
+    "CallbackContext",
     "CallbackManager",
     "DummyTimer",
     "LoggerConfig",
@@ -31,9 +41,11 @@ __all__ = [
     "TrainingLog",
     "across_ranks_string",
     "append_to_progress_log",
+    "normalize_callbacks",
     "on_load_checkpoint_success",
     "on_save_checkpoint_success",
     "progress_log",
     "setup_logging",
+    "should_fire",
     "start",
 ]

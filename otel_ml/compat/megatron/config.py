@@ -35,10 +35,10 @@ NO_MEANING = {
     "comet_api_key": "there is no exporter for Comet",
     "comet_tags": "there is no exporter for Comet",
     "moe_routing_trace_path": _DEVICE,
-    "_max_training_iters": _DEVICE,
-    "_capture_logits": _DEVICE,
-    "_capture_hidden_states": _DEVICE,
-    "_dump_weights": _DEVICE,
+    "moe_routing_trace_max_training_iters": _DEVICE,
+    "moe_routing_trace_capture_logits": _DEVICE,
+    "moe_routing_trace_capture_hidden_states": _DEVICE,
+    "moe_routing_trace_dump_weights": _DEVICE,
 }
 """Field → why it has no meaning here."""
 
@@ -127,10 +127,10 @@ class LoggerConfig:
     log_energy: bool = False
     save_config_filepath: str | None = None
     moe_routing_trace_path: str | None = None
-    _max_training_iters: int | None = None
-    _capture_logits: bool = False
-    _capture_hidden_states: bool = False
-    _dump_weights: bool = False
+    moe_routing_trace_max_training_iters: int | None = None
+    moe_routing_trace_capture_logits: bool = False
+    moe_routing_trace_capture_hidden_states: bool = False
+    moe_routing_trace_dump_weights: bool = False
     skip_train_metrics_log: bool = False
     mlflow_experiment: str | None = None
     mlflow_run_name: str | None = None

@@ -19,7 +19,8 @@ class Interval:
 
     Attributes:
         skipped: iterations the optimizer left out, after an overflow; their losses do not count.
-        nan: iterations with a loss that is NaN; their losses count, and make the mean NaN.
+        nan: iterations with a loss that is NaN or infinite, also those left out: an overflow is why they are. The
+            losses of the others count, and make the mean NaN.
     """
 
     iterations: int = 0
@@ -30,14 +31,14 @@ class Interval:
     def add(self, losses: Mapping[str, Any], *, is_skipped: bool) -> None:
         """Take an iteration; a tensor stays where it is, and nobody waits for it."""
         self.iterations += 1
-        if is_skipped:
-            self.skipped += 1
-            return
         numbers = {
             name: value for name, value in losses.items() if isinstance(value, Number) or hasattr(value, "shape")
         }
-        is_nan = [value != value for value in numbers.values()]
-        self.nan = self.nan + functools.reduce(operator.or_, is_nan, False)
+        differences = [value - value for value in numbers.values()]  # NaN for an infinite one, too
+        self.nan = self.nan + functools.reduce(operator.or_, (one != one for one in differences), False)
+        if is_skipped:
+            self.skipped += 1
+            return
         for name, value in numbers.items():
             self.totals[name] = self.totals.get(name, 0.0) + value
 

@@ -10,7 +10,10 @@ from otel_ml.once import say
 
 __all__ = ["setup_logging"]
 
-_VARIABLES = ("MEGATRON_BRIDGE_LOGGING_LEVEL", "MEGATRON_LOGGING_LEVEL")
+_VARIABLES = ("MEGATRON_LOGGING_LEVEL", "MEGATRON_BRIDGE_LOGGING_LEVEL")
+
+_THEIRS = "megatron.bridge"
+"""Their own loggers have the level, too."""
 
 
 class _Quiet(logging.Filter):
@@ -35,10 +38,10 @@ def setup_logging(
     """Set what the program's loggers show; called again, the last call counts.
 
     Args:
-        logging_level: a number or name; else MEGATRON_BRIDGE_LOGGING_LEVEL, MEGATRON_LOGGING_LEVEL, else INFO.
+        logging_level: a number or name; else MEGATRON_LOGGING_LEVEL, MEGATRON_BRIDGE_LOGGING_LEVEL, else INFO.
         filter_warning: drop records of level WARNING.
         modules_to_filter: loggers whose records are dropped, with those below them; also loggers made later.
-        set_level_for_all_loggers: set the level of each logger there is, not of the root alone.
+        set_level_for_all_loggers: set the level of each logger there is, not of the root and `megatron.bridge` alone.
     """
     level = _level(logging_level)
     root = logging.getLogger()
@@ -52,7 +55,7 @@ def setup_logging(
     for logger in [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]:
         if logger.handlers or not logger.propagate:
             _replace_filter(logger, quiet)
-        if set_level_for_all_loggers:
+        if set_level_for_all_loggers or logger.name.startswith(_THEIRS):
             logger.setLevel(level)
 
 

@@ -3,8 +3,34 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
-__all__ = ["Throughput", "runtime"]
+__all__ = ["Spent", "Throughput", "runtime"]
+
+
+class Spent:
+    """What iterations took of something, operations or energy; an iteration that does not say is not counted."""
+
+    def __init__(self) -> None:
+        self._total: Any = 0.0
+        self._seconds = 0.0
+        self._iterations = 0
+
+    def add(self, amount: Any, seconds: float) -> None:
+        """Take an iteration."""
+        if amount is not None:
+            self._total, self._seconds = self._total + amount, self._seconds + seconds
+            self._iterations += 1
+
+    @property
+    def per_second(self) -> Any:
+        """All of it over the time of its iterations; None without a time."""
+        return self._total / self._seconds if self._seconds > 0 else None
+
+    @property
+    def per_iteration(self) -> Any:
+        """The mean; None without an iteration."""
+        return self._total / self._iterations if self._iterations else None
 
 
 class Throughput:

@@ -64,15 +64,18 @@ class Timer:
         return self._active + self._running()
 
     def set_elapsed(self, value: float) -> None:
-        """Take a duration in seconds that was measured elsewhere, in place of what ran since the last reset."""
-        self._active += value
+        """Take a duration in seconds that was measured elsewhere, in place of what ran since the last reset.
+
+        `active_time()` stays.
+        """
         self._total += value
         self._base = self._total - value
         self._marks.clear()
 
     def reset(self) -> None:
-        """Begin at 0 again; `active_time()` stays."""
-        self._base = self._total + self._running()
+        """Begin at 0 again, stopped: what runs is not counted. `active_time()` stays."""
+        self._began = None
+        self._base = self._total
         self._marks.clear()
 
     def set_barrier_group(self, barrier_group: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import otel_ml
@@ -15,7 +15,7 @@ from otel_ml.compat.megatron.console import Console, Line
 from otel_ml.compat.megatron.console_line import Interval, console_line, validation_line
 from otel_ml.compat.megatron.memory import device_memory
 from otel_ml.compat.megatron.names import published, published_names
-from otel_ml.compat.megatron.rates import Throughput, runtime
+from otel_ml.compat.megatron.rates import Spent, Throughput, runtime
 from otel_ml.compat.megatron.timers import Timers
 from otel_ml.once import say
 
@@ -30,10 +30,26 @@ _GIVEN = {
     "grad_norm": ("grad-norm", "grad norm", ""),
     "num_zeros_in_grad": ("num-zeros", "num zeros", "log_num_zeros_in_grad"),
     "params_norm": ("params-norm", "params norm", "log_params_norm"),
-    "max_attention_logit": ("max-attention-logit", "", "log_max_attention_logit"),
+    "max_attention_logit": ("max-attention-logit", "max attention logit", "log_max_attention_logit"),
     "decoupled_learning_rate": ("decoupled-learning-rate", "", ""),
 }
 """Argument of `log()` → name in the backends, title on the console, the field that has to be set."""
+
+
+@dataclass
+class _Since:
+    """What iterations took since the last row, or the last line."""
+
+    iterations: int = 0
+    seconds: float = 0.0
+    flops: Spent = field(default_factory=Spent)
+    joules: Spent = field(default_factory=Spent)
+
+    def add(self, seconds: float, flops: float | None, joules: float | None) -> None:
+        self.iterations += 1
+        self.seconds += seconds
+        self.flops.add(flops, seconds)
+        self.joules.add(joules, seconds)
 
 
 class TrainingLog:
@@ -69,7 +85,8 @@ class TrainingLog:
         self._console = Console(write)
         self._now = now
         self._world_size = place.world_size()
-        self._began = self._shown_at = self._last_at = now()
+        self._began = self._last_at = now()
+        self._row, self._of_line = _Since(), _Since()
         self._interval = Interval()
         self._throughput = Throughput(config.throughput_window_size)
 
@@ -109,7 +126,9 @@ class TrainingLog:
         now = self._now()
         seconds, self._last_at = now - self._last_at, now
         self._interval.add(losses, is_skipped=is_skipped)
-        values: dict[str, Any] = {"iteration-time": seconds}
+        for since in (self._row, self._of_line):
+            since.add(seconds, flops, joules)
+        values: dict[str, Any] = {"iteration-time": self._row.seconds / self._row.iterations}
         if not is_skipped:
             values.update(published_names(losses))
         optional = {
@@ -124,13 +143,13 @@ class TrainingLog:
         optional["world-size"] = self._if("log_world_size_to_tensorboard", self._world_size)
         optional["skipped-train-samples"] = skipped_samples or None
         values |= {name: value for name, value in optional.items() if value is not None}
-        values |= self._rates(iteration, seconds, flops, consumed_samples, global_batch_size)
+        values |= self._rates(iteration, consumed_samples, global_batch_size)
         if self._config.log_l2_norm_grad_to_tensorboard and l2_norm_grad:
             values |= {f"l2_norm/grad/{published(name)}": value for name, value in l2_norm_grad.items()}
         if not self._config.skip_train_metrics_log and iteration % self._config.tensorboard_log_interval == 0:
-            self._record(iteration, values, learning_rate, joules, seconds, consumed_samples)
+            self._record(iteration, values, learning_rate, consumed_samples)
         if iteration % self._config.log_interval == 0:
-            self._show(iteration, values, learning_rate, consumed_samples, skipped_samples, joules)
+            self._show(iteration, values, learning_rate, consumed_samples, skipped_samples)
 
     def validation(self, iteration: int, losses: Mapping[str, float], *, prefix: str | None = None) -> None:
         """Record `<loss>_validation`, its perplexity where the configuration says so, and print a line."""
@@ -145,15 +164,13 @@ class TrainingLog:
     def _if(self, field: str, value: Any) -> Any:
         return value if not field or getattr(self._config, field) else None
 
-    def _rates(
-        self, iteration: int, seconds: float, flops: float | None, samples: int | None, batch: int | None
-    ) -> dict[str, Any]:
+    def _rates(self, iteration: int, samples: int | None, batch: int | None) -> dict[str, Any]:
         config, found = self._config, dict[str, Any]()
         if config.log_throughput_to_tensorboard and samples is not None:
             found |= self._throughput.rates(self._last_at, samples, self._seq_length, self._world_size)
             found |= {"throughput/global_batch_size": batch} if batch is not None else {}
-        if config.log_throughput and flops is not None and seconds > 0:
-            found["throughput/tflops"] = flops / seconds / 1e12
+        if config.log_throughput and (per_second := self._row.flops.per_second) is not None:
+            found["throughput/tflops"] = per_second / 1e12
             found["throughput/tflops/device"] = found["throughput/tflops"] / self._world_size
         if config.log_runtime_to_tensorboard:
             whole = None if self._train_iters is None else self._train_iters - self._first
@@ -170,21 +187,19 @@ class TrainingLog:
         iteration: int,
         values: Mapping[str, Any],
         learning_rate: float | None,
-        joules: float | None,
-        seconds: float,
         consumed_samples: int | None,
     ) -> None:
-        config = self._config
+        config, (row, self._row) = self._config, (self._row, _Since())
         otel_ml.log(values, step=iteration)
         largest = {} if learning_rate is None else {"learning-rate": learning_rate}
         if config.log_memory_to_tensorboard and iteration % (config.log_memory_interval or 1) == 0:
             largest |= device_memory(config.memory_keys, with_used=config.log_device_memory_used)
         if largest:
             otel_ml.log(largest, step=iteration, reduce="max")
-        if config.log_energy and joules is not None and seconds > 0:
-            otel_ml.log({"iter-energy/gpu": joules, "power/gpu": joules / seconds}, step=iteration)
+        if config.log_energy and (power := row.joules.per_second) is not None:
+            otel_ml.log({"iter-energy/gpu": row.joules.per_iteration, "power/gpu": power}, step=iteration)
         if config.log_timers_to_tensorboard and self._timers is not None:
-            self._timers.write(list(self._timers.names), None, iteration, normalizer=config.tensorboard_log_interval)
+            self._timers.write(list(self._timers.names), None, iteration, normalizer=row.iterations)
         if consumed_samples is not None:
             otel_ml.log({**values, **largest}, step=int(consumed_samples), axis=SAMPLES_AXIS)
 
@@ -195,21 +210,20 @@ class TrainingLog:
         learning_rate: float | None,
         consumed_samples: int | None,
         skipped_samples: int,
-        joules: float | None,
     ) -> None:
         interval, self._interval = self._interval, Interval()
-        each = (self._last_at - self._shown_at) / interval.iterations
-        self._shown_at = self._last_at
+        since, self._of_line = self._of_line, _Since()
+        rates = self._rates_of_line(since)
 
         def line(known: Mapping[Hashable, Any]) -> str:
             values = {name: known[_SHOWN, name] for name in given}
+            of_interval = {str(title): _one(known[title], ".1f") for title in rates}
             totals = {name: known[_TOTAL, name] for name in interval.totals}
             shown = {
                 "consumed samples": None if consumed_samples is None else f"{consumed_samples:12.0f}",
                 "skipped samples": f"{skipped_samples:12.0f}" if skipped_samples else None,
-                "elapsed time per iteration (ms)": f"{each * 1e3:.1f}",
-                "throughput per GPU (TFLOP/s/GPU)": _one(values.get("throughput/tflops/device"), ".1f"),
-                "energy per GPU (J/iter/GPU)": _one(self._if("log_energy", joules), ".1f"),
+                "elapsed time per iteration (ms)": f"{since.seconds / since.iterations * 1e3:.1f}",
+                **of_interval,
                 "learning rate": _one(learning_rate, ".6E"),
                 "global batch size": _one(values.get("batch-size"), "5.0f"),
                 "losses": "",
@@ -222,9 +236,18 @@ class TrainingLog:
 
         values: dict[Hashable, Any] = {(_SHOWN, name): value for name, value in given.items()}
         values |= {(_TOTAL, name): total for name, total in interval.totals.items()}
-        self._print(line, values | {_NAN: interval.nan})
+        self._print(line, values | rates | {_NAN: interval.nan})
         if self._timers is not None:
             self._timers.log(normalizer=interval.iterations, write=self._write)
+
+    def _rates_of_line(self, since: _Since) -> dict[Hashable, Any]:
+        """Return title → value: of the interval, as the mean time beside it is."""
+        flops = self._if("log_throughput", since.flops.per_second)
+        return {
+            "throughput per GPU (TFLOP/s/GPU)": None if flops is None else flops / 1e12 / self._world_size,
+            "energy per GPU (J/iter/GPU)": self._if("log_energy", since.joules.per_iteration),
+            "power per GPU (W/GPU)": self._if("log_energy", since.joules.per_second),
+        }
 
     def _print(self, line: Line, values: Mapping[Hashable, Any]) -> None:
         if place.rank() == place.world_size() - 1:

@@ -29,6 +29,7 @@ from otel_ml.compat.nemo_rl.config_types import (
 )
 from otel_ml.compat.nemo_rl.experiment_dir import get_next_experiment_dir
 from otel_ml.compat.nemo_rl.flatten import flatten_dict
+from otel_ml.compat.nemo_rl.gpu_monitor import RayGpuMonitorLogger
 from otel_ml.compat.nemo_rl.grad_norm import warn_if_inf_grad_norm
 from otel_ml.compat.nemo_rl.gym_tables import should_log_nemo_gym_full_result_tables
 from otel_ml.compat.nemo_rl.logger import Logger, LoggerInterface
@@ -45,6 +46,7 @@ __all__ = [
     "LoggerInterface",
     "MLflowConfig",
     "MLflowLogger",
+    "RayGpuMonitorLogger",
     "SwanlabConfig",
     "SwanlabLogger",
     "TensorboardConfig",

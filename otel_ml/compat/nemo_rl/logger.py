@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import otel_ml
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.compat.nemo_rl import jsonl, timelines, token_errors
 from otel_ml.compat.nemo_rl.config import settings_from
+from otel_ml.compat.nemo_rl.gpu_monitor import monitor_of
 from otel_ml.compat.nemo_rl.step_metrics import StepMetrics
 from otel_ml.compat.nemo_rl.values import values_of
 from otel_ml.compat.tracking.counts import WITHIN
@@ -104,7 +104,12 @@ class Logger(LoggerInterface):
             self._variables.undo()
             raise
         if cfg.get("monitor_gpus"):
-            self.gpu_monitor = _monitor(cfg.get("gpu_monitoring") or {})
+            self.gpu_monitor = monitor_of(cfg.get("gpu_monitoring") or {})
+
+    @property
+    def loggers(self) -> list[LoggerInterface]:
+        """This logger alone: it writes to every backend that is enabled."""
+        return [self]
 
     def log_metrics(
         self,
@@ -208,10 +213,13 @@ class Logger(LoggerInterface):
         self._variables.undo()
 
     def _enter(self, step: int) -> None:
-        """Make `step` the current one, unless a later one is: timers and metrics without a step count there."""
+        """Make `step` the current one, unless a later one is: timers and metrics without a step count there.
+
+        Steps count from 1: at 0 is what comes before the first, set-up and a first validation.
+        """
         if _is_step(step) and step > self._step:
             self._step = int(step)
-            otel_ml.set_step(self._step)
+            otel_ml.set_step(max(self._step, 1))
 
     def _draw(self, name: str, step: int, draw: Callable[[], Figure | None]) -> None:
         try:
@@ -233,15 +241,3 @@ class Logger(LoggerInterface):
 
 def _is_step(value: object) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def _monitor(intervals: Mapping[str, float]) -> Monitor:
-    from otel_ml.diagnostics.hardware import start_monitor
-
-    ray = sys.modules.get("ray")
-    is_on_cluster = ray is not None and ray.is_initialized()
-    return start_monitor(
-        intervals.get("collection_interval", 10.0),
-        intervals.get("flush_interval", 10.0),
-        sources=("ray",) if is_on_cluster else ("gpu", "host"),
-    )

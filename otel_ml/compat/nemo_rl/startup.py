@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -10,6 +11,16 @@ import otel_ml
 from otel_ml.compat.tracking.run_of_the_job import has_run
 
 __all__ = ["log_container_init_timing", "startup_times"]
+
+
+_LOGGER = logging.getLogger(__name__)
+
+_TITLES = {
+    "slurm_prologue": "slurm_prologue",
+    "cluster_startup": "cluster_startup (orchestrator+container+ray)",
+    "driver_startup": "driver_startup (launch+python+imports)",
+    "total": "total",
+}
 
 
 def startup_times(environ: Mapping[str, str], now_s: float) -> dict[str, float]:
@@ -38,15 +49,25 @@ def startup_times(environ: Mapping[str, str], now_s: float) -> dict[str, float]:
 def log_container_init_timing() -> dict[str, float]:
     """Print the start-up phases; record them as parameters `startup.<phase>`, in seconds, and return them.
 
-    It begins no run: to have them in the run, call it after the `Logger` is made.
+    It begins no run: to have them in the run, call it after the `Logger` is made. Without `NRL_JOB_START_EPOCH` it logs
+    a warning, as in NeMo RL, and there are the phases whose times are set.
     """
     times = startup_times(os.environ, time.time())
-    if times:
-        lines = [f"  {name}: {seconds:.1f} s" for name, seconds in times.items()]
-        print("\n".join(["Container start-up:", *lines]), flush=True)  # noqa: T201 (what it is for)
-        if has_run():
-            otel_ml.log_params({"startup": times})
+    if not os.environ.get("NRL_JOB_START_EPOCH"):
+        _LOGGER.warning(
+            "Cannot detect container startup time: NRL_JOB_START_EPOCH not set. Export it in the launch script."
+        )
+    elif times:
+        print(_table(times), flush=True)  # noqa: T201 (what it is for)
+    if times and has_run():
+        otel_ml.log_params({"startup": times})
     return times
+
+
+def _table(times: Mapping[str, float]) -> str:
+    lines = [f"  {_TITLES[name]}: {seconds:.1f}s" for name, seconds in times.items()]
+    rule = "=" * 60
+    return "\n".join(["", rule, "CONTAINER INIT TIMING".center(49).rstrip(), *lines, rule, ""])
 
 
 def _seconds(text: str | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from time import monotonic
@@ -37,42 +38,48 @@ class TimeoutChecker:
         timeout: `DD:HH:MM:SS` from now to the deadline; None for none.
         fit_last_save_time: be done before the deadline: count a mean iteration as gone already.
 
+    Attributes:
+        last_save_time: seconds from the start to the deadline; infinite for none.
+        start_time: seconds of the monotonic clock, as `previous_iteration_time` is.
+        last_saved: it has been said that it is time to save.
+        iteration_times: seconds of each iteration.
+        previous_iteration_time: when the last one ended; None before the first.
+        fit_last_save_time: as given.
+
     Raises:
         ConfigError: `timeout` is written otherwise.
     """
 
     def __init__(self, timeout: str | None = "00:03:45:00", fit_last_save_time: bool = False) -> None:
-        self._limit_s = None if timeout is None else convert_to_seconds(timeout)
-        self._fits_iteration = fit_last_save_time
-        self._begin_s = monotonic()
-        self._previous_s: float | None = None
-        self._iterations = 0
-        self._iterations_s = 0.0
-        self._is_saved = False
+        self.last_save_time = math.inf if timeout is None else convert_to_seconds(timeout)
+        self.fit_last_save_time = fit_last_save_time
+        self.start_time = monotonic()
+        self.previous_iteration_time: float | None = None
+        self.iteration_times: list[float] = []
+        self.last_saved = False
 
     def check_save(self) -> bool:
         """Return True at the first call after it is time to save, and False at all others."""
         _flush()
-        if self._limit_s is None or self._is_saved:
+        if self.last_saved:
             return False
-        passed_s = monotonic() - self._begin_s
-        if self._fits_iteration and self._iterations:
-            passed_s += self._iterations_s / self._iterations
-        self._is_saved = passed_s >= self._limit_s
-        return self._is_saved
+        passed_s = monotonic() - self.start_time
+        if self.fit_last_save_time and self.iteration_times:
+            passed_s += sum(self.iteration_times) / len(self.iteration_times)
+        self.last_saved = passed_s >= self.last_save_time
+        return self.last_saved
 
     def start_iterations(self) -> None:
         """The first iteration begins."""
-        self._previous_s = monotonic()
+        self.previous_iteration_time = monotonic()
 
     def mark_iteration(self) -> None:
         """An iteration ends, and the next begins; the first call counts as `start_iterations()` where that was not."""
         _flush()
         now_s = monotonic()
-        if self._previous_s is not None:
-            self._iterations += 1
-            self._iterations_s += now_s - self._previous_s
-        self._previous_s = now_s
+        if self.previous_iteration_time is not None:
+            self.iteration_times.append(now_s - self.previous_iteration_time)
+        self.previous_iteration_time = now_s
 
 
 def _flush() -> None:

@@ -48,9 +48,13 @@ def reduce_metrics(metrics: dict[str, Any], reduce_func: Callable[[Any], Any] = 
 def reduce_metrics_list(
     metrics_list: Sequence[dict[str, Any]], reduce_func: Callable[[Any], Any] = np.mean
 ) -> dict[str, Any]:
-    """Reduce dictionaries of several workers to one; a key that some of them lack is reduced over the others."""
+    """Reduce dictionaries of several workers to one, every key by `reduce_func`, as in ROLL.
+
+    Each worker has reduced its own values by what the key names: a deviation of deviations would be of nothing. A key
+    that some of them lack is reduced over the others.
+    """
     gathered: dict[str, list[Any]] = {}
     for metrics in metrics_list:
         for key, value in metrics.items():
             gathered.setdefault(key, []).extend(value if is_several(value) else [value])
-    return reduce_metrics(dict(gathered), reduce_func)
+    return {key: np.asarray(reduce_func(values)).item() for key, values in gathered.items() if values}

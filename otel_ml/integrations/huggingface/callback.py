@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import otel_ml
 from otel_ml import env
 from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml.integrations.huggingface.checkpoints import Checkpoints
 from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
 from otel_ml.integrations.huggingface.values import log_values
 from otel_ml.integrations.package import PackageError
@@ -69,7 +69,8 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
 
     def __init__(self, experiment: str | None = None, *, checkpoints: bool = False, **arguments: Any) -> None:
         self._arguments: Mapping[str, Any] = {"experiment": experiment, **arguments}
-        self._checkpoints = checkpoints
+        self._keeps_checkpoints = checkpoints
+        self._checkpoints = Checkpoints()
         self._run: otel_ml.Run | None = None
         self._is_owner = False
         self._timings: list[Any] = []
@@ -125,9 +126,10 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
             self._timings.pop().__exit__(None, None, None)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """The step is done."""
+        """The step is done; all ranks have left the save before it."""
         del args, state, control, more
         self._stop()
+        self._checkpoints.record()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **more: Any) -> None:
         """Record what the Trainer has reduced, from rank 0."""
@@ -152,20 +154,17 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
                 log_values(published(metrics, self._stage), state.global_step)
 
     def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """Keep the checkpoint, from rank 0."""
+        """Keep the checkpoint, from rank 0, once the others have written their files."""
         del control, more
-        folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
-        if self._checkpoints and state.is_world_process_zero and folder.is_dir():
-            best = state.best_model_checkpoint
-            is_best = best is not None and Path(best) == folder
-            aliases = ("latest", "best") if is_best else ("latest",)
-            otel_ml.log_checkpoint(folder, step=state.global_step, aliases=aliases)
+        if self._keeps_checkpoints and state.is_world_process_zero:
+            self._checkpoints.saved(args, state)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Send what is left."""
         del args, state, control, more
         self._stop()
         self._end_step(None)
+        self._checkpoints.finish()
         otel_ml.flush()
 
     def _begin(self, args: Any) -> otel_ml.Run:

@@ -70,17 +70,17 @@ def saved_checkpoints(callback: Any) -> list[SavedCheckpoint]:
 
 
 class Checkpoints:
-    """Records checkpoints, each state of a file once.
+    """Records checkpoints, each state of a file once, with the aliases it has then: the newest `best` is the best.
 
     The metadata is a file of its own, `<stem>/metadata/metadata.yaml`. It lies in a temporary folder until it was read.
     """
 
     def __init__(self) -> None:
-        self._recorded: dict[Path, tuple[float, tuple[str, ...]]] = {}
+        self._recorded: dict[Path, float] = {}
         self._folders: list[Path] = []
 
     def record(self, callback: Any, step: int | None) -> None:
-        """Record what `callback` keeps and was not recorded yet, or has other aliases since."""
+        """Record what `callback` keeps and was not recorded yet."""
         for saved in self._new(callback):
             name = saved.path.stem
             otel_ml.log_checkpoint(saved.path, name=name, aliases=saved.aliases, step=step)
@@ -95,9 +95,8 @@ class Checkpoints:
 
     def _new(self, callback: Any) -> Iterator[SavedCheckpoint]:
         for saved in saved_checkpoints(callback):
-            state = (saved.saved_at, saved.aliases)
-            if self._recorded.get(saved.path) != state:
-                self._recorded[saved.path] = state
+            if self._recorded.get(saved.path) != saved.saved_at:
+                self._recorded[saved.path] = saved.saved_at
                 yield saved
 
     def _metadata(self, saved: SavedCheckpoint) -> Path:

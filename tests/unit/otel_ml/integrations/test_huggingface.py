@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 
 import otel_ml
 from otel_ml.integrations.huggingface import OtelMLCallback, OtelMLTracker
+from otel_ml.integrations.huggingface.checkpoints import Checkpoints
 from otel_ml.testing import Capture
 
 if TYPE_CHECKING:
@@ -124,6 +127,61 @@ def test_checkpoints_are_kept_where_asked_for(otel_ml_capture: Capture, tmp_path
     assert set(kept) == {"checkpoint-2", "checkpoint-4"}
     assert kept["checkpoint-4"].step == 4
     assert "latest" in list(kept["checkpoint-2"].attributes["ml.artifact.aliases"])
+
+
+def two_ranks(folder: Path, step: int) -> tuple[SimpleNamespace, SimpleNamespace]:
+    """Return what the callback of rank 0 is given by a Trainer that has saved its part of a checkpoint."""
+    saved = folder / f"checkpoint-{step}"
+    saved.mkdir()
+    torch.save({}, saved / "rng_state_0.pth")
+    args = SimpleNamespace(output_dir=str(folder), world_size=2, save_only_model=False)
+    return args, SimpleNamespace(global_step=step, is_world_process_zero=True, best_model_checkpoint=None)
+
+
+def kept(captured: Capture) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for event in captured.events:
+        if event.kind == "ml.artifact":
+            found.setdefault(str(event.name), set()).add(Path(str(event.attributes["ml.artifact.path_in"])).name)
+    return found
+
+
+def test_a_checkpoint_has_the_file_of_a_rank_that_wrote_it_later(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    otel_ml.init()
+    callback = OtelMLCallback(checkpoints=True)
+    args, state = two_ranks(tmp_path, 2)
+
+    callback.on_save(args, state, None)
+    torch.save({}, tmp_path / "checkpoint-2" / "rng_state_1.pth")
+    callback.on_step_end(args, state, None)
+
+    assert kept(otel_ml_capture) == {"checkpoint-2": {"rng_state_0.pth", "rng_state_1.pth"}}
+
+
+def test_the_last_checkpoint_waits_for_the_files_of_all_ranks(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    otel_ml.init()
+    callback = OtelMLCallback(checkpoints=True)
+    args, state = two_ranks(tmp_path, 4)
+    callback.on_save(args, state, None)
+    late = threading.Timer(0.3, torch.save, ({}, tmp_path / "checkpoint-4" / "rng_state_1.pth"))
+
+    late.start()
+    callback.on_train_end(args, state, None)
+
+    assert kept(otel_ml_capture) == {"checkpoint-4": {"rng_state_0.pth", "rng_state_1.pth"}}
+
+
+def test_a_checkpoint_whose_files_never_come_is_kept_and_says_what_it_lacks(
+    otel_ml_capture: Capture, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    otel_ml.init()
+    checkpoints = Checkpoints()
+    checkpoints.saved(*two_ranks(tmp_path, 6))
+
+    checkpoints.finish(patience=0.0)
+
+    assert kept(otel_ml_capture) == {"checkpoint-6": {"rng_state_0.pth"}}
+    assert "checkpoint-6 is kept without 1 of 2 files of ranks: rng_state_1.pth is not in its folder" in caplog.text
 
 
 def test_what_accelerate_logs_without_a_step_is_a_row_each(otel_ml_capture: Capture) -> None:

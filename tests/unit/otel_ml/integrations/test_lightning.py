@@ -201,6 +201,24 @@ def test_all_checkpoints_are_kept_as_they_are_saved(line: ModuleType, otel_ml_ca
     assert all("latest" in aliases(event) for event in kept)
 
 
+def test_every_state_is_kept_once_also_where_the_last_one_is_saved_too(
+    line: ModuleType, otel_ml_capture: Capture, tmp_path: Path
+) -> None:
+    class Better(line.Line):
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.log("val_loss", 1.0 - self.current_epoch)
+
+    saving = line.ModelCheckpoint(tmp_path / "saved", "{epoch}", monitor="val_loss", save_top_k=2, save_last=True)
+    fitted = line.trainer(logger=line.OtelMLLogger(log_model="all"), callbacks=[saving])
+    fitted.fit_loop.max_epochs = 3
+
+    fitted.fit(Better(), line.loader(), line.loader())
+
+    kept = [event for event in otel_ml_capture.events if event.kind == "ml.artifact" and "/" not in str(event.name)]
+    assert [event.name for event in kept] == ["epoch=0", "last", "epoch=1", "last", "epoch=2", "last"]
+    assert [event.name for event in kept if "best" in aliases(event)][-1] == "epoch=2"
+
+
 def test_a_logger_survives_being_sent_to_another_process(line: ModuleType, otel_ml_capture: Capture) -> None:
     logger = line.OtelMLLogger(prefix="train")
 

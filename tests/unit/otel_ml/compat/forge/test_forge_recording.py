@@ -199,6 +199,38 @@ class Range(MetricAccumulator):
         return max(state["high"] for state in states) - min(state["low"] for state in states)
 
 
+class Words(MetricAccumulator):
+    """As torchforge's README has it: the state names `self.reduction_type.value`."""
+
+    def __init__(self, reduction: Any) -> None:
+        super().__init__(reduction)
+        self.words = 0
+
+    def reset(self) -> None:
+        self.words = 0
+
+    def append(self, value: str) -> None:
+        self.words += len(value.split())
+
+    def get_value(self) -> float:
+        return float(self.words)
+
+    def get_state(self) -> dict[str, Any]:
+        return {"reduction_type": self.reduction_type.value, "words": self.words}
+
+    @classmethod
+    def get_reduced_value_from_states(cls, states: Sequence[Any]) -> float:
+        return float(sum(state["words"] for state in states))
+
+
+def test_an_accumulator_after_torchforges_template_is_recorded(captured: Capture) -> None:
+    for text in ("a b c", "d e"):
+        record_metric("words", text, Words)
+    asyncio.run(MetricCollector().flush(0))
+
+    assert captured.values("words") == [5.0]
+
+
 class Mesh:
     def __init__(self, answer: Any) -> None:
         self.answer = answer

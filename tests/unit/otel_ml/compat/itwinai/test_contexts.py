@@ -30,6 +30,8 @@ def test_logging_before_there_is_a_context_is_an_error(make: type[Logger]) -> No
         make().log(0.5, "loss")
     with pytest.raises(RuntimeError):
         make().save_hyperparameters({"lr": 0.1})
+    with pytest.raises(RuntimeError):
+        make().destroy_logger_context()
 
 
 def test_a_second_context_warns_and_changes_nothing(otel_ml_capture: Capture) -> None:
@@ -42,8 +44,17 @@ def test_a_second_context_warns_and_changes_nothing(otel_ml_capture: Capture) ->
     assert first == second == logger.run_id
     assert logger.worker_rank == 0
     logger.destroy_logger_context()
-    logger.destroy_logger_context()
     assert not logger.is_initialized
+
+
+def test_destroying_a_context_twice_is_an_error_and_a_block_may_do_it_once(otel_ml_capture: Capture) -> None:
+    collection = LoggersCollection([ConsoleLogger(), TensorBoardLogger()])
+
+    with collection.start_logging():
+        collection.destroy_logger_context()
+
+    with pytest.raises(RuntimeError, match="LoggersCollection has no context"):
+        collection.destroy_logger_context()
 
 
 @pytest.mark.feature("I1", "yes", "log(item, identifier, kind, step, batch_idx)")

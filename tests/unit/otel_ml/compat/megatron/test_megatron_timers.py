@@ -93,9 +93,22 @@ def test_a_duration_from_elsewhere_stands_in_place_of_what_ran() -> None:
     timer.set_elapsed(0.25)
 
     assert timer.elapsed() == 0.25
-    assert timer.active_time() == 1.25
     timer.reset()
-    assert (timer.elapsed(), timer.active_time()) == (0.0, 1.25)
+    assert (timer.elapsed(), timer.active_time()) == (0.0, 0.0)
+
+
+def test_a_reset_stops_a_timer_and_what_ran_is_not_counted(caplog: pytest.LogCaptureFixture) -> None:
+    timer = Timers(0, "max")("interval-time", log_level=0)
+
+    timer.start()
+    time.sleep(SHORT_S)
+    timer.reset()
+    began = time.perf_counter()
+    timer.start()
+    timer.stop()
+
+    assert timer.elapsed() == timer.active_time() <= time.perf_counter() - began
+    assert "started twice" not in caplog.text
 
 
 def test_wrong_use_does_not_stop_training(caplog: pytest.LogCaptureFixture) -> None:

@@ -180,6 +180,55 @@ def test_the_line_has_the_mean_of_the_interval(captured: Capture, losses: list[f
     assert captured.values("lm_loss") == pytest.approx(losses, nan_ok=True)
 
 
+def test_iterations_that_are_skipped_after_an_overflow_are_nan_iterations(captured: Capture) -> None:
+    printed: list[str] = []
+    log = the_log(printed, log_interval=5)
+
+    for iteration, loss in enumerate((2.0, math.nan, math.inf, 1e9, 2.0), start=1):
+        log.log(iteration, {"lm loss": loss}, is_skipped=loss != 2.0)
+
+    assert "| lm loss: 2.000000E+00 | number of skipped iterations:   3 | number of nan iterations:   2 |" in printed[0]
+
+
+def test_rates_are_of_the_interval_of_their_line_and_of_their_row(captured: Capture) -> None:
+    printed: list[str] = []
+    times = iter([0.0, 1.0, 2.0, 3.0, 8.0])
+    config = LoggerConfig(log_interval=4, tensorboard_log_interval=2, log_throughput=True, log_energy=True)
+    log = TrainingLog(config, train_iters=4, write=printed.append, now=lambda: next(times))
+
+    for iteration, joules in enumerate((10.0, 10.0, 10.0, 50.0), start=1):
+        log.log(iteration, {"lm loss": 1.0}, flops=1e12, joules=joules)
+
+    expected = "(TFLOP/s/GPU): 0.5 | energy per GPU (J/iter/GPU): 20.0 | power per GPU (W/GPU): 10.0 |"
+    assert expected in printed[0]
+    assert captured.values("throughput/tflops") == [1.0, pytest.approx(2 / 6)]
+    assert captured.values("iter-energy/gpu") == [10.0, 30.0]
+    assert captured.values("power/gpu") == [10.0, 10.0]
+    assert captured.values("iteration-time") == [1.0, 3.0]
+
+
+def test_the_line_has_the_largest_attention_logit(captured: Capture) -> None:
+    printed: list[str] = []
+    log = the_log(printed, log_interval=1, log_max_attention_logit=True)
+
+    log.log(1, {"lm loss": 1.0}, max_attention_logit=9.0)
+
+    assert "| max attention logit: 9.000 |" in printed[0]
+
+
+def test_the_first_row_after_a_resume_is_a_mean_of_the_iterations_there_were(captured: Capture) -> None:
+    timers = Timers(1, "max")
+    log = the_log(
+        [], tensorboard_log_interval=10, log_timers_to_tensorboard=True, log={"timers": timers, "iteration": 105}
+    )
+
+    for iteration in range(106, 121):
+        timers("optimizer", log_level=1)._total += 0.5  # type: ignore[union-attr]
+        log.log(iteration, {"lm loss": 1.0})
+
+    assert captured.values("optimizer-time") == [0.5, 0.5]
+
+
 def test_losses_that_are_tensors_are_averaged_as_numbers(captured: Capture) -> None:
     import torch
 

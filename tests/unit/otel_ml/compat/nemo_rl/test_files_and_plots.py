@@ -248,20 +248,24 @@ def test_start_up_phases_are_printed_and_kept_with_the_run(
     assert times == pytest.approx(
         {"slurm_prologue": 10, "cluster_startup": 30, "driver_startup": 20, "total": 60}, abs=5
     )
-    assert "cluster_startup: 30.0 s" in capsys.readouterr().out
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "CONTAINER INIT TIMING" in lines
+    assert "cluster_startup (orchestrator+container+ray): 30.0s" in lines
+    assert "slurm_prologue: 10.0s" in lines
     [params] = [event.body for event in otel_ml_capture.events if event.kind == "ml.params"]
     assert params == {"startup": times}
 
 
 def test_start_up_times_that_are_missing_or_broken_are_left_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert log_container_init_timing() == {}
+    assert "NRL_JOB_START_EPOCH not set" in caplog.text
     monkeypatch.setenv("NRL_JOB_START_EPOCH", "soon")
     monkeypatch.setenv("NRL_RAY_READY_EPOCH", str(time.time() - 5))
 
     assert list(log_container_init_timing()) == ["driver_startup"]
-    assert capsys.readouterr().out.count("Container start-up") == 1
+    assert capsys.readouterr().out.count("CONTAINER INIT TIMING") == 1
 
 
 @pytest.mark.feature("N34", "yes", "time and step of the last checkpoint, never half written")

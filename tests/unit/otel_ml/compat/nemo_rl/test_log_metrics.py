@@ -120,6 +120,25 @@ def test_after_a_finished_step_what_has_no_step_belongs_to_the_next(logger: Logg
     }
 
 
+def test_what_follows_the_setup_at_step_0_belongs_to_the_first_step(logger: Logger, otel_ml_capture: Capture) -> None:
+    logger.log_metrics({"total": 1.0}, 0, prefix="timing/setup")
+    for step in (1, 2):
+        otel_ml.log({"inside": 1.0})
+        logger.log_metrics({"loss": 1.0}, step, prefix="train", step_finished=True)
+
+    steps = [(name, step) for _, step, name in recorded(otel_ml_capture)]
+    assert sorted(steps) == [
+        ("inside", 1), ("inside", 2), ("timing/setup/total", 0), ("train/loss", 1), ("train/loss", 2)
+    ]  # fmt: skip
+
+
+def test_its_loggers_are_one_that_writes_to_all_backends(logger: Logger, otel_ml_capture: Capture) -> None:
+    for one in logger.loggers:
+        one.log_metrics({"loss": 1.0}, 1)
+
+    assert recorded(otel_ml_capture) == {("step", 1, "loss"): 1.0}
+
+
 @pytest.mark.feature("N9", "better", "device tensors are not waited for")
 @pytest.mark.parametrize(
     "value",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml.compat.nemo_rl import Logger
+from otel_ml.compat.nemo_rl import Logger, RayGpuMonitorLogger
 from otel_ml.testing import Capture
 from tests.fakes.nvml import FakeNvml, load
 from tests.waiting import eventually
@@ -70,3 +70,18 @@ def test_nothing_is_sampled_where_nobody_asked(otel_ml_capture: Capture, tmp_pat
     logger = Logger({"log_dir": str(tmp_path), "gpu_monitoring": {"collection_interval": 1}})
 
     assert logger.gpu_monitor is None
+
+
+def test_a_monitor_of_its_own_samples_and_says_that_names_are_others(
+    otel_ml_capture: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    monitor = RayGpuMonitorLogger(0.05, 1000.0, "ray", "ray/ray_step", parent_logger=None)
+    monitor.start()
+    try:
+        eventually(lambda: samples(otel_ml_capture)["system.memory.usage"])
+    finally:
+        monitor.stop()
+
+    assert not monitor.is_running
+    assert SAMPLER not in {thread.name for thread in threading.enumerate()}
+    assert "metric_prefix='ray'" in caplog.text

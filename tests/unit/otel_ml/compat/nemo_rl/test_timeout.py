@@ -82,3 +82,14 @@ def test_a_time_is_written_in_days_hours_minutes_seconds(text: str, seconds: int
 def test_a_time_that_is_written_otherwise_is_said(text: str) -> None:
     with pytest.raises(ConfigError, match="expected DD:HH:MM:SS"):
         TimeoutChecker(text)
+
+
+def test_what_it_counts_can_be_read(clock: Clock) -> None:
+    checker = TimeoutChecker("00:00:01:00")
+    checker.start_iterations()
+    clock.now_s += 20
+    checker.mark_iteration()
+    clock.now_s += 45
+    checker.check_save()
+
+    assert (checker.iteration_times, checker.last_saved, checker.last_save_time) == ([20.0], True, 60)

@@ -13,7 +13,13 @@ import pytest
 import torch
 
 import otel_ml
-from otel_ml.compat.roll import DurationTracker, MetricsManager, dump_trajectories, log_trajectories
+from otel_ml.compat.roll import (
+    DurationTracker,
+    MetricsManager,
+    dump_trajectories,
+    log_trajectories,
+    reduce_metrics_list,
+)
 from otel_ml.compat.roll.tracker import Tracker
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import environment, finished
@@ -275,3 +281,14 @@ def test_each_rank_has_a_log_file_of_its_own(tmp_path: Path) -> None:
     assert all("[actor_train 3 / 8][PID " in line for line in lines)
     assert "a mistake" in said
     assert "a line" not in said
+
+
+def test_what_workers_have_reduced_is_averaged_over_them() -> None:
+    workers = [
+        {"adv_std": 1.0, "wait_p99": 10.0, "n@sum": 1.0, "of_one": 7.0},
+        {"adv_std": 3.0, "wait_p99": 20.0, "n@sum": 3.0},
+    ]
+
+    assert reduce_metrics_list(workers) == {"adv_std": 2.0, "wait_p99": 15.0, "n@sum": 2.0, "of_one": 7.0}
+    assert reduce_metrics_list(workers, max)["wait_p99"] == 20.0
+    assert reduce_metrics_list([]) == {}

@@ -1,0 +1,80 @@
+"""Checkpoints of the Trainer, kept once the files of all ranks are there: nobody tells rank 0 that they are."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import otel_ml
+from otel_ml.once import say
+
+__all__ = ["Checkpoints", "SavedCheckpoint"]
+
+PATIENCE_S = 5.0
+"""At the end of training, for the files of ranks that are behind."""
+
+PAUSE_S = 0.02
+
+
+@dataclass(frozen=True)
+class SavedCheckpoint:
+    """A folder that rank 0 has saved its part of."""
+
+    folder: Path
+    step: int
+    aliases: Sequence[str]
+    ranks: int
+
+    def missing(self) -> list[str]:
+        """Return the files of ranks that are not there, or not whole: the random state is what a rank writes last."""
+        if self.ranks == 1:
+            return []
+        names = [f"rng_state_{rank}.pth" for rank in range(self.ranks)]
+        return [name for name in names if not zipfile.is_zipfile(self.folder / name)]
+
+
+class Checkpoints:
+    """Records a checkpoint at the end of the next step, to which all ranks have come by then, or of training."""
+
+    def __init__(self) -> None:
+        self._waiting: SavedCheckpoint | None = None
+
+    def saved(self, args: Any, state: Any) -> None:
+        """Take what the Trainer of rank 0 has saved; that of a process alone is whole."""
+        folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
+        if not folder.is_dir():
+            return
+        best = state.best_model_checkpoint
+        is_best = best is not None and Path(best) == folder
+        ranks = 1 if getattr(args, "save_only_model", False) else args.world_size
+        aliases = ("latest", "best") if is_best else ("latest",)
+        self.record()
+        self._waiting = SavedCheckpoint(folder, state.global_step, aliases, ranks)
+        if args.world_size == 1:
+            self.record()
+
+    def record(self) -> None:
+        """Record what waits, as it is."""
+        saved, self._waiting = self._waiting, None
+        if saved is not None:
+            otel_ml.log_checkpoint(saved.folder, step=saved.step, aliases=saved.aliases)
+
+    def finish(self, patience: float = PATIENCE_S) -> None:
+        """Record what waits once it is whole, or say what it lacks."""
+        if self._waiting is None:
+            return
+        until = time.monotonic() + patience
+        while (missing := self._waiting.missing()) and time.monotonic() < until:
+            time.sleep(PAUSE_S)
+        if missing:
+            say(
+                "missing-artifact",
+                f"{self._waiting.folder.name} is kept without {len(missing)} of {self._waiting.ranks} files of ranks: "
+                f"{', '.join(missing[:3])} {'is' if len(missing) == 1 else 'are'} not in its folder on this host. "
+                "Save to a file system that the hosts share.",
+            )
+        self.record()
