@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from io import TextIOBase
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.explanation import explained
@@ -415,7 +416,7 @@ class Service:
         )
 
 
-def _printing_to(stream: TextIO | None, exporters: Mapping[str, Options]) -> Mapping[str, Options]:
+def _printing_to(stream: TextIOBase | None, exporters: Mapping[str, Options]) -> Mapping[str, Options]:
     """Return exporters with their options, those that print with the stream to print to."""
     if stream is None:
         return exporters

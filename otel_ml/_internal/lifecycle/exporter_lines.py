@@ -1,4 +1,4 @@
-"""The lines of the exporter `console`: the job's own service has no terminal, so global rank 0 prints them on its own."""
+"""The lines of the exporter `console`: the job's own service has no terminal, so global rank 0 prints them."""
 
 from __future__ import annotations
 

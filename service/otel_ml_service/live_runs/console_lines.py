@@ -30,6 +30,7 @@ class ConsoleLines(io.TextIOBase):
         self._left_out = 0
 
     def writable(self) -> bool:
+        """Return True, as a stream that can be written to does."""
         return True
 
     def write(self, text: str, /) -> int:

@@ -78,6 +78,7 @@ class RunsView(Protocol):
         """Return what the exporter `console` of a run wrote and nobody has printed; None where it prints itself.
 
         Args:
+            experiment: id of the run.
             taken: the number of the first line that has not been printed.
         """
 
