@@ -77,15 +77,15 @@ def _is_gone(stream: TextIO) -> bool:
     return False
 
 
-def started_line(experiment: str, run_id: str, where: str, exporters: tuple[str, ...]) -> str:
+def started_line(experiment: str, name: str, where: str, exporters: tuple[str, ...]) -> str:
     """Return the line at the start.
 
     Examples:
-        >>> started_line("digits", "01JX", "./otel-ml-runs/digits/01JX", ("tensorboard", "jsonl"))
-        'run digits/01JX → ./otel-ml-runs/digits/01JX  (tensorboard, jsonl)'
+        >>> started_line("digits", "calm-dune-421", "./otel-ml-runs/digits/01JX", ("tensorboard", "jsonl"))
+        'run digits/calm-dune-421 → ./otel-ml-runs/digits/01JX  (tensorboard, jsonl)'
     """
     shown = f"  ({', '.join(exporters)})" if exporters else ""
-    return f"run {experiment}/{run_id} → {where}{shown}"
+    return f"run {experiment}/{name} → {where}{shown}"
 
 
 def shown_path(path: Path) -> str:

@@ -39,6 +39,7 @@ from otel_ml._internal.yield_interpreter import has_rested
 from otel_ml.config import Config
 from otel_ml.explanation import explained
 from otel_ml.wire.protobuf import field as encode_field
+from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.spool_format import Frame, Kind
 
 __all__ = ["Request", "Status", "Worker"]
@@ -382,7 +383,12 @@ class Worker:
         self._use(reached)
         if is_first and self.identity.speaks:
             self._console.line(
-                started_line(self.config.experiment, self.identity.run_id, reached.where, reached.exporters)
+                started_line(
+                    self.config.experiment,
+                    self.config.name or readable_name(self.identity.run_id),
+                    reached.where,
+                    reached.exporters,
+                )
             )
 
     def _use(self, reached: Reached) -> None:

@@ -21,6 +21,7 @@ from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, history, is_own
+from otel_ml_service.stored_runs.run_standing import standing
 from otel_ml_service.stored_runs.unfinished import lacking
 
 __all__ = ["command"]
@@ -95,7 +96,9 @@ def _figures(values: Sequence[float]) -> str:
 
 
 def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen) -> None:
-    output.line(f"{folder.experiment}/{folder.id}  {read.status}", style="bold")
+    output.line(f"{folder.experiment}/{folder.name}  {standing(folder, read)}", style="bold")
+    if folder.notes:
+        output.line(folder.notes)
     output.line(f"{folder.path}", style="dim")
     if names := lacking(folder):
         output.line(f"not all of it is in {', '.join(names)}: otel-ml recover {folder.id}", style="yellow")

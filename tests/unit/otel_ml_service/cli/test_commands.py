@@ -56,6 +56,42 @@ def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> 
     assert "finished" in out
 
 
+def test_a_run_is_called_by_its_name_in_every_list_and_found_by_it(otel_ml: Run, tmp_path: Path) -> None:
+    older, newer = (write_run(tmp_path, run, digits_records(steps=3)) for run in ("01old", "02new"))
+    for run in (older, newer):
+        (run.path / "state" / "name").write_text("baseline")
+    for path in (older.database, older.jsonl):
+        os.utime(path, (1, 1))
+
+    _, listed, _ = otel_ml("runs")
+    status, shown, _ = otel_ml("show", "baseline")
+
+    assert [line.split()[0] for line in listed.splitlines()[1:]] == ["baseline", "baseline"]
+    assert (status, shown.splitlines()[:2]) == (0, ["digits/baseline  finished", str(newer.path)])
+
+
+def test_a_run_that_has_ended_is_called_finished_by_all_while_its_service_is_there(
+    otel_ml: Run, tmp_path: Path
+) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+    with closing(Outbox(run.database)):
+        _, listed, _ = otel_ml("runs", "--json")
+        _, shown, _ = otel_ml("show", "01abc")
+
+    assert json.loads(listed)["status"] == "finished"
+    assert shown.splitlines()[0] == "digits/01abc  finished"
+
+
+def test_a_run_that_goes_on_is_called_live_by_all(otel_ml: Run, tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3)[:-1])
+    with closing(Outbox(run.database)):
+        _, listed, _ = otel_ml("runs", "--json")
+        _, shown, _ = otel_ml("show", "01abc")
+
+    assert json.loads(listed)["status"] == "live"
+    assert shown.splitlines()[0] == "digits/01abc  live"
+
+
 def test_runs_says_how_long_ago_a_run_was_written(otel_ml: Run, tmp_path: Path) -> None:
     run, now = write_run(tmp_path, "01old", digits_records(steps=5)), time.time()
     for path in (run.database, run.jsonl):
