@@ -366,6 +366,7 @@ class Service:
             run.say("wrong-setting", problem)
         for problem in self._problems:
             run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
+        run.foresee()
         life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters))
 
     def _embedded_life(self) -> EmbeddedService | None:

@@ -241,6 +241,17 @@ class LiveRun:
         self._describe(self._run_info())
         self._deliver()
 
+    def foresee(self) -> None:
+        """Say what exporters know now of what they will say once they have started: the job may be shorter."""
+        for name, make in self._settings.exporters.items():
+            try:
+                sentence = make().foreseen(self.info.of_instance(name))
+            except Exception:  # noqa: BLE001 (code of others; what is wrong is said when it starts)
+                _log.debug("Exporter %s foresees nothing.", name, exc_info=True)
+            else:
+                if sentence is not None:
+                    self.say("exporter-notice", sentence)
+
     def resume(self) -> None:
         """Go on delivering what a predecessor left; each backend tells what it has, whatever the predecessor thought.
 
