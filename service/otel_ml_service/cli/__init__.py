@@ -25,6 +25,7 @@ COMMANDS = {
     "show": "Plot metrics of a run in the terminal.",
     "open": "Open a run in TensorBoard or MLflow.",
     "report": "Write a run, or several, as one HTML file.",
+    "top": "Watch a run live: progress, last values, slow ranks.",
     "tail": "Follow a run: a line for every closed step.",
     "gc": "Remove old runs.",
     "env": "Print every setting and where it came from.",

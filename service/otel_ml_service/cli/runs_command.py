@@ -77,7 +77,7 @@ def _described(run: RunFolder) -> dict[str, Any]:
         "id": run.id,
         "name": run.name,
         "experiment": run.experiment,
-        "status": standing(run, read),
+        "status": standing(run, None if read is None else read.status),
         "lacking": list(lacking(run)),
         "not_taken": not_taken(run),
         "steps": read.steps if read is not None else 0,

@@ -96,7 +96,7 @@ def _figures(values: Sequence[float]) -> str:
 
 
 def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen) -> None:
-    output.line(f"{folder.experiment}/{folder.name}  {standing(folder, read)}", style="bold")
+    output.line(f"{folder.experiment}/{folder.name}  {standing(folder, read.status)}", style="bold")
     if folder.notes:
         output.line(folder.notes)
     output.line(f"{folder.path}", style="dim")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
-from otel_ml_service.stored_runs.run_history import History
 from otel_ml_service.stored_runs.unfinished import MARKS
 
 __all__ = ["NOT_FINISHED", "standing"]
@@ -13,19 +12,19 @@ NOT_FINISHED = "not finished"
 """The service is gone, and was not done with the run."""
 
 
-def standing(run: RunFolder, read: History | None) -> str:
+def standing(run: RunFolder, status: str | None) -> str:
     """Return how the job ended; before its end `live`, `running` or `not finished`.
 
     A service keeps a run open for some seconds after the job's end: then the end counts.
 
     Args:
         run: its folder.
-        read: what the run's records amount to; None where they cannot be read.
+        status: of its last record; None where it cannot be read.
     """
-    if read is not None and read.status != "running":
-        return read.status
+    if status is not None and status != "running":
+        return status
     if is_live(run):
         return "live"
-    if read is None:
+    if status is None:
         return "unreadable"
-    return NOT_FINISHED if any(is_there(run.database.with_name(mark)) for mark in MARKS) else read.status
+    return NOT_FINISHED if any(is_there(run.database.with_name(mark)) for mark in MARKS) else status

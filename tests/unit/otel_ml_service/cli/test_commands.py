@@ -408,6 +408,7 @@ def test_an_unknown_command_is_a_wrong_use_with_the_nearest_one(otel_ml: Run) ->
         "runs",
         "show",
         "open",
+        "top",
         "tail",
         "gc",
         "env",
