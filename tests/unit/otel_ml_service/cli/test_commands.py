@@ -70,6 +70,23 @@ def test_a_run_is_called_by_its_name_in_every_list_and_found_by_it(otel_ml: Run,
     assert (status, shown.splitlines()[:2]) == (0, ["digits/baseline  finished", str(newer.path)])
 
 
+def test_of_its_own_account_show_has_what_is_not_as_it_should_be(otel_ml: Run, tmp_path: Path) -> None:
+    own = {"otel_ml/step": 3.0, "otel_ml/lag/exporter/jsonl": 0.0, "otel_ml/lost/exporter/jsonl": 2.0}
+    rows = [
+        StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0, "otel_ml/too_late": 1.0}),
+        StepRecord(2, "", "time", 10, 0, 2.0, own),
+    ]
+    write_run(tmp_path, "01abc", rows)
+
+    _, shown, _ = otel_ml("show", "01abc")
+    _, asked, _ = otel_ml("show", "01abc", "*otel_ml/*", "--csv")
+
+    table = shown[shown.index("metric ") :].splitlines()[1:]
+    assert [line.split()[0] for line in table[:-1]] == ["loss", "otel_ml/lost/exporter/jsonl", "otel_ml/too_late"]
+    assert table[-1] == "2 of otel_ml's own are as they should be: otel-ml show 01abc '*otel_ml/*'"
+    assert len(asked.splitlines()) == 5
+
+
 def test_a_run_that_has_ended_is_called_finished_by_all_while_its_service_is_there(
     otel_ml: Run, tmp_path: Path
 ) -> None:
