@@ -113,19 +113,17 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     counts = [plural(read.others[kind], noun) for kind, noun in _NOUNS.items() if kind in read.others]
     output.line(", ".join([plural(read.rows, "row"), *counts, plural(read.amendments, "amended value")]), style="dim")
     output.line()
+    users = [entry for entry in chosen if not is_own(entry[0].name)]
     own = [entry for entry in chosen if is_own(entry[0].name)]
     wrong = [entry for entry in own if _is_wrong(*entry)]
     output.table(
         ["metric", "axis", "steps", "last", "min", "max", ""],
         # What a user recorded first, what otel_ml says about itself last, and only where it is not as it should be.
-        [_row(key, series) for key, series in [*(entry for entry in chosen if entry not in own), *wrong]],
+        [_row(*entry) for entry in [*users, *wrong]],
         right=["steps", "last", "min", "max"],
     )
-    if len(own) > len(wrong):
-        hint = (
-            f"{len(own) - len(wrong)} of otel_ml's own are as they should be: otel-ml show {folder.name} '*otel_ml/*'"
-        )
-        output.line(hint, style="dim")
+    if hidden := len(own) - len(wrong):
+        output.line(f"{hidden} more of otel_ml's own account: otel-ml show {folder.name} '*otel_ml/*'", style="dim")
 
 
 _ALWAYS = re.compile(rf"(?:^|/){re.escape(RESERVED_PREFIX)}(?:attempt|delivered|overhead_s|recorded|step)(?:/|$)")

@@ -83,7 +83,7 @@ def test_of_its_own_account_show_has_what_is_not_as_it_should_be(otel_ml: Run, t
 
     table = shown[shown.index("metric ") :].splitlines()[1:]
     assert [line.split()[0] for line in table[:-1]] == ["loss", "otel_ml/lost/exporter/jsonl", "otel_ml/too_late"]
-    assert table[-1] == "2 of otel_ml's own are as they should be: otel-ml show 01abc '*otel_ml/*'"
+    assert table[-1] == "2 more of otel_ml's own account: otel-ml show 01abc '*otel_ml/*'"
     assert len(asked.splitlines()) == 5
 
 
