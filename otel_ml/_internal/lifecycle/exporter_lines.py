@@ -40,20 +40,18 @@ class ExporterLines:
     def print_rest(self, reached: Reached | None, run_id: str, *, is_last: bool) -> None:
         """Print what is left as this process ends, and have the service forget it: the last one asks, too."""
         if self._speaks or is_last:
-            while self._print(reached, run_id):
-                pass
+            self._print(reached, run_id)
+            self._print(reached, run_id)  # tells that the lines before were printed; others may record on for ever
 
-    def _print(self, reached: Reached | None, run_id: str) -> bool:
-        """Print what is new; return whether there was anything."""
+    def _print(self, reached: Reached | None, run_id: str) -> None:
         if self._console.is_quiet or reached is None or not any(map(_is_console, reached.exporters)):
-            return False
+            return
         found = _asked(reached, run_id, self._taken)
         lines = [str(line) for line in found.get("lines", ())]
         if left_out := int(found.get("left_out") or 0):
             lines.insert(0, f"… {left_out:,} more lines")
         self._console.plain(lines)
         self._taken = int(found.get("next") or self._taken)
-        return bool(lines)
 
 
 def _is_console(exporter: str) -> bool:
