@@ -132,7 +132,7 @@ _ALWAYS = re.compile(rf"(?:^|/){re.escape(RESERVED_PREFIX)}(?:attempt|delivered|
 
 def _is_wrong(key: SeriesName, series: Series) -> bool:
     """Whether a series of otel_ml's own account tells that something is not as it should be: lost, late, rejected."""
-    return _ALWAYS.search(key.name) is None and next(reversed(series.values())) != 0
+    return _ALWAYS.search(key.name) is None and series[max(series)] != 0
 
 
 _NOUNS = {
