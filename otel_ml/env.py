@@ -52,7 +52,7 @@ EXPERIMENT_ID: Final = Variable(
 EXPERIMENT_NAME: Final = Variable(
     "OTEL_ML_EXPERIMENT_NAME", text, "default", "W&B project, MLflow experiment, folder of the run."
 )
-RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the run.", shown_default="the id")
+RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the run.", shown_default="made of the id")
 RANK: Final[Variable[int | None]] = Variable(
     "OTEL_ML_RANK", integer(0), None, "Global rank.", shown_default="from the launcher, else 0"
 )

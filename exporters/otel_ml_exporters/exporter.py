@@ -99,6 +99,13 @@ class Exporter(ABC):
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
         """Close within `timeout` seconds; `status` is the run's end, or None where only this process ends."""
 
+    def foreseen(self, run: RunInfo) -> str | None:
+        """Return what `notice` will be after `start`, where that is known before: a start may take longer than the job.
+
+        Called as the job's own service begins, on another instance; None, the default, where nothing is known.
+        """
+        return None
+
     @property
     def place(self) -> str | None:
         """What tells where the exporter writes, by its options: two instances that say the same are refused.

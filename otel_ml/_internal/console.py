@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -37,16 +37,31 @@ class Console:
 
     def line(self, text: str) -> None:
         """Write one line in one write, so that lines of several processes do not mix."""
-        if self.is_quiet:
-            return
+        self._write(f"otel_ml: {printable(part)}" for part in redacted(text).splitlines())
+
+    def plain(self, lines: Sequence[str]) -> None:
+        """Write lines that are not ours, those of the exporter `console`; a terminal's width cuts them."""
+        if lines:
+            self._write(_cut(printable(redacted(line))) for line in lines)
+
+    def _write(self, lines: Iterable[str]) -> None:
         stream = sys.stderr
-        if stream is None or _is_gone(stream):  # pythonw, daemons
+        if self.is_quiet or stream is None or _is_gone(stream):  # None: pythonw, daemons
             return
         # A closed or broken stderr must not end a training run, nor one that a signal's handler finds in use.
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             start = _CLEAR_LINE if stream.isatty() else ""
-            stream.write("".join(f"{start}otel_ml: {printable(part)}\n" for part in redacted(text).splitlines()))
+            stream.write("".join(f"{start}{line}\n" for line in lines))
             stream.flush()
+
+
+def _cut(line: str) -> str:
+    """Return a line as long as the terminal is wide; all of it where there is none."""
+    try:
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError, AttributeError):
+        return line
+    return line if not width or len(line) <= width else f"{line[: width - 1]}…"
 
 
 def _is_gone(stream: TextIO) -> bool:
@@ -62,15 +77,15 @@ def _is_gone(stream: TextIO) -> bool:
     return False
 
 
-def started_line(experiment: str, run_id: str, where: str, exporters: tuple[str, ...]) -> str:
+def started_line(experiment: str, name: str, where: str, exporters: tuple[str, ...]) -> str:
     """Return the line at the start.
 
     Examples:
-        >>> started_line("digits", "01JX", "./otel-ml-runs/digits/01JX", ("tensorboard", "jsonl"))
-        'run digits/01JX → ./otel-ml-runs/digits/01JX  (tensorboard, jsonl)'
+        >>> started_line("digits", "calm-dune-421", "./otel-ml-runs/digits/01JX", ("tensorboard", "jsonl"))
+        'run digits/calm-dune-421 → ./otel-ml-runs/digits/01JX  (tensorboard, jsonl)'
     """
     shown = f"  ({', '.join(exporters)})" if exporters else ""
-    return f"run {experiment}/{run_id} → {where}{shown}"
+    return f"run {experiment}/{name} → {where}{shown}"
 
 
 def shown_path(path: Path) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from otel_ml.exceptions import ConfigError
 from otel_ml.explanation import explained
 from otel_ml.variable import Variable, token
+from otel_ml.wire.readable_name import readable_name
 from otel_ml_service import env
 from otel_ml_service.config_file import FileSettings, read_config_file
 from otel_ml_service.exporter_makers import exporter_makers
@@ -275,7 +276,7 @@ def _embedded(rendezvous: Path, source: _Source, problems: list[str]) -> Embedde
     return EmbeddedRun(
         experiment=experiment,
         experiment_name=source.value(env.EXPERIMENT_NAME, "experiment_name"),
-        run_name=source.value(env.RUN_NAME, "run_name") or experiment,
+        run_name=source.value(env.RUN_NAME, "run_name") or readable_name(experiment),
         rendezvous=rendezvous,
     )
 

@@ -116,7 +116,7 @@ EMBEDDED_END_SILENCE: Final = 30_000
 """The same in embedded mode, where the job starts and ends with its service."""
 EXPERIMENT_ID: Final = Variable("OTEL_ML_EXPERIMENT_ID", text, "", "Identity of the run.")
 EXPERIMENT_NAME: Final = Variable("OTEL_ML_EXPERIMENT_NAME", text, "default", "W&B project, MLflow experiment, folder.")
-RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the run.", shown_default="the id")
+RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the run.", shown_default="made of the id")
 
 VARIABLES: Final[Sequence[AnyVariable]] = (
     EXPORTERS, DIR, JOURNAL_DIR, DIR_MAX, QUEUE_MAX, OPEN_MAX, RETAINED_MAX, CLOSED_MAX, CLOSED_HOURS, LATE_MAX,

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from io import TextIOBase
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,12 +27,13 @@ from otel_ml.wire.rendezvous import Rendezvous, path_part, run_folder
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml.wire.versions import own_version
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.registry import is_registered
+from otel_ml_exporters.registry import is_registered, split_name
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.config import EmbeddedRun, ServiceConfig
 from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.exporter_makers import exporter_makers
+from otel_ml_service.live_runs.console_lines import ConsoleLines
 from otel_ml_service.live_runs.embedded_service import EmbeddedService
 from otel_ml_service.live_runs.engine_loop import EngineLoop
 from otel_ml_service.live_runs.live_run import RunSettings
@@ -64,6 +66,8 @@ from otel_ml_service.telemetry import Measure, Telemetry
 __all__ = ["Service", "serve"]
 
 _log = logging.getLogger(__name__)
+
+Options = Mapping[str, Any]
 
 FALLBACK = "jsonl"
 """The exporter of a job's own service where none that was asked for can be used: it needs no package, and no server."""
@@ -98,7 +102,8 @@ class Service:
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        configured, left_out = exporter_makers(config.exporters)
+        self._console = ConsoleLines() if config.embedded else None
+        configured, left_out = exporter_makers(_printing_to(self._console, config.exporters))
         if left_out.problems and config.embedded is None:
             raise ConfigError(*left_out.problems)
         makers = {**configured, **(makers or {})}
@@ -281,6 +286,11 @@ class Service:
         """Whether the accounts include everything that was acknowledged."""
         return self._loop.undecided == 0
 
+    def console(self, experiment: str, taken: int) -> Mapping[str, Any] | None:
+        """Return what the exporter `console` wrote and nobody has printed; None where it has this process' output."""
+        is_here = self._console is not None and self._runs.get(experiment) is not None
+        return self._console.after(taken) if self._console is not None and is_here else None
+
     def measures(self) -> Iterable[Measure]:
         """Return the self-telemetry of the runs, and of what waits for them."""
         found = [measure for run in self._runs for measure in run_measures(run)]
@@ -356,6 +366,7 @@ class Service:
             run.say("wrong-setting", problem)
         for problem in self._problems:
             run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
+        run.foresee()
         life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters))
 
     def _embedded_life(self) -> EmbeddedService | None:
@@ -404,6 +415,14 @@ class Service:
         return GrpcReceiver(
             self._admission, self._telemetry, *address, self._refusals, tokens=self._tokens, tls=certificate
         )
+
+
+def _printing_to(stream: TextIOBase | None, exporters: Mapping[str, Options]) -> Mapping[str, Options]:
+    """Return exporters with their options, those that print with the stream to print to."""
+    if stream is None:
+        return exporters
+    printing = {name for name in exporters if split_name(name)[0] == "console"}
+    return {name: {**options, "stream": stream} if name in printing else options for name, options in exporters.items()}
 
 
 def serve(

@@ -119,6 +119,9 @@ class _NoRuns:
     def run(self, experiment: str, writer: str | None, *, speaker: bool) -> Mapping[str, Any] | None:
         return {"id": experiment, "writer": writer}
 
+    def console(self, experiment: str, taken: int) -> None:
+        return None
+
     def measures(self) -> list[Any]:
         return []
 

@@ -25,7 +25,9 @@ LISTS = (
     ["doctor"],
     ["env"],
 )
-OF_A_RUN = (["show"], ["show", "--csv"], ["tail", "--no-follow"], ["report"], ["trace"], ["replay", "--to", "jsonl"])
+OF_A_RUN = (
+    ["show"], ["show", "--csv"], ["top"], ["tail", "--no-follow"], ["report"], ["trace"], ["replay", "--to", "jsonl"],
+)  # fmt: skip
 LAST = (["gc", "--keep", "0", "--yes"], ["runs"])
 HANGS_S = 60
 CRASHED = 99

@@ -11,6 +11,7 @@ from otel_ml._internal.identity.run_identity import Identity
 from otel_ml.config import Config
 from otel_ml.wire import attributes as keys
 from otel_ml.wire.protobuf import key_values
+from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import boot_id
 
 __all__ = ["encode_resource", "resource_attributes"]
@@ -23,7 +24,7 @@ def resource_attributes(config: Config, identity: Identity) -> dict[str, object]
         **config.resource_attributes,
         keys.EXPERIMENT_ID: identity.run_id,
         keys.EXPERIMENT_NAME: config.experiment,
-        keys.RUN_NAME: config.name or identity.run_id,
+        keys.RUN_NAME: config.name or readable_name(identity.run_id),
         keys.ATTEMPT: place.attempt,
         keys.ROLE: config.role,
         keys.INSTANCE: identity.instance,

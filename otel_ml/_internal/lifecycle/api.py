@@ -39,7 +39,7 @@ def init(
 
     Args:
         experiment: W&B project, MLflow experiment, folder.
-        name: display name of the run.
+        name: display name of the run; without one it is two words and a number, made of an id that otel_ml made.
         id: of a run to continue; by default the same for all processes of this launch, and new for each launch.
         role: which program of the job this is (`trainer`, `generator`, …).
         rank: of this process among those of its role.

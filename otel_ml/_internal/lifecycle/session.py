@@ -29,6 +29,7 @@ from otel_ml._internal.transport.recover_spools import recover_spools
 from otel_ml._internal.transport.send import Sender, spans_interval
 from otel_ml._internal.transport.spool import Spool
 from otel_ml.config import Config
+from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 
 __all__ = ["EXIT_TIMEOUT", "LinkMaker", "Session", "record_settings", "status_of"]
@@ -84,7 +85,7 @@ class Session:
         self._capture: Capture | None = None
         self.run = Run(
             id=identity.run_id,
-            name=config.name or identity.run_id,
+            name=config.name or readable_name(identity.run_id),
             experiment=config.experiment,
             dir=None if config.is_remote else run_folder(config.dir, config.experiment, identity.run_id),
             role=config.role,

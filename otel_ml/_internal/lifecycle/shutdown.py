@@ -11,6 +11,7 @@ from typing import Any, Literal
 from otel_ml._internal.console import CLOSED, Console, acknowledged_line, finished_line, unwritten_line, waiting_line
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.lifecycle.exporter_lines import ExporterLines
 from otel_ml._internal.lifecycle.notices import Notices
 from otel_ml._internal.messages.recorder import Recorder
 from otel_ml._internal.transport.link import Link, Reached
@@ -56,6 +57,7 @@ class ShutdownSequence:
         sender: Sender,
         link: Link,
         notices: Notices,
+        exporter_lines: ExporterLines,
         console: Console,
         *,
         ask: Callable[..., Mapping[str, Any] | None],
@@ -65,6 +67,7 @@ class ShutdownSequence:
         self._sender = sender
         self._link = link
         self._notices = notices
+        self._exporter_lines = exporter_lines
         self._console = console
         self._ask = ask
         self._is_last_chance = is_last_chance
@@ -113,6 +116,7 @@ class ShutdownSequence:
             return
         run = self._account_at_the_end(identity, deadline)
         is_last = run is not None and bool(run.get("last")) and self._has_starter_left(identity)
+        self._exporter_lines.print_rest(reached, identity.run_id, is_last=is_last)
         if is_last or self._notices.query:
             self._notices.print_of(run)
         if run is not None and is_last:

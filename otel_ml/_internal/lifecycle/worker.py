@@ -21,6 +21,7 @@ from otel_ml._internal.events.file_reader import FileReader
 from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.lifecycle.exporter_lines import ExporterLines
 from otel_ml._internal.lifecycle.notices import Notices, run_status
 from otel_ml._internal.lifecycle.shutdown import ShutdownSequence, Status
 from otel_ml._internal.messages.encode_metrics import scope_fields
@@ -38,6 +39,7 @@ from otel_ml._internal.yield_interpreter import has_rested
 from otel_ml.config import Config
 from otel_ml.explanation import explained
 from otel_ml.wire.protobuf import field as encode_field
+from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.spool_format import Frame, Kind
 
 __all__ = ["Request", "Status", "Worker"]
@@ -120,11 +122,13 @@ class Worker:
         self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._notices = Notices(self._console, identity)
+        self._exporter_lines = ExporterLines(self._console, speaks=identity.speaks)
         self._shutdown = ShutdownSequence(
             recorder,
             sender,
             self._link,
             self._notices,
+            self._exporter_lines,
             self._console,
             ask=self._ask,
             is_last_chance=is_last_chance,
@@ -379,7 +383,12 @@ class Worker:
         self._use(reached)
         if is_first and self.identity.speaks:
             self._console.line(
-                started_line(self.config.experiment, self.identity.run_id, reached.where, reached.exporters)
+                started_line(
+                    self.config.experiment,
+                    self.config.name or readable_name(self.identity.run_id),
+                    reached.where,
+                    reached.exporters,
+                )
             )
 
     def _use(self, reached: Reached) -> None:
@@ -482,6 +491,8 @@ class Worker:
                 self._notices.print_own()
         elif self._notices.has_more(count):
             self._notices.print_of(self._ask())
+        if self._failing_since is None:
+            self._exporter_lines.print_new(self.reached, self.identity.run_id)
 
     def _ask(self, **query: str) -> Mapping[str, Any] | None:
         if self.sender.transport is None:

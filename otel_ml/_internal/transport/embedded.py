@@ -31,6 +31,7 @@ from otel_ml._internal.transport.python_command import python_command
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import VersionError
 from otel_ml.wire.folder_ownership import claim
+from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import Home, Rendezvous, Service, rendezvous_of, run_folder
 
 __all__ = ["EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
@@ -68,7 +69,7 @@ def service_environ(config: Config, run_id: str, environ: Mapping[str, str], lis
     identity = {
         env.EXPERIMENT_ID.name: run_id,
         env.EXPERIMENT_NAME.name: config.experiment,
-        env.RUN_NAME.name: config.name or run_id,
+        env.RUN_NAME.name: config.name or readable_name(run_id),
         env.DIR.name: str(config.dir),
         env.EXPORTERS.name: ",".join(config.exporters),
         env.PARENT.name: "",

@@ -26,6 +26,7 @@ COMMANDS = {
     "open": "Open a run in TensorBoard or MLflow.",
     "report": "Write a run, or several, as one HTML file.",
     "trace": "Write steps of a run for ui.perfetto.dev.",
+    "top": "Watch a run live: progress, last values, slow ranks.",
     "tail": "Follow a run: a line for every closed step.",
     "gc": "Remove old runs.",
     "env": "Print every setting and where it came from.",

@@ -56,8 +56,9 @@ def command(what: Sequence[str]) -> None:
         return
     near = catalogue().near(said)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    # First, and shown before the list, also where the list goes into a pager.
+    output.err.print(Text(f"Nothing is known of {_shortened(said)!r}.{hint} All names:\n", style="yellow"))
     _list(output)
-    output.err.print(Text(f"\nNothing is known of {_shortened(said)!r}.{hint} All names are above.", style="yellow"))
     raise click.exceptions.Exit(1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -106,6 +108,8 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
         return
     viewer = _chosen(folder, viewer_name)
     port = port or _free_port()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # of a terminal that closes, of systemd, of `timeout`
+        signal.signal(number, _end)
     process = subprocess.Popen(
         python_command(*viewer.command(port)),
         env={**_QUIET, "PYTHONSAFEPATH": "1", **os.environ},
@@ -117,13 +121,18 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
         _wait_until_it_answers(process, viewer, port)
         url = viewer.page(f"http://127.0.0.1:{port}/")
         click.echo(url)
-        screen().note(f"{viewer.name} shows {folder.experiment}/{folder.id}. Ctrl-C ends it.")
+        screen().note(f"{viewer.name} shows {folder.experiment}/{folder.name}. Ctrl-C ends it.")
         if not no_browser:
             webbrowser.open(url)
         process.communicate()
     finally:
         process.terminate()
         process.wait()
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """Leave as Ctrl-C does, so that the viewer ends, too."""
+    raise SystemExit(128 + number)
 
 
 def _is_for_wandb(run: RunFolder, name: str | None) -> bool:

@@ -37,14 +37,14 @@ def run_argument(*, required: bool = True) -> Callable[[F], F]:
 
 
 class _RunType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
-    """A run: an id or its beginning, `experiment/id`, an experiment's name, a folder, `latest`."""
+    """A run: a name, an id or its beginning, `experiment/id`, an experiment's name, a folder, `latest`."""
 
     name = "run"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Complete ids of the runs on this machine."""
-        runs = [run for run in run_folders(_base(ctx)) if run.id.startswith(incomplete)]
-        return [CompletionItem(run.id, help=run.experiment) for run in runs]
+        """Complete names and ids of the runs on this machine."""
+        known = [(text, run) for run in run_folders(_base(ctx)) for text in dict.fromkeys((run.name, run.id))]
+        return [CompletionItem(text, help=run.experiment) for text, run in known if text.startswith(incomplete)]
 
 
 class _MetricType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only

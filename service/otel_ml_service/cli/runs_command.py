@@ -14,10 +14,11 @@ from otel_ml_service.cli.figures import age, size, thousands
 from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.screen import screen
 from otel_ml_service.stored_runs.follow_jsonl import UnreadableLineError
-from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live, not_taken, records
-from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders, unreadable_folders
+from otel_ml_service.stored_runs.read_records import RunUnreadableError, not_taken, records
+from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders, unreadable_folders
 from otel_ml_service.stored_runs.run_history import History, history
-from otel_ml_service.stored_runs.unfinished import MARKS, lacking
+from otel_ml_service.stored_runs.run_standing import NOT_FINISHED, standing
+from otel_ml_service.stored_runs.unfinished import lacking
 
 __all__ = ["command"]
 
@@ -42,21 +43,22 @@ def command(base: Path, limit: int, as_json: bool) -> None:
             click.echo(json.dumps(row))
         return
     output.table(
-        ["run", "experiment", "status", "steps", "last written", "size"],
+        ["name", "experiment", "status", "steps", "last written", "size", "id"],
         [
             [
-                str(row["id"]),
+                str(row["name"]),
                 str(row["experiment"]),
                 _shown(row),
                 thousands(int(row["steps"])),
                 f"{age(time.time() - float(row['modified']))} ago",
                 size(int(row["bytes"])),
+                str(row["id"]),
             ]
             for row in described
         ],
         right=["steps", "size"],
     )
-    if any(row["lacking"] or row["status"] == "not finished" for row in described):
+    if any(row["lacking"] or row["status"] == NOT_FINISHED for row in described):
         output.note("What is not finished, or not in all of its backends: otel-ml recover")
     if len(runs) > limit:
         output.note(f"… and {len(runs) - limit} older ones (--limit).")
@@ -73,8 +75,9 @@ def _described(run: RunFolder) -> dict[str, Any]:
     read = _read(run)
     return {
         "id": run.id,
+        "name": run.name,
         "experiment": run.experiment,
-        "status": _status(run, read),
+        "status": standing(run, None if read is None else read.status),
         "lacking": list(lacking(run)),
         "not_taken": not_taken(run),
         "steps": read.steps if read is not None else 0,
@@ -83,16 +86,6 @@ def _described(run: RunFolder) -> dict[str, Any]:
         "bytes": run.size(),
         "dir": str(run.path),
     }
-
-
-def _status(run: RunFolder, read: History | None) -> str:
-    """Return how a run stands; `not finished` where its service is gone, and was not done with it."""
-    if is_live(run):
-        return "live"
-    if read is None:
-        return "unreadable"
-    is_left = any(is_there(run.database.with_name(mark)) for mark in MARKS)
-    return "not finished" if is_left and read.status == "running" else read.status
 
 
 def _read(run: RunFolder) -> History | None:

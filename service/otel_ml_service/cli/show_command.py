@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import math
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import click
 from otel_ml.exceptions import ConfigError
 from otel_ml.nested import leaves
 from otel_ml.printable import printable
+from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_service.cli.figures import compact, plural
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
@@ -21,6 +23,7 @@ from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, history, is_own
+from otel_ml_service.stored_runs.run_standing import standing
 from otel_ml_service.stored_runs.unfinished import lacking
 
 __all__ = ["command"]
@@ -95,7 +98,9 @@ def _figures(values: Sequence[float]) -> str:
 
 
 def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen) -> None:
-    output.line(f"{folder.experiment}/{folder.id}  {read.status}", style="bold")
+    output.line(f"{folder.experiment}/{folder.name}  {standing(folder, read.status)}", style="bold")
+    if folder.notes:
+        output.line(folder.notes)
     output.line(f"{folder.path}", style="dim")
     if names := lacking(folder):
         output.line(f"not all of it is in {', '.join(names)}: otel-ml recover {folder.id}", style="yellow")
@@ -108,12 +113,26 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     counts = [plural(read.others[kind], noun) for kind, noun in _NOUNS.items() if kind in read.others]
     output.line(", ".join([plural(read.rows, "row"), *counts, plural(read.amendments, "amended value")]), style="dim")
     output.line()
+    users = [entry for entry in chosen if not is_own(entry[0].name)]
+    own = [entry for entry in chosen if is_own(entry[0].name)]
+    wrong = [entry for entry in own if _is_wrong(*entry)]
     output.table(
         ["metric", "axis", "steps", "last", "min", "max", ""],
-        # What a user recorded first, what otel_ml says about itself last.
-        [_row(key, series) for key, series in sorted(chosen, key=lambda entry: is_own(entry[0].name))],
+        # What a user recorded first, what otel_ml says about itself last, and only where it is not as it should be.
+        [_row(*entry) for entry in [*users, *wrong]],
         right=["steps", "last", "min", "max"],
     )
+    if hidden := len(own) - len(wrong):
+        output.line(f"{hidden} more of otel_ml's own account: otel-ml show {folder.name} '*otel_ml/*'", style="dim")
+
+
+_ALWAYS = re.compile(rf"(?:^|/){re.escape(RESERVED_PREFIX)}(?:attempt|delivered|overhead_s|recorded|step)(?:/|$)")
+"""Of otel_ml's own account what is there in each run, and not 0."""
+
+
+def _is_wrong(key: SeriesName, series: Series) -> bool:
+    """Whether a series of otel_ml's own account tells that something is not as it should be: lost, late, rejected."""
+    return _ALWAYS.search(key.name) is None and series[max(series)] != 0
 
 
 _NOUNS = {

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from otel_ml.explanation import explained
 from otel_ml.redaction import redacted
 from otel_ml.wire.attributes import TIME_AXIS
+from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.versions import not_taken_up
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunInfo, StepRecord
@@ -26,6 +27,7 @@ from otel_ml_service.live_runs.artifact_store import with_content
 from otel_ml_service.live_runs.artifact_thread import ArtifactThread
 from otel_ml_service.live_runs.late_file import LateFile
 from otel_ml_service.live_runs.late_requests import as_request
+from otel_ml_service.live_runs.name_files import keep_name
 from otel_ml_service.live_runs.run_log import RunLog
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.live_runs.storage_errors import StorageErrors
@@ -63,7 +65,7 @@ class RunSettings:
     Attributes:
         exporters: name → builds the exporter; called on the exporter's own thread.
         experiment_name: of runs whose writers do not say it.
-        run_name: the same; the id where it is empty.
+        run_name: the same; where it is empty, a readable one is made of the id.
         late_max: bytes of `late.otlp`.
         served: what is kept in its folder of how it is served; None keeps what is there.
         unavailable: name → why, of exporters that were asked for and cannot be used: what they lack stays to be said.
@@ -129,6 +131,7 @@ class LiveRun:
         self._said: deque[str] = deque()
         self.pipelines: dict[str, Pipeline] = {}
         self.info = self._run_info()
+        keep_name(self.info)
         self.status: Status = self._engine.status
         # What a launch that has ended was told is no news to the one that goes on with the run.
         self.told = None if self.status.state == "running" else len(self.outbox.notices)
@@ -235,8 +238,19 @@ class LiveRun:
         self._unstored = None
         self.status = self._engine.status
         self.findings = self._engine.findings
-        self.info = self._run_info()
+        self._describe(self._run_info())
         self._deliver()
+
+    def foresee(self) -> None:
+        """Say what exporters know now of what they will say once they have started: the job may be shorter."""
+        for name, make in self._settings.exporters.items():
+            try:
+                sentence = make().foreseen(self.info.of_instance(name))
+            except Exception:  # noqa: BLE001 (code of others; what is wrong is said when it starts)
+                _log.debug("Exporter %s foresees nothing.", name, exc_info=True)
+            else:
+                if sentence is not None:
+                    self.say("exporter-notice", sentence)
 
     def resume(self) -> None:
         """Go on delivering what a predecessor left; each backend tells what it has, whatever the predecessor thought.
@@ -408,6 +422,11 @@ class LiveRun:
             retry=self._settings.retry,
         )
 
+    def _describe(self, info: RunInfo) -> None:
+        if (info.name, info.notes) != (self.info.name, self.info.notes):
+            keep_name(info)
+        self.info = info
+
     def _are_stopped(self) -> bool:
         return all(pipeline.is_stopped for pipeline in self.pipelines.values())
 
@@ -416,7 +435,7 @@ class LiveRun:
         return RunInfo(
             id=self.experiment,
             experiment=facts.experiment_name or self._settings.experiment_name,
-            name=facts.run_name or self._settings.run_name or self.experiment,
+            name=facts.run_name or self._settings.run_name or readable_name(self.experiment),
             dir=self.folder,
             started_at=facts.started_at,
             tags=facts.tags,

@@ -36,6 +36,10 @@ _SETTLE_S = 0.5
 
 _SETTLE_STEP_S = 0.01
 
+_CONSOLE = "/console"
+_DIGITS = 19
+"""A number of so many is no number of a line."""
+
 _BUSY = "As much is under way to the service as it may hold. Send the same request again later."
 
 # google.rpc.Code, the body of every OTLP/HTTP error.
@@ -68,6 +72,14 @@ class RunsView(Protocol):
             experiment: id of the run.
             writer: instance of the writer that asks.
             speaker: who asks prints the notices.
+        """
+
+    def console(self, experiment: str, taken: int) -> Mapping[str, Any] | None:
+        """Return what the exporter `console` of a run wrote and nobody has printed; None where it prints itself.
+
+        Args:
+            experiment: id of the run.
+            taken: the number of the first line that has not been printed.
         """
 
     def measures(self) -> Iterable[Measure]:
@@ -140,7 +152,7 @@ class Routes:
         """Answer a request that was not refused, and brings no OTLP."""
         if head.method not in {"GET", "HEAD"}:
             return _error(head, 405, f"{head.path} takes GET, not {head.method}.")
-        if head.path.startswith("/otel_ml/"):
+        if head.path.startswith("/otel_ml/") and not head.path.endswith(_CONSOLE):
             await self._settled()
         return self._look(head)
 
@@ -197,12 +209,24 @@ class Routes:
             return _json(self._runs.runs())
         if path.startswith("/otel_ml/runs/"):
             experiment = path.removeprefix("/otel_ml/runs/")
+            if experiment.endswith(_CONSOLE):
+                return self._console(head, experiment.removesuffix(_CONSOLE))
             run = self._runs.run(experiment, head.query.get("writer"), speaker="speaker" in head.query)
             if run is not None:
                 return _json(run)
             return _error(head, 404, f"No run {experiment!r} here. GET /otel_ml/runs lists them.")
         known = "/v1/metrics, /v1/traces, /v1/logs, /healthz, /metrics, /otel_ml/runs"
         return _error(head, 404, f"Nothing is at {path!r}. This is an otel_ml service; it answers at {known}.")
+
+    def _console(self, head: Head, experiment: str) -> Response:
+        found = self._runs.console(experiment, _number(head.query.get("after", "")))
+        if found is None:
+            return _error(head, 404, f"The service of {experiment!r} prints its console itself, or has no such run.")
+        return _json(found)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < _DIGITS else 0
 
 
 def _plain_if_small(head: Head, body: bytes) -> bytes | None:

@@ -37,6 +37,8 @@ class Contents:
         redone: steps that an attempt did again.
         missing: step records of which a rank was missing.
         energy: (axis, step, attempt) → what was measured of energy then: a step that was done again used it again.
+        name: what people call it; empty where nobody has said.
+        notes: what they wrote about it.
         not_taken: exporter → values that its backend does not have, and never will.
     """
 
@@ -55,6 +57,8 @@ class Contents:
     missing: int = 0
     energy: dict[tuple[str, int, int], dict[str, float]] = field(default_factory=dict)
     not_taken: dict[str, int] = field(default_factory=dict)
+    name: str = ""
+    notes: str = ""
 
     def add(self, record: Record) -> None:
         """Note what `History` does not keep."""
@@ -136,6 +140,7 @@ def read_contents(run: RunFolder) -> Contents:
     if not read.workers:  # while the service has the run open
         read.add(SpanBatch(0, _newest_spans(run.path / "spans.jsonl")))
     read.not_taken = not_taken(run)
+    read.name, read.notes = run.name, run.notes
     return read
 
 

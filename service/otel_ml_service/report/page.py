@@ -28,7 +28,7 @@ _CHARTS = 80
 
 def page(runs: Sequence[Contents]) -> str:
     """Return the report of runs, the first one named in the title."""
-    title = runs[0].id if len(runs) == 1 else f"{len(runs)} runs of {runs[0].experiment}"
+    title = (runs[0].name or runs[0].id) if len(runs) == 1 else f"{len(runs)} runs of {runs[0].experiment}"
     body = _one(runs[0]) if len(runs) == 1 else _several(runs)
     head = joined(
         [
@@ -89,7 +89,9 @@ def _known(
 
 
 def _title(run: Contents) -> Markup:
-    return joined([tag("p", run.experiment, class_="quiet"), tag("h1", run.id)])
+    place = run.experiment if run.name in {"", run.id} else f"{run.experiment}/{run.id}"
+    notes = [tag("p", run.notes)] if run.notes else []
+    return joined([tag("p", place, class_="quiet"), tag("h1", run.name or run.id), *notes])
 
 
 def _rest(run: Contents, curves: str) -> Markup:

@@ -68,13 +68,13 @@ def run_info(run: RunFolder, records: Sequence[Record]) -> RunInfo:
     """Return what the exporters of a run were started for, as far as its folder tells."""
     started_at = next((record.time for record in records if isinstance(record, StepRecord)), time.time())
     if not os.access(run.database, os.R_OK | os.W_OK):  # none, or of another user, who lets us read metrics.jsonl
-        return RunInfo(id=run.id, experiment=run.experiment, name=run.id, dir=run.path, started_at=started_at)
+        return RunInfo(id=run.id, experiment=run.experiment, name=run.name, dir=run.path, started_at=started_at)
     with closing(Outbox(run.database)) as outbox:
         facts = Engine(run.id, EngineSettings(), outbox.state(), kept=outbox.entry).facts
     return RunInfo(
         id=run.id,
         experiment=facts.experiment_name or run.experiment,
-        name=facts.run_name or run.id,
+        name=facts.run_name or run.name,
         dir=run.path,
         started_at=facts.started_at or started_at,
         tags=facts.tags,

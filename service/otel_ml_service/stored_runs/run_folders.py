@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.wire.readable_name import readable_name
 
 __all__ = ["LATEST", "RunFolder", "RunNotFoundError", "find", "is_there", "run_folders", "unreadable_folders"]
 
@@ -42,6 +43,22 @@ class RunFolder:
     def experiment(self) -> str:
         """The experiment's name, as far as a path can hold it."""
         return self.path.parent.name
+
+    @property
+    def name(self) -> str:
+        """What people call the run; for one that an older service recorded, what is made of its id."""
+        return self._text("name") or readable_name(self.id)
+
+    @property
+    def notes(self) -> str:
+        """The text of `init(notes=)`; empty where there is none."""
+        return self._text("notes")
+
+    def _text(self, file: str) -> str:
+        try:
+            return (self.path / "state" / file).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return ""
 
     @property
     def database(self) -> Path:
@@ -108,7 +125,9 @@ def _may_look(path: Path) -> bool:
 
 
 def find(text: str, base: Path) -> RunFolder:
-    """Return the run meant by a folder, an id, the beginning of an id, `experiment/id`, or `latest`.
+    """Return the run meant by a folder, an id or its beginning, a name, `experiment/id` or `experiment/name`, `latest`.
+
+    Of several runs with the name, or in the experiment, it is the newest.
 
     Raises:
         RunNotFoundError: none is, or several are; the message lists what there is.
@@ -128,7 +147,10 @@ def find(text: str, base: Path) -> RunFolder:
 
 def _chosen(text: str, base: Path, runs: Sequence[RunFolder]) -> RunFolder:
     exact = [run for run in runs if text in {run.id, f"{run.experiment}/{run.id}"}]
-    found = exact or [run for run in runs if text and (run.id.startswith(text) or run.experiment == text)]
+    named = exact or [run for run in runs if text in {run.name, f"{run.experiment}/{run.name}"}]
+    if named:
+        return named[0]  # of several that were given the same name, the newest
+    found = [run for run in runs if text and (run.id.startswith(text) or run.experiment == text)]
     if len(found) == 1:
         return found[0]
     if found and all(run.experiment == text for run in found):
@@ -141,11 +163,15 @@ def _chosen(text: str, base: Path, runs: Sequence[RunFolder]) -> RunFolder:
         raise RunNotFoundError(
             f"There is no run in {str(base)!r}. Set OTEL_ML_DIR to the folder of your runs, or try `otel-ml demo`."
         )
-    near = difflib.get_close_matches(text, [run.id for run in runs], n=1)
+    near = difflib.get_close_matches(text, [known for run in runs for known in (run.name, run.id)], n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise RunNotFoundError(f"No run in {str(base)!r} is called {text!r}.{hint} There are: {_listed(runs)}.")
 
 
+def _called(run: RunFolder) -> str:
+    return run.id if run.name == run.id else f"{run.name} ({run.id})"
+
+
 def _listed(runs: Sequence[RunFolder], most: int = 5) -> str:
-    shown = ", ".join(run.id for run in runs[:most])
+    shown = ", ".join(_called(run) for run in runs[:most])
     return f"{shown}, … (`otel-ml runs` lists all {len(runs)})" if len(runs) > most else shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Literal, TextIO
+from typing import Literal, TextIO, TypeVar
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.console.choice import significant
@@ -16,12 +16,17 @@ from otel_ml_exporters.records import JsonValue, Params, Record, RunInfo, RunSta
 
 __all__ = ["ConsoleExporter"]
 
+Value = TypeVar("Value")
+
 _LOG_WIDTH = 120
 """Characters of a line where the output is not a terminal."""
 
 
 class ConsoleExporter(Exporter):
-    """Writes to standard output: a line for each closed step, or a live table where it is a terminal.
+    """Writes a line for each closed step, or a live table where its output is a terminal.
+
+    `otel-ml serve` writes to its standard output. A job's own service has no terminal: global rank 0 asks it once a
+    second, and prints the lines on its standard error.
 
     A line has the step, the main metrics in columns that stay where they are, how many writers were missing, and which
     rank was slow in which timer, where the step tells (timers reduced by `max,mean,argmax` or by `rank`).
@@ -114,10 +119,12 @@ class ConsoleExporter(Exporter):
             self._said_attempt(view, record)
             view.step(record)
         elif isinstance(record, Params):
-            view.text(f"params  {_assignments(record.params)}")
+            _titled(view, "params", _assignments(_of_the_user(record.params)))
         elif isinstance(record, Summary):
-            values = (f"{name} {significant(value, self._digits)}" for name, value in record.values.items())
-            view.text(f"summary  {'  '.join(values)}")
+            values = (
+                f"{name} {significant(value, self._digits)}" for name, value in _of_the_user(record.values).items()
+            )
+            _titled(view, "summary", "  ".join(values))
         elif isinstance(record, RunStatus):
             view.text(f"run is {record.status}" if record.status == "running" else f"run {record.status}")
 
@@ -130,6 +137,16 @@ class ConsoleExporter(Exporter):
 
 
 _STYLES = ("auto", "lines", "table")
+
+
+def _of_the_user(values: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Return what is not otel_ml's own account."""
+    return {name: value for name, value in values.items() if not name.startswith(("otel_ml.", "otel_ml/"))}
+
+
+def _titled(view: Lines | LiveTable, title: str, text: str) -> None:
+    if text:
+        view.text(f"{title}  {text}")
 
 
 def _assignments(params: Mapping[str, JsonValue], prefix: str = "") -> str:

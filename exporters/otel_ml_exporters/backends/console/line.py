@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
 from otel_ml.printable import printable
+from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.backends.console.choice import interesting, significant
 from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import StepRecord
@@ -40,7 +41,9 @@ class Lines:
         self._least = digits + len("0.0")  # 0.01234: a column grows and never shrinks
 
     def step(self, record: StepRecord) -> None:
-        """Write a step: where it is, its main metrics, what is special about it."""
+        """Write a step: where it is, its main metrics, what is special about it; of otel_ml's own account nothing."""
+        if record.values and all(map(_is_own, record.values)):
+            return
         where = place(record.role, record.axis, record.step)
         self._place_width = max(self._place_width, len(where))
         remarks = self._remarks.of(record)
@@ -75,6 +78,10 @@ class Lines:
                 return
             cell = f"{name} {text:>{columns[name]}}"
             yield cell if text else " " * len(cell)
+
+
+def _is_own(name: str) -> bool:
+    return f"/{RESERVED_PREFIX}" in f"/{name}"
 
 
 def _cell_width(name: str, value_width: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.tensorboard import summary
 from otel_ml_exporters.backends.tensorboard.event_file import EventFile, marked
 from otel_ml_exporters.backends.tensorboard.hparams import SUMMARY_PREFIX, flat_params, write_hparams
-from otel_ml_exporters.backends.tensorboard.layout import MOST_CHARTS, bands, layout_value
+from otel_ml_exporters.backends.tensorboard.layout import MOST_CHARTS, bands, layout_value, metric_of
 from otel_ml_exporters.backends.tensorboard.markdown import markdown_table
 from otel_ml_exporters.backends.tensorboard.notes import Notes
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError
@@ -154,6 +154,7 @@ class TensorBoardExporter(Exporter):
         """Write descriptions and the layout again with the next values: the files may not have them."""
         self._encoders: dict[tuple[str, str, str], summary.ScalarEncoder] = {}
         self._names: set[str] = set()
+        self._charts: dict[str, None] = {}
         self._layout_due = True
 
     def _add(self, record: Record, events: Events) -> None:
@@ -179,7 +180,15 @@ class TensorBoardExporter(Exporter):
             self._names.update(new)
             charts = dict.fromkeys([*self._notes.bands, *bands(new, self._names)])
             self._note(bands=list(charts)[:MOST_CHARTS])
+            self._add_charts(new)
         events[target].append((record.seq, summary.event(record.time, record.step, values)))
+
+    def _add_charts(self, names: Iterable[str]) -> None:
+        """Give each metric a chart; after a restart the metrics come again, those with a band are in the notes."""
+        found = {metric: None for name in names if (metric := metric_of(name)) is not None}
+        charts = {**self._charts, **found} if len(self._charts) < MOST_CHARTS else self._charts
+        self._layout_due |= len(charts) > len(self._charts)
+        self._charts = charts
 
     def _encoder(self, role: str, axis: str, target: str) -> summary.ScalarEncoder:
         key = role, axis, target
@@ -210,8 +219,9 @@ class TensorBoardExporter(Exporter):
         missing = [marked(seq, event) for seq, event in events if seq > file.last_seq]
         if not missing:
             return
-        if name == MAIN and self._layout_due and self._notes.bands:
-            missing.insert(0, summary.event(self._started, 0, layout_value(self._notes.bands)))
+        if name == MAIN and self._layout_due and (charts := [*self._notes.bands, *self._charts]):
+            layout = layout_value(list(dict.fromkeys(charts))[:MOST_CHARTS], set(self._notes.bands))
+            missing.insert(0, summary.event(self._started, 0, layout))
         file.append(missing, seq=events[-1][0])
         self._layout_due &= name != MAIN
 

@@ -17,7 +17,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.explanation import explained
 from otel_ml_exporters.errors import RetryableExportError
 
-__all__ = ["MODES", "Decision", "Mode", "decide"]
+__all__ = ["MODES", "Decision", "Mode", "decide", "foreseen", "kept_offline"]
 
 Mode = Literal["online", "offline", "disabled"]
 
@@ -32,6 +32,10 @@ MODES: Mapping[str, str] = {
 """Values of the option `mode` and of `WANDB_MODE` (the last two are old names that W&B still takes)."""
 
 _PROBE_TIMEOUT = 2.0
+
+_NO_KEY = "no API key (run `wandb login` or set WANDB_API_KEY)"
+_SERVER = "https://api.wandb.ai"
+"""Where W&B goes that nobody told another place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,9 @@ class Decision:
     may_fall_back: bool = False
 
 
-def decide(option: str, before: str | None, *, api_key: str | None, base_url: str) -> Decision:
+def decide(
+    option: str, before: str | None, *, api_key: str | None, base_url: str, logs: str = "wandb/offline-run-*"
+) -> Decision:
     """Return how to open the run.
 
     Args:
@@ -57,6 +63,7 @@ def decide(option: str, before: str | None, *, api_key: str | None, base_url: st
         before: the mode this run was opened in by an earlier process, or None.
         api_key: as W&B's settings have it; key files are looked up here.
         base_url: W&B's server.
+        logs: folders of the run's offline logs, as a shell finds them.
 
     Raises:
         ConfigError: an unknown mode, or offline for a run that is on the server already.
@@ -78,7 +85,30 @@ def decide(option: str, before: str | None, *, api_key: str | None, base_url: st
         return Decision("online", may_fall_back=before is None)
     if before == "online":
         raise RetryableExportError(f"W&B: {why_not}; the run is on the server and waits for it.")
-    return Decision("offline", explained(f"W&B: {why_not}; the run is kept offline.", "wandb-offline"))
+    return Decision("offline", kept_offline(why_not, logs))
+
+
+def kept_offline(why: str, logs: str) -> str:
+    """Return what a person is told of a run that is not on the server, with the line that uploads it."""
+    return explained(
+        f"W&B: {why}; the run is kept offline. Upload it afterwards: wandb login; wandb sync {logs}", "wandb-offline"
+    )
+
+
+def foreseen(option: str, before: str | None, logs: str) -> str | None:
+    """Return what `decide` will say where that is sure without W&B, whose import takes seconds: there is no key."""
+    url = os.environ.get("WANDB_BASE_URL") or _SERVER
+    is_sure = before is None and not any(path.exists() for path in _settings_files())  # they may name another server
+    if _wanted(option) != "auto" or not is_sure or _has_credentials(url):
+        return None
+    return kept_offline(_NO_KEY, logs)
+
+
+def _settings_files() -> tuple[Path, ...]:
+    """Return where W&B keeps what was set by hand."""
+    config = os.environ.get("WANDB_CONFIG_DIR")
+    user = Path(config) if config else Path.home() / ".config" / "wandb"
+    return user / "settings", Path(os.environ.get("WANDB_DIR") or ".") / "wandb" / "settings"
 
 
 def _wanted(option: str) -> str:
@@ -90,7 +120,7 @@ def _wanted(option: str) -> str:
 
 def _why_not_online(api_key: str | None, base_url: str) -> str | None:
     if not (api_key or _has_credentials(base_url)):
-        return "no API key (run `wandb login` or set WANDB_API_KEY)"
+        return _NO_KEY
     if not _answers(base_url):
         return f"{base_url} does not answer"
     return None

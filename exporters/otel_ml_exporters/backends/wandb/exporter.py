@@ -33,7 +33,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.wandb.connection import MODES
 from otel_ml_exporters.backends.wandb.core import kill_core
 from otel_ml_exporters.backends.wandb.errors import export_error
-from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, load_wandb, open_run, tags_of
+from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, foreseen_notice, load_wandb, open_run, tags_of
 from otel_ml_exporters.backends.wandb.session import NAMES, Session
 from otel_ml_exporters.backends.wandb.transaction_log import LogTail
 from otel_ml_exporters.errors import (
@@ -94,6 +94,10 @@ class WandbExporter(Exporter):
         self._awaited: tuple[int, float] | None = None
         self._renamed: str | None = None
         self._closed = False
+
+    def foreseen(self, run: RunInfo) -> str | None:
+        """Return why the run will be offline: importing W&B takes longer than a short job."""
+        return foreseen_notice(run, self._options)
 
     def start(self, run: RunInfo) -> None:
         """Open or resume the run; see `Exporter.start`."""

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -13,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
-from otel_ml.explanation import explained
 from otel_ml.wire.versions import require
 from otel_ml_exporters.backends.wandb import transaction_log
-from otel_ml_exporters.backends.wandb.connection import Decision, decide
+from otel_ml_exporters.backends.wandb.connection import Decision, decide, foreseen, kept_offline
 from otel_ml_exporters.backends.wandb.errors import service_is_gone
 from otel_ml_exporters.backends.wandb.names import identifier
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_exporters.records import RunInfo
 
-__all__ = ["OpenRun", "Options", "load_wandb", "open_run", "tags_of"]
+__all__ = ["OpenRun", "Options", "foreseen_notice", "load_wandb", "open_run", "tags_of"]
 
 _MAX_TAG = 64
 _SECOND_POLL = 0.05
@@ -116,9 +116,9 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
     wandb = load_wandb(root)
     with _forgets_a_dead_service(wandb):
         settings = wandb.setup().settings
-    memory = run.folder("wandb") / "mode"
-    before = memory.read_text().strip() if memory.exists() else None
-    decision = decide(options.mode, before, api_key=settings.api_key, base_url=settings.base_url)
+    memory, before = _memory(run), _mode_before(run)
+    logs = _logs(run)
+    decision = decide(options.mode, before, api_key=settings.api_key, base_url=settings.base_url, logs=logs)
     _wait_for_a_folder_of_its_own(root / "wandb", _id(run))
     opened, decision = _init(wandb, run, options, decision)
     try:
@@ -132,6 +132,25 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
         opened.finish(exit_code=1)  # else the next try finds the run in use
         raise
     return OpenRun(opened, decision.mode, position, log, decision.notice)
+
+
+def foreseen_notice(run: RunInfo, options: Options) -> str | None:
+    """Return why the run will be offline, where that is sure before W&B is imported."""
+    return foreseen(options.mode, _mode_before(run), _logs(run))
+
+
+def _memory(run: RunInfo) -> Path:
+    return run.folder("wandb") / "mode"
+
+
+def _mode_before(run: RunInfo) -> str | None:
+    memory = _memory(run)
+    return memory.read_text().strip() if memory.exists() else None
+
+
+def _logs(run: RunInfo) -> str:
+    """Return the folders of the run's offline logs, for a shell: each process that went on with it has its own."""
+    return f"{shlex.quote(str(run.dir.resolve().parent.parent))}/wandb/offline-run-*-{_id(run)}"
 
 
 def _id(run: RunInfo) -> str:
@@ -155,8 +174,7 @@ def _init(wandb: Any, run: RunInfo, options: Options, decision: Decision) -> tup
     except wandb.errors.CommError as error:
         if not decision.may_fall_back:
             raise
-        sentence = f"W&B: the server did not open the run ({error}); the run is kept offline."
-        notice = explained(sentence, "wandb-offline")
+        notice = kept_offline(f"the server did not open the run ({error})", _logs(run))
         return wandb.init(mode="offline", **arguments), Decision("offline", notice)
 
 

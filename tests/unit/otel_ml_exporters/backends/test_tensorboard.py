@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -42,14 +43,44 @@ def test_points_have_the_time_of_their_record(tmp_path: Path) -> None:
     exporter.shutdown(1.0, None)
 
 
-def charts_with_bands(folder: Path) -> list[str]:
+def layout(folder: Path) -> layout_pb2.Layout:
     accumulator = EventAccumulator(str(folder))
     accumulator.Reload()
     tag = "custom_scalars__config__"
     if tag not in accumulator.Tags()["tensors"]:
         return []
-    layout = layout_pb2.Layout.FromString(accumulator.Tensors(tag)[-1].tensor_proto.string_val[0])
-    return [chart.title for category in layout.category for chart in category.chart]
+    return layout_pb2.Layout.FromString(accumulator.Tensors(tag)[-1].tensor_proto.string_val[0])
+
+
+def charts_with_bands(folder: Path) -> list[str]:
+    charts = [chart for category in layout(folder).category for chart in category.chart]
+    return [chart.title for chart in charts if chart.HasField("margin")]
+
+
+def test_each_metric_of_the_user_has_one_chart_in_the_group_of_its_name(tmp_path: Path) -> None:
+    exporter = TensorBoardExporter()
+    exporter.start(RunInfo("run-1", "default", "run-1", tmp_path, 1.7e9))
+    values = {"lr": 0.1, "time/step": 0.5, "time/step/max": 0.6, "time/data/rank_0": 0.1, "time/data/rank_1": 0.2}
+    exporter.export([StepRecord(1, "trainer", "step", 0, 0, 1.7e9, {**values, "otel_ml/lag": 0.0})])
+    exporter.shutdown(5.0, None)
+
+    found = layout(tmp_path / "tensorboard")
+
+    groups = {group.title: {chart.title: chart.multiline.tag[0] for chart in group.chart} for group in found.category}
+    assert {title: list(charts) for title, charts in groups.items()} == {
+        "lr": ["lr"],
+        "time": ["time/step", "time/data"],
+    }
+    shown = {
+        title: [name for name in values if re.match(tag, name)]
+        for charts in groups.values()
+        for title, tag in charts.items()
+    }
+    assert shown == {
+        "lr": ["lr"],
+        "time/step": ["time/step", "time/step/max"],
+        "time/data": ["time/data/rank_0", "time/data/rank_1"],
+    }
 
 
 def test_only_series_of_the_run_itself_have_bands(tmp_path: Path) -> None:

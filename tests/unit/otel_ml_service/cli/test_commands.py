@@ -56,6 +56,59 @@ def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> 
     assert "finished" in out
 
 
+def test_a_run_is_called_by_its_name_in_every_list_and_found_by_it(otel_ml: Run, tmp_path: Path) -> None:
+    older, newer = (write_run(tmp_path, run, digits_records(steps=3)) for run in ("01old", "02new"))
+    for run in (older, newer):
+        (run.path / "state" / "name").write_text("baseline")
+    for path in (older.database, older.jsonl):
+        os.utime(path, (1, 1))
+
+    _, listed, _ = otel_ml("runs")
+    status, shown, _ = otel_ml("show", "baseline")
+
+    assert [line.split()[0] for line in listed.splitlines()[1:]] == ["baseline", "baseline"]
+    assert (status, shown.splitlines()[:2]) == (0, ["digits/baseline  finished", str(newer.path)])
+
+
+def test_of_its_own_account_show_has_what_is_not_as_it_should_be(otel_ml: Run, tmp_path: Path) -> None:
+    own = {"otel_ml/step": 3.0, "otel_ml/lag/exporter/jsonl": 0.0, "otel_ml/lost/exporter/jsonl": 2.0}
+    rows = [
+        StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0, "otel_ml/too_late": 1.0}),
+        StepRecord(2, "", "time", 10, 0, 2.0, own),
+    ]
+    write_run(tmp_path, "01abc", rows)
+
+    _, shown, _ = otel_ml("show", "01abc")
+    _, asked, _ = otel_ml("show", "01abc", "*otel_ml/*", "--csv")
+
+    table = shown[shown.index("metric ") :].splitlines()[1:]
+    assert [line.split()[0] for line in table[:-1]] == ["loss", "otel_ml/lost/exporter/jsonl", "otel_ml/too_late"]
+    assert table[-1] == "2 more of otel_ml's own account: otel-ml show 01abc '*otel_ml/*'"
+    assert len(asked.splitlines()) == 5
+
+
+def test_a_run_that_has_ended_is_called_finished_by_all_while_its_service_is_there(
+    otel_ml: Run, tmp_path: Path
+) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+    with closing(Outbox(run.database)):
+        _, listed, _ = otel_ml("runs", "--json")
+        _, shown, _ = otel_ml("show", "01abc")
+
+    assert json.loads(listed)["status"] == "finished"
+    assert shown.splitlines()[0] == "digits/01abc  finished"
+
+
+def test_a_run_that_goes_on_is_called_live_by_all(otel_ml: Run, tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3)[:-1])
+    with closing(Outbox(run.database)):
+        _, listed, _ = otel_ml("runs", "--json")
+        _, shown, _ = otel_ml("show", "01abc")
+
+    assert json.loads(listed)["status"] == "live"
+    assert shown.splitlines()[0] == "digits/01abc  live"
+
+
 def test_runs_says_how_long_ago_a_run_was_written(otel_ml: Run, tmp_path: Path) -> None:
     run, now = write_run(tmp_path, "01old", digits_records(steps=5)), time.time()
     for path in (run.database, run.jsonl):
@@ -372,6 +425,7 @@ def test_an_unknown_command_is_a_wrong_use_with_the_nearest_one(otel_ml: Run) ->
         "runs",
         "show",
         "open",
+        "top",
         "tail",
         "gc",
         "env",

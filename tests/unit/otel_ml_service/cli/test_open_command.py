@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -40,6 +43,20 @@ def test_open_starts_tensorboard_on_the_run_and_says_where(
 
     assert "scalars" in found
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_open_ends_its_viewer_too(tmp_path: Path, number: signal.Signals) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["tensorboard"])
+    command = [*PROGRAM, "open", "01abc", "--no-browser"]
+    with subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = urlsplit(process.stdout.readline().strip())
+        process.send_signal(number)
+
+    assert process.returncode == 128 + number
+    with closing(socket.socket()) as probe:
+        assert probe.connect_ex((str(address.hostname), address.port or 0)) != 0
 
 
 def _json(url: str) -> Any:

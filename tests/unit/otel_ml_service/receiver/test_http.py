@@ -30,6 +30,9 @@ class NoRuns:
     def run(self, experiment: str, writer: str | None, *, speaker: bool) -> None:
         return None
 
+    def console(self, experiment: str, taken: int) -> None:
+        return None
+
     def measures(self) -> list[Any]:
         return []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.backends.wandb.connection import Decision, decide
+from otel_ml_exporters.backends.wandb.connection import Decision, decide, foreseen
 from otel_ml_exporters.errors import RetryableExportError
 
 NOWHERE = "http://127.0.0.1:9"
@@ -53,6 +53,36 @@ def test_without_key_or_server_a_new_run_is_offline_and_says_why(api_key: str | 
     assert decision.mode == "offline"
     assert decision.notice is not None
     assert reason in decision.notice
+
+
+def test_that_there_is_no_key_is_known_before_w_and_b_is_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    said = foreseen("auto", None, "runs/wandb/offline-run-*-one")
+
+    assert said == decide("auto", None, api_key=None, base_url=NOWHERE, logs="runs/wandb/offline-run-*-one").notice
+    assert said is not None
+    assert "wandb login; wandb sync runs/wandb/offline-run-*-one" in said
+
+
+@pytest.mark.parametrize("has", ["key", "settings", "mode", "a former start"])
+def test_nothing_is_foreseen_where_it_may_be_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    if has == "key":
+        monkeypatch.setenv("WANDB_API_KEY", "k")
+    if has == "settings":
+        (tmp_path / ".config" / "wandb").mkdir(parents=True)
+        (tmp_path / ".config" / "wandb" / "settings").touch()
+
+    option, before = "offline" if has == "mode" else "auto", "online" if has == "a former start" else None
+
+    assert foreseen(option, before, "logs") is None
 
 
 def test_a_run_that_began_offline_stays_offline(somewhere: str) -> None:

@@ -1,0 +1,130 @@
+"""`otel-ml top RUN`: how a run is doing, live in the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from otel_ml.printable import printable
+from otel_ml_exporters.backends.console.choice import significant
+from otel_ml_exporters.records import Record
+from otel_ml_service.cli.figures import age
+from otel_ml_service.cli.parameters import dir_option, run_argument
+from otel_ml_service.cli.plot import spark
+from otel_ml_service.cli.run_board import Progress, RunBoard
+from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.stored_runs.follow_jsonl import Follower
+from otel_ml_service.stored_runs.read_records import is_live, records
+from otel_ml_service.stored_runs.run_folders import RunFolder, find, is_there
+from otel_ml_service.stored_runs.run_standing import standing
+
+__all__ = ["command"]
+
+_EVERY_S = 1.0
+"""How often it looks: over SSH too each look is a screen of text."""
+
+_FRAME = 7
+"""Lines of the screen that are not metrics."""
+
+_IN_A_LINE = 5
+"""Metrics of a line, where no terminal shows a table."""
+
+_DIGITS = 4
+_TREND, _BAR = 24, 20
+
+
+@click.command("top", epilog="Example: otel-ml top latest")
+@run_argument(required=False)
+@dir_option
+def command(run: str, base: Path) -> None:
+    """Show how a run is doing until it ends: progress and time left, last values, phases, slow ranks.
+
+    In a terminal the screen is updated once a second; in a pipe a line is written at most once a second.
+    """
+    output = screen()
+    folder = find(run, base)
+    boards = _boards(folder)
+    if output.is_terminal:
+        _live(output, folder, boards)
+    else:
+        _lines(output, folder, boards)
+
+
+def _boards(run: RunFolder) -> Iterator[RunBoard]:
+    """Yield the state of a run, again each time when there is something new, until the run ends."""
+    board, follower = RunBoard(), Follower(run.jsonl)
+    if not is_there(run.jsonl):
+        yield _filled(board, list(records(run)))
+        return
+    is_over = not is_live(run)  # before each look: what was written until then is seen
+    yield _filled(board, follower.new_records())
+    while not is_over and board.status == "running":
+        time.sleep(_EVERY_S)
+        is_over = not is_live(run)
+        if new := follower.new_records():
+            yield _filled(board, new)
+
+
+def _filled(board: RunBoard, new: Sequence[Record]) -> RunBoard:
+    for record in new:
+        board.add(record)
+    return board
+
+
+def _lines(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
+    for board in boards:
+        cells = [f"{name} {significant(values[-1], _DIGITS)}" for name, values in board.metrics(_IN_A_LINE).items()]
+        parts = [f"{run.name} {standing(run, board.status)}", *_progress(board.progress), *cells, board.remark]
+        output.line("  ".join(filter(None, parts)))
+        output.out.file.flush()
+
+
+def _live(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
+    with Live(console=output.out, auto_refresh=False) as live:
+        for board in boards:
+            live.update(_page(run, board, output.out.size.height - _FRAME), refresh=True)
+
+
+def _page(run: RunFolder, board: RunBoard, most: int) -> Group:
+    title = Text(printable(f"{run.experiment}/{run.name}  {standing(run, board.status)}"), style="bold")
+    parts = [title, _line("  ".join([*_bar(board.progress), *_progress(board.progress)]))]
+    phases = [f"{name} {share:.0%}" for name, share in board.phases.items()]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("metric", no_wrap=True, overflow="ellipsis")
+    table.add_column("last", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, style="cyan", max_width=_TREND)
+    for name, values in board.metrics(max(1, most)).items():
+        table.add_row(Text(printable(name)), significant(values[-1], _DIGITS), spark(list(values), _TREND))
+    return Group(
+        *parts,
+        _line(f"of a step: {' · '.join(phases)}" if phases else ""),
+        table,
+        _line(board.remark, style="yellow"),
+    )
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _bar(progress: Progress | None) -> list[str]:
+    if progress is None or progress.fraction is None:
+        return []
+    done = round(progress.fraction * _BAR)
+    return ["█" * done + "░" * (_BAR - done)]
+
+
+def _progress(progress: Progress | None) -> list[str]:
+    """Return where a run is, how much of it is done, and how long the rest takes, as far as each is known."""
+    if progress is None:
+        return ["no step has closed yet"]
+    done = [] if progress.fraction is None else [f"{progress.fraction:.0%}"]
+    left = [] if not progress.seconds_left else [f"{age(progress.seconds_left)} left"]
+    return [progress.place, *done, *left]

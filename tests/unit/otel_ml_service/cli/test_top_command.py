@@ -1,0 +1,127 @@
+"""`otel-ml top`: a run as it goes on, in a pipe and in a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import struct
+import subprocess
+import termios
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from otel_ml_exporters.records import Params, StepRecord
+from otel_ml_service.cli.run_board import RunBoard
+from otel_ml_service.storage.outbox import Outbox
+from tests.recorded_run import digits_records, write_run
+from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
+
+
+def row(step: int, time: float, values: dict[str, float], **changed: object) -> StepRecord:
+    fields: dict[str, object] = {"role": "trainer", "axis": "step", "attempt": 0, **changed}
+    return StepRecord(seq=step + 2, step=step, time=time, values=values, **fields)
+
+
+def test_the_time_left_is_what_the_last_steps_took() -> None:
+    board = RunBoard()
+    for record in (Params(1, 0.0, {"train": {"max_steps": 100}}), row(0, 0.0, {"loss": 1}), row(24, 48.0, {"loss": 2})):
+        board.add(record)
+
+    assert board.progress is not None
+    assert (board.progress.fraction, board.progress.seconds_left) == (0.25, 150.0)
+
+
+def test_what_the_run_recorded_of_its_progress_counts_more_than_a_parameter() -> None:
+    board = RunBoard()
+    for record in (Params(1, 0.0, {"steps": 100}), row(0, 0.0, {"progress/remaining_steps": 3.0})):
+        board.add(record)
+
+    assert board.progress is not None
+    assert board.progress.fraction == 0.25
+
+
+def test_nothing_is_made_up_where_the_length_of_the_run_is_not_known() -> None:
+    board = RunBoard()
+    assert board.progress is None
+    board.add(row(7, 0.0, {"loss": 1.0}))
+
+    assert board.progress is not None
+    assert (board.progress.place, board.progress.fraction, board.progress.seconds_left) == ("step 7", None, None)
+
+
+def test_its_own_account_is_no_metric_and_no_step_of_the_run() -> None:
+    board = RunBoard()
+    board.add(row(7, 0.0, {"loss": 1.0}))
+    board.add(row(900, 1.0, {"otel_ml/lag/exporter/jsonl": 4.0}, axis="time", role=""))
+
+    assert list(board.metrics(9)) == ["loss"]
+    assert board.progress is not None
+    assert board.progress.place == "step 7"
+
+
+def test_phases_are_shares_of_the_last_step_the_longest_first() -> None:
+    board = RunBoard()
+    board.add(row(1, 0.0, {"time/step": 0.5, "time/data": 0.1, "time/forward": 0.25, "time/forward/max": 9.0}))
+
+    assert list(board.phases.items()) == [("forward", 0.5), ("data", 0.2)]
+
+
+def test_a_pipe_gets_a_line_with_progress_values_and_who_was_slow(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=50))
+
+    done = otel_ml(tmp_path, "top", "01abc")
+
+    [line] = done.stdout.splitlines()
+    assert line.startswith("01abc finished  step 49  100%  loss ")
+    assert "rank 2 slow in forward" in line
+
+
+def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path: Path) -> None:
+    *records, end = digits_records(steps=4)
+    run = write_run(tmp_path, "01abc", records)
+    command = [*PROGRAM, "top", "01abc"]
+    with (
+        closing(Outbox(run.database)),
+        subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        with run.jsonl.open("a") as file:
+            file.write(json.dumps({"seq": end.seq, "type": "status", "time": 1.0, "status": "failed"}) + "\n")
+        rest = process.stdout.read()
+
+    assert first.startswith("01abc live  step 3  100%")
+    assert rest.startswith("01abc failed  step 3")
+
+
+@pytest.mark.parametrize("colors", [{"NO_COLOR": "1"}, {}], ids=["no colors", "colors"])
+def test_in_a_terminal_of_80_columns_every_line_fits_and_has_its_curve(tmp_path: Path, colors: dict[str, str]) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=50))
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    kept = {name: value for name, value in environment(tmp_path, TERM="xterm", **colors).items() if name != "COLUMNS"}
+
+    done = subprocess.run([*PROGRAM, "top", "01abc"], env=kept, stdout=theirs, check=False)
+    os.close(theirs)
+    written = b""
+    while chunk := _read(ours):
+        written += chunk
+    os.close(ours)
+
+    text = written.decode()
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "").split("\n")
+    assert done.returncode == 0
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("loss ") and "▁" in line for line in lines)
+    assert bool(re.search(r"\x1b\[3\d", text)) == (not colors)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:  # Linux says so once nobody has the other side
+        return b""
