@@ -1,0 +1,41 @@
+"""verl's names of backends, and the exporters that write there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["CONSOLE", "EXPORTERS", "FILE", "SUPPORTED", "exporters"]
+
+CONSOLE = "console"
+FILE = "file"
+
+EXPORTERS: Mapping[str, str] = {
+    FILE: "jsonl",
+    "mlflow": "mlflow",
+    "swanlab": "swanlab",
+    "tensorboard": "tensorboard",
+    "trackio": "trackio",
+    "tracking": "wandb",
+    "wandb": "wandb",
+}
+"""Backends of verl, and the exporter that writes there; `console` is a line that this process prints."""
+
+SUPPORTED = (
+    "wandb",
+    "mlflow",
+    "swanlab",
+    "vemlp_wandb",
+    "tensorboard",
+    "console",
+    "clearml",
+    "trackio",
+    "file",
+    "rl_insight",
+)
+"""verl's own list; of these `vemlp_wandb`, `clearml` and `rl_insight` have no exporter."""
+
+
+def exporters(chosen: Sequence[str]) -> list[str] | None:
+    """Return the exporters for verl's backends, always with the file: it is what `otel-ml replay` starts from."""
+    found = [EXPORTERS[backend] for backend in chosen if backend in EXPORTERS]
+    return list(dict.fromkeys([*found, "jsonl"])) if found else None
