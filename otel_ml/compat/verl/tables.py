@@ -15,7 +15,7 @@ __all__ = ["DapoFilteredRewardTableLogger", "ValidationGenerationsLogger"]
 
 
 class _TableLogger:
-    """Where no run is active, as in verl's rollouter, which has no `Tracking`, the first table begins that of its project."""
+    """Where no run is active, as in verl's rollouter, which has no `Tracking`, the first table begins one."""
 
     def __init__(self, project_name: str | None = None, experiment_name: str | None = None) -> None:
         self.project_name = project_name

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
@@ -30,7 +30,7 @@ class Tracking:
             which records into the one run.
     """
 
-    supported_backend = list(SUPPORTED)
+    supported_backend: ClassVar[list[str]] = list(SUPPORTED)
 
     def __init__(
         self,
