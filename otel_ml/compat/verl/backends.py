@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
+
 __all__ = ["CONSOLE", "EXPORTERS", "FILE", "SUPPORTED", "exporters"]
 
 CONSOLE = "console"
@@ -35,7 +37,10 @@ SUPPORTED = (
 """verl's own list; of these `vemlp_wandb`, `clearml` and `rl_insight` have no exporter."""
 
 
-def exporters(chosen: Sequence[str]) -> list[str] | None:
-    """Return the exporters for verl's backends, always with the file: it is what `otel-ml replay` starts from."""
+def exporters(chosen: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the exporters for verl's backends and those of the job.
+
+    The file is always there: it is what `otel-ml replay` starts from.
+    """
     found = [EXPORTERS[backend] for backend in chosen if backend in EXPORTERS]
-    return list(dict.fromkeys([*found, "jsonl"])) if found else None
+    return with_exporters_of_the_job([*found, "jsonl"]) if found else None

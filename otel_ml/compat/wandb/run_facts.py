@@ -10,7 +10,12 @@ from types import SimpleNamespace
 import otel_ml
 from otel_ml.compat.wandb.parameters import Config
 
-__all__ = ["Asked", "RunFacts"]
+__all__ = ["Asked", "RunFacts", "is_offline"]
+
+
+def is_offline(mode: str) -> bool:
+    """Whether W&B is not to be reached: `dryrun` is what it was once called."""
+    return mode in {"offline", "dryrun"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ class RunFacts:
     @property
     def offline(self) -> bool:
         """Whether W&B is not to be reached."""
-        return self._asked.mode in {"offline", "dryrun"}
+        return is_offline(self._asked.mode)
 
     @property
     def disabled(self) -> bool:

@@ -13,13 +13,16 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.lifecycle.init_arguments import checked
 from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.run_environment import RunEnvironment
+from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.definitions import Metric
 from otel_ml.compat.wandb.errors import UsageError
+from otel_ml.compat.wandb.login import api
 from otel_ml.compat.wandb.parameters import Config, as_mapping, with_files
 from otel_ml.compat.wandb.recording_run import DisabledRun, Run
-from otel_ml.compat.wandb.run_facts import Asked
+from otel_ml.compat.wandb.run_facts import Asked, is_offline
 from otel_ml.compat.wandb.util import generate_id
 from otel_ml.wire.rendezvous import run_folder
 
@@ -65,6 +68,7 @@ class State:
     def __init__(self) -> None:
         self._run: Run | None = None
         self.config: Config = Config()
+        self.environment = RunEnvironment()
 
     @property
     def run(self) -> Run | None:
@@ -82,6 +86,7 @@ class State:
         if self._run is run:
             self._run = None
             self.config = Config()
+            self.environment.undo()
 
 
 state: State = State()
@@ -159,11 +164,14 @@ def _arguments(asked: Asked, run_id: str | None, name: str | None) -> dict[str, 
         "id": run_id,
         "tags": [*asked.tags, *_labels(group=asked.group, job_type=asked.job_type)],
         "notes": asked.notes,
+        "exporters": with_own_backend("wandb") if is_offline(asked.mode) or api.api_key else None,
     }
 
 
 def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
     joins = RUNTIME.is_chosen  # begun by the program itself or by another of these interfaces
+    if not joins and is_offline(asked.mode):
+        state.environment.set({"WANDB_MODE": "offline"})  # the exporter reads it
     begun = otel_ml.init() if joins else otel_ml.init(**_arguments(asked, run_id, name))
     run = _run_of(begun, state.config, replace(asked, joins=joins))
     state.began(run)

@@ -221,3 +221,16 @@ def test_states_of_rl_insight_are_timers_where_its_variable_asks_for_them(
             pass
 
     assert len(captured.values("time/rollout")) == 1
+
+
+@pytest.mark.parametrize(("of_the_job", "written"), [("tensorboard", {"jsonl", "tensorboard"}), ("jsonl", {"jsonl"})])
+def test_exporters_of_the_job_are_added_to_the_backends_of_the_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, of_the_job: str, written: set[str]
+) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", of_the_job)
+    with Tracking("grpo", "dev", default_backend="file") as tracking:
+        tracking.log({"loss": 0.5}, step=1)
+
+    run = the_run_in(tmp_path / "otel-ml-runs")
+    assert (run / "metrics.jsonl").exists()
+    assert any(run.rglob("*tfevents*")) == ("tensorboard" in written)

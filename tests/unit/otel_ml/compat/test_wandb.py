@@ -20,6 +20,7 @@ from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
 from tests.unit.otel_ml.compat.recorded import events, params, steps_of
 from tests.unit.otel_ml.lazy import Lazy
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -487,3 +488,28 @@ def test_an_artifact_that_the_run_has_logged_is_used_and_another_needs_wandb(cap
     assert params(captured)["used_artifacts"] == {"net": "model"}
     with pytest.raises(wandb.CommError, match="other"):
         run.use_artifact("other:v0")
+
+
+def has_ended(folder: Path) -> bool:
+    lines = folder / "metrics.jsonl"
+    return lines.is_file() and '"finished"' in lines.read_text()
+
+
+@pytest.mark.parametrize("mode", ["offline", None])
+def test_an_offline_script_is_written_to_wandb_too_unless_the_job_decides(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str | None
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    for exporters, is_written in (("", mode == "offline"), ("jsonl", False)):
+        monkeypatch.setenv("OTEL_ML_EXPORTERS", exporters)
+        with wandb.init(project="digits", mode=mode) as run:
+            run.log({"loss": 1.0})
+            folder = Path(run.sync_dir)
+        eventually(lambda folder=folder: has_ended(folder), timeout=120)
+        if is_written:
+            eventually(lambda folder=folder: any(folder.parent.parent.rglob("*.wandb")), timeout=120)
+        else:
+            assert not any(folder.rglob("*.wandb"))
+        assert "WANDB_MODE" not in os.environ
