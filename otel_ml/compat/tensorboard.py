@@ -13,7 +13,10 @@ Every rank may make one: values of the ranks are averaged, one run comes out, in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +28,9 @@ from otel_ml.compat.tracking.pictures import film_strip, grid, in_range, ordered
 from otel_ml.compat.tracking.said import never_raises, not_kept
 
 __all__ = ["SummaryWriter"]
+
+_NOTHING = 1e-7
+"""What a ratio of nothing is divided by, as in TensorBoard."""
 
 
 class _Writers:
@@ -79,15 +85,19 @@ class SummaryWriter:
         **more: Any,
     ) -> None:
         del max_queue, flush_secs, filename_suffix
-        logdir = log_dir if log_dir is not None else more.pop("logdir", None)
-        self.log_dir: str = str(logdir) if logdir is not None else f"runs/run{comment}"
-        self.run_name: str = Path(self.log_dir).name or "run"
+        given = more.pop("logdir", None) if log_dir is None else log_dir
+        self.log_dir: str = str(given or _usual_folder(comment))
+        # That of a folder by date would be another one in each rank.
+        self.run_name: str = Path(self.log_dir).name if given else f"run{comment}"
+        _make_folder(self.log_dir)
         for key in more:
             not_kept(f"SummaryWriter({key}=…)", "it means nothing to otel_ml.")
         if purge_step is not None:
             not_kept("SummaryWriter(purge_step=…)", "a step that is done again is told apart by its attempt.")
         self._is_open = False
         self._run_id: str | None = None
+        self._sessions = 0
+        self._usual_step: int | None = None
         self._enter()
 
     def _enter(self) -> None:
@@ -99,6 +109,7 @@ class SummaryWriter:
         """Return the name and the step of a call."""
         if not self._is_open:
             self._enter()  # as the original, which writes on in the same folder
+        global_step = self._usual_step if global_step is None else global_step
         name = f"{self._prefix}{tag}"
         step = None if global_step is None else whole(global_step)
         if step is None:
@@ -122,9 +133,13 @@ class SummaryWriter:
         walltime: float | None = None,
         new_style: bool = False,
         double_precision: bool = False,
+        display_name: str = "",
+        summary_description: str = "",
     ) -> None:
         """Record a value; of one rank's values of a tag at a step the last counts."""
         del walltime, new_style, double_precision
+        if display_name or summary_description:
+            not_kept(f"add_scalar({tag!r}, display_name=…)", "the value has its tag as its name.")
         name, step = self._at(tag, global_step)
         _WRITERS.counts.log({name: scalar_value}, step)
 
@@ -149,13 +164,26 @@ class SummaryWriter:
         hparam_domain_discrete: Any = None,
         run_name: str | None = None,
         global_step: int | None = None,
+        name: str | None = None,
     ) -> None:
-        """Record hyper-parameters and final values: TensorBoard's own tab, parameters and summary elsewhere."""
-        del hparam_domain_discrete, run_name, global_step
+        """Record hyper-parameters and final values: TensorBoard's own tab, parameters and summary elsewhere.
+
+        A run has one session in that tab. What a later call gives begins with its `run_name`.
+        """
+        del hparam_domain_discrete, global_step
         if not self._is_open:
             self._enter()
-        otel_ml.log_params(hparam_dict)
-        self._run.summary(metric_dict)
+        self._sessions += 1
+        if self._sessions == 1:
+            otel_ml.log_params(hparam_dict)
+            self._run.summary(metric_dict)
+            return
+        session = run_name or name or f"session-{self._sessions}"
+        not_kept(
+            "A second add_hparams()", "a run is one session; the others' names begin with theirs. Begin a run each."
+        )
+        otel_ml.log_params(hparam_dict, prefix=session)
+        self._run.summary({f"{session}/{key}": value for key, value in metric_dict.items()})
 
     # --- distributions -------------------------------------------------------------------------------------------
 
@@ -211,17 +239,45 @@ class SummaryWriter:
         weights: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Record precision and recall at thresholds from 0 to 1 as a table."""
+        """Record precision and recall at thresholds from 0 to 1 as a table; both are 0 where nothing is predicted."""
         import numpy as np
 
-        del walltime
         truth, scores = np.asarray(labels, bool).ravel(), np.asarray(predictions, float).ravel()
         weight = np.ones(len(scores)) if weights is None else np.asarray(weights, float).ravel()
-        rows = []
-        for threshold in np.linspace(0, 1, num_thresholds):
-            taken = scores >= threshold
-            right, all_taken = weight[taken & truth].sum(), weight[taken].sum()
-            rows.append([threshold, right / all_taken if all_taken else 1.0, right / max(weight[truth].sum(), 1e-12)])
+        places = np.floor(scores * (num_thresholds - 1))
+        precision, recall = [], []
+        for number in range(num_thresholds):
+            taken = places >= number
+            right = weight[taken & truth].sum()
+            precision.append(right / max(weight[taken].sum(), _NOTHING))
+            recall.append(right / max(weight[truth].sum(), _NOTHING))
+        self._log_curve(tag, precision, recall, global_step)
+
+    @never_raises
+    def add_pr_curve_raw(
+        self,
+        tag: str,
+        true_positive_counts: Any,
+        false_positive_counts: Any,
+        true_negative_counts: Any,
+        false_negative_counts: Any,
+        precision: Any,
+        recall: Any,
+        global_step: int | None = None,
+        num_thresholds: int = 127,
+        weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Record precision and recall that are computed already as a table."""
+        del true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts
+        del num_thresholds, weights, walltime
+        self._log_curve(tag, list(precision), list(recall), global_step)
+
+    def _log_curve(self, tag: str, precision: list[Any], recall: list[Any], global_step: int | None) -> None:
+        last = max(len(precision) - 1, 1)
+        rows = [
+            [number / last, float(p), float(r)] for number, (p, r) in enumerate(zip(precision, recall, strict=True))
+        ]
         name, where = self._beside(tag, global_step)
         otel_ml.log_table(name, rows, ["threshold", "precision", "recall"], **where)
 
@@ -265,12 +321,22 @@ class SummaryWriter:
         otel_ml.log_image(name, in_range(grid(ordered(img_tensor, dataformats, "NHWC"))), **where)
 
     @never_raises
-    def add_image_with_boxes(self, tag: str, img_tensor: Any, box_tensor: Any, *more: Any, **options: Any) -> None:
+    def add_image_with_boxes(
+        self,
+        tag: str,
+        img_tensor: Any,
+        box_tensor: Any,
+        global_step: int | None = None,
+        walltime: float | None = None,
+        rescale: float = 1,
+        dataformats: str = "CHW",
+        labels: Any = None,
+        **options: Any,
+    ) -> None:
         """Record a picture without its boxes."""
-        del box_tensor
-        step = more[0] if more else options.get("global_step")
+        del box_tensor, walltime, rescale, labels, options
         not_kept(f"add_image_with_boxes({tag!r})", "the picture is kept without the boxes.")
-        self.add_image(tag, img_tensor, step, dataformats=options.get("dataformats", "CHW"))
+        self.add_image(tag, img_tensor, global_step, dataformats=dataformats)
 
     @never_raises
     def add_figure(
@@ -281,13 +347,16 @@ class SummaryWriter:
         close: bool = True,
         walltime: float | None = None,
     ) -> None:
-        """Record a matplotlib figure, or several; `close` closes them, as there."""
+        """Record a matplotlib figure, or several as one picture, in rows; `close` closes them, as there."""
         del walltime
-        several = figure if isinstance(figure, (list, tuple)) else [figure]
-        for number, one in enumerate(several):
-            name, where = self._beside(tag if len(several) == 1 else f"{tag}/{number}", global_step)
-            otel_ml.log_figure(name, one, **where)
-            if close:
+        name, where = self._beside(tag, global_step)
+        several = list(figure) if isinstance(figure, (list, tuple)) else [figure]
+        if len(several) == 1:
+            otel_ml.log_figure(name, several[0], **where)
+        else:
+            otel_ml.log_image(name, _together(several), **where)
+        if close:
+            for one in several:
                 _close(one)
 
     @never_raises
@@ -298,11 +367,12 @@ class SummaryWriter:
         global_step: int | None = None,
         fps: float = 4,
         walltime: float | None = None,
+        dataformats: str = "NTCHW",
     ) -> None:
         """Record up to 16 frames of the first film (film, time, channel, height, width) as one picture."""
         del fps, walltime
         name, where = self._beside(tag, global_step)
-        frames = ordered(vid_tensor, "NTCHW", "NTHWC")[0]
+        frames = ordered(vid_tensor, dataformats, "NTHWC")[0]
         strip, kept = film_strip(frames)
         not_kept(f"add_video({tag!r})", f"{kept} of its {len(frames)} frames are kept as one picture.")
         otel_ml.log_image(name, in_range(strip), **where)
@@ -330,9 +400,14 @@ class SummaryWriter:
         otel_ml.log_text(name, f"```\n{model}\n```", **where)
 
     @never_raises
-    def add_onnx_graph(self, prototxt: Any) -> None:
+    def add_onnx_graph(self, prototxt: Any = None, onnx_model_file: Any = None) -> None:
         """Record the file."""
-        otel_ml.log_artifact(prototxt, type="onnx")
+        otel_ml.log_artifact(prototxt or onnx_model_file, type="onnx")
+
+    @never_raises
+    def add_openvino_graph(self, xmlname: Any) -> None:
+        """Record the file."""
+        otel_ml.log_artifact(xmlname, type="openvino")
 
     @never_raises
     def add_embedding(self, mat: Any, *more: Any, **options: Any) -> None:
@@ -352,11 +427,38 @@ class SummaryWriter:
         del layout
         not_kept("add_custom_scalars()", "the values are recorded, the layout is not.")
 
+    @never_raises
+    def add_custom_scalars_multilinechart(self, tags: Any, category: str = "default", title: str = "untitled") -> None:
+        """Say that it is not kept."""
+        del tags, category
+        not_kept(f"add_custom_scalars_multilinechart({title!r})", "the values are recorded, the layout is not.")
+
+    @never_raises
+    def add_custom_scalars_marginchart(self, tags: Any, category: str = "default", title: str = "untitled") -> None:
+        """Say that it is not kept."""
+        del tags, category
+        not_kept(f"add_custom_scalars_marginchart({title!r})", "the values are recorded, the layout is not.")
+
+    @never_raises
+    def export_scalars_to_json(self, path: Any) -> None:
+        """Say where the values are."""
+        not_kept(f"export_scalars_to_json({str(path)!r})", "nothing is written. The run's metrics.jsonl has them.")
+
     # --- life ----------------------------------------------------------------------------------------------------
 
     def get_logdir(self) -> str:
-        """Return `log_dir`; the run's own folder is printed when it begins."""
+        """Return `log_dir`, a folder for files of the program; the run's own folder is printed when it begins."""
         return self.log_dir
+
+    @contextmanager
+    def use_metadata(self, *, global_step: int | None = None, walltime: float | None = None) -> Iterator[None]:
+        """Record inside the block at `global_step`, where a call says none."""
+        del walltime
+        before, self._usual_step = self._usual_step, global_step
+        try:
+            yield
+        finally:
+            self._usual_step = before
 
     def flush(self) -> None:
         """Return at once: what is recorded is on disk within 100 ms and sent each second."""
@@ -380,3 +482,28 @@ def _close(figure: Any) -> None:
     import matplotlib.pyplot as plt
 
     plt.close(figure)
+
+
+def _usual_folder(comment: str) -> Path:
+    now = datetime.now().strftime("%b%d_%H-%M-%S")  # noqa: DTZ005 (torch's name, which people look for by local time)
+    return Path("runs") / f"{now}_{socket.gethostname()}{comment}"
+
+
+@never_raises
+def _make_folder(path: str) -> None:
+    """Make the folder of a writer: programs put files of their own beside the event files."""
+    if "://" not in path:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+
+def _together(figures: Sequence[Any]) -> Any:
+    """Return figures of one size as one picture."""
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    drawn = []
+    for figure in figures:
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        drawn.append(np.asarray(canvas.buffer_rgba())[..., :3])
+    return grid(np.stack(drawn))

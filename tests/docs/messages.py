@@ -28,6 +28,8 @@ SAYING = frozenset({"say", "say_first", "_say", "wrong", "drop"})
 """Functions of (slug or reason, sentence)."""
 
 CARRIED: Mapping[str, str] = {
+    "otel_ml/compat/mlflow/runs.py": "not-kept",
+    "otel_ml/compat/wandb/artifacts_in_use.py": "not-kept",
     "otel_ml/exceptions.py": "wrong-setting",
     "otel_ml/_internal/record/append.py": "bad-value",  # or bad-weight: the reason of what was raised
     "otel_ml/_internal/transport/http.py": "not-acknowledged",

@@ -12,6 +12,7 @@ from otel_ml.compat.forge.collector import COLLECTOR, publish_merged
 from otel_ml.compat.forge.metric import Metric
 from otel_ml.compat.forge.modes import LoggingMode
 from otel_ml.compat.forge.states import State
+from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
@@ -201,7 +202,7 @@ def start(config: Mapping[str, Mapping[str, Any]], process_name: str | None, glo
     for name, options in config.items():
         _say_unused(name, options)
     merged = {key: value for options in config.values() for key, value in options.items()}
-    exporters = ["jsonl", *config] if config else None
+    exporters = with_exporters_of_the_job(["jsonl", *config]) if config else None
     otel_ml.init(
         merged.get("project"),
         name=merged.get("name"),

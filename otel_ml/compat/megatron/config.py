@@ -13,6 +13,7 @@ import otel_ml
 from otel_ml import Run
 from otel_ml.compat.megatron import place
 from otel_ml.compat.megatron.log_levels import setup_logging
+from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
@@ -228,7 +229,7 @@ def start(config: LoggerConfig, params: Any = None, **arguments: Any) -> Run:
         "name": config.wandb_exp_name or config.mlflow_run_name,
         "tags": tuple(f"{key}={value}" for key, value in (config.mlflow_tags or {}).items()),
         "notes": config.mlflow_description,
-        "exporters": config.exporters,
+        "exporters": with_exporters_of_the_job(config.exporters) if config.exporters else None,
     }
     run = otel_ml.init(**{**given, **arguments}, params=params)
     if config.save_config_filepath and place.rank() == 0:

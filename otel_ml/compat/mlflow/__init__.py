@@ -15,20 +15,38 @@ Every rank may call everything: values of the ranks are averaged, one run comes 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
+from otel_ml.compat.mlflow.experiments import (
+    create_experiment,
+    delete_experiment,
+    get_experiment,
+    get_experiment_by_name,
+    restore_experiment,
+    set_experiment,
+    set_experiment_tag,
+    set_experiment_tags,
+)
 from otel_ml.compat.mlflow.flavors import FLAVORS, Flavor, autolog
 from otel_ml.compat.mlflow.recorded import (
+    delete_tag,
+    flush_artifact_async_logging,
+    flush_async_logging,
+    flush_trace_async_logging,
+    load_table,
     log_artifact,
     log_artifacts,
     log_dict,
     log_figure,
     log_image,
     log_input,
+    log_inputs,
     log_metric,
     log_metrics,
     log_param,
     log_params,
+    log_stream,
     log_table,
     log_text,
     set_tag,
@@ -37,15 +55,20 @@ from otel_ml.compat.mlflow.recorded import (
 from otel_ml.compat.mlflow.runs import (
     ActiveRun,
     active_run,
-    create_experiment,
+    delete_run,
     disable_system_metrics_logging,
     enable_system_metrics_logging,
     end_run,
     get_artifact_uri,
-    get_experiment_by_name,
+    get_parent_run,
+    get_run,
     get_tracking_uri,
+    is_tracking_uri_set,
     last_active_run,
-    set_experiment,
+    restore_run,
+    set_system_metrics_node_id,
+    set_system_metrics_samples_before_logging,
+    set_system_metrics_sampling_interval,
     set_tracking_uri,
     start_run,
 )
@@ -55,26 +78,46 @@ __all__ = [
     "active_run",
     "autolog",
     "create_experiment",
+    "delete_experiment",
+    "delete_run",
+    "delete_tag",
     "disable_system_metrics_logging",
     "enable_system_metrics_logging",
     "end_run",
+    "flush_artifact_async_logging",
+    "flush_async_logging",
+    "flush_trace_async_logging",
     "get_artifact_uri",
+    "get_experiment",
     "get_experiment_by_name",
+    "get_parent_run",
+    "get_run",
     "get_tracking_uri",
+    "is_tracking_uri_set",
     "last_active_run",
+    "load_table",
     "log_artifact",
     "log_artifacts",
     "log_dict",
     "log_figure",
     "log_image",
     "log_input",
+    "log_inputs",
     "log_metric",
     "log_metrics",
     "log_param",
     "log_params",
+    "log_stream",
     "log_table",
     "log_text",
+    "restore_experiment",
+    "restore_run",
     "set_experiment",
+    "set_experiment_tag",
+    "set_experiment_tags",
+    "set_system_metrics_node_id",
+    "set_system_metrics_samples_before_logging",
+    "set_system_metrics_sampling_interval",
     "set_tag",
     "set_tags",
     "set_tracking_uri",
@@ -83,7 +126,19 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return `mlflow.pytorch` and the like."""
+    """Return `mlflow.pytorch` and the like; and `MlflowClient`, `search_runs`, … of MLflow."""
     if name in FLAVORS:
         return Flavor(name)
+    if name in _OF_MLFLOW:
+        try:
+            return getattr(import_module("mlflow"), name)
+        except ImportError:
+            pass
     raise AttributeError(f"otel_ml.compat.mlflow has no {name!r}; the package 'mlflow' may be imported beside it")
+
+
+_OF_MLFLOW = frozenset(
+    {"MlflowClient", "MlflowException", "artifacts", "entities", "exceptions", "models", "search_experiments",
+     "search_runs", "tracking"}
+)  # fmt: skip
+"""What asks MLflow's server or store: MLflow's own, where it is installed."""

@@ -6,30 +6,41 @@ it, and MLflow's folders say which it is, `texts/notes/a.txt/…`.
 
 from __future__ import annotations
 
+import atexit
 import json
-from collections.abc import Mapping
+import numbers
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import otel_ml
 from otel_ml._internal.events.config_values import config_value
 from otel_ml._internal.safe_repr import text_of
-from otel_ml.compat.mlflow.runs import STATE, current
+from otel_ml.compat.mlflow.runs import STATE, ActiveRun, current
 from otel_ml.compat.tracking.counts import whole
 from otel_ml.compat.tracking.pictures import in_range
 from otel_ml.compat.tracking.said import never_raises, not_kept
 
 __all__ = [
+    "delete_tag",
+    "flush_artifact_async_logging",
+    "flush_async_logging",
+    "flush_trace_async_logging",
+    "load_table",
     "log_artifact",
     "log_artifacts",
     "log_dict",
     "log_figure",
     "log_image",
     "log_input",
+    "log_inputs",
     "log_metric",
     "log_metrics",
     "log_param",
     "log_params",
+    "log_stream",
     "log_table",
     "log_text",
     "set_tag",
@@ -37,27 +48,90 @@ __all__ = [
 ]
 
 
-def log_metric(key: str, value: Any, step: int | None = None, **options: Any) -> None:
+class Recorded:
+    """What MLflow returns for `synchronous=False`: here all is recorded when the call returns."""
+
+    def wait(self) -> None:
+        """Return at once."""
+
+
+_RECORDED = Recorded()
+
+
+def _answer(synchronous: bool | None) -> Recorded | None:
+    return _RECORDED if synchronous is False else None
+
+
+def log_metric(
+    key: str,
+    value: Any,
+    step: int | None = None,
+    synchronous: bool | None = None,
+    timestamp: int | None = None,
+    run_id: str | None = None,
+    model_id: str | None = None,
+    dataset: Any = None,
+) -> Recorded | None:
     """Record a value at `step`; without one, at the run's, or the next where the metric has a value there already.
 
     Of one rank's values of a metric at a step the last counts. MLflow puts values without a step at step 0.
     """
-    del options  # synchronous, timestamp, run_id: recording never blocks, and has its own time
-    prefix = current().prefix
+    active = current()
+    if timestamp is not None or run_id is not None or model_id is not None or dataset is not None:
+        _say_elsewhere("log_metric", active, timestamp=timestamp, run_id=run_id, model_id=model_id, dataset=dataset)
+    prefix = active.prefix
     name = f"{prefix}{key}" if prefix else key
     counts = STATE.counts
+    if isinstance(value, numbers.Real):
+        active.data.metrics[key] = float(value)
+    elif isinstance(value, str):
+        value = _number(value)
     counts.log({name: value}, counts.next(name) if step is None else _step(name, step))
+    return _answer(synchronous)
+
+
+def log_metrics(
+    metrics: Mapping[str, Any],
+    step: int | None = None,
+    synchronous: bool | None = None,
+    run_id: str | None = None,
+    timestamp: int | None = None,
+    model_id: str | None = None,
+    dataset: Any = None,
+) -> Recorded | None:
+    """Record several values, see `log_metric()`."""
+    if timestamp is not None or run_id is not None or model_id is not None or dataset is not None:
+        active = current()
+        _say_elsewhere("log_metrics", active, timestamp=timestamp, run_id=run_id, model_id=model_id, dataset=dataset)
+    _log_metrics(metrics, step)
+    return _answer(synchronous)
 
 
 @never_raises
-def log_metrics(metrics: Mapping[str, Any], step: int | None = None, **options: Any) -> None:
-    """Record several values, see `log_metric()`."""
-    del options
-    prefix = current().prefix
+def _log_metrics(metrics: Mapping[str, Any], step: int | None) -> None:
+    active = current()
+    prefix = active.prefix
     row = {f"{prefix}{key}": value for key, value in metrics.items()} if prefix else metrics
     counts = STATE.counts
     at = max(map(counts.next, row), default=0) if step is None else _step("log_metrics()", step)
+    active.data.metrics.update((key, float(value)) for key, value in metrics.items() if isinstance(value, numbers.Real))
     counts.log(row, at)
+
+
+def _number(text: str) -> Any:
+    """Return what MLflow makes of a text: a number where it is one."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _say_elsewhere(call: str, active: ActiveRun, *, run_id: str | None = None, **given: Any) -> None:
+    """Say which arguments are not kept: of another run, or of a model."""
+    if run_id is not None and run_id != active.info.run_id:
+        not_kept(f"mlflow.{call}(run_id={run_id!r})", "it is recorded in the active run.")
+    for name in (name for name, value in given.items() if value is not None):
+        not_kept(f"mlflow.{call}({name}=…)", "it means nothing to otel_ml; the value is recorded without it.")
 
 
 def _step(name: str, step: Any) -> int:
@@ -70,15 +144,22 @@ def _step(name: str, step: Any) -> int:
 
 def log_param(key: str, value: Any, synchronous: bool | None = None) -> Any:
     """Record a parameter, and return its value. It may be changed, where MLflow raises."""
-    del synchronous
-    log_params({key: value})
-    return value
+    _log_params({key: value})
+    return _RECORDED if synchronous is False else value
+
+
+def log_params(
+    params: Mapping[str, Any], synchronous: bool | None = None, run_id: str | None = None
+) -> Recorded | None:
+    """Record parameters; nested ones too."""
+    if run_id is not None:
+        _say_elsewhere("log_params", current(), run_id=run_id)
+    _log_params(params)
+    return _answer(synchronous)
 
 
 @never_raises
-def log_params(params: Mapping[str, Any], **options: Any) -> None:
-    """Record parameters; nested ones too."""
-    del options
+def _log_params(params: Mapping[str, Any]) -> None:
     active = current()
     active.data.params.update(_texts(params))
     otel_ml.log_params(params, prefix=active.prefix.rstrip("/") or None)
@@ -89,25 +170,42 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {key: text_of(value) for key, value in known.items()} if isinstance(known, dict) else {}
 
 
-def set_tag(key: str, value: Any, synchronous: bool | None = None) -> None:
+def set_tag(key: str, value: Any, synchronous: bool | None = None) -> Recorded | None:
     """Record a tag, as the parameter `tags.<key>`: only `start_run(tags=…)` comes early enough for tags."""
-    del synchronous
-    set_tags({key: value})
+    return set_tags({key: value}, synchronous)
+
+
+def set_tags(tags: Mapping[str, Any], synchronous: bool | None = None) -> Recorded | None:
+    """Record tags, see `set_tag()`."""
+    _set_tags(tags)
+    return _answer(synchronous)
 
 
 @never_raises
-def set_tags(tags: Mapping[str, Any], **options: Any) -> None:
-    """Record tags, see `set_tag()`."""
-    del options
+def _set_tags(tags: Mapping[str, Any]) -> None:
     active = current()
     active.data.tags.update(_texts(tags))
     otel_ml.log_params(tags, prefix=f"{active.prefix}tags")
 
 
+def delete_tag(key: str) -> None:
+    """Forget a tag in this process; what is written stays."""
+    current().data.tags.pop(key, None)
+    not_kept(f"mlflow.delete_tag({key!r})", "this process forgets it; what is written already stays.")
+
+
+def flush_async_logging() -> None:
+    """Return at once: the background thread sends."""
+
+
+flush_artifact_async_logging = flush_async_logging
+flush_trace_async_logging = flush_async_logging
+
+
 @never_raises
 def log_artifact(local_path: Any, artifact_path: str | None = None, run_id: str | None = None) -> None:
     """Record a file, or a folder, below `artifact_path`."""
-    del run_id
+    _say_elsewhere("log_metric", current(), run_id=run_id)
     prefix = current().prefix
     name = f"{artifact_path}/{Path(local_path).name}" if artifact_path else Path(local_path).name
     otel_ml.log_artifact(local_path, name=f"{prefix}{name}")
@@ -116,7 +214,7 @@ def log_artifact(local_path: Any, artifact_path: str | None = None, run_id: str 
 @never_raises
 def log_artifacts(local_dir: Any, artifact_path: str | None = None, run_id: str | None = None) -> None:
     """Record a folder with all its files."""
-    del run_id
+    _say_elsewhere("log_artifacts", current(), run_id=run_id)
     prefix = current().prefix
     otel_ml.log_artifact(local_dir, name=f"{prefix}{artifact_path or Path(local_dir).name}", type="folder")
 
@@ -124,14 +222,14 @@ def log_artifacts(local_dir: Any, artifact_path: str | None = None, run_id: str 
 @never_raises
 def log_text(text: str, artifact_file: str, run_id: str | None = None) -> None:
     """Record a text."""
-    del run_id
+    _say_elsewhere("log_text", current(), run_id=run_id)
     otel_ml.log_text(f"{current().prefix}{artifact_file}", text)
 
 
 @never_raises
 def log_dict(dictionary: Any, artifact_file: str, run_id: str | None = None) -> None:
     """Record a dictionary as a text: YAML where the name ends so, else JSON."""
-    del run_id
+    _say_elsewhere("log_dict", current(), run_id=run_id)
     text = json.dumps(dictionary, indent=2, default=str)
     if Path(artifact_file).suffix in {".yaml", ".yml"}:
         import yaml
@@ -170,7 +268,7 @@ def log_image(
 @never_raises
 def log_table(data: Any, artifact_file: str, run_id: str | None = None) -> None:
     """Record a table: a dictionary of columns (or of single cells), or a DataFrame."""
-    del run_id
+    _say_elsewhere("log_table", current(), run_id=run_id)
     table = data
     if isinstance(data, Mapping):
         is_row = not any(isinstance(value, (list, tuple)) or hasattr(value, "shape") for value in data.values())
@@ -184,3 +282,36 @@ def log_input(dataset: Any, context: str | None = None, tags: Any = None, **opti
     del tags, options
     said = dataset.to_dict() if hasattr(dataset, "to_dict") else {"name": str(dataset)}
     otel_ml.log_params({context or "dataset": said}, prefix="inputs")
+
+
+@never_raises
+def log_inputs(
+    datasets: Sequence[Any] | None = None,
+    contexts: Sequence[str | None] | None = None,
+    tags_list: Sequence[Any] | None = None,
+    models: Sequence[Any] | None = None,
+) -> None:
+    """Record what several data sets say of themselves, see `log_input()`."""
+    del tags_list, models
+    for number, dataset in enumerate(datasets or ()):
+        log_input(dataset, contexts[number] if contexts else None)
+
+
+@never_raises
+def log_stream(stream: Any, artifact_file: str, run_id: str | None = None) -> None:
+    """Record what a stream has as a file."""
+    _say_elsewhere("log_stream", current(), run_id=run_id)
+    folder = Path(tempfile.mkdtemp(prefix="otel-ml-stream-"))
+    path = folder / Path(artifact_file).name
+    path.write_bytes(stream.read())
+    otel_ml.log_artifact(path, name=f"{current().prefix}{artifact_file}")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+def load_table(artifact_file: str, run_ids: Any = None, extra_columns: Any = None) -> Any:
+    """Say that nothing is read back, and return an empty DataFrame."""
+    import pandas as pd  # type: ignore[import-untyped] # its stubs are another package
+
+    del run_ids, extra_columns
+    not_kept(f"mlflow.load_table({artifact_file!r})", "no table is read back. Use the package 'mlflow'.")
+    return pd.DataFrame()

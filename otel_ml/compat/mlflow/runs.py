@@ -18,21 +18,27 @@ import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.compat.tracking.counts import StepCounts
+from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.tracking.said import not_kept
 
 __all__ = [
     "ActiveRun",
     "active_run",
-    "create_experiment",
     "current",
+    "delete_run",
     "disable_system_metrics_logging",
     "enable_system_metrics_logging",
     "end_run",
     "get_artifact_uri",
-    "get_experiment_by_name",
+    "get_parent_run",
+    "get_run",
     "get_tracking_uri",
+    "is_tracking_uri_set",
     "last_active_run",
-    "set_experiment",
+    "restore_run",
+    "set_system_metrics_node_id",
+    "set_system_metrics_samples_before_logging",
+    "set_system_metrics_sampling_interval",
     "set_tracking_uri",
     "start_run",
 ]
@@ -45,21 +51,32 @@ class ActiveRun:
     """A run of MLflow's: `info`, `data`, and a context manager that ends it.
 
     Attributes:
+        data: what this process has recorded: `params`, `tags`, and the last value of each of `metrics`.
         prefix: what names recorded in it begin with: empty, or a nested run's own.
+        parent: the run that a nested one is a part of.
         is_owner: whether ending it ends the run of the process.
     """
 
-    def __init__(self, run: otel_ml.Run, run_id: str, name: str, prefix: str, *, is_owner: bool) -> None:
+    def __init__(
+        self, run: otel_ml.Run, run_id: str, name: str, prefix: str, *, is_owner: bool, tags: Mapping[str, Any]
+    ) -> None:
         self.info: SimpleNamespace = SimpleNamespace(
             run_id=run_id,
             run_uuid=run_id,
             run_name=name,
             experiment_id=run.experiment,
             status="RUNNING",
-            start_time=int(time.time() * 1000),
+            lifecycle_stage="active",
+            user_id="",
+            start_time=_now(),
+            end_time=None,
             artifact_uri=str(run.dir / "artifacts") if run.dir is not None else "",
         )
-        self.data: SimpleNamespace = SimpleNamespace(params={}, metrics={}, tags={})
+        self.data: SimpleNamespace = SimpleNamespace(
+            params={}, metrics={}, tags={key: str(value) for key, value in tags.items()}
+        )
+        self.inputs: SimpleNamespace = SimpleNamespace(dataset_inputs=[], model_inputs=[])
+        self.parent: ActiveRun | None = None
         self.run = run
         self.prefix = prefix
         self.is_owner = is_owner
@@ -79,6 +96,7 @@ class _OfThread(threading.local):
     def __init__(self) -> None:
         self.stack: list[ActiveRun] = []
         self.last: ActiveRun | None = None
+        self.known: dict[str, ActiveRun] = {}
         self.counts = StepCounts()
         self.run_id: str | None = None
 
@@ -114,20 +132,36 @@ class _State:
         """The steps that this thread's run counts itself."""
         return self._here.counts
 
-    def begin(self, run_id: str | None, name: str | None, tags: Mapping[str, Any], notes: str | None) -> ActiveRun:
+    def known(self, run_id: str) -> ActiveRun | None:
+        """The run of that id that this thread has begun, also when it has ended."""
+        return self._here.known.get(run_id)
+
+    def begin(
+        self,
+        run_id: str | None,
+        name: str | None,
+        tags: Mapping[str, Any],
+        notes: str | None,
+        experiment_id: str | None = None,
+    ) -> ActiveRun:
         """Begin a run of this thread, or join the one that the program itself has begun."""
         with self._lock:
-            run, is_owner = self._run_for(run_id, name, tags, notes)
-        return self.join(run, "", is_owner=is_owner)
+            run, is_owner = self._run_for(run_id, name, tags, notes, experiment_id)
+        return self.join(run, "", is_owner=is_owner, tags=tags)
 
     def _run_for(
-        self, run_id: str | None, name: str | None, tags: Mapping[str, Any], notes: str | None
+        self,
+        run_id: str | None,
+        name: str | None,
+        tags: Mapping[str, Any],
+        notes: str | None,
+        experiment_id: str | None,
     ) -> tuple[otel_ml.Run, bool]:
         """Return the run, and whether it is begun here."""
         self._begun = [run for run in self._begun if run.is_active]
         session = RUNTIME.current
         if not RUNTIME.is_chosen or (session is not None and session.run in self._begun):
-            experiment = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or None
+            experiment = _name_of(experiment_id) or self.experiment or _experiment_of_environment()
             chosen = run_id or os.environ.get("MLFLOW_RUN_ID") or None
             labels = [f"{key}:{value}" for key, value in tags.items()]
             self._set.set(self._variables)
@@ -139,38 +173,51 @@ class _State:
                     "id": chosen,
                     "tags": labels,
                     "notes": notes,
-                    "exporters": self._exporters,
+                    "exporters": self._chosen_exporters(),
                 }
             )
             self._begun.append(run)
             return run, True
         return otel_ml.init(), False
 
-    def join(self, run: otel_ml.Run, prefix: str, *, is_owner: bool = False) -> ActiveRun:
+    def _chosen_exporters(self) -> tuple[str, ...] | None:
+        if self._exporters is not None or self.where is None:
+            return self._exporters
+        return with_own_backend("mlflow")
+
+    def join(
+        self, run: otel_ml.Run, prefix: str, *, is_owner: bool = False, tags: Mapping[str, Any] | None = None
+    ) -> ActiveRun:
         """Let the module's functions record into a run that is active, under names that begin with `prefix`."""
         if run.id != self._here.run_id:
             self._here.run_id, self._here.stack = run.id, []
             self.counts.forget()
-        return self._push(ActiveRun(run, run.id, run.name, prefix, is_owner=is_owner))
+        return self._push(ActiveRun(run, run.id, run.name, prefix, is_owner=is_owner, tags=tags or {}))
 
-    def nest(self, name: str | None) -> ActiveRun:
+    def nest(self, name: str | None, tags: Mapping[str, Any]) -> ActiveRun:
         """Begin a part of the run."""
         parent = self.stack[-1]
         part = name or f"run-{secrets.token_hex(4)}"
         prefix = f"{parent.prefix}{part}/"
-        return self._push(ActiveRun(parent.run, f"{parent.info.run_id}/{part}", part, prefix, is_owner=False))
+        run_id = f"{parent.info.run_id}/{part}"
+        active = ActiveRun(parent.run, run_id, part, prefix, is_owner=False, tags=tags)
+        active.parent = parent
+        return self._push(active)
 
-    def end(self, active: ActiveRun, kind: type[BaseException] | None, error: BaseException | None) -> None:
-        """End a run and what was begun inside it."""
+    def end(
+        self, active: ActiveRun, kind: type[BaseException] | None, error: BaseException | None, status: str = ""
+    ) -> None:
+        """End a run and what was begun inside it; without `status` it has failed where there is an error."""
         while active in self.stack:
             ended = self.stack.pop()
-            ended.info.status = "FINISHED" if kind is None else "FAILED"
+            ended.info.status = status or ("FINISHED" if kind is None else "FAILED")
+            ended.info.end_time = _now()
         if active.is_owner:
             active.run.__exit__(kind, error, None)
             if not any(run.is_active for run in self._begun):
                 self._set.undo()
 
-    def write_to(self, exporters: tuple[str, ...], variables: Mapping[str, str]) -> None:
+    def write_to(self, exporters: tuple[str, ...] | None, variables: Mapping[str, str]) -> None:
         """Have runs that begin from now on written by `exporters`, which are told where by `variables`."""
         self._exporters, self._variables = exporters, variables
 
@@ -181,7 +228,7 @@ class _State:
 
     def _push(self, active: ActiveRun) -> ActiveRun:
         self.stack.append(active)
-        self._here.last = active
+        self._here.last = self._here.known[active.info.run_id] = active
         return active
 
 
@@ -206,24 +253,26 @@ def start_run(
     log_system_metrics: bool | None = None,
 ) -> ActiveRun:
     """Begin a run; with `nested`, a part of the active one whose names begin with `run_name`."""
-    del experiment_id, log_system_metrics
+    if log_system_metrics:
+        enable_system_metrics_logging()
     if STATE.stack:
         if not (nested or parent_run_id):
             not_kept("mlflow.start_run()", "a run is active. It goes on; call end_run() first, or pass nested=True.")
             return STATE.stack[-1]
-        active = STATE.nest(run_name)
+        active = STATE.nest(run_name, tags or {})
         if tags:
             otel_ml.log_params(tags, prefix=f"{active.prefix}tags")
         return active
-    return STATE.begin(run_id, run_name, tags or {}, description)
+    return STATE.begin(run_id, run_name, tags or {}, description, experiment_id)
 
 
 def end_run(status: str = "FINISHED") -> None:
     """End the innermost run; `FAILED` and `KILLED` are its status in every backend that knows one."""
     if not STATE.stack:
         return
-    kind = _ENDINGS.get(str(status).upper())
-    STATE.end(STATE.stack[-1], kind, kind(1) if kind is not None else None)
+    ending = str(status).upper()
+    kind = _ENDINGS.get(ending)
+    STATE.end(STATE.stack[-1], kind, kind(1) if kind is not None else None, ending)
 
 
 def active_run() -> ActiveRun | None:
@@ -236,28 +285,34 @@ def last_active_run() -> ActiveRun | None:
     return STATE.last
 
 
-def set_experiment(experiment_name: str | None = None, experiment_id: str | None = None, **options: Any) -> Any:
-    """Name the experiment of runs that begin from now on."""
-    del options
-    STATE.experiment = experiment_name or experiment_id
-    return get_experiment_by_name(STATE.experiment or "")
+def get_run(run_id: str) -> ActiveRun:
+    """Return a run that this thread has begun, with what it has recorded.
+
+    Raises:
+        ValueError: it has begun none of that id; MLflow raises an exception of its own, which its package has.
+    """
+    found = STATE.known(run_id)
+    if found is None:
+        raise ValueError(f"run {run_id!r} was not begun here. Ask the package 'mlflow' beside it: MlflowClient().")
+    return found
 
 
-def create_experiment(name: str, artifact_location: str | None = None, tags: Any = None) -> str:
-    """Return the name as its id: an experiment begins with its first run."""
-    del artifact_location, tags
-    return name
+def get_parent_run(run_id: str) -> ActiveRun | None:
+    """Return the run that a nested one is a part of, or None.
 
-
-def get_experiment_by_name(name: str) -> Any:
-    """Return an experiment with `name` and `experiment_id`."""
-    return SimpleNamespace(name=name, experiment_id=name, artifact_location="", lifecycle_stage="active", tags={})
+    Raises:
+        ValueError: as `get_run()`.
+    """
+    return get_run(run_id).parent
 
 
 def set_tracking_uri(uri: Any) -> None:
-    """Say where the address of a server belongs."""
+    """Have runs that begin from now on written there, where the job does not name its exporters; else say so."""
     STATE.uri = str(uri)
-    if STATE.uri != STATE.where:
+    exporters = with_own_backend("mlflow") if STATE.uri else None
+    if exporters is not None:
+        STATE.write_to(exporters, {_URI: STATE.uri})
+    elif STATE.uri != STATE.where:
         not_kept(
             f"mlflow.set_tracking_uri({STATE.uri!r})",
             "set MLFLOW_TRACKING_URI where the job starts; the exporter 'mlflow' reads it.",
@@ -267,6 +322,11 @@ def set_tracking_uri(uri: Any) -> None:
 def get_tracking_uri() -> str:
     """Return the address that was set, or that of the environment."""
     return STATE.uri or STATE.where or ""
+
+
+def is_tracking_uri_set() -> bool:
+    """Whether `set_tracking_uri()` or `MLFLOW_TRACKING_URI` says one."""
+    return bool(STATE.uri or STATE.where)
 
 
 def get_artifact_uri(artifact_path: str | None = None) -> str:
@@ -282,3 +342,42 @@ def enable_system_metrics_logging() -> None:
 
 def disable_system_metrics_logging() -> None:
     """Do nothing: none are recorded by this module."""
+
+
+def set_system_metrics_sampling_interval(interval: float | None) -> None:
+    """Say where they come from."""
+    not_kept(f"mlflow.set_system_metrics_sampling_interval({interval!r})", "use `otel_ml.diagnostics`.")
+
+
+def set_system_metrics_samples_before_logging(samples: int | None) -> None:
+    """Say where they come from."""
+    not_kept(f"mlflow.set_system_metrics_samples_before_logging({samples!r})", "use `otel_ml.diagnostics`.")
+
+
+def set_system_metrics_node_id(node_id: str | None) -> None:
+    """Do nothing: every process says its host."""
+    del node_id
+
+
+def delete_run(run_id: str) -> None:
+    """Say that nothing is deleted."""
+    not_kept(f"mlflow.delete_run({run_id!r})", "nothing is deleted. Use the package 'mlflow'.")
+
+
+def restore_run(run_id: str) -> None:
+    """Do nothing: nothing was deleted."""
+    del run_id
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _experiment_of_environment() -> str | None:
+    named = os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    return named or _name_of(os.environ.get("MLFLOW_EXPERIMENT_ID"))
+
+
+def _name_of(experiment_id: str | None) -> str | None:
+    """Return the experiment of an id, which is its name; MLflow's own default is `0`."""
+    return None if experiment_id in {None, "", "0"} else str(experiment_id)

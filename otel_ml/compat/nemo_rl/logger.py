@@ -16,6 +16,7 @@ from otel_ml.compat.nemo_rl.gpu_monitor import monitor_of
 from otel_ml.compat.nemo_rl.step_metrics import StepMetrics
 from otel_ml.compat.nemo_rl.values import values_of
 from otel_ml.compat.tracking.counts import WITHIN
+from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
@@ -98,7 +99,7 @@ class Logger(LoggerInterface):
                 id=settings.id,
                 tags=settings.tags,
                 notes=settings.notes,
-                exporters=settings.exporters,
+                exporters=with_exporters_of_the_job(settings.exporters),
             )
         except BaseException:
             self._variables.undo()

@@ -16,6 +16,7 @@ import otel_ml
 from otel_ml.compat.roll.reducing import is_several, reduce_metrics
 from otel_ml.compat.roll.tags import published, reduction_of
 from otel_ml.compat.tracking.counts import WITHIN
+from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
 from otel_ml.compat.tracking.said import never_raises
 from otel_ml.exceptions import ConfigError
 from otel_ml.nested import leaves
@@ -145,7 +146,7 @@ def create_tracker(tracker_name: str | Sequence[str], config: Any, **kwargs: Any
             "and what a backend needs, such as its key, is set where the service runs.",
         )
     arguments = {_ARGUMENTS[name]: value for name, value in kwargs.items() if name in _ARGUMENTS and value is not None}
-    exporters = list(dict.fromkeys(["jsonl", *(name for name in wanted if name != "stdout")]))
+    exporters = with_exporters_of_the_job(["jsonl", *(name for name in wanted if name != "stdout")])
     otel_ml.init(**arguments, params=config, exporters=exporters)
     return Tracker(prints="stdout" in wanted)
 

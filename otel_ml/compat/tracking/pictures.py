@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["as_array", "film_strip", "grid", "in_range", "ordered"]
+__all__ = ["as_array", "as_pillow", "film_strip", "grid", "in_range", "ordered"]
 
 FRAMES = 16
 
@@ -21,6 +21,21 @@ def as_array(given: Any) -> Any:
     import numpy as np
 
     return np.asarray(given)
+
+
+def as_pillow(picture: Any) -> Any:
+    """Return an array, channels first or last, floats of 0-1 or bytes, as a picture of the package Pillow."""
+    import numpy as np
+    from PIL import Image
+
+    array = np.asarray(picture)
+    if array.ndim == 3 and array.shape[0] in {1, 3, 4} and array.shape[-1] not in {1, 3, 4}:
+        array = array.transpose(1, 2, 0)
+    if array.ndim == 3 and array.shape[-1] == 1:
+        array = array[..., 0]
+    if array.dtype != np.uint8:
+        array = (np.clip(np.nan_to_num(array.astype(float)), 0, 1) * 255).astype(np.uint8)
+    return Image.fromarray(array)
 
 
 def in_range(data: Any) -> Any:

@@ -13,14 +13,31 @@ Every rank may call everything: values of the ranks are averaged, one run comes 
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
-from otel_ml.compat.wandb import plot, util
+from otel_ml.compat.wandb import data_types, plot, util
 from otel_ml.compat.wandb.alert_level import AlertLevel
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.errors import CommError, Error, UsageError
-from otel_ml.compat.wandb.media import Audio, Bokeh, Histogram, Html, Image, Molecule, Object3D, Plotly, Video
+from otel_ml.compat.wandb.login import api, login
+from otel_ml.compat.wandb.media import (
+    Audio,
+    Bokeh,
+    Classes,
+    Graph,
+    Histogram,
+    Html,
+    Image,
+    Molecule,
+    Object3D,
+    Plotly,
+    Video,
+    box3d,
+)
 from otel_ml.compat.wandb.parameters import Config
+from otel_ml.compat.wandb.plot import plot_table
 from otel_ml.compat.wandb.recording_run import Run
 from otel_ml.compat.wandb.start import (
     Settings,
@@ -29,29 +46,36 @@ from otel_ml.compat.wandb.start import (
     ensure_configured,
     finish,
     init,
+    link_model,
     log,
     log_artifact,
     log_code,
     log_model,
-    login,
     mark_preempting,
+    restore,
     save,
     setup,
     state,
     teardown,
     unwatch,
+    use_artifact,
+    use_model,
     watch,
 )
-from otel_ml.compat.wandb.table import Table
+from otel_ml.compat.wandb.table import EvalTable, Table
+from otel_ml.compat.wandb.terminal import termerror, termlog, termwarn
 
 __all__ = [
     "AlertLevel",
     "Artifact",
     "Audio",
     "Bokeh",
+    "Classes",
     "CommError",
     "Config",
     "Error",
+    "EvalTable",
+    "Graph",
     "Histogram",
     "Html",
     "Image",
@@ -64,10 +88,15 @@ __all__ = [
     "UsageError",
     "Video",
     "alert",
+    "api",
+    "box3d",
+    "data_types",
     "define_metric",
     "ensure_configured",
     "finish",
     "init",
+    "join",
+    "link_model",
     "log",
     "log_artifact",
     "log_code",
@@ -75,21 +104,51 @@ __all__ = [
     "login",
     "mark_preempting",
     "plot",
+    "plot_table",
+    "require",
+    "restore",
     "save",
+    "sdk",
     "setup",
     "teardown",
+    "termerror",
+    "termlog",
+    "termwarn",
     "unwatch",
+    "use_artifact",
+    "use_model",
     "util",
     "watch",
 ]
 
+__version__ = "0.31.0"
+"""The version of W&B whose interface this is."""
+
+join = finish
+
+sdk: SimpleNamespace = SimpleNamespace(wandb_run=SimpleNamespace(Run=Run), data_types=data_types, Settings=Settings)
+
+
+def require(*features: Any, **options: Any) -> None:
+    """Do nothing: features that W&B asks scripts to require are there."""
+    del features, options
+
 
 def __getattr__(name: str) -> Any:
-    """Return what changes with the run: `wandb.run`, `wandb.config`, `wandb.summary`."""
+    """Return what changes with the run: `wandb.run`, `wandb.config`, `wandb.summary`; and `Api`, `sweep`, … of W&B."""
     if name == "run":
         return state.run
     if name == "config":
         return state.config
     if name == "summary":
         return None if state.run is None else state.run.summary
+    if name in _OF_WANDB:
+        try:
+            return getattr(import_module("wandb"), name)
+        except ImportError:
+            pass
     raise AttributeError(f"otel_ml.compat.wandb has no {name!r}; the package 'wandb' may be imported beside it")
+
+
+_OF_WANDB = frozenset({"Api", "ArtifactTTL", "agent", "controller", "sweep"})
+"""What speaks with W&B's server: W&B's own, where it is installed."""

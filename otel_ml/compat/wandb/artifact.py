@@ -82,6 +82,18 @@ class Artifact:
         del timeout
         return self
 
+    def download(self, root: str | PathLike[str] | None = None, **options: Any) -> str:
+        """Copy what was added to a folder, and return it."""
+        del options
+        folder = Path(root) if root is not None else Path("artifacts") / self.name
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in self._paths:
+            if path.is_dir():
+                shutil.copytree(path, folder, dirs_exist_ok=True)
+            else:
+                shutil.copy2(path, folder)
+        return str(folder)
+
     def keep(self, aliases: Iterable[str] = ()) -> None:
         """Record all that was added."""
         chosen = [*self.aliases, *aliases]

@@ -13,7 +13,7 @@ from otel_ml.compat.tracking.said import not_kept
 
 __all__ = ["Definitions", "Metric"]
 
-_KNOWN = ("min", "max", "mean", "first", "last")
+_KNOWN = ("min", "max", "mean", "first", "last", "best")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Metric:
     name: str
     step_metric: str | None = None
     summary: tuple[str, ...] = ()
+    goal: str = "minimize"
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class Extremes:
     """The values of one name so far, as its summary asks for them."""
 
     wanted: tuple[str, ...]
+    goal: str = "minimize"
     count: int = 0
     total: float = 0.0
     min: float = math.inf
@@ -49,7 +51,9 @@ class Extremes:
             self.max = value
 
     def of(self, wanted: str) -> float:
-        """Return one of them."""
+        """Return one of them; the best is what the goal says, or the smallest."""
+        if wanted == "best":
+            return self.max if self.goal == "maximize" else self.min
         return self.total / self.count if wanted == "mean" else float(getattr(self, wanted))
 
 
@@ -62,7 +66,9 @@ class Definitions:
     _extremes: dict[str, Extremes] = field(default_factory=dict)
     _last: dict[str, Any] = field(default_factory=dict)
 
-    def define(self, name: str, step_metric: Any, summary: str | None, overwrite: bool | None) -> Metric:
+    def define(
+        self, name: str, step_metric: Any, summary: str | None, overwrite: bool | None, goal: str | None = None
+    ) -> Metric:
         """Add a definition to what the name has already, or put it in its place."""
         axis = getattr(step_metric, "name", step_metric)
         before = None if overwrite else self.metrics.get(name)
@@ -71,6 +77,8 @@ class Definitions:
             metric = replace(metric, step_metric=str(axis))
         if summary:
             metric = replace(metric, summary=_wanted(name, summary))
+        if goal:
+            metric = replace(metric, goal=_goal(name, goal))
         self.metrics[name] = metric
         self._found.clear()
         return metric
@@ -105,7 +113,7 @@ class Definitions:
         for name, value in values.items():
             metric = self._metric(name)
             if metric is not None and metric.summary:
-                self._extremes.setdefault(name, Extremes(metric.summary)).add(float(value))
+                self._extremes.setdefault(name, Extremes(metric.summary, metric.goal)).add(float(value))
 
     def summaries(self) -> dict[str, float]:
         """Return `loss.min` and the like, as W&B calls them."""
@@ -135,7 +143,14 @@ class Definitions:
 
 def _wanted(name: str, summary: str) -> tuple[str, ...]:
     parts = tuple(part.strip() for part in summary.split(",") if part.strip())
-    unknown = [part for part in parts if part not in {*_KNOWN, "none", "copy", "best"}]
+    unknown = [part for part in parts if part not in {*_KNOWN, "none", "copy"}]
     if unknown:
         not_kept(f"define_metric({name!r}, summary={summary!r})", f"the summaries are {', '.join(_KNOWN)} and none.")
     return tuple(part for part in parts if part in _KNOWN)
+
+
+def _goal(name: str, goal: str) -> str:
+    if goal not in {"minimize", "maximize"}:
+        not_kept(f"define_metric({name!r}, goal={goal!r})", "it is 'minimize' or 'maximize'; the smallest is the best.")
+        return "minimize"
+    return goal

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.values_by_name import ValuesByName
 
 __all__ = ["Summary"]
@@ -26,6 +27,38 @@ class Summary(ValuesByName):
     def observe(self, row: Mapping[str, Any]) -> None:
         """Remember the last values of names."""
         self._values.update(row)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or `default`."""
+        return self._shown(key) if key in self._values else default
+
+    def __getitem__(self, key: str) -> Any:
+        return self._shown(key)
+
+    def __getattr__(self, key: str) -> Any:
+        value = super().__getattr__(key)
+        return self._shown(key) if type(value) is dict else value
+
+    def __delitem__(self, key: str) -> None:
+        del self._values[key]
+        not_kept(f"del wandb.summary[{key!r}]", "this process forgets it; what is written already stays.")
+
+    def __delattr__(self, key: str) -> None:
+        del self[key]
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._values == (other._values if isinstance(other, Summary) else other))
+
+    __hash__ = None  # type: ignore[assignment] # as of every dictionary
+
+    def _shown(self, key: str) -> Any:
+        """Return a dictionary so that what is set in it is written, too."""
+        value = self._values[key]
+        if type(value) is not dict:
+            return value
+        inner = Summary(lambda values: self._write({key: values}))
+        object.__setattr__(inner, "_values", value)
+        return inner
 
     def update(self, d: Mapping[str, Any] | None = None, **more: Any) -> None:
         """Set several."""

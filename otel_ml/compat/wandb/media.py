@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.pictures import as_array, film_strip, in_range, ordered
+from otel_ml.compat.tracking.pictures import as_array, as_pillow, film_strip, grid, in_range, ordered
 from otel_ml.compat.tracking.said import not_kept
 
 __all__ = [
     "Audio",
     "Bokeh",
+    "Classes",
+    "Graph",
     "Histogram",
     "Html",
     "Image",
@@ -22,8 +24,12 @@ __all__ = [
     "Object3D",
     "Plotly",
     "Video",
+    "WBValue",
+    "box3d",
     "keep",
 ]
+
+CHANNELS = frozenset({1, 3, 4})
 
 _PNG = b"\x89PNG"
 
@@ -53,14 +59,22 @@ class Image(Media):
     ) -> None:
         del mode, grouping, classes, file_type, normalize
         self.caption = caption
-        self._data = data_or_path.image if isinstance(data_or_path, Image) else data_or_path
+        self._data: Any = data_or_path._data if isinstance(data_or_path, Image) else data_or_path  # noqa: SLF001 (its own class)
         if boxes or masks:
             not_kept("wandb.Image(boxes=…, masks=…)", "the picture is kept without them.")
 
     @property
     def image(self) -> Any:
-        """What was given."""
-        return self._data
+        """The picture, of the package Pillow."""
+        data = self._data
+        if isinstance(data, (str, PathLike)):
+            return _opened(data)
+        return as_pillow(in_range(_one_picture(data))) if hasattr(data, "shape") else data
+
+    @property
+    def format(self) -> str:
+        """How it is kept."""
+        return "png"
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it as an image."""
@@ -68,7 +82,7 @@ class Image(Media):
         if hasattr(data, "savefig"):
             otel_ml.log_figure(name, data, caption=self.caption, step=step, axis=axis)
             return
-        picture = _picture_of(data) if isinstance(data, (str, PathLike)) else in_range(data)
+        picture = _picture_of(data) if isinstance(data, (str, PathLike)) else in_range(_one_picture(data))
         otel_ml.log_image(name, picture, caption=self.caption, step=step, axis=axis)
 
 
@@ -79,6 +93,24 @@ class Histogram(Media):
         self._sequence = sequence
         self._counted = np_histogram
         self._bins = num_bins
+
+    @property
+    def histogram(self) -> list[Any]:
+        """How many values each bin has."""
+        return list(self._parts()[0])
+
+    @property
+    def bins(self) -> list[Any]:
+        """The edges of the bins: one more than there are bins."""
+        return list(self._parts()[1])
+
+    def _parts(self) -> Any:
+        import numpy as np
+
+        if self._counted is not None:
+            return self._counted[:2]
+        counts, edges = np.histogram(self._sequence, bins=self._bins)
+        return counts.tolist(), edges.tolist()
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it as a histogram."""
@@ -182,6 +214,31 @@ class Bokeh(_File):
     """A bokeh plot."""
 
 
+class Graph(_File):
+    """A graph of a model."""
+
+
+class Classes(Media):
+    """Names of the classes of pictures."""
+
+    def __init__(self, class_set: Sequence[Any]) -> None:
+        self._class_set = list(class_set)
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record them as text."""
+        otel_ml.log_text(name, str(self._class_set), step=step, axis=axis)
+
+
+def box3d(*, center: Any, size: Any, orientation: Any, color: Any, label: str | None = None, score: Any = None) -> Any:
+    """Return a box of a point cloud, as W&B describes it."""
+    described = {"center": center, "size": size, "orientation": orientation, "color": color}
+    return {**described, "label": label, "score": score}
+
+
+WBValue = Media
+"""What W&B calls the base of all of them."""
+
+
 def keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
     """Record whatever `log()` was given that is not a number."""
     if value is None:
@@ -226,6 +283,18 @@ def _picture_of(path: str | PathLike[str]) -> Any:
     content = Path(path).read_bytes()
     if content.startswith(_PNG):
         return content
+    return _opened(path)
+
+
+def _opened(path: str | PathLike[str]) -> Any:
     from PIL import Image as Pillow
 
     return Pillow.open(path).convert("RGB")
+
+
+def _one_picture(data: Any) -> Any:
+    """Return several pictures, (n, channels, height, width) or channels last, in rows and columns."""
+    if len(getattr(data, "shape", ())) != 4:
+        return data
+    has_channels_first = hasattr(data, "detach") or (data.shape[1] in CHANNELS and data.shape[-1] not in CHANNELS)
+    return grid(ordered(data, "NCHW" if has_channels_first else "NHWC", "NHWC"))

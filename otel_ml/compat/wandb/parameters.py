@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.values_by_name import ValuesByName
 
-__all__ = ["Config", "as_mapping"]
+__all__ = ["Config", "as_mapping", "with_files"]
 
 
 class Config(ValuesByName):
@@ -75,6 +76,24 @@ def as_mapping(given: Any) -> dict[str, Any]:
         return {str(key): value for key, value in vars(given).items() if not key.startswith("_")}
     except Exception:  # noqa: BLE001 (a value that is missing, or cannot be resolved here)
         return _what_can_be_read(given)
+
+
+def with_files(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with those of `config-defaults.yaml` and `WANDB_CONFIG_PATHS`, and with those of a sweep.
+
+    What the program gives wins over files, and a sweep over both, as in W&B.
+    """
+    defaults = Path("config-defaults.yaml")
+    paths = [defaults] if defaults.is_file() else []
+    paths += [Path(path) for path in os.environ.get("WANDB_CONFIG_PATHS", "").split(",") if path]
+    merged: dict[str, Any] = {}
+    for path in paths:
+        merged.update(_from_file(path))
+    merged.update(given)
+    if sweep := os.environ.get("WANDB_SWEEP_PARAM_PATH"):
+        merged.update(_from_file(Path(sweep)))
+    merged.pop("wandb_version", None)  # what W&B writes in its own files
+    return merged
 
 
 def _what_can_be_read(given: Any) -> dict[str, Any]:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from otel_ml.compat.wandb.table import Table
 
-__all__ = ["bar", "confusion_matrix", "histogram", "line", "line_series", "pr_curve", "roc_curve", "scatter"]
+__all__ = [
+    "bar",
+    "confusion_matrix",
+    "histogram",
+    "line",
+    "line_series",
+    "plot_table",
+    "pr_curve",
+    "roc_curve",
+    "scatter",
+]
+
+
+def plot_table(
+    vega_spec_name: str, data_table: Table, fields: Any, string_fields: Any = None, split_table: bool = False
+) -> Table:
+    """Return the table of a chart whose form W&B has."""
+    del vega_spec_name, fields, string_fields, split_table
+    return data_table
 
 
 def line(table: Table, x: str, y: str, stroke: str | None = None, title: str = "", **options: Any) -> Table:
@@ -63,21 +81,66 @@ def confusion_matrix(
     return Table(["Actual", "Predicted", "nPredictions"], rows)
 
 
-def pr_curve(y_true: Any = None, y_probas: Any = None, labels: Any = None, **options: Any) -> Table:
-    """Return what the curve is computed from: each label with its probabilities."""
+def pr_curve(
+    y_true: Any = None,
+    y_probas: Any = None,
+    labels: Sequence[str] | None = None,
+    classes_to_plot: Sequence[Any] | None = None,
+    interp_size: int = 21,
+    **options: Any,
+) -> Table:
+    """Return the curves as rows (class, precision, recall): the best precision from each recall on."""
+    import numpy as np
+
     del options
-    return _scored(y_true, y_probas, labels)
+    recalls = np.linspace(0, 1, interp_size)[::-1]
+    rows = []
+    for name, is_class, scores in _classes(y_true, y_probas, labels, classes_to_plot):
+        right, wrong, found = _counted(is_class, scores)
+        precision = np.maximum.accumulate(np.append(1.0, right / (right + wrong))[::-1])[::-1]
+        recall = np.append(0.0, right / max(found, 1))
+        places = np.searchsorted(recall, recalls).clip(max=len(recall) - 1)
+        rows += [[name, round(float(precision[at]), 3), round(float(r), 3)]
+                 for at, r in zip(places, recalls, strict=True)]  # fmt: skip
+    return Table(["class", "precision", "recall"], rows)
 
 
-def roc_curve(y_true: Any = None, y_probas: Any = None, labels: Any = None, **options: Any) -> Table:
-    """Return what the curve is computed from: each label with its probabilities."""
+def roc_curve(
+    y_true: Any = None,
+    y_probas: Any = None,
+    labels: Sequence[str] | None = None,
+    classes_to_plot: Sequence[Any] | None = None,
+    **options: Any,
+) -> Table:
+    """Return the curves as rows (class, fpr, tpr), from no prediction taken to all."""
     del options
-    return _scored(y_true, y_probas, labels)
+    rows: list[list[Any]] = []
+    for name, is_class, scores in _classes(y_true, y_probas, labels, classes_to_plot):
+        right, wrong, found = _counted(is_class, scores)
+        others = max(len(scores) - found, 1)
+        points = [(0.0, 0.0), *zip(wrong / others, right / max(found, 1), strict=True)]
+        rows += [[name, round(float(fpr), 3), round(float(tpr), 3)] for fpr, tpr in points]
+    return Table(["class", "fpr", "tpr"], rows)
 
 
-def _scored(y_true: Any, y_probas: Any, labels: Any) -> Table:
-    rows = [[label, *(scores if hasattr(scores, "__len__") else [scores])]
-            for label, scores in zip(y_true, y_probas, strict=False)]  # fmt: skip
-    width = len(rows[0]) - 1 if rows else 0
-    names = list(labels) if labels is not None else [f"class_{number}" for number in range(width)]
-    return Table(["label", *names[:width]], rows)
+def _classes(
+    y_true: Any, y_probas: Any, labels: Sequence[str] | None, chosen: Sequence[Any] | None
+) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield (name, which samples are of it, their scores) of each class."""
+    import numpy as np
+
+    truth, scores = np.asarray(y_true), np.asarray(y_probas, float)
+    for column, known in enumerate(np.unique(truth).tolist()):
+        if chosen is None or known in chosen:
+            name = labels[known] if labels is not None and isinstance(known, int) else known
+            yield name, truth == known, scores[:, column]
+
+
+def _counted(is_class: Any, scores: Any) -> tuple[Any, Any, int]:
+    """Return how many are taken rightly and wrongly at each score as the threshold, and how many there are to find."""
+    import numpy as np
+
+    order = np.argsort(-scores, kind="stable")
+    last = np.flatnonzero(np.append(np.diff(scores[order]), 1))
+    right = np.cumsum(is_class[order])[last]
+    return right, last + 1 - right, int(is_class.sum())

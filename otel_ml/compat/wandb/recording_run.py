@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import atexit
 import glob
-import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -17,29 +16,16 @@ import otel_ml
 from otel_ml.compat.tracking.counts import WITHIN, StepCounts, own_axis, whole
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.artifact import Artifact
+from otel_ml.compat.wandb.artifacts_in_use import used
 from otel_ml.compat.wandb.definitions import Definitions, Metric
 from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.media import keep
 from otel_ml.compat.wandb.parameters import Config
+from otel_ml.compat.wandb.run_facts import Asked, RunFacts
 from otel_ml.compat.wandb.values import are_numbers, parted, plain_numbers
 from otel_ml.once import reporter
 
-__all__ = ["Asked", "DisabledRun", "Run"]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What `init()` was asked for; `joins` says that the run was begun by somebody else, who ends it."""
-
-    project: str = ""
-    entity: str = ""
-    group: str = ""
-    job_type: str = ""
-    tags: tuple[str, ...] = ()
-    notes: str | None = None
-    mode: str = "online"
-    resumed: bool = False
-    joins: bool = False
+__all__ = ["DisabledRun", "Run"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,7 +42,7 @@ def _inside(method: F) -> F:
     return inside  # type: ignore[return-value]
 
 
-class Run:
+class Run(RunFacts):
     """A run with W&B's methods. `log()` counts the steps itself where the program does not."""
 
     def __init__(
@@ -66,6 +52,8 @@ class Run:
         self._asked = asked
         self._on_end = on_end
         self._step = first_step
+        self._first_step = first_step
+        self._began_at = time.time()
         self._counts = StepCounts()
         self._definitions = Definitions()
         self._artifacts: list[Artifact] = []
@@ -78,108 +66,6 @@ class Run:
     def use(self) -> AbstractContextManager[None]:
         """Make it the current run of otel_ml, inside a block."""
         return self._run.use()
-
-    # --- what it is ----------------------------------------------------------------------------------------------
-
-    @property
-    def is_active(self) -> bool:
-        """Whether the run goes on."""
-        return self._run.is_active
-
-    @property
-    def joins(self) -> bool:
-        """Whether somebody else has begun the run, and ends it."""
-        return self._asked.joins
-
-    @property
-    def id(self) -> str:
-        """Of the run; `init(id=…, resume="allow")` continues it."""
-        return self._run.id
-
-    @property
-    def name(self) -> str:
-        """Shown in the backends."""
-        return self._run.name
-
-    @property
-    def project(self) -> str:
-        """The experiment."""
-        return self._asked.project or self._run.experiment
-
-    @property
-    def entity(self) -> str:
-        """As given."""
-        return self._asked.entity
-
-    @property
-    def path(self) -> str:
-        """`entity/project/id`."""
-        return "/".join(part for part in (self.entity, self.project, self.id) if part)
-
-    @property
-    def group(self) -> str:
-        """As given; the tag `group:<name>`."""
-        return self._asked.group
-
-    @property
-    def job_type(self) -> str:
-        """As given; the tag `job_type:<name>`."""
-        return self._asked.job_type
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """As given."""
-        return self._asked.tags
-
-    @property
-    def notes(self) -> str | None:
-        """As given."""
-        return self._asked.notes
-
-    @property
-    def step(self) -> int:
-        """The step that the next `log()` counts at."""
-        return self._step
-
-    @property
-    def resumed(self) -> bool:
-        """Whether a run that was there before goes on."""
-        return self._asked.resumed
-
-    @property
-    def offline(self) -> bool:
-        """Whether W&B is not to be reached."""
-        return self._asked.mode in {"offline", "dryrun"}
-
-    @property
-    def disabled(self) -> bool:
-        """Whether nothing is recorded."""
-        return False
-
-    @property
-    def sweep_id(self) -> str | None:
-        """None: sweeps are W&B's own."""
-        return None
-
-    @property
-    def url(self) -> str | None:
-        """Where W&B shows the run, once the exporter `wandb` has started it there."""
-        return self._run.urls.get("wandb")
-
-    @property
-    def dir(self) -> str:
-        """A folder for files of the program; what is there at the end becomes an artifact."""
-        if self._files is None:
-            self._files = self._folder()
-        return str(self._files)
-
-    def get_url(self) -> str | None:
-        """Return `url`."""
-        return self.url
-
-    def project_name(self) -> str:
-        """Return `project`."""
-        return self.project
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
@@ -244,12 +130,15 @@ class Run:
         step_sync: bool | None = None,
         hidden: bool | None = None,
         summary: str | None = None,
+        goal: str | None = None,
         overwrite: bool | None = None,
-        **options: Any,
     ) -> Metric:
-        """Draw a metric, or all that match `val/*`, over another one; and keep its `min`, `max`, `mean` at the end."""
-        del step_sync, hidden, options
-        return self._definitions.define(name, step_metric, summary, overwrite)
+        """Draw a metric, or all that match `val/*`, over another one; and keep its `min`, `max`, `mean` at the end.
+
+        `summary="best"` keeps the smallest value, with `goal="maximize"` the largest.
+        """
+        del step_sync, hidden
+        return self._definitions.define(name, step_metric, summary, overwrite, goal)
 
     # --- files ---------------------------------------------------------------------------------------------------
 
@@ -273,8 +162,61 @@ class Run:
         self._keep(artifact, tuple(aliases or ()))
         return artifact
 
-    upsert_artifact = log_artifact
-    finish_artifact = log_artifact
+    def upsert_artifact(
+        self,
+        artifact_or_path: Any,
+        name: str | None = None,
+        type: str | None = None,  # noqa: A002 (W&B's name)
+        aliases: Iterable[str] | None = None,
+        distributed_id: str | None = None,
+    ) -> Artifact:
+        """Record what this process adds to an artifact."""
+        del distributed_id  # of several processes each records its files under the one name
+        return self.log_artifact(artifact_or_path, name, type, aliases)
+
+    finish_artifact = upsert_artifact
+
+    @_inside
+    def use_artifact(
+        self,
+        artifact_or_name: Any,
+        type: str | None = None,  # noqa: A002 (W&B's name)
+        aliases: Iterable[str] | None = None,
+        use_as: str | None = None,
+    ) -> Any:
+        """Return an artifact that this run has logged, or W&B's own by its package; what is used is a parameter.
+
+        Raises:
+            CommError: the package `wandb` is not installed, or the run is offline.
+        """
+        del aliases
+        found = used(artifact_or_name, self._artifacts, type, is_offline=self.offline)
+        otel_ml.log_params({use_as or found.name: found.type}, prefix="used_artifacts")
+        return found
+
+    def use_model(self, name: str) -> str:
+        """Return the path of a model's file, or of its folder where there are several.
+
+        Raises:
+            CommError: as `use_artifact()`.
+        """
+        folder = Path(self.use_artifact(name, "model").download())
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        return str(files[0] if len(files) == 1 else folder)
+
+    def link_artifact(self, artifact: Any, target_path: str, aliases: Iterable[str] | None = None) -> Any:
+        """Record the artifact; a registry is W&B's own."""
+        not_kept(f"run.link_artifact({target_path!r})", "the artifact is recorded. Link it where W&B shows it.")
+        if artifact not in self._artifacts:
+            self.log_artifact(artifact, aliases=aliases)
+        return artifact
+
+    def link_model(
+        self, path: Any, registered_model_name: str, name: str | None = None, aliases: Iterable[str] | None = None
+    ) -> Artifact:
+        """Record the model; a registry is W&B's own."""
+        not_kept(f"run.link_model({registered_model_name!r})", "the model is recorded. Link it where W&B shows it.")
+        return self.log_model(path, name, aliases)
 
     @_inside
     def log_model(self, path: Any, name: str | None = None, aliases: Iterable[str] | None = None) -> Artifact:
@@ -282,11 +224,16 @@ class Run:
         return self.log_artifact(path, name or f"run-{self.id}-model", "model", aliases)
 
     @_inside
-    def save(self, glob_str: Any = None, base_path: Any = None, policy: str = "live") -> list[str]:
-        """Record the files that match now."""
+    def save(
+        self,
+        glob_str: Any = None,
+        base_path: Any = None,
+        policy: str = "live",
+        glob: bool = True,
+    ) -> list[str]:
+        """Record the files that match now; with `glob=False` the one file of that name."""
         del base_path, policy
-        # An absolute pattern, which `Path.glob` refuses, is usual here.
-        found = sorted(glob.glob(str(glob_str))) if glob_str is not None else []  # noqa: PTH207
+        found = [] if glob_str is None else _matching(str(glob_str)) if glob else _existing(str(glob_str))
         if not found:
             not_kept(f"wandb.save({str(glob_str)!r})", "no file matches now. Call it once the files are written.")
         for path in found:
@@ -299,6 +246,20 @@ class Run:
 
     def _keep(self, artifact: Artifact, aliases: tuple[str, ...]) -> None:
         artifact.keep(aliases)
+
+    def restore(self, name: str, run_path: str | None = None, replace: bool = False, root: str | None = None) -> None:
+        """Return None, as W&B does for a file that it does not have."""
+        del run_path, replace, root
+        not_kept(f"wandb.restore({name!r})", "nothing is downloaded. Use the package 'wandb' or the run's folder.")
+
+    @_inside
+    def write_logs(self, text: str) -> None:
+        """Record a text `logs`."""
+        otel_ml.log_text("logs", text)
+
+    def pin_config_keys(self, keys: Iterable[str] = ()) -> None:
+        """Say that a layout of W&B's pages is not kept."""
+        not_kept(f"run.pin_config_keys({list(keys)!r:.80})", "the parameters are recorded, which are pinned is not.")
 
     # --- the rest ------------------------------------------------------------------------------------------------
 
@@ -369,18 +330,19 @@ class Run:
         if others:
             otel_ml.log_params(others, prefix="summary")
 
-    def _folder(self) -> Path:
-        if self._run.dir is None:
-            return Path(tempfile.mkdtemp(prefix="otel-ml-files-"))
-        folder = self._run.dir / "files"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
     def _repr_html_(self) -> str:
         return self._run._repr_html_()
 
     def __repr__(self) -> str:
         return f"<wandb.Run {self.path} of otel_ml>"
+
+
+def _matching(pattern: str) -> list[str]:
+    return sorted(glob.glob(pattern))  # noqa: PTH207 (an absolute pattern, which `Path.glob` refuses, is usual here)
+
+
+def _existing(path: str) -> list[str]:
+    return [path] if Path(path).exists() else []
 
 
 class DisabledRun(Run):
@@ -404,7 +366,13 @@ class DisabledRun(Run):
         if isinstance(data, Mapping):
             self.summary.observe(data)
 
-    def save(self, glob_str: Any = None, base_path: Any = None, policy: str = "live") -> list[str]:
+    def save(
+        self,
+        glob_str: Any = None,
+        base_path: Any = None,
+        policy: str = "live",
+        glob: bool = True,
+    ) -> list[str]:
         """Do nothing."""
         return []
 

@@ -11,13 +11,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.lifecycle.init_arguments import checked
 from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.run_environment import RunEnvironment
+from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.definitions import Metric
-from otel_ml.compat.wandb.parameters import Config, as_mapping
-from otel_ml.compat.wandb.recording_run import Asked, DisabledRun, Run
+from otel_ml.compat.wandb.errors import UsageError
+from otel_ml.compat.wandb.login import api
+from otel_ml.compat.wandb.parameters import Config, as_mapping, with_files
+from otel_ml.compat.wandb.recording_run import DisabledRun, Run
+from otel_ml.compat.wandb.run_facts import Asked, is_offline
 from otel_ml.compat.wandb.util import generate_id
+from otel_ml.wire.rendezvous import run_folder
 
 __all__ = [
     "Settings",
@@ -26,22 +33,25 @@ __all__ = [
     "ensure_configured",
     "finish",
     "init",
+    "link_model",
     "log",
     "log_artifact",
     "log_code",
     "log_model",
-    "login",
     "mark_preempting",
+    "restore",
     "save",
     "setup",
     "state",
     "teardown",
     "unwatch",
+    "use_artifact",
+    "use_model",
     "watch",
 ]
 
 _WITHOUT_MEANING = frozenset(
-    {"allow_val_change", "anonymous", "config_include_keys", "force", "magic", "monitor_gym", "save_code", "settings"}
+    {"allow_val_change", "anonymous", "force", "magic", "monitor_gym", "save_code", "settings"}
 )
 """Arguments that ask for nothing a run of ours would not have, or that only W&B's own processes need."""
 
@@ -58,6 +68,7 @@ class State:
     def __init__(self) -> None:
         self._run: Run | None = None
         self.config: Config = Config()
+        self.environment = RunEnvironment()
 
     @property
     def run(self) -> Run | None:
@@ -75,6 +86,7 @@ class State:
         if self._run is run:
             self._run = None
             self.config = Config()
+            self.environment.undo()
 
 
 state: State = State()
@@ -90,6 +102,7 @@ def init(
     tags: Sequence[str] | None = None,
     config: Any = None,
     config_exclude_keys: Iterable[str] | None = None,
+    config_include_keys: Iterable[str] | None = None,
     group: str | None = None,
     job_type: str | None = None,
     mode: str | None = None,
@@ -105,6 +118,7 @@ def init(
 
     Raises:
         ConfigError: an `OTEL_ML_*` variable or an argument is wrong.
+        UsageError: `resume="must"` of a run that is not there, or `resume="never"` of one that is.
     """
     run_id = _or_environment(id, "WANDB_RUN_ID")
     shown = _or_environment(name, "WANDB_NAME")
@@ -124,10 +138,9 @@ def init(
         tags=_tags(tags),
         notes=_or_environment(notes, "WANDB_NOTES"),
         mode=chosen,
-        resumed=run_id is not None and _resumes(resume),
     )
-    excluded = frozenset(config_exclude_keys or ())
-    given = {key: value for key, value in as_mapping(config).items() if key not in excluded}
+    asked = replace(asked, resumed=chosen != "disabled" and _resumes(resume, _arguments(asked, run_id, shown)))
+    given = with_files(_chosen_keys(as_mapping(config), config_include_keys, config_exclude_keys))
     if chosen != "disabled" and beside:
         return _beside(asked, run_id, shown, given)
     state.config.update(given)
@@ -151,11 +164,14 @@ def _arguments(asked: Asked, run_id: str | None, name: str | None) -> dict[str, 
         "id": run_id,
         "tags": [*asked.tags, *_labels(group=asked.group, job_type=asked.job_type)],
         "notes": asked.notes,
+        "exporters": with_own_backend("wandb") if is_offline(asked.mode) or api.api_key else None,
     }
 
 
 def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
     joins = RUNTIME.is_chosen  # begun by the program itself or by another of these interfaces
+    if not joins and is_offline(asked.mode):
+        state.environment.set({"WANDB_MODE": "offline"})  # the exporter reads it
     begun = otel_ml.init() if joins else otel_ml.init(**_arguments(asked, run_id, name))
     run = _run_of(begun, state.config, replace(asked, joins=joins))
     state.began(run)
@@ -207,9 +223,28 @@ def _mode(mode: str | None, settings: Any) -> str:
     return str(mode or asked or os.environ.get("WANDB_MODE") or "online")
 
 
-def _resumes(resume: bool | str | None) -> bool:
+def _chosen_keys(
+    given: Mapping[str, Any], included: Iterable[str] | None, excluded: Iterable[str] | None
+) -> dict[str, Any]:
+    wanted = frozenset(included or given)
+    return {key: value for key, value in given.items() if key in wanted and key not in frozenset(excluded or ())}
+
+
+def _resumes(resume: bool | str | None, arguments: Mapping[str, Any]) -> bool:
+    """Return whether the run goes on that is there; where a service elsewhere has it, whether it was asked for."""
     asked = resume if resume is not None else os.environ.get("WANDB_RESUME", "")
-    return bool(asked) and asked != "never"
+    run_id = arguments["id"]
+    if not asked or run_id is None:
+        return False
+    config = checked(arguments, os.environ)
+    is_there = (run_folder(config.dir, config.experiment, run_id) / "metrics.jsonl").is_file()
+    if config.is_remote or RUNTIME.is_chosen or os.environ.get("RANK", "0") != "0":
+        return asked != "never" and (is_there or config.is_remote)
+    if asked == "must" and not is_there:
+        raise UsageError(f"resume='must': there is no run {run_id!r} of {config.experiment!r} in {config.dir}.")
+    if asked == "never" and is_there:
+        raise UsageError(f"resume='never': there is a run {run_id!r} of {config.experiment!r} in {config.dir}.")
+    return is_there
 
 
 def _say_unused(folder: Any, more: Mapping[str, Any]) -> None:
@@ -265,9 +300,29 @@ def log_model(path: Any, name: str | None = None, aliases: Iterable[str] | None 
     return _run().log_model(path, name, aliases)
 
 
-def save(glob_str: Any = None, base_path: Any = None, policy: str = "live") -> list[str]:
-    """Record the files that match now."""
-    return _run().save(glob_str, base_path, policy)
+def save(glob_str: Any = None, base_path: Any = None, policy: str = "live", glob: bool = True) -> list[str]:
+    """Record the files that match now; with `glob=False` the one file of that name."""
+    return _run().save(glob_str, base_path, policy, glob)
+
+
+def use_artifact(artifact_or_name: Any, type: str | None = None, **options: Any) -> Any:  # noqa: A002
+    """Return an artifact, see `Run.use_artifact()`."""
+    return _run().use_artifact(artifact_or_name, type, **options)
+
+
+def use_model(name: str) -> str:
+    """Return the path of a model, see `Run.use_model()`."""
+    return _run().use_model(name)
+
+
+def link_model(path: Any, registered_model_name: str, **options: Any) -> Artifact:
+    """Record a model, see `Run.link_model()`."""
+    return _run().link_model(path, registered_model_name, **options)
+
+
+def restore(name: str, run_path: str | None = None, replace: bool = False, root: str | None = None) -> None:
+    """Return None, see `Run.restore()`."""
+    _run().restore(name, run_path, replace, root)
 
 
 def log_code(root: Any = ".", **options: Any) -> None:
@@ -299,12 +354,6 @@ def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
     """End the run, if there is one."""
     if state.run is not None:
         state.run.finish(exit_code, quiet)
-
-
-def login(*arguments: Any, **options: Any) -> bool:
-    """Return True: the exporter `wandb` logs in where it runs."""
-    del arguments, options
-    return True
 
 
 def setup(*arguments: Any, **options: Any) -> None:

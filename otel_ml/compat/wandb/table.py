@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import otel_ml
+from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.media import Media
 
-__all__ = ["Table"]
+__all__ = ["EvalTable", "Table"]
 
 
 class Table(Media):
@@ -32,7 +33,11 @@ class Table(Media):
         self.data: list[list[Any]] = [list(row) for row in (given if given is not None else ())]
 
     def add_data(self, *data: Any) -> None:
-        """Add a row."""
+        """Add a row. One of another length, for which W&B raises, is said and left out."""
+        if len(data) != len(self.columns):
+            wrong = f"ValueError: this table expects {len(self.columns)} columns: {self.columns}, found {len(data)}"
+            not_kept("wandb.Table.add_data()", f"{wrong}. The row is left out.")
+            return
         self.data.append(list(data))
 
     add_row = add_data
@@ -87,3 +92,7 @@ class Table(Media):
         shown = f"{name}/{column}/{number}"
         cell.keep(shown, step, axis)
         return shown
+
+
+class EvalTable(Table):
+    """A table of an evaluation; kept as any table."""

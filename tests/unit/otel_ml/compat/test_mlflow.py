@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import otel_ml
 from otel_ml.compat import mlflow
+from otel_ml.compat.mlflow.runs import STATE
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
 from tests.unit.otel_ml.compat.recorded import events, steps_of
@@ -114,7 +116,10 @@ def test_files_folders_tags_and_data_sets_are_kept(captured: Capture, tmp_path: 
     assert params(captured) == [{"tags": {"phase": "pretraining"}}, {"inputs": {"training": {"name": "digits-v2"}}}]
 
 
-def test_what_is_not_kept_is_said_with_its_place_and_nothing_is_raised(captured: Capture) -> None:
+def test_what_is_not_kept_is_said_with_its_place_and_nothing_is_raised(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
     mlflow.set_tracking_uri("http://tracking:5000")
     mlflow.autolog()
     mlflow.pytorch.autolog()
@@ -135,7 +140,107 @@ def test_what_is_not_kept_is_said_with_its_place_and_nothing_is_raised(captured:
 
 def test_what_is_not_there_names_the_package_that_has_it() -> None:
     with pytest.raises(AttributeError, match="the package 'mlflow' may be imported beside it"):
-        _ = mlflow.MlflowClient
+        _ = mlflow.register_model
+
+
+def test_what_asks_mlflows_server_is_mlflows_own() -> None:
+    import mlflow as original
+
+    assert mlflow.MlflowClient is original.MlflowClient
+    assert mlflow.search_runs is original.search_runs
+
+
+def test_what_is_recorded_asynchronously_can_be_waited_for(captured: Capture) -> None:
+    with mlflow.start_run():
+        for operation in (
+            mlflow.log_metric("a", "0.5", step=0, synchronous=False),
+            mlflow.log_metrics({"b": 1.0}, step=0, synchronous=False),
+            mlflow.log_param("p", 1, synchronous=False),
+            mlflow.log_params({"q": 1}, synchronous=False),
+            mlflow.set_tag("t", 1, synchronous=False),
+        ):
+            operation.wait()
+        assert (mlflow.log_metric("a", 1.0, step=1), mlflow.log_param("r", 1)) == (None, 1)
+
+    assert steps_of(captured, "a") == {0: 0.5, 1: 1.0}
+
+
+def test_a_run_that_has_ended_says_what_it_recorded(captured: Capture) -> None:
+    with mlflow.start_run(tags={"team": "a"}) as run:
+        mlflow.log_metric("loss", np.float32(0.5))
+        mlflow.log_metrics({"acc": 1})
+        mlflow.log_param("lr", 0.1)
+        with mlflow.start_run(run_name="child", nested=True) as child:
+            mlflow.log_metric("loss", 2.0)
+    last = mlflow.last_active_run()
+
+    assert last is child
+    assert mlflow.get_run(run.info.run_id) is mlflow.get_parent_run(child.info.run_id) is run
+    assert (run.data.metrics, run.data.params, run.data.tags) == (
+        {"loss": 0.5, "acc": 1.0},
+        {"lr": "0.1"},
+        {"team": "a"},
+    )
+    assert child.data.metrics == {"loss": 2.0}
+    assert run.info.end_time >= run.info.start_time
+    with pytest.raises(ValueError, match="not begun here"):
+        mlflow.get_run("unknown")
+
+
+@pytest.mark.parametrize("status", ["FINISHED", "FAILED", "KILLED"])
+def test_a_run_has_the_status_that_it_was_ended_with(captured: Capture, status: str) -> None:
+    run = mlflow.start_run()
+    mlflow.end_run(status)
+
+    assert run.info.status == status
+
+
+def test_an_experiment_is_chosen_by_its_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "by-variable")
+    mlflow.set_experiment(experiment_name="")
+    assert mlflow.get_experiment_by_name("by-id") is None
+    with mlflow.start_run(experiment_id=mlflow.create_experiment("by-id")):
+        pass
+    with mlflow.start_run():
+        pass
+
+    assert {run.name for run in (tmp_path / "otel-ml-runs").iterdir() if run.is_dir()} >= {"by-id", "by-variable"}
+    assert mlflow.get_experiment_by_name("by-id").experiment_id == "by-id"
+    assert mlflow.get_experiment_by_name("by-variable").name == "by-variable"
+
+
+def test_a_run_goes_to_the_server_that_the_script_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mlflow_database: Path
+) -> None:
+    from mlflow import MlflowClient
+
+    monkeypatch.delenv("OTEL_ML_EXPORTERS", raising=False)
+    shutil.copy(mlflow_database, tmp_path / "mine.db")
+    uri = f"sqlite:///{tmp_path / 'mine.db'}"
+    try:
+        mlflow.set_tracking_uri(uri)
+        mlflow.set_experiment("named")
+        with mlflow.start_run():
+            mlflow.log_metric("loss", 0.5, step=0)
+    finally:
+        STATE.write_to(None, {})
+        STATE.uri = ""
+        mlflow.set_experiment("")
+
+    client = MlflowClient(uri)
+    experiment = eventually(lambda: client.get_experiment_by_name("named"), timeout=120)
+    [found] = eventually(lambda: client.search_runs([experiment.experiment_id], "metrics.loss = 0.5"), timeout=120)
+    assert found.data.metrics["loss"] == 0.5
+
+
+def test_streams_and_data_sets_are_kept(captured: Capture) -> None:
+    mlflow.log_stream(io.BytesIO(b"content"), "deep/file.bin")
+    mlflow.log_inputs(["one", "two"], contexts=["train", "test"])
+    mlflow.delete_tag("unknown")
+
+    assert "deep/file.bin" in events(captured, "artifact")
+    assert params(captured) == [{"inputs": {"train": {"name": "one"}}}, {"inputs": {"test": {"name": "two"}}}]
 
 
 def test_mlflow_finds_a_run_by_the_tags_it_was_started_with(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,7 @@ def test_distributions_sounds_curves_and_models_are_kept(captured: Capture, writ
     assert events(captured, "histogram")["raw"].body == {"counts": [3.0, 1.0], "edges": [0.0, 1.0, 2.0]}
     assert events(captured, "audio")["sound"].attributes["ml.sample_rate"] == 8000
     rows = events(captured, "table")["pr"].body["rows"]
-    assert rows == [[0.0, pytest.approx(2 / 3), 1.0], [0.5, 1.0, 0.5], [1.0, 1.0, 0.0]]
+    assert rows == [[0.0, pytest.approx(2 / 3), 1.0], [0.5, pytest.approx(1.0), 0.5], [1.0, 0.0, 0.0]]
     assert "Linear(in_features=2" in events(captured, "text")["graph"].body
 
 
@@ -182,3 +183,84 @@ def test_the_last_writer_ends_the_run_and_one_that_writes_on_continues_it(
     assert first._run.id == began.id
     first.close()
     assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"] == ([5, 6], [1.0, 2.0])
+
+
+def test_every_public_name_of_both_writers_is_there(writer: SummaryWriter) -> None:
+    import tensorboardX
+    from torch.utils import tensorboard
+
+    for original in (tensorboard.SummaryWriter, tensorboardX.SummaryWriter):
+        names = [name for name in dir(original) if not name.startswith("_")]
+        assert [name for name in names if not hasattr(writer, name)] == [], original
+
+
+def test_the_folder_of_a_writer_is_there_for_files_of_the_program(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SummaryWriter("logs/exp1") as named, SummaryWriter(comment="-big") as unnamed:
+        (Path(named.log_dir) / "args.json").write_text("{}")
+        (Path(unnamed.get_logdir()) / "args.json").write_text("{}")
+
+    [folder] = (tmp_path / "runs").iterdir()
+    assert folder.name.endswith(f"_{socket.gethostname()}-big")
+    assert named.log_dir == "logs/exp1"
+
+
+def test_a_folder_that_cannot_be_made_does_not_stop_training(captured: Capture, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with SummaryWriter(tmp_path / "taken" / "run") as writer:
+        writer.add_scalar("loss", 1.0, 0)
+
+    assert steps_of(captured, "loss") == {0: 1.0}
+    assert captured.notices
+
+
+def test_a_curve_is_the_one_that_torch_computes(captured: Capture, writer: SummaryWriter) -> None:
+    from torch.utils.tensorboard.summary import compute_curve
+
+    generator = np.random.default_rng(0)
+    labels, scores, weights = generator.integers(0, 2, 50), generator.random(50), generator.random(50)
+    writer.add_pr_curve("computed", labels, scores, 0, num_thresholds=11, weights=weights)
+    theirs = compute_curve(labels, scores, num_thresholds=11, weights=weights)
+    writer.add_pr_curve_raw("raw", *theirs, 0, num_thresholds=11)
+
+    tables = events(captured, "table")
+    expected = [[place / 10, precision, recall] for place, (precision, recall) in enumerate(theirs[-2:].T.tolist())]
+    for name in ("computed", "raw"):
+        assert tables[name].body["rows"] == [pytest.approx(row) for row in expected], name
+
+
+def test_several_figures_are_one_picture(captured: Capture, writer: SummaryWriter) -> None:
+    import matplotlib.pyplot as plt
+
+    figures = [plt.figure(figsize=(1, 1), dpi=50) for _ in range(3)]
+    writer.add_figure("curves", figures, 7)
+
+    assert picture(events(captured, "image")["curves"]).shape[:2] == (100, 100)
+    assert not any(plt.fignum_exists(figure.number) for figure in figures)
+
+
+def test_hyper_parameters_of_a_second_session_replace_none_of_the_first(
+    captured: Capture, writer: SummaryWriter
+) -> None:
+    writer.add_hparams({"lr": 0.1}, {"acc": 1.0})
+    writer.add_hparams({"lr": 0.2}, {"acc": 2.0}, run_name="second")
+
+    assert [event.body for event in captured.events if event.kind == "ml.params"] == [
+        {"lr": 0.1},
+        {"second": {"lr": 0.2}},
+    ]
+    assert [event.body for event in captured.events if event.kind == "ml.summary"] == [
+        {"acc": 1.0},
+        {"second/acc": 2.0},
+    ]
+    assert any("second add_hparams()" in notice for notice in captured.notices)
+
+
+def test_a_step_is_given_once_for_a_block(captured: Capture, writer: SummaryWriter) -> None:
+    with writer.use_metadata(global_step=7):
+        writer.add_scalar("loss", 1.0)
+        writer.add_scalar("acc", 2.0, 8)
+
+    assert (steps_of(captured, "loss"), steps_of(captured, "acc")) == ({7: 1.0}, {8: 2.0})

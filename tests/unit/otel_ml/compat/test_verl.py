@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,14 @@ import numpy as np
 import pytest
 
 import otel_ml
-from otel_ml.compat.verl import Tracking, ValidationGenerationsLogger, reduce_metrics
+from otel_ml.compat import wandb
+from otel_ml.compat.verl import (
+    DapoFilteredRewardTableLogger,
+    RLInsightLogger,
+    Tracking,
+    ValidationGenerationsLogger,
+    reduce_metrics,
+)
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import answer_of, the_run_in
 
@@ -75,6 +83,22 @@ def test_a_name_that_only_contains_max_or_min_is_averaged() -> None:
     assert reduced == {"minmax_diff": 2.0, "reward/max": 3.0, "len_min": 1, "loss": 2.0}
 
 
+def test_all_elements_of_all_workers_lists_count() -> None:
+    lists = [[1.0, 5.0], [3.0]]
+
+    assert reduce_metrics({"a_max": lists, "a_min": lists, "a": lists}) == {"a_max": 5.0, "a_min": 1.0, "a": 3.0}
+    assert reduce_metrics({"a_max": [np.array([1.0, 2.0]), np.array([3.0, 0.0])], "b": [[], [2.0]], "c": [[]]}) == {
+        "a_max": 3.0,
+        "b": 2.0,
+    }
+
+
+@pytest.mark.parametrize("name", ["x/max", "x/min", "x"])
+def test_one_nan_makes_the_value_nan_wherever_it_stands(name: str) -> None:
+    for values in ([1.0, math.nan], [math.nan, 1.0]):
+        assert math.isnan(reduce_metrics({name: values})[name]), values
+
+
 def test_a_metric_of_verl_is_what_it_says_it_is() -> None:
     reduced = reduce_metrics({"actor/max": Smallest(1.0, 2.0), "none": Smallest(), "loss": [1.0, 3.0]})
 
@@ -137,3 +161,76 @@ def test_a_run_ends_as_its_exit_code_says(tmp_path: Path, exit_code: int, status
 
     last_line = (the_run_in(tmp_path / "otel-ml-runs") / "metrics.jsonl").read_text().splitlines()[-1]
     assert json.loads(last_line)["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "place"),
+    [("VERL_FILE_LOGGER_PATH", "deep/mine.jsonl", "deep/mine.jsonl"),
+     ("VERL_FILE_LOGGER_ROOT", "root", "root/grpo/dev.jsonl"),
+     ("UNUSED", "x", "grpo/dev.jsonl")],
+)  # fmt: skip
+def test_the_backend_file_is_verls_file_at_verls_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, value: str, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, value)
+    with Tracking("grpo", "dev", default_backend=["file"]) as tracking:
+        tracking.log({"loss": np.float32(0.5), "note": "warm"}, step=1)
+        tracking.log({"loss": 0.25}, step=2)
+
+    lines = [json.loads(line) for line in (tmp_path / place).read_text().splitlines()]
+    assert lines == [{"step": 1, "data": {"loss": 0.5, "note": "warm"}}, {"step": 2, "data": {"loss": 0.25}}]
+
+
+def test_a_file_that_cannot_be_written_does_not_stop_training(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, captured: Capture
+) -> None:
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "taken" / "file.jsonl"))
+    with Tracking("grpo", "dev", default_backend=["file"]) as tracking:
+        tracking.log({"loss": 0.5}, step=1)
+
+    assert captured.values("loss") == [0.5]
+    assert any("taken/file.jsonl" in notice for notice in captured.notices), captured.notices
+
+
+def test_scripts_find_each_backend_they_asked_for(captured: Capture) -> None:
+    tracking = Tracking("grpo", "dev", default_backend=["console", "wandb", "mlflow"])
+
+    assert set(tracking.logger) == {"console", "wandb", "mlflow"} <= set(Tracking.supported_backend)
+    assert tracking.logger["wandb"] is wandb
+    tracking.logger["mlflow"].log(data={"extra": 2.0}, step=3)
+    assert captured.values("extra") == [2.0]
+
+
+def test_filtered_rewards_of_dapo_are_a_row_of_their_step(captured: Capture) -> None:
+    DapoFilteredRewardTableLogger("grpo", "dev").log(["wandb"], {1.0: 2, 0.0: 7}, 4)
+
+    [table] = [event for event in captured.events if event.kind == "ml.table"]
+    assert (table.name, table.step) == ("training/filter_groups/filtered_reward_counts", 4)
+    assert table.body == {"columns": ["step", "reward_counts"], "rows": [[4, "0:7, 1:2"]]}
+
+
+def test_states_of_rl_insight_are_timers_where_its_variable_asks_for_them(
+    monkeypatch: pytest.MonkeyPatch, captured: Capture
+) -> None:
+    otel_ml.set_step(1)
+    for asked in ("0", "1"):
+        monkeypatch.setenv("VERL_RL_INSIGHT_ENABLE", asked)
+        with RLInsightLogger.trace_state("rollout", state_lane_id=0):
+            pass
+
+    assert len(captured.values("time/rollout")) == 1
+
+
+@pytest.mark.parametrize(("of_the_job", "written"), [("tensorboard", {"jsonl", "tensorboard"}), ("jsonl", {"jsonl"})])
+def test_exporters_of_the_job_are_added_to_the_backends_of_the_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, of_the_job: str, written: set[str]
+) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", of_the_job)
+    with Tracking("grpo", "dev", default_backend="file") as tracking:
+        tracking.log({"loss": 0.5}, step=1)
+
+    run = the_run_in(tmp_path / "otel-ml-runs")
+    assert (run / "metrics.jsonl").exists()
+    assert any(run.rglob("*tfevents*")) == ("tensorboard" in written)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import os
+import time
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +20,7 @@ from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
 from tests.unit.otel_ml.compat.recorded import events, params, steps_of
 from tests.unit.otel_ml.lazy import Lazy
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -300,7 +303,14 @@ def test_what_is_not_kept_is_said_once_with_its_place_and_never_raised(captured:
 
 def test_what_is_not_there_names_the_package_that_has_it() -> None:
     with pytest.raises(AttributeError, match="the package 'wandb' may be imported beside it"):
-        _ = wandb.Api
+        _ = wandb.beta
+
+
+def test_what_speaks_with_wandbs_server_is_wandbs_own() -> None:
+    import wandb as original
+
+    assert wandb.Api is original.Api
+    assert wandb.sweep is original.sweep
 
 
 def test_a_disabled_run_accepts_everything_and_records_nothing(captured: Capture) -> None:
@@ -370,3 +380,136 @@ def test_a_config_of_which_a_value_is_missing_is_taken_without_it(captured: Capt
     first, second = captured.notices
     assert "config=Lazy at test_wandb.py" in first
     assert "cannot read model.missing" in second
+
+
+def test_every_public_name_of_wandb_is_there() -> None:
+    import wandb as original
+    from wandb.sdk.wandb_run import Run
+
+    run = wandb.init(mode="disabled")
+    wandb_names = [name for name in original.__all__ if not name.startswith("_")]
+    run_names = [name for name in dir(Run) if not name.startswith("_")]
+    run.finish()
+
+    assert [name for name in wandb_names if not hasattr(wandb, name) and name != "run"] == []
+    assert [name for name in run_names if not hasattr(run, name)] == []
+
+
+def test_a_run_says_of_itself_what_wandbs_says(captured: Capture) -> None:
+    run = wandb.init(project="digits", config={"lr": 0.1}, job_type="train", tags=["a"])
+
+    assert (run.settings.project, run.settings.run_job_type, run.settings.run_id) == ("digits", "train", run.id)
+    assert (run.config_static.lr, run.starting_step, run.sweep_url) == (0.1, 0, None)
+    assert 0 <= time.time() - run.start_time < 60
+    assert wandb.api.default_entity is None
+
+
+def test_login_with_a_key_is_known_to_the_exporter_and_to_api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert (wandb.api.api_key, wandb.login()) == (None, False)
+
+    assert wandb.login(key="secret") is True
+    assert wandb.api.api_key == os.environ["WANDB_API_KEY"] == "secret"
+
+
+def test_a_key_of_wandb_login_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "netrc").write_text("machine api.wandb.ai login user password stored\n")
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+    assert wandb.api.api_key == "stored"
+
+
+def test_a_run_that_was_not_there_is_not_resumed_and_one_that_was_is(tmp_path: Path) -> None:
+    with pytest.raises(wandb.UsageError, match="must"):
+        wandb.init(project="digits", id="once", resume="must")
+    first = wandb.init(project="digits", id="once", resume="allow")
+    first.log({"loss": 1.0})
+    first.finish()
+    with pytest.raises(wandb.UsageError, match="never"):
+        wandb.init(project="digits", id="once", resume="never")
+    second = wandb.init(project="digits", id="once", resume="must")
+    second.finish()
+
+    assert (first.resumed, second.resumed, second.starting_step) == (False, True, 1)
+
+
+@pytest.mark.parametrize(("goal", "best"), [(None, 1.0), ("minimize", 1.0), ("maximize", 3.0)])
+def test_the_best_value_of_a_metric_is_in_the_summary(captured: Capture, goal: str | None, best: float) -> None:
+    run = wandb.init()
+    run.define_metric("val", summary="best", goal=goal)
+    for value in (3.0, 1.0, 2.0):
+        run.log({"val": value})
+    run.finish()
+
+    assert summary(captured)["val.best"] == best
+
+
+def test_what_is_set_inside_of_a_nested_summary_is_written(captured: Capture) -> None:
+    run = wandb.init()
+    run.summary["t"] = {"nest": {}}
+    run.summary["t"]["nest"]["x"] = 7
+    run.summary["gone"] = 1
+    del run.summary["gone"]
+
+    assert summary(captured)["t.nest.x"] == 7
+    assert run.summary["t"] == {"nest": {"x": 7}}
+    assert "gone" not in run.summary
+
+
+def test_keys_of_the_config_are_chosen_and_files_have_its_defaults(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config-defaults.yaml").write_text("lr: {value: 1}\nepochs: {value: 5}\n")
+    Path("sweep.yaml").write_text("wandb_version: 1\nmomentum: {value: 0.5}\n")
+    monkeypatch.setenv("WANDB_SWEEP_PARAM_PATH", "sweep.yaml")
+    wandb.init(config={"lr": 2, "unwanted": 3, "momentum": 1}, config_include_keys=["lr", "momentum"])
+
+    assert params(captured) == {"lr": 2, "epochs": 5, "momentum": 0.5}
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_saved(captured: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "f[1].txt"
+    path.write_text("x")
+
+    assert wandb.save(str(path), glob=False) == [str(path)]
+    assert "f[1].txt" in events(captured, "artifact")
+
+
+def test_an_artifact_that_the_run_has_logged_is_used_and_another_needs_wandb(captured: Capture, tmp_path: Path) -> None:
+    (tmp_path / "weights.txt").write_text("w")
+    run = wandb.init(mode="offline")
+    logged = run.log_model(tmp_path / "weights.txt", "net")
+
+    assert run.use_artifact("net:latest") is logged
+    assert Path(logged.download(tmp_path / "there"), "weights.txt").read_text() == "w"
+    assert params(captured)["used_artifacts"] == {"net": "model"}
+    with pytest.raises(wandb.CommError, match="other"):
+        run.use_artifact("other:v0")
+
+
+def has_ended(folder: Path) -> bool:
+    lines = folder / "metrics.jsonl"
+    return lines.is_file() and '"finished"' in lines.read_text()
+
+
+@pytest.mark.parametrize("mode", ["offline", None])
+def test_an_offline_script_is_written_to_wandb_too_unless_the_job_decides(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str | None
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    for exporters, is_written in (("", mode == "offline"), ("jsonl", False)):
+        monkeypatch.setenv("OTEL_ML_EXPORTERS", exporters)
+        with wandb.init(project="digits", mode=mode) as run:
+            run.log({"loss": 1.0})
+            folder = Path(run.sync_dir)
+        eventually(lambda folder=folder: has_ended(folder), timeout=120)
+        if is_written:
+            eventually(lambda folder=folder: any(folder.parent.parent.rglob("*.wandb")), timeout=120)
+        else:
+            assert not any(folder.rglob("*.wandb"))
+        assert "WANDB_MODE" not in os.environ

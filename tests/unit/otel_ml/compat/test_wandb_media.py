@@ -147,3 +147,39 @@ def test_charts_are_kept_as_the_tables_they_are_drawn_from(captured: Capture) ->
     assert kept["lines"].body["rows"] == [[0, "a", 5], [1, "a", 6], [0, "b", 7], [1, "b", 8]]
     assert ["dog", "cat", 1] in kept["confusion"].body["rows"]
     assert kept["line"].body["rows"] == [[1, 2]]
+
+
+def test_a_row_of_another_length_is_said_where_it_is_added_and_left_out(captured: Capture) -> None:
+    table = wandb.Table(columns=["a", "b"])
+    table.add_data(1)
+    table.add_data(1, 2)
+    wandb.log({"t": table})
+
+    assert events(captured, "table")["t"].body["rows"] == [[1, 2]]
+    assert any("add_data() at test_wandb_media.py" in notice and "ValueError" in notice for notice in captured.notices)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 8, 6), (4, 8, 6, 3)])
+def test_a_batch_of_pictures_is_one_picture(captured: Capture, shape: tuple[int, ...]) -> None:
+    picture = wandb.Image(np.random.default_rng(0).random(shape))
+    wandb.log({"grid": picture})
+
+    assert picture.image.size == (12, 16)
+    assert events(captured, "image")["grid"].body
+
+
+def test_a_picture_and_a_histogram_can_be_looked_at() -> None:
+    assert wandb.Image(np.zeros((8, 6, 3))).image.size == (6, 8)
+    assert wandb.Histogram([1, 2, 2], num_bins=2).histogram == [1, 2]
+    assert wandb.Histogram(np_histogram=([1, 2], [0, 1, 2])).bins == [0, 1, 2]
+
+
+def test_curves_are_those_of_scikit_learns_definition() -> None:
+    truth, scores = [0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]
+    probabilities = [[1 - score, score] for score in scores]
+    roc = wandb.plot.roc_curve(truth, probabilities, labels=["no", "yes"], classes_to_plot=[1])
+    precision = wandb.plot.pr_curve(truth, probabilities, classes_to_plot=[1], interp_size=3)
+
+    assert roc.columns == ["class", "fpr", "tpr"]
+    assert roc.data == [["yes", *p] for p in [(0, 0), (0, 0.5), (0.5, 0.5), (0.5, 1), (1, 1)]]
+    assert precision.data == [[1, 0.667, 1.0], [1, 1.0, 0.5], [1, 1.0, 0.0]]

@@ -1,0 +1,83 @@
+"""Experiments: the name is the id, and an experiment begins with its first run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import otel_ml
+from otel_ml.compat.mlflow.runs import STATE
+from otel_ml.compat.tracking.said import not_kept
+from otel_ml.config import Config
+
+__all__ = [
+    "create_experiment",
+    "delete_experiment",
+    "get_experiment",
+    "get_experiment_by_name",
+    "restore_experiment",
+    "set_experiment",
+    "set_experiment_tag",
+    "set_experiment_tags",
+]
+
+_CREATED: dict[str, SimpleNamespace] = {}
+
+
+def create_experiment(name: str, artifact_location: str | None = None, tags: Any = None, **more: Any) -> str:
+    """Return the name as its id: an experiment begins with its first run."""
+    del artifact_location, more
+    _CREATED[name] = _experiment(name, tags or {})
+    return name
+
+
+def set_experiment(experiment_name: str | None = None, experiment_id: str | None = None, **options: Any) -> Any:
+    """Name the experiment of runs that begin from now on."""
+    del options
+    name = experiment_name or experiment_id or ""
+    STATE.experiment = name or None
+    return _CREATED.setdefault(name, _experiment(name, {}))
+
+
+def get_experiment_by_name(name: str) -> Any:
+    """Return an experiment that was created here, or has a run in `OTEL_ML_DIR`; else None."""
+    if name in _CREATED:
+        return _CREATED[name]
+    has_runs = (Config.from_env(os.environ).dir / name).is_dir() if name else False
+    return _experiment(name, {}) if has_runs else None
+
+
+def get_experiment(experiment_id: str) -> Any:
+    """Return the experiment of that id, which is its name."""
+    return get_experiment_by_name(experiment_id) or _experiment(experiment_id, {})
+
+
+def set_experiment_tag(key: str, value: Any) -> None:
+    """Record a tag of the experiment as a parameter of the run, see `set_experiment_tags()`."""
+    set_experiment_tags({key: value})
+
+
+def set_experiment_tags(tags: Mapping[str, Any]) -> None:
+    """Record tags of the experiment as parameters `experiment_tags.<key>` of the run that is active."""
+    if not STATE.stack:
+        not_kept("mlflow.set_experiment_tags()", "no run is active. Call it inside of start_run().")
+        return
+    otel_ml.log_params(tags, prefix="experiment_tags")
+
+
+def delete_experiment(experiment_id: str) -> None:
+    """Say that nothing is deleted."""
+    not_kept(f"mlflow.delete_experiment({experiment_id!r})", "nothing is deleted. Use the package 'mlflow'.")
+
+
+def restore_experiment(experiment_id: str) -> None:
+    """Do nothing: nothing was deleted."""
+    del experiment_id
+
+
+def _experiment(name: str, tags: Mapping[str, Any]) -> SimpleNamespace:
+    return SimpleNamespace(
+        name=name, experiment_id=name, artifact_location="", lifecycle_stage="active", tags=dict(tags)
+    )

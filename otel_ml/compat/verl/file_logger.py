@@ -1,0 +1,73 @@
+"""The backend `file`: a line of JSON for each step, where verl writes it."""
+
+from __future__ import annotations
+
+import json
+import numbers
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from otel_ml.compat.tracking.said import never_raises
+from otel_ml.once import reporter
+
+__all__ = ["FileLogger"]
+
+
+class FileLogger:
+    """Writes `{"step": 1, "data": {"loss": 0.5}}` a line, in a thread of its own.
+
+    The file is `VERL_FILE_LOGGER_PATH`, or `<VERL_FILE_LOGGER_ROOT or .>/<project>/<experiment>.jsonl`. A job that
+    resumes appends to it; verl empties it.
+    """
+
+    def __init__(self, project_name: str, experiment_name: str) -> None:
+        self.project_name = project_name
+        self.experiment_name = experiment_name
+        self.filepath = os.environ.get("VERL_FILE_LOGGER_PATH") or _default_path(project_name, experiment_name)
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="otel_ml-verl-file")
+        print(f"Creating file logger at {os.path.abspath(self.filepath)}")  # noqa: PTH100, T201 (verl's own line)
+        self._writer.submit(_append, Path(self.filepath), "")
+
+    @never_raises
+    def log(self, data: Mapping[str, Any], step: Any) -> None:
+        """Write a step."""
+        known = {name: kept for name, value in data.items() if (kept := _json_value(value)) is not None}
+        line = json.dumps({"step": _json_value(step), "data": known}) + "\n"
+        self._writer.submit(_append, Path(self.filepath), line)
+
+    def finish(self) -> None:
+        """Wait until all lines are written."""
+        self._writer.shutdown()
+
+
+def _default_path(project: str, experiment: str) -> str:
+    root = Path(os.environ.get("VERL_FILE_LOGGER_ROOT", ".")).expanduser()
+    return str(root / project / f"{experiment}.jsonl")
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        reporter.failed(f"verl's file {path}", error)
+
+
+def _json_value(value: Any) -> Any:
+    """Return what JSON takes, in place of numpy's; a tensor on a device is left out, reading it would wait for it."""
+    if isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, numbers.Real):
+        number = value.item() if hasattr(value, "item") else float(value)
+        return number if number == number and abs(number) != float("inf") else None
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_value(item) for item in value]
+    device = getattr(value, "device", "cpu")
+    is_here = getattr(device, "type", device) == "cpu"
+    return value.tolist() if is_here and hasattr(value, "tolist") else None

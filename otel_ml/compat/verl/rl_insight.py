@@ -1,0 +1,79 @@
+"""`RLInsightLogger`: its states are timers of the run; its own dashboard gets nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import otel_ml
+from otel_ml.compat.tracking.counts import WITHIN, whole
+from otel_ml.compat.tracking.run_of_the_job import has_run
+from otel_ml.compat.tracking.said import never_raises, not_kept
+
+__all__ = ["RLInsightLogger"]
+
+
+class RLInsightLogger:
+    """Records where `VERL_RL_INSIGHT_ENABLE=1`, as in verl, and where there is a run; else does nothing."""
+
+    ENABLE_ENV = "VERL_RL_INSIGHT_ENABLE"
+
+    def __init__(self, project_name: str, experiment_name: str, config: Any = None) -> None:
+        self.init(project_name, experiment_name, config)
+
+    @classmethod
+    def enabled(cls) -> bool:
+        """Whether the variable is `1`."""
+        return os.environ.get(cls.ENABLE_ENV) == "1"
+
+    @classmethod
+    def init(cls, project_name: str | None = None, experiment_name: str | None = None, config: Any = None) -> None:
+        """Say that rl_insight's own dashboard gets nothing."""
+        del project_name, experiment_name, config
+        if cls.enabled():
+            not_kept("RLInsightLogger", "states are timers and metrics are values of the run; rl_insight gets nothing.")
+
+    @classmethod
+    @never_raises
+    def log(cls, data: Mapping[str, Any], step: Any) -> None:
+        """Record values at `step`."""
+        if cls.enabled() and has_run():
+            otel_ml.log(data, step=whole(step), within=WITHIN)
+
+    @classmethod
+    def finish(cls) -> None:
+        """Do nothing: the run ends with its `Tracking`."""
+
+    @classmethod
+    @contextmanager
+    def trace_state(cls, state_name: str, *, state_lane_id: str | int | None = None, **labels: Any) -> Iterator[None]:
+        """Time a state as the timer of its name."""
+        del state_lane_id, labels
+        if cls.enabled() and has_run():
+            with otel_ml.timed(state_name):
+                yield
+        else:
+            yield
+
+    @classmethod
+    def register_metrics(cls, server_addresses: Sequence[str], job_name: str | None = None, labels: Any = None) -> None:
+        """Say that engines are not scraped."""
+        del labels
+        if cls.enabled():
+            what = f"RLInsightLogger.register_metrics({list(server_addresses)!r:.80}, {job_name!r})"
+            not_kept(what, "nothing is scraped by it. Let the Collector scrape these addresses.")
+
+    @classmethod
+    def register_rollout_metrics(
+        cls, server_addresses: Sequence[str], rollout_name: str | None, labels: Any = None
+    ) -> None:
+        """Say that engines are not scraped."""
+        cls.register_metrics(server_addresses, rollout_name, labels)
+
+    @classmethod
+    def register_transfer_queue_metrics(cls, config: Any) -> None:
+        """Say that the transfer queue is not scraped, where it is asked for."""
+        if ((config or {}).get("transfer_queue") or {}).get("metrics", {}).get("enabled", False):
+            cls.register_metrics([], "transfer_queue")

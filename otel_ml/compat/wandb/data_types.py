@@ -1,0 +1,40 @@
+"""`wandb.data_types`: the classes of what can be logged."""
+
+from __future__ import annotations
+
+from otel_ml.compat.wandb.media import (
+    Audio,
+    Bokeh,
+    Classes,
+    Graph,
+    Histogram,
+    Html,
+    Image,
+    Media,
+    Molecule,
+    Object3D,
+    Plotly,
+    Video,
+    WBValue,
+    box3d,
+)
+from otel_ml.compat.wandb.table import EvalTable, Table
+
+__all__ = [
+    "Audio",
+    "Bokeh",
+    "Classes",
+    "EvalTable",
+    "Graph",
+    "Histogram",
+    "Html",
+    "Image",
+    "Media",
+    "Molecule",
+    "Object3D",
+    "Plotly",
+    "Table",
+    "Video",
+    "WBValue",
+    "box3d",
+]
