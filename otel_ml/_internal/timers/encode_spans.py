@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from otel_ml.wire.attributes import AXIS, SCOPE, STEP, TIMER_LEVEL
-from otel_ml.wire.protobuf import field, key_value, text, varint
+from otel_ml.wire.protobuf import field, key_value, key_values, text, varint
 
 if TYPE_CHECKING:
     from otel_ml._internal.steps.axes import Step
@@ -18,9 +18,11 @@ __all__ = ["BEGINNING", "encoded_spans"]
 BEGINNING = field(1, text(1, SCOPE))
 """What the body of each ScopeSpans begins with."""
 
-# Span: trace_id 1, span_id 2, parent_span_id 4, name 5, kind 6, start 7, end 8, attributes 9, events 11, status 15
+# Span: trace_id 1, span_id 2, parent_span_id 4, name 5, kind 6, start 7, end 8, attributes 9, events 11,
+# links 13, status 15
 _ROOT = struct.Struct(">BB16sBBQ").pack
 _CHILD = struct.Struct(">BB16sBBQBBQ").pack
+_LINK = _ROOT
 _KIND_TIMES = struct.Struct("<BBBQBQ").pack
 _INTERNAL = 1
 _ROOT_SIZE, _CHILD_SIZE, _TIMES_SIZE = 28, 38, 20
@@ -86,6 +88,7 @@ def _tag(size: int) -> bytes:
 def _details(more: Details) -> bytes:
     parts = [field(9, key_value(key, value)) for key, value in more.attributes.items()]
     parts += [field(11, _event(*event)) for event in more.events]
+    parts += [field(13, _link(*link)) for link in more.links]
     if more.error is not None:
         parts.append(field(15, text(2, more.error) + b"\x18\x02"))  # code = STATUS_CODE_ERROR
     return b"".join(parts)
@@ -94,3 +97,7 @@ def _details(more: Details) -> bytes:
 def _event(time_ns: int, name: str, attributes: Mapping[str, object]) -> bytes:
     pairs = b"".join(field(3, key_value(key, value)) for key, value in attributes.items())
     return b"\x09" + time_ns.to_bytes(8, "little") + text(2, name) + pairs
+
+
+def _link(trace_id: int, span_id: int, attributes: Mapping[str, object]) -> bytes:
+    return _LINK(0x0A, 16, trace_id.to_bytes(16, "big"), 0x12, 8, span_id) + key_values(4, attributes)

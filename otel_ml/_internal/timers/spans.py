@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.series.definition import Series
 
 __all__ = [
+    "MAX_LINKS",
     "MAX_WAITING",
     "SPANS",
     "STATE",
@@ -30,6 +31,7 @@ __all__ = [
     "collect",
     "configure",
     "forget",
+    "is_id",
     "keep",
     "leave",
 ]
@@ -37,8 +39,16 @@ __all__ = [
 MAX_WAITING = 50_000
 """Finished spans from which callers wait for the background thread: about 15 MB."""
 
+MAX_LINKS = 128
+"""Links kept of a span, as in OpenTelemetry's SDK."""
+
 SPANS: list[Recording] = []
 """Finished spans; the background thread takes a prefix, as it does with records."""
+
+
+def is_id(number: object, bits: int) -> bool:
+    """Whether this is an id of so many bits; 0 is none."""
+    return isinstance(number, int) and 0 < number < 1 << bits
 
 
 class TimerDefinition:
@@ -63,13 +73,14 @@ class TimerDefinition:
 class Details:
     """What few spans have."""
 
-    __slots__ = ("attributes", "error", "events", "name")
+    __slots__ = ("attributes", "error", "events", "links", "name")
 
     def __init__(self) -> None:
         self.name: str | None = None
         self.error: str | None = None
         self.attributes: dict[str, object] = {}
         self.events: list[tuple[int, str, Mapping[str, object]]] = []
+        self.links: list[tuple[int, int, Mapping[str, object]]] = []
 
 
 class Recording:
@@ -145,7 +156,10 @@ class Recording:
         self.details.name = name
 
     def add_link(self, context: SpanContext, attributes: Mapping[str, object] | None = None) -> None:
-        """Ignore a link: a timer has none."""
+        """Link the span to one that led to it: of another trace, process or role; the first 128 are kept."""
+        trace_id, span_id = getattr(context, "trace_id", 0), getattr(context, "span_id", 0)
+        if is_id(trace_id, 128) and is_id(span_id, 64) and len(self.details.links) < MAX_LINKS:
+            self.details.links.append((trace_id, span_id, dict(attributes or {})))
 
     def end(self, end_time: int | None = None) -> None:
         """Ignore an end: the block decides."""
