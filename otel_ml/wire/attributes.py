@@ -74,6 +74,12 @@ NAME: Final = "ml.name"
 """Name of a non-scalar (text, table, image, …), as the user wrote it."""
 TIMER_LEVEL: Final = "ml.timer.level"
 
+# Spans that were produced or consumed, and their links
+VERSION: Final = "ml.version"
+"""What something was made with: the version of a policy, for instance."""
+CONSUMED: Final = "ml.consumed"
+"""How many things were consumed: of a span all, of a link those of its producer and version."""
+
 # Attributes of `ml.writer.end`; the totals of what was sent are on a heartbeat now and then, too (ADR 0031)
 STATUS: Final = "ml.status"
 RECORDED: Final = "otel_ml.recorded"

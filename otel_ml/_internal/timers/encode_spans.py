@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.steps.axes import Step
     from otel_ml._internal.timers.spans import Details, Recording, TimerDefinition
 
-__all__ = ["BEGINNING", "encoded_spans"]
+__all__ = ["BEGINNING", "encoded_marks", "encoded_spans"]
 
 BEGINNING = field(1, text(1, SCOPE))
 """What the body of each ScopeSpans begins with."""
@@ -51,10 +51,7 @@ def encoded_spans(spans: Iterable[Recording], offset_ns: int) -> bytes:
         constant = known.get(key)
         if constant is None:
             constant = known[key] = _constant(*key)
-        ids, times = (
-            _ids(span),
-            _KIND_TIMES(0x30, _INTERNAL, 0x39, span.begin_ns + offset_ns, 0x41, span.end_ns + offset_ns),
-        )
+        ids, times = _ids(span), _times(span.begin_ns + offset_ns, span.end_ns + offset_ns)
         if span.more is not None:
             name = text(5, span.more.name) if span.more.name else constant.name
             parts.append(field(2, b"".join((ids, name, times, constant.attributes, _details(span.more)))))
@@ -62,6 +59,28 @@ def encoded_spans(spans: Iterable[Recording], offset_ns: int) -> bytes:
             prefix = constant.child if span.parent_id else constant.root
             parts += (prefix, ids, constant.name, times, constant.attributes)
     return b"".join(parts)
+
+
+def encoded_marks(marks: Iterable[Recording], offset_ns: int) -> bytes:
+    """Encode spans that no timer made, as the body of a ScopeSpans."""
+    parts = [BEGINNING]
+    for mark in marks:
+        more = mark.details
+        name, ns = text(5, more.name or ""), mark.begin_ns + offset_ns
+        parts.append(
+            field(2, b"".join((_ids(mark), name, _times(ns, ns), _place(mark.step), _details(more)))),
+        )
+    return b"".join(parts)
+
+
+def _times(begin_ns: int, end_ns: int) -> bytes:
+    return _KIND_TIMES(0x30, _INTERNAL, 0x39, begin_ns, 0x41, end_ns)
+
+
+def _place(step: Step) -> bytes:
+    if step.axis is None or step.index is None:
+        return b""
+    return field(9, key_value(STEP, step.index)) + field(9, key_value(AXIS, step.axis.name))
 
 
 def _ids(span: Recording) -> bytes:
@@ -73,9 +92,7 @@ def _ids(span: Recording) -> bytes:
 
 def _constant(step: Step, watch: TimerDefinition) -> _Constant:
     name = text(5, watch.name)
-    attributes = field(9, key_value(TIMER_LEVEL, watch.level))
-    if step.axis is not None and step.index is not None:
-        attributes += field(9, key_value(STEP, step.index)) + field(9, key_value(AXIS, step.axis.name))
+    attributes = field(9, key_value(TIMER_LEVEL, watch.level)) + _place(step)
     size = len(name) + len(attributes) + _TIMES_SIZE
     return _Constant(_tag(_ROOT_SIZE + size), _tag(_CHILD_SIZE + size), name, attributes)
 
