@@ -96,7 +96,9 @@ DURATION: Final = "otel_ml.duration"
 DEFAULT_AXIS: Final = "step"
 TIME_AXIS: Final = "time"
 RESERVED_PREFIX: Final = "otel_ml/"
-OWN_COUNTS: Final = frozenset({"otel_ml/quantile_coarse", "otel_ml/spans_over_budget"})
+OWN_COUNTS: Final = frozenset({
+    "otel_ml/quantile_coarse", "otel_ml/spans_over_budget", "otel_ml/clock/offset", "otel_ml/clock/bound",
+})  # fmt: skip
 """Series that a writer counts itself: no values of its user."""
 UNNAMED_ROLES: Final = frozenset({"", "trainer"})
 """Roles that do not appear in published names; `unknown_service*` is one too."""
