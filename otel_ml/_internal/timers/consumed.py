@@ -289,19 +289,28 @@ def _series_of(producer: Producer | None) -> tuple[Series | None, ...]:
     known = _SETTLING.series
     found = known.get(who)
     if found is None:
-        if len(known) > MAX_PRODUCERS:
+        if who is not None and len(known) > MAX_PRODUCERS:
             reporter.say(
                 "too-many-producers",
                 f"consumed(): more than {MAX_PRODUCERS} producers: further ones have no series of their own, and count "
                 "in those of all.",
             )
-            return known[None]
+            return _series_of(None)
         attributes = identity({} if who is None else {who[0]: str(who[1])})
         found = known[who] = tuple(
             DEFINITIONS.series(name, attributes, reduction, unit=unit, description=said)
             for name, reduction, unit, said in _MEASURES
         )
     return found
+
+
+def _look_up(metric: str) -> None:
+    """Use what is known of a metric by now."""
+    if any(metric == name for name, *_ in _MEASURES):
+        _SETTLING.series = {}
+
+
+DEFINITIONS.outdated.append(_look_up)
 
 
 def _link(step: Step, span: Any, groups: _Groups) -> None:

@@ -255,6 +255,27 @@ def test_a_version_that_is_none_is_said_and_the_context_is_one_all_the_same(run:
     assert len(run.notices) == 1
 
 
+def test_who_says_more_of_these_metrics_is_followed(run: Run) -> None:
+    otel_ml.set_step(1)
+    otel_ml.consumed(made_by("generator", 0, 1), version=3)
+    otel_ml.flush()
+    otel_ml.define_metric("consumed/staleness", unit="{update}")
+    otel_ml.set_step(2)
+    otel_ml.consumed(made_by("generator", 0, 1), version=3)
+
+    assert {step: one[2] for step, one in run.totals("consumed/staleness").items()} == {1: 2.0, 2: 2.0}
+
+
+def test_of_more_producers_than_a_person_reads_there_are_totals(run: Run) -> None:
+    otel_ml.set_step(1)
+    otel_ml.consumed([made_by("generator", rank, 1) for rank in range(400)])
+
+    assert run.totals("consumed/samples")[1][1] == 400.0
+    names = {tuple(one.attributes.items()) for one in run.capture.points if one.name == "consumed/samples"}
+    assert len(names) == 1 + 256
+    assert [notice for notice in run.notices if "more than 256 producers" in notice]
+
+
 def test_threads_that_consume_at_once_lose_nothing(run: Run) -> None:
     sample = made_by("generator", 0, 1)
     otel_ml.set_step(1)
