@@ -260,7 +260,7 @@ class Trainer:
 
 def train(buffer: Any, generators: list[Any]) -> None:
     trainer, watch = Trainer(), rl.ReplicaWatch()
-    runs = [generator.run.remote() for generator in generators]
+    runs: list[Any] = []
     failed_at: dict[int, int] = {}  # rank → version, until it answers with a later one
     for version in range(UPDATES):
         otel_ml.set_step(version)
@@ -268,6 +268,7 @@ def train(buffer: Any, generators: list[Any]) -> None:
         with rl.weight_push():
             # In a list, a reference travels as it is: generators fetch the weights, the buffer does not.
             ray.get(buffer.publish.remote(otel_ml.context(version=version), [ray.put(trainer.policy.state_dict())]))
+        runs = runs or [generator.run.remote() for generator in generators]  # there are weights now
         with rl.idle(), rl.buffer_read(EPISODES):
             episodes = ray.get(buffer.read.remote(EPISODES))
         for rank, run in enumerate(runs):
@@ -324,6 +325,7 @@ def main() -> None:
     ray.init(num_cpus=1 + GENERATORS, include_dashboard=False, runtime_env={"env_vars": otel_ml.child_env()})
     buffer = ReplayBuffer.remote(capacity=192)
     generators = [Generator.remote(rank, buffer) for rank in range(GENERATORS)]
+    ray.get([generator.__ray_ready__.remote() for generator in generators])  # on a busy machine one may start late
     train(buffer, generators)
     ray.get([actor.end.remote() for actor in [*generators, buffer]])
     ray.shutdown()
