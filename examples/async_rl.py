@@ -16,6 +16,7 @@ rises; every name of `otel_ml.diagnostics.rl` is in the run; and what is wrong i
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass
@@ -304,12 +305,15 @@ def findings(run: otel_ml.Run) -> None:
         values = rows[name][1]
         return sum(values) / len(values)
 
+    def mostly(name: str) -> int:
+        return int(statistics.mode(rows[name][1]))
+
     rewards = rows["rl/sample/reward"][1]
     print(f"reward: {sum(rewards[:5]) / 5:.2f} → {sum(rewards[-5:]) / 5:.2f}")
-    slow = int(rows["generator/rollout/otel_ml/straggler/rank"][1][-1])
+    slow = mostly("generator/rollout/otel_ml/straggler/rank")
     rates = [mean(f"generator/rollout/rl/engine/token_rate/replica/{rank}") for rank in range(GENERATORS)]
     print(f"slow: generator {slow} ({rates.pop(slow):.0f} tokens/s, others {min(rates):.0f} to {max(rates):.0f})")
-    stale = int(rows["otel_ml/stale/generator/rank"][1][-1])
+    stale = mostly("otel_ml/stale/generator/rank")
     behind = [mean(f"consumed/staleness/generator/{rank}") for rank in range(GENERATORS)]
     of_stale = f"{behind.pop(stale):.1f} versions behind"
     print(f"stale: generator {stale} ({of_stale}, others {min(behind):.1f}–{max(behind):.1f})")
