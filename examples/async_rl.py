@@ -333,7 +333,10 @@ def main() -> None:
     train(buffer, generators)
     ray.get([actor.end.remote() for actor in [*generators, buffer]])
     ray.shutdown()
-    otel_ml.shutdown(timeout=30.0)  # what is read next has to be written
+    otel_ml.shutdown(timeout=30.0)
+    until = time.monotonic() + 60.0  # on a busy machine what was acknowledged is written later
+    while len(otel_ml.read(run).get("loss", ([], []))[0]) < UPDATES and time.monotonic() < until:
+        time.sleep(0.5)
     findings(run)
 
 
