@@ -9,12 +9,14 @@ rises; every name of `otel_ml.diagnostics.rl` is in the run; and what is wrong i
     reward: 0.… → 0.…
     slow: generator 1 (… tokens/s, others …)
     stale: generator 2 (… versions behind, others …)
+    without it: … versions newer
     failures: 1, recovered in … s
 """
 
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ import torch
 
 import otel_ml
 from otel_ml.diagnostics import rl
+from otel_ml.types import Context
 
 UPDATES, EPISODES, GROUP, LONGEST, GENERATORS = 60, 48, 4, 6, 3
 SLOW, STALE, FAILS = 1, 2, 0
@@ -52,10 +55,9 @@ class Policy(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Episode:
-    """Questions until the first wrong answer; `version` is the policy's that answered."""
+    """Questions until the first wrong answer; `context` says which generator answered, and with which policy."""
 
-    generator: int
-    version: int
+    context: Context
     tokens: list[list[int]]
     answers: list[int]
     log_probs: list[float]
@@ -71,18 +73,18 @@ class ReplayBuffer:
         otel_ml.set_step(0)
         self.capacity = capacity
         self.episodes: deque[Episode] = deque()
-        self.weights: tuple[int, list[Any]] = (-1, [])
+        self.weights: tuple[Context | None, list[Any]] = (None, [])
         self.changed = asyncio.Condition()
         self.waiting = self.reads = 0
         self.stopped = False
 
-    async def publish(self, version: int, weights: list[Any]) -> None:
-        self.weights = (version, weights)
+    async def publish(self, context: Context, weights: list[Any]) -> None:
+        self.weights = (context, weights)
 
     async def version(self) -> int:
-        return self.weights[0]
+        return -1 if self.weights[0] is None else self.weights[0].version
 
-    async def newest(self) -> tuple[int, list[Any]]:
+    async def newest(self) -> tuple[Context, list[Any]]:
         return self.weights
 
     async def write(self, episodes: list[Episode]) -> bool:
@@ -137,7 +139,8 @@ class Generator:
                 self.has_failed = True
                 raise RuntimeError("the engine is lost")
             self.refresh()
-            episodes = self.generate()
+            with otel_ml.timed("generate"):
+                episodes = self.generate()
             with rl.buffer_write(len(episodes)):
                 goes_on = ray.get(self.buffer.write.remote(episodes))
 
@@ -150,7 +153,9 @@ class Generator:
             newest = ray.get(self.buffer.version.remote())
         if newest - self.version >= (12 if self.rank == STALE and self.version >= 0 else 1):
             with rl.weight_pull():
-                self.version, (weights,) = ray.get(self.buffer.newest.remote())
+                context, (weights,) = ray.get(self.buffer.newest.remote())
+                otel_ml.consumed(context)
+                self.version = context.version
                 self.policy.load_state_dict(ray.get(weights))
             self.cache.clear()
 
@@ -178,7 +183,7 @@ class Generator:
         return episodes
 
     def episode(self, first: int, temperature: float) -> tuple[Episode, int]:
-        found = Episode(self.rank, self.version, [], [], [], [])
+        found = Episode(otel_ml.context(version=self.version), [], [], [], [])
         misses, index = 0, first
         while len(found.answers) < LONGEST and 0.0 not in found.rewards:
             question = QUESTIONS[index]
@@ -256,14 +261,15 @@ class Trainer:
 
 def train(buffer: Any, generators: list[Any]) -> None:
     trainer, watch = Trainer(), rl.ReplicaWatch()
-    runs = [generator.run.remote() for generator in generators]
+    runs: list[Any] = []
     failed_at: dict[int, int] = {}  # rank → version, until it answers with a later one
     for version in range(UPDATES):
         otel_ml.set_step(version)
         otel_ml.set_step(version, axis="policy_version")
         with rl.weight_push():
             # In a list, a reference travels as it is: generators fetch the weights, the buffer does not.
-            ray.get(buffer.publish.remote(version, [ray.put(trainer.policy.state_dict())]))
+            ray.get(buffer.publish.remote(otel_ml.context(version=version), [ray.put(trainer.policy.state_dict())]))
+        runs = runs or [generator.run.remote() for generator in generators]  # there are weights now
         with rl.idle(), rl.buffer_read(EPISODES):
             episodes = ray.get(buffer.read.remote(EPISODES))
         for rank, run in enumerate(runs):
@@ -271,13 +277,13 @@ def train(buffer: Any, generators: list[Any]) -> None:
                 watch.failed(str(rank), reason_of(run))
                 failed_at[rank] = version
                 runs[rank] = generators[rank].run.remote()
-        for rank in {one.generator for one in episodes if one.version > failed_at.get(one.generator, UPDATES)}:
+        contexts = [one.context for one in episodes]
+        for rank in {one.rank for one in contexts if one.version > failed_at.get(one.rank, UPDATES)}:
             watch.recovered(str(rank))
             del failed_at[rank]
         rewards = [reward for episode in episodes for reward in episode.rewards]
         rl.batch_reward(rewards, correct=[reward > 0 for reward in rewards])
-        for rank in range(GENERATORS):
-            rl.policy_staleness([one.version for one in episodes if one.generator == rank], replica=str(rank))
+        rl.policy_staleness(contexts)
         trainer.update(trainer.batch(episodes))
     ray.get(buffer.stop.remote())
     ray.get(runs)
@@ -292,27 +298,26 @@ def reason_of(run: Any) -> str:
 
 
 def findings(run: otel_ml.Run) -> None:
-    """Say what the run shows, from the run alone."""
+    """Print what the service found, and the curves that show it."""
     rows = otel_ml.read(run)
 
     def mean(name: str) -> float:
         values = rows[name][1]
         return sum(values) / len(values)
 
+    def mostly(name: str) -> int:
+        return int(statistics.mode(rows[name][1]))
+
     rewards = rows["rl/sample/reward"][1]
     print(f"reward: {sum(rewards[:5]) / 5:.2f} → {sum(rewards[-5:]) / 5:.2f}")
+    slow = mostly("generator/rollout/otel_ml/straggler/rank")
     rates = [mean(f"generator/rollout/rl/engine/token_rate/replica/{rank}") for rank in range(GENERATORS)]
-    slow = min(range(GENERATORS), key=rates.__getitem__)
-    others = sorted(rate for rank, rate in enumerate(rates) if rank != slow)
-    if rates[slow] < others[0] / 2:
-        print(f"slow: generator {slow} ({rates[slow]:.0f} tokens/s, others {others[0]:.0f} to {others[-1]:.0f})")
-    behind = [mean(f"rl/train/staleness/replica/{rank}") for rank in range(GENERATORS)]
-    stale = max(range(GENERATORS), key=behind.__getitem__)
-    others = sorted(versions for rank, versions in enumerate(behind) if rank != stale)
-    if behind[stale] > others[-1] + 1:
-        print(
-            f"stale: generator {stale} ({behind[stale]:.1f} versions behind, others {others[0]:.1f}–{others[-1]:.1f})"
-        )
+    print(f"slow: generator {slow} ({rates.pop(slow):.0f} tokens/s, others {min(rates):.0f} to {max(rates):.0f})")
+    stale = mostly("otel_ml/stale/generator/rank")
+    behind = [mean(f"consumed/staleness/generator/{rank}") for rank in range(GENERATORS)]
+    of_stale = f"{behind.pop(stale):.1f} versions behind"
+    print(f"stale: generator {stale} ({of_stale}, others {min(behind):.1f}–{max(behind):.1f})")
+    print(f"without it: {mean('otel_ml/stale/generator'):.1f} versions newer")
     failures = sum(rows["rl/engine/replica_failures"][1])
     print(f"failures: {failures:.0f}, recovered in {mean('rl/engine/recovery_time'):.3f} s")
 
@@ -324,10 +329,14 @@ def main() -> None:
     ray.init(num_cpus=1 + GENERATORS, include_dashboard=False, runtime_env={"env_vars": otel_ml.child_env()})
     buffer = ReplayBuffer.remote(capacity=192)
     generators = [Generator.remote(rank, buffer) for rank in range(GENERATORS)]
+    ray.get([generator.__ray_ready__.remote() for generator in generators])  # on a busy machine one may start late
     train(buffer, generators)
     ray.get([actor.end.remote() for actor in [*generators, buffer]])
     ray.shutdown()
-    otel_ml.shutdown(timeout=30.0)  # what is read next has to be written
+    otel_ml.shutdown(timeout=30.0)
+    until = time.monotonic() + 60.0  # on a busy machine what was acknowledged is written later
+    while len(otel_ml.read(run).get("loss", ([], []))[0]) < UPDATES and time.monotonic() < until:
+        time.sleep(0.5)
     findings(run)
 
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from otel_ml._internal.series.definition import define_metric
     from otel_ml._internal.steps.current import current_step
     from otel_ml._internal.steps.step import set_step, step
+    from otel_ml._internal.timers.consumed import consumed
+    from otel_ml._internal.timers.context import context
     from otel_ml._internal.timers.step_loop import steps
     from otel_ml._internal.timers.timing import timed, timer
     from otel_ml.diagnostics.operation import operation
@@ -49,6 +51,8 @@ __all__ = [
     "OtelMLError",
     "Run",
     "child_env",
+    "consumed",
+    "context",
     "current_step",
     "define_metric",
     "event",
@@ -83,6 +87,8 @@ _LAZY = {
     "diagnostics.operation": ("operation",),
     "integrations.ray": ("instrument_ray",),
     "_internal.recording": ("current_step", "define_metric", "get_meter", "log", "record", "set_step", "step", "steps"),
+    "_internal.timers.consumed": ("consumed",),
+    "_internal.timers.context": ("context",),
     "_internal.timers.timing": ("timed", "timer"),
     "_internal.lifecycle.api": ("child_env", "flush", "init", "shutdown"),
     "_internal.events.event_calls": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),

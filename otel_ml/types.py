@@ -10,10 +10,12 @@ from otel_ml._internal.record.meter import Meter, Metric
 from otel_ml._internal.record.opentelemetry_instruments import Counter, Gauge, Histogram, UpDownCounter
 from otel_ml._internal.series.definition import Reduce
 from otel_ml._internal.steps.step import StepBlock
+from otel_ml._internal.timers.context import Context
 from otel_ml._internal.timers.step_loop import StepLoop
 from otel_ml._internal.timers.timing import Timer, Timing
 
 __all__ = [
+    "Context",
     "Counter",
     "Gauge",
     "Histogram",

@@ -21,6 +21,7 @@ __all__ = [
     "RunStatus",
     "Span",
     "SpanBatch",
+    "SpanLink",
     "StepRecord",
     "Summary",
     "Table",
@@ -224,6 +225,15 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
+class SpanLink:
+    """What a span says of another one that led to it, often of another process; that one may never have arrived."""
+
+    trace_id: str
+    span_id: str
+    attributes: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """One finished span: a timer, or any OTel span of the job."""
 
@@ -239,6 +249,7 @@ class Span:
     step: int | None
     attributes: Mapping[str, JsonValue] = field(default_factory=dict)
     status: Literal["unset", "ok", "error"] = "unset"
+    links: Sequence[SpanLink] = ()
 
 
 @dataclass(frozen=True, slots=True)

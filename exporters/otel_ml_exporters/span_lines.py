@@ -7,18 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, overload
 
-from otel_ml_exporters.records import Span
+from otel_ml_exporters.records import Span, SpanLink
 
-__all__ = ["SpanLines"]
+__all__ = ["SpanLines", "links_as_json", "span_of"]
 
 _NAMES = tuple(field.name for field in fields(Span))
+_OF_A_LINK = tuple(field.name for field in fields(SpanLink))
 
 
 class SpanLines(Sequence[Span]):
     """A sequence of spans that makes a `Span` when it is asked for one.
 
     Most spans pass the service as the one text in which they were read: nobody looks at a line. A line is a JSON
-    object, its keys those of `Span` in their order; in JSON a line ends nowhere else.
+    object, its keys those of `Span` in their order, without `links` where there are none; in JSON a line ends nowhere
+    else.
 
     Examples:
         >>> span = Span("a1", "b2", None, "forward", 1, 2, "trainer", 0, "step", 7)
@@ -85,7 +87,7 @@ class SpanLines(Sequence[Span]):
     def __getitem__(self, index: int | slice) -> Span | SpanLines:
         if isinstance(index, slice):
             return SpanLines(self.lines[index])
-        return Span(**json.loads(self.lines[index]))
+        return span_of(json.loads(self.lines[index]))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(_equal, self, other))
@@ -102,4 +104,23 @@ def _equal(left: object, right: object) -> bool:
 
 
 def _content(span: Span) -> Mapping[str, Any]:
-    return {name: getattr(span, name) for name in _NAMES}
+    content = {name: getattr(span, name) for name in _NAMES}
+    if links := content.pop("links"):
+        content["links"] = links_as_json(links)
+    return content
+
+
+def links_as_json(links: Iterable[SpanLink]) -> list[dict[str, Any]]:
+    """Return links as they stand in a line."""
+    return [{name: getattr(link, name) for name in _OF_A_LINK} for link in links]
+
+
+def span_of(content: Mapping[str, Any]) -> Span:
+    """Return the span of a line that was read.
+
+    Raises:
+        TypeError: it has other keys than a span.
+    """
+    if "links" not in content:
+        return Span(**content)
+    return Span(**{**content, "links": tuple(SpanLink(**link) for link in content["links"])})

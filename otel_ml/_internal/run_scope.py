@@ -52,10 +52,11 @@ class Scope:
         dropped: values that were not accepted, by reason.
         say: where its sentences go; None keeps them.
         outer: what was current in the context in which it was begun.
+        place: role and rank of this process in the run.
         is_over: the run has ended.
     """
 
-    __slots__ = ("dropped", "events", "is_over", "outer", "say", "steps")
+    __slots__ = ("dropped", "events", "is_over", "outer", "place", "say", "steps")
 
     steps: Steps
     events: EventQueue
@@ -64,6 +65,7 @@ class Scope:
         self.dropped: Counter[str] = Counter()
         self.say: Callable[[str], None] | None = None
         self.outer: Scope | None = None
+        self.place: tuple[str, int] = ("", 0)
         self.is_over: bool = False
 
 

@@ -74,6 +74,12 @@ NAME: Final = "ml.name"
 """Name of a non-scalar (text, table, image, …), as the user wrote it."""
 TIMER_LEVEL: Final = "ml.timer.level"
 
+# Spans that were produced or consumed, and their links
+VERSION: Final = "ml.version"
+"""What something was made with: the version of a policy, for instance."""
+CONSUMED: Final = "ml.consumed"
+"""How many things were consumed: of a span all, of a link those of its producer and version."""
+
 # Attributes of `ml.writer.end`; the totals of what was sent are on a heartbeat now and then, too (ADR 0031)
 STATUS: Final = "ml.status"
 RECORDED: Final = "otel_ml.recorded"
@@ -90,7 +96,9 @@ DURATION: Final = "otel_ml.duration"
 DEFAULT_AXIS: Final = "step"
 TIME_AXIS: Final = "time"
 RESERVED_PREFIX: Final = "otel_ml/"
-OWN_COUNTS: Final = frozenset({"otel_ml/quantile_coarse", "otel_ml/spans_over_budget"})
+OWN_COUNTS: Final = frozenset({
+    "otel_ml/quantile_coarse", "otel_ml/spans_over_budget", "otel_ml/clock/offset", "otel_ml/clock/bound",
+})  # fmt: skip
 """Series that a writer counts itself: no values of its user."""
 UNNAMED_ROLES: Final = frozenset({"", "trainer"})
 """Roles that do not appear in published names; `unknown_service*` is one too."""

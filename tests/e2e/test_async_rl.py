@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,10 @@ import pytest
 import otel_ml
 from otel_ml.diagnostics import rl
 from tests.e2e.jobs import ROOT, environment, the_run_in
+
+
+def spans_of(runs: Path) -> list[str]:
+    return [line for path in runs.glob("*/*/spans.jsonl") for line in path.read_text().splitlines()]
 
 
 @pytest.mark.full
@@ -34,6 +39,8 @@ def test_a_job_of_three_roles_learns_and_its_run_shows_all_that_is_wrong(tmp_pat
     said = done.stdout
     assert re.search(r"^slow: generator 1 ", said, re.MULTILINE), said
     assert re.search(r"^stale: generator 2 ", said, re.MULTILINE), said
+    assert float(re.findall(r"^without it: ([\d.]+) versions newer$", said, re.MULTILINE)[0]) >= 1.0, said
+    assert "Rank 2 of role 'generator' is stale since step" in done.stderr
     assert re.search(r"^failures: 1, recovered in 0\.\d*[1-9]", said, re.MULTILINE), said
     before, after = map(float, re.findall(r"^reward: ([\d.]+) → ([\d.]+)$", said, re.MULTILINE)[0])
     assert after > before + 0.15, said
@@ -43,4 +50,10 @@ def test_a_job_of_three_roles_learns_and_its_run_shows_all_that_is_wrong(tmp_pat
     histograms = {"rl/sample/sequence_length/distribution"}  # a record of its own, not a scalar
     assert {row.measure.name for row in rl.ROWS} - histograms - bare == set()
     assert shown["rl/train/advantage"][0] == list(range(60))
+    assert shown["consumed/samples"] == (list(range(60)), [48.0] * 60), "each sample is known"
+    spans = {span["span_id"]: span for span in map(json.loads, spans_of(tmp_path / "otel-ml-runs"))}
+    links = [(span, link) for span in spans.values() if span["role"] == "trainer" for link in span.get("links", ())]
+    producers = {(spans[link["span_id"]]["role"], spans[link["span_id"]]["rank"]) for _, link in links}
+    assert producers == {("generator", 0), ("generator", 1), ("generator", 2)}, "each link leads to a span of the run"
+    assert all(spans[link["span_id"]]["start_ns"] <= span["end_ns"] for span, link in links)
     assert "lost" not in done.stderr.replace("0 lost", "")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import time
 
 import pytest
 from google.protobuf import json_format
 
+from otel_ml._internal.boot_clock import seconds_since_boot
+from otel_ml.wire.rendezvous import boot_id
 from otel_ml_exporters.testing import RecordingExporter
 from tests.integration.conftest import Bench
 from tests.integration.steps import rows
@@ -84,6 +87,18 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(bench: Bench) 
     assert b"64 MiB" in answer.read()
 
 
+def test_who_asks_is_told_the_time_of_this_machine(bench: Bench) -> None:
+    sender = bench.sender(bench.service({}))
+    before = seconds_since_boot(), time.time()
+
+    told = sender.request("GET", "/otel_ml/clock").json
+
+    after = seconds_since_boot(), time.time()
+    assert told["boot"] == boot_id()
+    assert before[0] <= told["boot_time"] <= after[0]
+    assert before[1] <= told["time"] <= after[1]
+
+
 def test_points_without_an_experiment_are_a_partial_success_that_names_the_key(bench: Bench) -> None:
     sender = bench.sender(bench.service())
     message = foreign([{"name": "a", "value": 1.0}], resource={"service.name": "x"})
@@ -97,7 +112,7 @@ def test_points_without_an_experiment_are_a_partial_success_that_names_the_key(b
     assert b'otel_ml_rejected_total{reason="' in sender.request("GET", "/metrics").body
 
 
-@pytest.mark.parametrize("path", ["/v1/metrics", "/healthz", "/metrics", "/otel_ml/runs"])
+@pytest.mark.parametrize("path", ["/v1/metrics", "/healthz", "/metrics", "/otel_ml/runs", "/otel_ml/clock"])
 def test_without_the_token_nothing_is_answered(bench: Bench, path: str) -> None:
     service = bench.service(token="a secret")
     method = "POST" if path.startswith("/v1") else "GET"

@@ -16,6 +16,7 @@ from otel_ml_service.receiver.span_fast_path import SpanFastPath
 from tests.otlp import FakeWriter, set_attributes
 from tests.property.decoding import CHANGES, ENCODERS, NUMBERS, assert_same, assert_same_fate, changed, decoded_by_upb
 
+LINKED = st.tuples(st.binary(min_size=16, max_size=16), st.sampled_from([b"", b"linked!!", b"too long!"]))
 SPAN_IDS = st.binary(min_size=8, max_size=8)
 
 
@@ -33,6 +34,9 @@ def span_requests(draw: st.DrawFn) -> Any:
         set_attributes(span.attributes, draw(st.sampled_from(SPAN_ATTRIBUTES)))
         if draw(st.booleans()):
             span.status.code = 2
+        for ids in draw(st.lists(LINKED, max_size=3)):
+            link = span.links.add(trace_id=ids[0], span_id=ids[1])
+            set_attributes(link.attributes, draw(st.sampled_from([{}, {"ml.consumed": 3, "why": "größe"}])))
     return request
 
 

@@ -255,6 +255,7 @@ def details(draw: st.DrawFn) -> Details:
     more.name, more.error = draw(NAMES), draw(NAMES)
     more.attributes = draw(st.dictionaries(TEXTS, EVERY_FLOAT | st.none() | TEXTS, max_size=2))
     more.events = draw(st.lists(st.tuples(TIMES, TEXTS, st.just({"a": 1})), max_size=2))
+    more.links = draw(st.lists(st.tuples(st.integers(1, 2**128 - 1), IDS, st.just({}) | st.just({"n": 3})), max_size=3))
     return more
 
 

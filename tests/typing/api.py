@@ -122,6 +122,15 @@ class Trainer:
         return x
 
 
+def consuming(run: otel_ml.Run, headers: Mapping[str, str]) -> None:
+    made = otel_ml.context(version=390)
+    assert_type(made, otel_ml.types.Context)
+    assert_type(made.version, int | None)
+    otel_ml.consumed([made, str(made)], version=391)
+    otel_ml.consumed(headers)
+    run.consumed(bytes(made))
+
+
 async def timing() -> None:
     assert_type(bare("x"), int)
     assert_type(named("x"), int)

@@ -19,6 +19,8 @@ from otel_ml._internal.signature import public, publish
 from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.steps.step import step as step_block
+from otel_ml._internal.timers.consumed import consumed
+from otel_ml._internal.timers.context import context
 from otel_ml._internal.timers.step_loop import StepLoop
 from otel_ml._internal.timers.step_loop import steps as steps_of
 from otel_ml.printable import printable
@@ -131,6 +133,14 @@ class Run:
     @in_run(set_step)
     def set_step(self) -> None:
         """Make a step the current one of this run; see `otel_ml.set_step()`."""
+
+    @in_run(context)
+    def context(self) -> None:
+        """Return what names this moment of this run for others; see `otel_ml.context()`."""
+
+    @in_run(consumed)
+    def consumed(self) -> None:
+        """Say what a step of this run is made of; see `otel_ml.consumed()`."""
 
     @in_run(current_step)
     def current_step(self) -> None:

@@ -23,6 +23,7 @@ from otel_ml._internal.messages.recorder import Recorder, RecordSettings, record
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.run_scope import NOW, PROCESS, SCOPES, Scope
 from otel_ml._internal.steps.axes import STEPS, Steps
+from otel_ml._internal.timers.spans import name_traces
 from otel_ml._internal.transport.choose_link import choose_link, host_folder
 from otel_ml._internal.transport.link import Link, Reached
 from otel_ml._internal.transport.recover_spools import recover_spools
@@ -79,6 +80,7 @@ class Session:
         self.ended = OneTimeEvent()
         self.ender = 0
         self.scope = _scope()
+        self.scope.place = (config.role, identity.place.rank)
         self.recorder = recorder if self.scope.steps is STEPS else Recorder(self.scope)
         self.recorder.scope = self.scope
         self._make_link = make_link
@@ -108,6 +110,8 @@ class Session:
     def begin(self, extra_spans: Callable[[], list[bytes]]) -> None:
         """Start the background thread."""
         self.is_asleep = False
+        if self.scope.steps is STEPS:
+            name_traces(self.config.role)
         self.worker = self._made_worker(extra_spans)
         self.scope.say = self.worker.say
         self.worker.start()

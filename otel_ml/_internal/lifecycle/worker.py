@@ -21,6 +21,7 @@ from otel_ml._internal.events.file_reader import FileReader
 from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.lifecycle.clock_watch import ClockWatch
 from otel_ml._internal.lifecycle.exporter_lines import ExporterLines
 from otel_ml._internal.lifecycle.notices import Notices, run_status
 from otel_ml._internal.lifecycle.shutdown import ShutdownSequence, Status
@@ -142,6 +143,7 @@ class Worker:
         self._failing_since: float | None = None
         self._losses = SpoolOverflow(reporter)
         self._files = FileReader()
+        self._clock = ClockWatch(identity.place.local_rank, self._started)
         self._recover_at = 0.0
         self._postponed: deque[Request] = deque()
         self._ending: Request | None = None
@@ -255,6 +257,7 @@ class Worker:
         else:
             if self._is_due():
                 self._send(time.monotonic() + ROUND, everything=False)
+                self._look_at_clock()
             if request is not None:
                 request.is_complete = True
         self._tell()
@@ -482,6 +485,11 @@ class Worker:
         if self.sender.transport is not None:
             self.sender.transport.close()
         request.is_complete = is_complete
+
+    def _look_at_clock(self) -> None:
+        """Ask the service what time it is there, as long as it answers: behind a Collector there is none to ask."""
+        if self.sender.notices is not None and not self.sender.last_error:
+            self._clock.look(self.sender.transport, time.monotonic())
 
     def _tell(self, *, is_last: bool = False) -> None:
         """Print what is to be said by now."""

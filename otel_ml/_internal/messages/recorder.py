@@ -28,6 +28,7 @@ from otel_ml._internal.steps.axes import STEPS, Step
 from otel_ml._internal.steps.stage import forget_stages, parts_of
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers import spans
+from otel_ml._internal.timers.consumed import forget_consumed, settle_consumed
 from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, VALUES
 
@@ -130,6 +131,7 @@ class Recorder:
         With `final`, device values are waited for, at most a second, and every step gets its watermark.
         """
         folder = FOLDER
+        settle_consumed()
         with folder.lock:
             folder.fold()
             if folder.deferred or CAPTURED.is_used:
@@ -153,7 +155,7 @@ class Recorder:
         self._say_positions(now_ns, scopes, final=final)
         holds += [(None, None, 0)] * (len(scopes) - len(holds))
         yield_interpreter()
-        return Batch(tuple(scopes), spans.collect(self._generation), points, values, tuple(holds))
+        return Batch(tuple(scopes), spans.collect(self._generation, settle_consumed), points, values, tuple(holds))
 
     def bound(self, spool_bytes: int) -> None:
         """Let callers wait before they have recorded more than a spool of this size has room for."""
@@ -291,6 +293,7 @@ class Recorder:
         DEFINITIONS.new_lock()
         reporter.forget()
         spans.forget()
+        forget_consumed()
         forget_stages()
 
     @property

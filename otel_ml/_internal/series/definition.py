@@ -17,6 +17,8 @@ from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import M2, Statistic
 
 __all__ = [
+    "CLOCK_BOUND",
+    "CLOCK_OFFSET",
     "DEFINITIONS",
     "QUANTILE_COARSE",
     "SPANS_OVER_BUDGET",
@@ -288,11 +290,17 @@ QUANTILE_COARSE = Series(Definition("otel_ml/quantile_coarse", Reduction(("sum",
 SPANS_OVER_BUDGET = Series(Definition("otel_ml/spans_over_budget", Reduction(("sum",)), "1", ""), internal=True)
 """Timers that were measured but whose span was not kept."""
 
-QUANTILE_COARSE.settle()
-SPANS_OVER_BUDGET.settle()
+CLOCK_OFFSET = Series(Definition("otel_ml/clock/offset", Reduction(("rank",)), "s", ""), internal=True)
+"""By how much the service's clock is ahead of a host's."""
 
-OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET)
+CLOCK_BOUND = Series(Definition("otel_ml/clock/bound", Reduction(("rank",)), "s", ""), internal=True)
+"""How far that may be off."""
+
+OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET, CLOCK_OFFSET, CLOCK_BOUND)
 """Series that are no values of the user (`otel_ml.wire.attributes.OWN_COUNTS`)."""
+
+for _series in OWN_COUNTS:
+    _series.settle()
 
 
 def _report(conflict: str, other_unit: str) -> None:

@@ -7,20 +7,22 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from otel_ml.wire.attributes import AXIS, SCOPE, STEP, TIMER_LEVEL
-from otel_ml.wire.protobuf import field, key_value, text, varint
+from otel_ml.wire.protobuf import field, key_value, key_values, text, varint
 
 if TYPE_CHECKING:
     from otel_ml._internal.steps.axes import Step
     from otel_ml._internal.timers.spans import Details, Recording, TimerDefinition
 
-__all__ = ["BEGINNING", "encoded_spans"]
+__all__ = ["BEGINNING", "encoded_marks", "encoded_spans"]
 
 BEGINNING = field(1, text(1, SCOPE))
 """What the body of each ScopeSpans begins with."""
 
-# Span: trace_id 1, span_id 2, parent_span_id 4, name 5, kind 6, start 7, end 8, attributes 9, events 11, status 15
+# Span: trace_id 1, span_id 2, parent_span_id 4, name 5, kind 6, start 7, end 8, attributes 9, events 11,
+# links 13, status 15
 _ROOT = struct.Struct(">BB16sBBQ").pack
 _CHILD = struct.Struct(">BB16sBBQBBQ").pack
+_LINK = _ROOT
 _KIND_TIMES = struct.Struct("<BBBQBQ").pack
 _INTERNAL = 1
 _ROOT_SIZE, _CHILD_SIZE, _TIMES_SIZE = 28, 38, 20
@@ -49,10 +51,7 @@ def encoded_spans(spans: Iterable[Recording], offset_ns: int) -> bytes:
         constant = known.get(key)
         if constant is None:
             constant = known[key] = _constant(*key)
-        ids, times = (
-            _ids(span),
-            _KIND_TIMES(0x30, _INTERNAL, 0x39, span.begin_ns + offset_ns, 0x41, span.end_ns + offset_ns),
-        )
+        ids, times = _ids(span), _times(span.begin_ns + offset_ns, span.end_ns + offset_ns)
         if span.more is not None:
             name = text(5, span.more.name) if span.more.name else constant.name
             parts.append(field(2, b"".join((ids, name, times, constant.attributes, _details(span.more)))))
@@ -60,6 +59,28 @@ def encoded_spans(spans: Iterable[Recording], offset_ns: int) -> bytes:
             prefix = constant.child if span.parent_id else constant.root
             parts += (prefix, ids, constant.name, times, constant.attributes)
     return b"".join(parts)
+
+
+def encoded_marks(marks: Iterable[Recording], offset_ns: int) -> bytes:
+    """Encode spans that no timer made, as the body of a ScopeSpans."""
+    parts = [BEGINNING]
+    for mark in marks:
+        more = mark.details
+        name, ns = text(5, more.name or ""), mark.begin_ns + offset_ns
+        parts.append(
+            field(2, b"".join((_ids(mark), name, _times(ns, ns), _place(mark.step), _details(more)))),
+        )
+    return b"".join(parts)
+
+
+def _times(begin_ns: int, end_ns: int) -> bytes:
+    return _KIND_TIMES(0x30, _INTERNAL, 0x39, begin_ns, 0x41, end_ns)
+
+
+def _place(step: Step) -> bytes:
+    if step.axis is None or step.index is None:
+        return b""
+    return field(9, key_value(STEP, step.index)) + field(9, key_value(AXIS, step.axis.name))
 
 
 def _ids(span: Recording) -> bytes:
@@ -71,9 +92,7 @@ def _ids(span: Recording) -> bytes:
 
 def _constant(step: Step, watch: TimerDefinition) -> _Constant:
     name = text(5, watch.name)
-    attributes = field(9, key_value(TIMER_LEVEL, watch.level))
-    if step.axis is not None and step.index is not None:
-        attributes += field(9, key_value(STEP, step.index)) + field(9, key_value(AXIS, step.axis.name))
+    attributes = field(9, key_value(TIMER_LEVEL, watch.level)) + _place(step)
     size = len(name) + len(attributes) + _TIMES_SIZE
     return _Constant(_tag(_ROOT_SIZE + size), _tag(_CHILD_SIZE + size), name, attributes)
 
@@ -86,6 +105,7 @@ def _tag(size: int) -> bytes:
 def _details(more: Details) -> bytes:
     parts = [field(9, key_value(key, value)) for key, value in more.attributes.items()]
     parts += [field(11, _event(*event)) for event in more.events]
+    parts += [field(13, _link(*link)) for link in more.links]
     if more.error is not None:
         parts.append(field(15, text(2, more.error) + b"\x18\x02"))  # code = STATUS_CODE_ERROR
     return b"".join(parts)
@@ -94,3 +114,7 @@ def _details(more: Details) -> bytes:
 def _event(time_ns: int, name: str, attributes: Mapping[str, object]) -> bytes:
     pairs = b"".join(field(3, key_value(key, value)) for key, value in attributes.items())
     return b"\x09" + time_ns.to_bytes(8, "little") + text(2, name) + pairs
+
+
+def _link(trace_id: int, span_id: int, attributes: Mapping[str, object]) -> bytes:
+    return _LINK(0x0A, 16, trace_id.to_bytes(16, "big"), 0x12, 8, span_id) + key_values(4, attributes)

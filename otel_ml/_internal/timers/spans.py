@@ -14,7 +14,8 @@ from otel_ml._internal.native import native
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import NOW, SCOPES
 from otel_ml._internal.steps.axes import Axis, Step
-from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_spans
+from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_marks, encoded_spans
+from otel_ml.wire.trace_context import half_of_role
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from otel_ml._internal.series.definition import Series
 
 __all__ = [
+    "MARKS",
+    "MAX_LINKS",
     "MAX_WAITING",
     "SPANS",
     "STATE",
@@ -30,15 +33,32 @@ __all__ = [
     "collect",
     "configure",
     "forget",
+    "is_id",
     "keep",
     "leave",
+    "mark",
+    "name_traces",
 ]
 
 MAX_WAITING = 50_000
 """Finished spans from which callers wait for the background thread: about 15 MB."""
 
+MAX_LINKS = 128
+"""Links kept of a span, as in OpenTelemetry's SDK."""
+
 SPANS: list[Recording] = []
 """Finished spans; the background thread takes a prefix, as it does with records."""
+
+MAX_MARKS = 10_000
+"""Marks that wait for the background thread; further ones are left out."""
+
+MARKS: list[Recording] = []
+"""Spans of one moment that no timer measured: where something was produced, or consumed outside of any span."""
+
+
+def is_id(number: object, bits: int) -> bool:
+    """Whether this is an id of so many bits; 0 is none."""
+    return isinstance(number, int) and 0 < number < 1 << bits
 
 
 class TimerDefinition:
@@ -61,15 +81,21 @@ class TimerDefinition:
 
 
 class Details:
-    """What few spans have."""
+    """What few spans have.
 
-    __slots__ = ("attributes", "error", "events", "name")
+    Attributes:
+        consumed: attributes of the links that `consumed()` made, by what their contexts have in common.
+    """
+
+    __slots__ = ("attributes", "consumed", "error", "events", "links", "name")
 
     def __init__(self) -> None:
         self.name: str | None = None
         self.error: str | None = None
         self.attributes: dict[str, object] = {}
         self.events: list[tuple[int, str, Mapping[str, object]]] = []
+        self.links: list[tuple[int, int, Mapping[str, object]]] = []
+        self.consumed: dict[str, dict[str, object]] = {}
 
 
 class Recording:
@@ -145,7 +171,10 @@ class Recording:
         self.details.name = name
 
     def add_link(self, context: SpanContext, attributes: Mapping[str, object] | None = None) -> None:
-        """Ignore a link: a timer has none."""
+        """Link the span to one that led to it: of another trace, process or role; the first 128 are kept."""
+        trace_id, span_id = getattr(context, "trace_id", 0), getattr(context, "span_id", 0)
+        if is_id(trace_id, 128) and is_id(span_id, 64) and len(self.details.links) < MAX_LINKS:
+            self.details.links.append((trace_id, span_id, dict(attributes or {})))
 
     def end(self, end_time: int | None = None) -> None:
         """Ignore an end: the block decides."""
@@ -170,8 +199,8 @@ if native is not None:
     native.bind_alone(_begin_alone, _ACTIVE)
 
 
-def _otel_begin() -> Callable[[Recording], None]:
-    """Return what begins a span that OpenTelemetry sees, so that other people's spans and ours nest."""
+def _otel_begin() -> tuple[Callable[[Recording], None], Callable[[], Any]]:
+    """Return what begins a span that OpenTelemetry sees, so that other people's and ours nest, and what finds both."""
     from opentelemetry import trace
     from opentelemetry.context import Context
 
@@ -200,7 +229,7 @@ def _otel_begin() -> Callable[[Recording], None]:
 
     if native is not None and isinstance(current, ContextVar):
         native.bind_opentelemetry(begin, current, key, Context)
-    return begin
+    return begin, lambda: get().get(key)
 
 
 def _otel_variable() -> Any:
@@ -258,31 +287,46 @@ def keep(span: Recording) -> None:
     SPANS.append(span)
 
 
+def mark(name: str, step: Step, trace_id: int, span_id: int, parent_id: int) -> Recording | None:
+    """Keep a span of this moment, within the budget of its step; None where there is no room for it."""
+    if step.spans >= STATE.budget or len(MARKS) >= MAX_MARKS:
+        return None
+    step.spans += 1
+    made = Recording()
+    made.step, made.trace_id, made.span_id, made.parent_id = step, trace_id, span_id, parent_id
+    made.begin_ns = made.end_ns = time.perf_counter_ns()
+    made.more = Details()
+    made.more.name = name
+    MARKS.append(made)
+    return made
+
+
 class _State:
     """Process-wide state of the span path.
 
     Attributes:
         budget: spans kept per step; 0 keeps none.
         begin: gives a span its ids and makes it the current one.
+        current: returns the span that is current in this context: one of ours, one of OpenTelemetry's, or None.
         next_id: returns a span's id that no other of this process has.
-        trace_high: the upper half of the ids of all traces of this process.
+        trace_high: the upper half of the ids of all traces of this process: random, and in a run its role.
         collected: spans encoded since the process began.
         offset_ns: from `perf_counter_ns()` to the epoch, renewed at every collection.
     """
 
-    __slots__ = ("begin", "budget", "collected", "next_id", "offset_ns", "trace_high")
+    __slots__ = ("begin", "budget", "collected", "current", "next_id", "offset_ns", "trace_high")
 
     def __init__(self) -> None:
         self.budget = 100
         self.begin: Callable[[Recording], None] = _begin_alone
+        self.current: Callable[[], Any] = _ACTIVE.get
+        self.trace_high = int.from_bytes(os.urandom(8), "big") << 64
         self.restart()
 
     def restart(self) -> None:
         """Draw new ids, from the system: a program that seeds `random` must not give ranks equal ids."""
-        random = os.urandom(16)
-        self.trace_high = int.from_bytes(random[:8], "big") << 64
         # 63 bits, so that counting on needs no mask; never 0, which is no id.
-        self.next_id = itertools.count(1 + (int.from_bytes(random[8:], "big") >> 1)).__next__
+        self.next_id = itertools.count(1 + (int.from_bytes(os.urandom(8), "big") >> 1)).__next__
         self.offset_ns = time.time_ns() - time.perf_counter_ns()
         self.collected = 0
 
@@ -293,31 +337,51 @@ STATE = _State()
 def configure(budget: int, *, otel_tracing: bool) -> None:
     """Keep `budget` spans per step; with `otel_tracing`, nest with OpenTelemetry's own spans."""
     STATE.budget = budget
-    STATE.begin = _otel_begin() if otel_tracing else _begin_alone
+    STATE.begin, STATE.current = _otel_begin() if otel_tracing else (_begin_alone, _ACTIVE.get)
+
+
+def name_traces(role: str) -> None:
+    """Have the ids of traces that begin from now on say their role."""
+    STATE.trace_high = half_of_role(role) << 64
 
 
 def forget() -> None:
     """Drop finished spans and draw new ids: a forked child is a writer of its own."""
     SPANS.clear()
+    MARKS.clear()
     STATE.restart()
 
 
-def collect(generation: int) -> tuple[bytes, ...]:
-    """Take the finished spans of a run as the body of a ScopeSpans; empty where there are none."""
+def collect(generation: int, settle: Callable[[], None]) -> tuple[bytes, ...]:
+    """Take the finished spans of a run as bodies of ScopeSpans: of timers, and of marks; empty where there are none.
+
+    Args:
+        generation: of the run's steps.
+        settle: is called when spans were taken: it adds to them what was said before they ended.
+    """
     STATE.offset_ns = time.time_ns() - time.perf_counter_ns()
-    n = len(SPANS)
-    if not n:
-        return ()
-    taken = SPANS[:n]
-    del SPANS[:n]
-    if NOW.several:
-        SPANS.extend([span for span in taken if span.step.generation != generation and SCOPES.of(span.step.generation)])
-        taken = [span for span in taken if span.step.generation == generation]
+    taken = _take(SPANS, generation)
+    if taken:
+        settle()
+    marks = _take(MARKS, generation)
     BACKPRESSURE.took()
     STATE.collected += len(taken)
-    if not taken:
-        return ()
-    return (encoded_spans(taken, STATE.offset_ns),)
+    bodies = [encoded_spans(taken, STATE.offset_ns)] if taken else []
+    if marks:
+        bodies.append(encoded_marks(marks, STATE.offset_ns))
+    return tuple(bodies)
+
+
+def _take(spans: list[Recording], generation: int) -> list[Recording]:
+    n = len(spans)
+    if not n:
+        return []
+    taken = spans[:n]
+    del spans[:n]
+    if NOW.several:
+        spans.extend([span for span in taken if span.step.generation != generation and SCOPES.of(span.step.generation)])
+        taken = [span for span in taken if span.step.generation == generation]
+    return taken
 
 
 if native is not None:

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import otel_ml
 from otel_ml._internal.steps.axes import scope_steps
+from otel_ml._internal.timers.context import Context
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.extent import extent_of, one_a_sample
 from otel_ml.diagnostics.rl.table import extent_measures, measure
@@ -122,12 +124,19 @@ class PolicyUpdates:
 def policy_staleness(versions: Any, *, current: int | None = None, replica: str = "") -> None:
     """Record how many versions the policy is ahead of each sample of a batch.
 
+    With the contexts of samples (`otel_ml.context(version=…)` where each was made) it is `otel_ml.consumed()`, too: the
+    run then says which replica, and which of its versions, a step was trained on.
+
     Args:
         versions: of the policy that made each sample: the generator's step on the axis `policy_version`; numbers, an
-            array, or a tensor on any device.
+            array, or a tensor on any device; or the contexts of the samples, as text.
         current: the version that is trained; by default this process' step on the axis `policy_version`.
         replica: whose samples they are, which makes a series of its own besides that of all.
     """
+    if isinstance(versions, (list, tuple)) and any(isinstance(version, str) for version in versions):
+        otel_ml.consumed(versions, version=current)
+        known = [Context(version).version for version in versions if isinstance(version, str)]
+        versions = [version for version in known if version is not None]
     now = scope_steps().current("policy_version").index if current is None else current
     if now is None:
         reporter.say(

@@ -14,6 +14,7 @@ from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.recent_identities import RecentIdentities
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.shapes import Shapes
+from otel_ml_service.aggregation.stale_samples import StaleSamples
 from otel_ml_service.aggregation.step_streams import Attempt, StepStreams
 from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.stragglers import Stragglers
@@ -62,6 +63,7 @@ class RunState:
         self.output = Output()
         self.newest_spans = NewestSpans()
         self.stragglers = Stragglers(self.output, self.newest_spans, settings.top_ranks)
+        self.stale_samples = StaleSamples(self.output)
         self.training = TrainingClock()
         self.recent = RecentIdentities(settings.identity_memory_s, settings.identities)
         self.now = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 from google.rpc.status_pb2 import Status
 
 from otel_ml.explanation import explained
+from otel_ml.wire.rendezvous import boot_id
 from otel_ml_service.receiver.addresses import is_address
 from otel_ml_service.receiver.admission import MAX_REQUEST, RETRY_AFTER_S, Admission, OverloadedError
 from otel_ml_service.receiver.compression import decompressed
@@ -24,6 +26,12 @@ from otel_ml_service.telemetry import Measure, Telemetry
 __all__ = ["NOTICES_HEADER", "Answer", "Routes", "RunsView", "problem", "signal_of"]
 
 NOTICES_HEADER = "otel-ml-notices"
+
+CLOCK_PATH = "/otel_ml/clock"
+"""What time it is here; who asks knows when it asked, and when the answer came."""
+
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""That of `ml.boot`, which nobody can set."""
 
 _PROTOBUF = "application/x-protobuf"
 _JSON = "application/json"
@@ -152,7 +160,7 @@ class Routes:
         """Answer a request that was not refused, and brings no OTLP."""
         if head.method not in {"GET", "HEAD"}:
             return _error(head, 405, f"{head.path} takes GET, not {head.method}.")
-        if head.path.startswith("/otel_ml/") and not head.path.endswith(_CONSOLE):
+        if head.path.startswith("/otel_ml/runs") and not head.path.endswith(_CONSOLE):
             await self._settled()
         return self._look(head)
 
@@ -205,6 +213,8 @@ class Routes:
         if path == "/metrics":
             text = self._telemetry.prometheus(self._runs.measures())
             return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+        if path == CLOCK_PATH:
+            return _json({"boot": boot_id(), "boot_time": time.clock_gettime(_BOOT_CLOCK), "time": time.time()})
         if path == "/otel_ml/runs":
             return _json(self._runs.runs())
         if path.startswith("/otel_ml/runs/"):

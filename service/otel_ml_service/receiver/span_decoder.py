@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from otel_ml.wire import attributes as wire
-from otel_ml_exporters.records import JsonValue, Span
+from otel_ml_exporters.records import JsonValue, Span, SpanLink
 from otel_ml_service.aggregation.observation import Spans, Writer
 from otel_ml_service.receiver.attribute_values import attributes
 from otel_ml_service.receiver.coordinates import coordinates
 from otel_ml_service.receiver.partial_success import Rejections
 
-__all__ = ["decode_spans"]
+__all__ = ["decode_spans", "links_of"]
 
 _STATUS: Mapping[int, Literal["unset", "ok", "error"]] = {0: "unset", 1: "ok", 2: "error"}
 
@@ -47,4 +47,14 @@ def _span(writer: Writer, message: Any, scope: Mapping[str, JsonValue]) -> Span:
         step=where.step,
         attributes={key: value for key, value in given.items() if key not in {wire.STEP, wire.AXIS}},
         status=_STATUS.get(message.status.code, "unset"),
+        links=links_of(message),
+    )
+
+
+def links_of(message: Any) -> tuple[SpanLink, ...]:
+    """Return the links of an OTLP span; one without valid ids leads nowhere and is left out."""
+    return tuple(
+        SpanLink(link.trace_id.hex(), link.span_id.hex(), attributes(link.attributes))
+        for link in message.links
+        if len(link.trace_id) == 16 and len(link.span_id) == 8
     )

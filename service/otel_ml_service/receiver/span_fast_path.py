@@ -18,12 +18,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.protobuf import field, text
-from otel_ml_exporters.span_lines import SpanLines
+from otel_ml_exporters.span_lines import SpanLines, links_as_json
 from otel_ml_service.aggregation.observation import Spans, Writer
 from otel_ml_service.receiver.attribute_values import attributes
 from otel_ml_service.receiver.coordinates import coordinates
 from otel_ml_service.receiver.message_templates import Forms
 from otel_ml_service.receiver.request_parts import fields_of
+from otel_ml_service.receiver.span_decoder import links_of
 
 __all__ = ["SpanFastPath"]
 
@@ -39,8 +40,8 @@ _TIMES = struct.Struct("<HBQBQ")
 _TAGS = (_TRACE_ID, _SPAN_ID, _NAME, 0x0130, 0x39, 0x41)
 """Tags, with the length or value where it is always the same: `_TRACE_ID` is field 1 of 16 bytes, kind is INTERNAL."""
 
-_COMMON = {9 << 3 | 2, 15 << 3 | 2}
-"""Tags of Span.attributes and Span.status: what the Collector writes before the times."""
+_COMMON = {9 << 3 | 2, 13 << 3 | 2, 15 << 3 | 2}
+"""Tags of Span.attributes, Span.links and Span.status: what the Collector writes before the times."""
 
 _TIMES_NAME = struct.Struct("<BQBQHBB")
 _IDS = struct.Struct(">H8sH16s")
@@ -198,6 +199,9 @@ class SpanFastPath:
             "attributes": {key: value for key, value in given.items() if key not in {wire.STEP, wire.AXIS}},
             "status": _STATUS.get(message.status.code, "unset"),
         }
+        links = links_of(message)
+        if links:  # which no other span has
+            return json.dumps({**rest, "links": links_as_json(links)}, separators=(",", ":"), default=dict)[1:]
         if len(self._tails) >= _TAILS:
             self._tails.clear()
         found = self._tails[tail] = json.dumps(rest, separators=(",", ":"))[1:]

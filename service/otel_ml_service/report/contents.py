@@ -11,6 +11,7 @@ from pathlib import Path
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.loss_reasons import lost_values
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
+from otel_ml_exporters.span_lines import span_of
 from otel_ml_service.stored_runs.read_records import not_taken, records
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import History, history, is_own
@@ -158,6 +159,6 @@ def _span_of(line: bytes) -> Span | None:
     try:
         row = json.loads(line)
         row.pop("seq", None)
-        return Span(**row)
+        return span_of(row)
     except (ValueError, TypeError, AttributeError):
         return None

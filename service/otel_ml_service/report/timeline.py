@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from otel_ml_exporters.records import Span
+from otel_ml_service.findings.causal_order import in_causal_order
 from otel_ml_service.report.curves import COLOURS
 from otel_ml_service.report.markup import Markup, joined, tag
 from otel_ml_service.report.units import quantity
@@ -21,7 +22,7 @@ _WIDTH, _LABEL, _ROW, _DEEPEST = 900, 110, 26, 3
 def timeline(spans: Iterable[Span]) -> Markup:
     """Return a picture for each axis of its last four steps that most workers were in; nothing without steps."""
     axes: dict[str, list[Span]] = {}
-    for span in spans:
+    for span in in_causal_order(tuple(spans)):
         if span.step is not None and span.axis is not None:
             axes.setdefault(span.axis, []).append(span)
     ordered = sorted(axes.items(), key=lambda entry: -len(entry[1]))

@@ -20,14 +20,13 @@ from otel_ml_exporters.records import (
     Params,
     Record,
     RunStatus,
-    Span,
     SpanBatch,
     StepRecord,
     Summary,
     Table,
     Text,
 )
-from otel_ml_exporters.span_lines import SpanLines
+from otel_ml_exporters.span_lines import SpanLines, span_of
 
 __all__ = ["Row", "decode", "encode"]
 
@@ -60,7 +59,7 @@ _RESTORE: Mapping[str, Callable[[Any], Any]] = {
     "counts": tuple,
     "aliases": tuple,
     "local": lambda path: None if path is None else Path(path),
-    "spans": lambda spans: tuple(Span(**span) for span in spans),
+    "spans": lambda spans: tuple(map(span_of, spans)),
 }
 """Fields whose type JSON does not keep, by name: no two records use one of these names differently."""
 

@@ -185,6 +185,19 @@ def test_staleness_comes_from_the_axis(otel_ml_capture: Capture) -> None:
     assert (point.count, point.value, point.min, point.max) == (3, 6.0, 0.0, 4.0)
 
 
+def test_staleness_of_contexts_says_whose_samples_they_are_too(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+    otel_ml.set_step(7, axis="policy_version")
+
+    rl.policy_staleness([otel_ml.context(version=7), otel_ml.context(version=5), otel_ml.context()])
+
+    points = {(one.name, *one.attributes.values()): one for one in otel_ml_capture.points}
+    staleness = points["rl/train/staleness",]
+    assert (staleness.count, staleness.value, staleness.max) == (2, 2.0, 2.0), "of one the version is not known"
+    assert points["consumed/samples", "0"].value == 3.0
+    assert points["consumed/staleness", "0"].max == 2.0
+
+
 def test_without_a_version_staleness_is_absent_and_said(otel_ml_capture: Capture) -> None:
     otel_ml.set_step(0)
 

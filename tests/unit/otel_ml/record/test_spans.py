@@ -262,3 +262,38 @@ def test_what_is_said_to_a_timer_without_a_span_is_lost_and_does_not_raise(recor
         timing.add_event("reached")
         assert not timing.is_recording()
         assert not timing.get_span_context().is_valid
+
+
+def test_a_timer_is_linked_to_the_spans_that_led_to_it(recorded, tracing):
+    tracer, _ = tracing
+    cause = tracer.start_span("cause").get_span_context()
+    with timed("a") as first:
+        pass
+    with timed("effect") as effect:
+        effect.add_link(cause, {"samples": 3})
+        trace.get_current_span().add_link(first.get_span_context())
+
+    first_link, second_link = by_name(spans(recorded.collect()))["effect"].links
+    assert int.from_bytes(first_link.trace_id, "big") == cause.trace_id
+    assert int.from_bytes(first_link.span_id, "big") == cause.span_id
+    assert plain(first_link.attributes) == {"samples": 3}
+    assert int.from_bytes(second_link.span_id, "big") == first.span_id
+    assert plain(second_link.attributes) == {}
+
+
+@pytest.mark.parametrize(
+    "odd", [None, "text", trace.INVALID_SPAN_CONTEXT, trace.SpanContext(2**128, 1, is_remote=True)]
+)
+def test_a_link_that_leads_nowhere_is_none_and_does_not_raise(recorded, odd):
+    with timed("effect") as effect:
+        effect.add_link(odd)
+
+    assert list(spans(recorded.collect())[0].links) == []
+
+
+def test_a_span_keeps_as_many_links_as_opentelemetry_does(recorded):
+    with timed("effect") as effect:
+        for number in range(1, 1000):
+            effect.add_link(trace.SpanContext(1, number, is_remote=True))
+
+    assert len(spans(recorded.collect())[0].links) == 128

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
 from otel_ml.diagnostics.hardware.measures import MEASURES
-from otel_ml_exporters.records import Params, Record, Span, SpanBatch, StepRecord, Summary
+from otel_ml_exporters.records import Params, Record, Span, SpanBatch, SpanLink, StepRecord, Summary
 from otel_ml_service.report.contents import contents
 from otel_ml_service.report.page import page
+from otel_ml_service.report.timeline import timeline
 from otel_ml_service.report.units import UNITS
 from tests.unit.otel_ml_service.report.test_page import Reader
 
@@ -162,6 +164,15 @@ def test_quantiles_are_in_the_chart_of_their_metric() -> None:
 def test_timers_without_argmax_have_no_column_of_ranks() -> None:
     assert "rank at the front" not in shown(step(0, values={"time/step": 1.0}))
     assert "rank at the front" in shown(step(0, values={"time/step": 1.0, "time/step/argmax": 1.0}))
+
+
+def test_a_clock_that_is_an_hour_ahead_draws_nothing_before_its_cause() -> None:
+    ahead, links = 3600 * 10**9, (SpanLink("0" * 32, "c" * 16),)
+    made = Span("0" * 32, "c" * 16, None, "generate", ahead, ahead + 10**6, "generator", 0, "step", 1)
+    used = Span("1" * 32, "d" * 16, None, "train", 0, 10**7, "trainer", 0, "step", 1, links=links)
+
+    assert "10 ms</text>" not in timeline([made, replace(used, links=())])
+    assert "11 ms</text>" in timeline([made, used])
 
 
 def test_workers_on_every_axis_are_on_the_timeline() -> None:

@@ -20,6 +20,7 @@ from otel_ml_exporters import (
     RunStatus,
     Span,
     SpanBatch,
+    SpanLink,
     StepRecord,
     Summary,
     Table,
@@ -27,7 +28,21 @@ from otel_ml_exporters import (
 )
 from otel_ml_service.storage.record_codec import decode, encode
 
-SPAN = Span("t" * 32, "s" * 16, None, "forward", 1, 2, "trainer", 3, "step", 4, {"k": [1, "a", None]}, "ok")
+SPAN = Span(
+    "t" * 32,
+    "s" * 16,
+    None,
+    "forward",
+    1,
+    2,
+    "trainer",
+    3,
+    "step",
+    4,
+    {"k": [1, "a", None]},
+    "ok",
+    (SpanLink("a", "b", {"n": 1}),),
+)
 
 RECORDS: list[Record] = [
     StepRecord(1, "trainer", "step", 7, 0, 1.5, {"loss": 0.1 + 0.2}, writers_missing=2, amendment=True),
