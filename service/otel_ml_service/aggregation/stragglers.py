@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from otel_ml_service.findings.evidence_span import is_shown, linked, where_shown
 from otel_ml_service.findings.finding import COLUMNS, Finding, Level, row_of
 from otel_ml_service.findings.frontier import Exposed, exposed, parents_of
 from otel_ml_service.findings.heatmap import Heatmap
-from otel_ml_service.findings.phases import UNTIMED
+from otel_ml_service.findings.phases import NOTHING_SAID, UNTIMED, TimerKind
 
 __all__ = ["Stragglers"]
 
@@ -40,6 +40,9 @@ _LOOKUPS = 16
 
 _NESTED_EVERY = 100
 """Steps after which spans are looked at again for which timer is around which: a millisecond."""
+
+_MOST_KINDS = 1_000
+"""Timers of a role whose kind is remembered; of more the names tell."""
 
 _LEVELS = {"warning": 1.0, "critical": 2.0}
 
@@ -110,6 +113,14 @@ class Stragglers:
         self._spans = spans
         self._timers = RankTimers()
         self._watches: dict[tuple[str, str], _Watch] = {}
+        self._kinds: dict[str, dict[str, TimerKind]] = {}
+
+    def declare(self, role: str, kinds: Iterable[tuple[str, TimerKind]]) -> None:
+        """Take what a writer says that timers of its role measure; who says it first counts."""
+        known = self._kinds.setdefault(role, {})
+        for timer, kind in kinds:
+            if len(known) < _MOST_KINDS:
+                known.setdefault(timer, kind)
 
     def look(
         self, attempt: Attempt, window: StepWindow, absent: frozenset[int], held_by: frozenset[int], time_ns: int
@@ -129,7 +140,7 @@ class Stragglers:
             return {}
         watch.step, watch.time_ns = window.step, time_ns
         watch.closes += 1
-        timers = self._timers.of(window, absent)
+        timers = self._timers.of(window, absent)._replace(kinds=self._kinds.get(stream.role, NOTHING_SAID))
         if held_by:
             timers = self._without_who_hangs(stream, watch, timers, held_by)
         else:
@@ -175,17 +186,19 @@ class Stragglers:
             for plain in _plain(watch)
         ]
 
-    def state(self) -> list[object]:
-        """Return what survives a restart."""
-        return [
+    def state(self) -> dict[str, object]:
+        """Return what survives a restart; empty where there is nothing yet."""
+        watches = [
             [role, axis, watch.attempt, watch.is_news, watch.is_published, watch.step, watch.time_ns, *_plain(watch)]
             for (role, axis), watch in self._watches.items()
             if watch.findings
         ]
+        return {"watches": watches, "kinds": self._kinds} if watches or self._kinds else {}
 
-    def restore(self, state: Sequence[Any]) -> None:
-        """Take up what was found before."""
-        for role, axis, attempt, is_news, is_published, step, time_ns, *entries in state:
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up what was found and declared before."""
+        self._kinds = {role: dict(kinds) for role, kinds in state.get("kinds", {}).items()}
+        for role, axis, attempt, is_news, is_published, step, time_ns, *entries in state.get("watches", ()):
             found = [Finding(**entry) for entry in entries]
             detector = Detector(open_findings=tuple(one for one in found if not one.is_over))
             watch = _Watch(attempt, detector, over=[one for one in found if one.is_over])

@@ -10,6 +10,7 @@ ends a finding.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import median
 from otel_ml_service.findings.peers import Groups, groups_of, is_pipeline, usual_of
-from otel_ml_service.findings.phases import is_routed, is_waiting
+from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind, accuses
 from otel_ml_service.findings.thresholds import Thresholds
 
 __all__ = ["Detector", "StepTimers"]
@@ -58,6 +59,7 @@ class StepTimers(NamedTuple):
         seconds: [ranks, phases], each rank's total; NaN where it has none.
         absent: ranks that were expected and of which nothing had arrived.
         stages: the pipeline stage of each rank, None where it did not say one; empty where nobody did.
+        kinds: what timers were declared to measure; of others the name tells.
     """
 
     ranks: tuple[int, ...]
@@ -65,6 +67,7 @@ class StepTimers(NamedTuple):
     seconds: Floats
     absent: frozenset[int] = frozenset()
     stages: tuple[int | None, ...] = ()
+    kinds: Mapping[str, TimerKind] = NOTHING_SAID
 
 
 class Detector:
@@ -82,6 +85,7 @@ class Detector:
         self._looks = np.zeros(0)
         self._take_scatter(self._scatter)
         self._stages: dict[int, int | None] = {}
+        self._kinds: dict[str, TimerKind] = {}
         self._groups: Groups = ()
         self._needed = np.inf
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
@@ -108,7 +112,7 @@ class Detector:
         if np.isnan(usual).all():
             self.slowdowns = np.full(len(cells.ranks), np.nan)
             return changes
-        extra = self._extra(seconds, usual)
+        extra = self._extra(seconds, usual, timers.kinds)
         limits = self._thresholds
         step_s = np.fmax.reduce(usual, axis=1, keepdims=True)
         least = np.maximum(limits.least_share * step_s, limits.least_s)
@@ -126,19 +130,20 @@ class Detector:
             has |= self._has
         stages = dict(zip(timers.ranks, timers.stages, strict=False))
         is_news = any(self._stages.get(rank) != stage for rank, stage in stages.items())
-        if is_news or has.shape != self._has.shape or (has != self._has).any():
+        if is_news or self._kinds != timers.kinds or has.shape != self._has.shape or (has != self._has).any():
             self._stages.update(stages)
+            self._kinds = dict(timers.kinds)
             self._has = has
             of_rows = [self._stages.get(rank) for rank in self._cells.ranks]
-            self._groups = groups_of(of_rows, tuple(self._cells.phases), has)
+            self._groups = groups_of(of_rows, tuple(self._cells.phases), has, timers.kinds)
         return self._groups
 
-    def _extra(self, seconds: Floats, usual: Floats) -> Floats:
+    def _extra(self, seconds: Floats, usual: Floats, kinds: Mapping[str, TimerKind]) -> Floats:
         """Return how many seconds longer than its peers each rank worked; NaN where it waited, or has none."""
         phases = tuple(self._cells.phases)
-        takes_turns = is_pipeline(phases) and len(self._groups) > 1  # where all send alike, it is a name
+        takes_turns = is_pipeline(phases, kinds) and len(self._groups) > 1  # where all send alike, it is a name
         extra = seconds - usual if takes_turns else own_extra(seconds, usual, self._groups)
-        extra[:, [is_waiting(phase) or is_routed(phase) for phase in phases]] = np.nan
+        extra[:, [not accuses(phase, kinds) for phase in phases]] = np.nan
         return extra
 
     def finish(self) -> list[Finding]:

@@ -54,7 +54,7 @@ def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
     """
     timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED]
     phases = [timers.phases[column] for column in timed]
-    if len(timers.ranks) < 2 or len(phases) < 2 or is_pipeline(phases):
+    if len(timers.ranks) < 2 or len(phases) < 2 or is_pipeline(phases, timers.kinds):
         return []
     own = _own_time(np.nan_to_num(timers.seconds[:, timed]), phases, parents)
     if (own < -_OVERLAP_S).any():

@@ -70,6 +70,24 @@ def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> No
     assert said.startswith("Rank 2 of role 'trainer' is slow in 'forward' since step 10: 1 s longer than the usual")
 
 
+def test_what_a_timer_was_declared_to_measure_counts_more_than_its_name() -> None:
+    service, ranks = Service(), ranks_of(4)
+    [beat] = ranks[3].inside(0)
+    service.take([beat._replace(kinds=(("fetch", "wait"), ("sync_weights", "work")))])  # type: ignore[union-attr]
+
+    for step in range(20):
+        if step == 5:
+            service.restart()
+        for one in ranks:
+            times = {"time/fetch": 2.0 if one.writer.rank == 1 else 1.0, "time/forward": 1.0}
+            times["time/sync_weights"] = 2.0 if one.writer.rank == 2 else 1.0
+            service.take(one.step(step, times, "sum>max"))
+        service.wait(1, *ranks)
+
+    [finding] = service.engine.findings
+    assert (finding["rank"], finding["phase"]) == (2, "sync_weights")
+
+
 @pytest.mark.parametrize(("name", "reduction"), [("time/remaining", "last>max"), ("time/epoch", "max")])
 def test_what_remains_is_no_phase_of_a_step(name: str, reduction: str) -> None:
     service, ranks = Service(), ranks_of(4)
