@@ -24,6 +24,7 @@ from otel_ml_service.findings.medians import median
 from otel_ml_service.findings.peers import Groups, groups_of, is_pipeline, usual_of
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind, accuses
 from otel_ml_service.findings.thresholds import Thresholds
+from otel_ml_service.findings.what_if import lateness
 
 __all__ = ["Detector", "StepTimers"]
 
@@ -90,7 +91,10 @@ class Detector:
         self._needed = np.inf
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
         self._has: Flags = np.zeros((0, 0), dtype=bool)
-        self.open: dict[tuple[int, str], Finding] = {(one.rank, one.phase): one for one in open_findings}
+        self._late = np.zeros(0)
+        self.open: dict[tuple[int, str], Finding] = {
+            (one.rank, one.phase): one for one in open_findings if one.rank is not None
+        }
         self.slowdowns: Floats = np.zeros(0)
 
     @property
@@ -143,8 +147,17 @@ class Detector:
         phases = tuple(self._cells.phases)
         takes_turns = is_pipeline(phases, kinds) and len(self._groups) > 1  # where all send alike, it is a name
         extra = seconds - usual if takes_turns else own_extra(seconds, usual, self._groups)
+        late = lateness(seconds, phases, self._groups, kinds) if takes_turns else np.full(len(seconds), np.inf)
+        self._learn_lateness(late)
         extra[:, [not accuses(phase, kinds) for phase in phases]] = np.nan
         return extra
+
+    def _learn_lateness(self, late: Floats) -> None:
+        """Follow how late each rank comes to what all do together; infinite where phases are a line."""
+        before = np.full(len(late), np.nan)
+        before[: len(self._late)] = self._late
+        smoothed = before + _SMOOTHING * (late - before)
+        self._late = np.where(np.isfinite(smoothed), smoothed, late)
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
@@ -155,16 +168,25 @@ class Detector:
     @property
     def cost_s(self) -> float:
         """Seconds a step that the job loses now, where ranks wait for each other: those of the rank that loses most."""
-        lost: dict[int, float] = {}
-        for finding in self.open.values():
-            lost[finding.rank] = lost.get(finding.rank, 0.0) + finding.extra_s
-        return max(lost.values(), default=0.0)
+        return max((sum(self.lost(rank).values()) for rank in {rank for rank, _ in self.open}), default=0.0)
+
+    def lost(self, rank: int) -> dict[str, float]:
+        """Return the seconds a step that the job loses now by a rank, by phase.
+
+        In a pipeline a rank is no later than its peers where it had waited anyway.
+        """
+        extra = {phase: one.extra_s for (whose, phase), one in self.open.items() if whose == rank}
+        total, row = sum(extra.values()), self._cells.ranks.get(rank, -1)
+        late = float(self._late[row]) if 0 <= row < len(self._late) else np.inf
+        if not late < total:  # also where nothing is known
+            return extra
+        return {phase: max(late, 0.0) * seconds / total for phase, seconds in extra.items()}
 
     @property
     def slowest(self) -> Finding | None:
         """The slow rank that costs most."""
         slow = (finding for finding in self.open.values() if finding.kind == "slow")
-        return max(slow, key=lambda one: (one.extra_s, -one.rank), default=None)
+        return max(slow, key=lambda one: (one.extra_s, -(one.rank or 0)), default=None)
 
     def _grow(self, timers: StepTimers) -> None:
         cells = self._cells
@@ -320,7 +342,7 @@ class Detector:
                 found.append(self.open[rank, ""])
         heard = set(timers.ranks)
         for key, before in [entry for entry in self.open.items() if entry[1].kind == "silent"]:
-            if before.rank in heard:
+            if key[0] in heard:
                 del self.open[key]
                 found.append(replace(before, last=step, is_over=True))
                 continue

@@ -19,7 +19,7 @@ from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import STEP, UNTIMED
 
-__all__ = ["Exposed", "exposed", "parents_of"]
+__all__ = ["Exposed", "Line", "exposed", "line_of", "parents_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,6 +33,13 @@ class Exposed(NamedTuple):
     phase: str
     seconds: float
     rank: int
+
+
+class Line(NamedTuple):
+    """Phases in their order, and the seconds [ranks, phases] that each rank is in each of them alone."""
+
+    phases: tuple[str, ...]
+    seconds: Floats
 
 
 def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
@@ -52,21 +59,30 @@ def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
         >>> [(phase, round(seconds, 3), rank) for phase, seconds, rank in exposed(timers, {})]
         [('forward', 1.3, 1), ('reduce', 0.1, 1)]
     """
-    timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED]
-    phases = [timers.phases[column] for column in timed]
-    if len(timers.ranks) < 2 or len(phases) < 2 or is_pipeline(phases, timers.kinds):
+    line = line_of(timers, parents)
+    if line is None:
         return []
-    own = _own_time(np.nan_to_num(timers.seconds[:, timed]), phases, parents)
-    if (own < -_OVERLAP_S).any():
-        return []
-    order = sorted(range(len(phases)), key=lambda column: phases[column] != STEP)
-    so_far = np.cumsum(own[:, order], axis=1)
+    so_far = np.cumsum(line.seconds, axis=1)
     front = so_far.argmax(axis=0)
     reached = so_far.max(axis=0)
     return [
-        Exposed(UNTIMED if phases[column] == STEP else phases[column], float(seconds), timers.ranks[row])
-        for column, seconds, row in zip(order, np.diff(reached, prepend=0.0), front.tolist(), strict=True)
+        Exposed(phase, float(seconds), timers.ranks[row])
+        for phase, seconds, row in zip(line.phases, np.diff(reached, prepend=0.0), front.tolist(), strict=True)
     ]
+
+
+def line_of(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
+    """Return the phases of a step in a line, none inside of another; None where there is none, as in `exposed()`."""
+    timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED]
+    phases = [timers.phases[column] for column in timed]
+    if len(timers.ranks) < 2 or len(phases) < 2 or is_pipeline(phases, timers.kinds):
+        return None
+    own = _own_time(np.nan_to_num(timers.seconds[:, timed]), phases, parents)
+    if (own < -_OVERLAP_S).any():
+        return None
+    order = sorted(range(len(phases)), key=lambda column: phases[column] != STEP)
+    named = tuple(UNTIMED if phases[column] == STEP else phases[column] for column in order)
+    return Line(named, own[:, order])
 
 
 def _own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str]) -> Floats:
