@@ -47,6 +47,9 @@ _REMEMBERED = 0.995
 """Of looks, from step to step: some 200 steps."""
 _LEAST = 0.9
 """Of a slow-down that is to be found: what is measured scatters around what is so."""
+_SURE = 9.0
+"""Deviations of changes, of a mean over steps, that chance does not make: 4.5 of the times themselves, of two ranks."""
+NO_DEVIATIONS: Mapping[str, float] = {}
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
 
@@ -102,12 +105,19 @@ class Detector:
         """Every rank that was ever heard, in the order of first hearing."""
         return tuple(self._cells.ranks)
 
-    def step(self, step: int, timers: StepTimers) -> list[Finding]:
-        """Take a step; return the findings that began, changed their level, or ended with it."""
-        with np.errstate(invalid="ignore", divide="ignore"):  # NaN is a timer that a rank does not have
-            return self._step(step, timers)
+    def step(self, step: int, timers: StepTimers, deviations: Mapping[str, float] = NO_DEVIATIONS) -> list[Finding]:
+        """Take a step; return the findings that began, changed their level, or ended with it.
 
-    def _step(self, step: int, timers: StepTimers) -> list[Finding]:
+        Args:
+            step: its number.
+            timers: of the step.
+            deviations: timer → how much it changes for all ranks from step to step, as a share. Of two ranks whose
+                times go with their data one is long in each step, and in some in a row: that is not enough.
+        """
+        with np.errstate(invalid="ignore", divide="ignore"):  # NaN is a timer that a rank does not have
+            return self._step(step, timers, deviations)
+
+    def _step(self, step: int, timers: StepTimers, deviations: Mapping[str, float]) -> list[Finding]:
         self._grow(timers)
         cells = self._cells
         seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
@@ -125,7 +135,7 @@ class Detector:
         self._learn_scatter(slow)
         self._weigh(step, slow, extra)
         self.slowdowns = _largest(slow)
-        return [*changes, *self._ended(step), *self._changed(step), *self._begun(step, usual)]
+        return [*changes, *self._ended(step), *self._changed(step), *self._begun(step, usual, deviations)]
 
     def _peers(self, timers: StepTimers, seconds: Floats) -> Groups:
         """Return which rows of the cells are ranks that do the same work: nearly always as in the step before."""
@@ -301,13 +311,15 @@ class Detector:
                 found.append(now)
         return found
 
-    def _begun(self, step: int, usual: Floats) -> list[Finding]:
+    def _begun(self, step: int, usual: Floats, deviations: Mapping[str, float]) -> list[Finding]:
         cells = self._cells
         suspects = cells.evidence >= self._needed * (1 - 1e-9)
         if not suspects.any():
             return []
         steps = np.maximum(step - cells.since + 1, 1)
-        suspects &= cells.is_open | (cells.total >= _LEAST * self._thresholds.warning * steps)
+        scatter = np.array([deviations.get(phase, 0.0) for phase in cells.phases])
+        least = np.maximum(_LEAST * self._thresholds.warning, _SURE * scatter / np.sqrt(steps))
+        suspects &= cells.is_open | (cells.total >= least * steps)
         begun = without_containers(suspects, cells.extra, usual) & ~cells.is_open
         found = []
         for rank, phase in self._names(begun):

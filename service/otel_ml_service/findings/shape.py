@@ -7,6 +7,7 @@ its peers, from step to step. Where these changes are large and go together, the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 _KEPT = 0.95
 """Of what was seen, from step to step: some 20 steps."""
+_REMEMBERED = 21
 _STEPS, _CHANGES = 12, 40
 """Steps and changes that are looked at before anything is said."""
 _VARIES, _VARIES_NO_MORE = 0.03, 0.02
@@ -45,7 +47,7 @@ class _Seen:
 
     Attributes:
         products: smoothed squares of both, and their product.
-        deviation: of each, smoothed.
+        deviations: of the changes of each, in the last steps; `deviation` is their median.
         steps, changes: looked at.
         excess_s, usual_s: seconds that the longest rank takes longer than the mean, and the mean's, smoothed.
         cost_s: of these since `since`.
@@ -55,6 +57,7 @@ class _Seen:
     phases: tuple[str, str]
     since: int
     products: Floats = field(default_factory=lambda: np.zeros(3))
+    deviations: deque[Floats] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     deviation: Floats = field(default_factory=lambda: np.zeros(2))
     steps: int = 0
     changes: int = 0
@@ -91,6 +94,12 @@ class Shape:
                 return []
             self._look(step, timers, columns)
         return self._decided(step)
+
+    @property
+    def deviations(self) -> dict[str, float]:
+        """How much each of the two timers changes from step to step, as a share of it, where nobody is slow."""
+        seen = self._seen
+        return {} if seen is None else dict(zip(seen.phases, seen.deviation.tolist(), strict=True))
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
@@ -162,9 +171,9 @@ def _add_excess(seen: _Seen, work: Floats, groups: Groups) -> None:
 
 
 def _add_changes(seen: _Seen, changed: Floats) -> None:
-    found = median(np.abs(changed)) / _NORMAL
+    seen.deviations.append(median(np.abs(changed)) / _NORMAL)
     weight = 1 - _KEPT if seen.steps >= _STEPS else 1 / (seen.steps + 1)
-    seen.deviation = seen.deviation + weight * (found - seen.deviation)
+    seen.deviation = median(np.array(seen.deviations))  # a step in which many ranks pause is one of many
     bound = _FAR * np.maximum(seen.deviation, 1e-12)
     x, y = np.clip(changed, -bound, bound).T
     products = np.array([x @ x, y @ y, x @ y]) / len(changed)

@@ -44,10 +44,10 @@ class Verdicts:
             timers: of the step.
             parents: timer → the one that it is inside of.
         """
-        changes = self._detector.step(step, timers)
+        of_nobody = [*self._stages.step(step, timers, parents), *self._shape.step(step, timers, parents)]
+        of_ranks = self._detector.step(step, timers, self._shape.deviations)
         self._work_out(timers, parents)
-        changes = [self.open.get(one.subject, one) if not one.is_over else one for one in changes]
-        return [*changes, *self._stages.step(step, timers, parents), *self._shape.step(step, timers, parents)]
+        return [*(one if one.is_over else self.open.get(one.subject, one) for one in of_ranks), *of_nobody]
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
