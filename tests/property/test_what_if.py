@@ -63,3 +63,4 @@ def test_only_the_stage_with_the_most_work_sets_the_pace(work: np.ndarray, data:
     saved = saved_without_stage(work, place)
 
     assert (saved > 0) == bool((work[place] > np.delete(work, place)).all())
+    assert saved <= work[place] - work.mean() + 1e-9 or saved == 0

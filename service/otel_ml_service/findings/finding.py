@@ -36,7 +36,7 @@ class Finding:
         stage: of a `stage`, which one.
         correlation: of a `shape`, between its two timers.
         saved_s: seconds that a step would be shorter without it (`what_if.py`), lately; less than `extra_s` where
-            somebody else is nearly as late.
+            somebody else is nearly as late. Of a stage: if its work were spread over all of them.
     """
 
     kind: Kind

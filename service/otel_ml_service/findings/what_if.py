@@ -3,7 +3,7 @@
 Where phases are a line, the step is played again. What a rank takes longer in a phase than the quickest rank, up
 to how far it was ahead of the last one, was waiting, and is shorter when the last one comes sooner. Where ranks take
 turns, in a pipeline, it counts how much later a rank comes to the first collective than its peers; and a stage sets the
-pace as far as no other one has as much work.
+pace as far as no other one has as much work, and layers can be moved.
 """
 
 from __future__ import annotations
@@ -85,13 +85,20 @@ def lateness(seconds: Floats, phases: tuple[str, ...], groups: Groups, kinds: Ma
 
 
 def saved_without_stage(work: Floats, place: int) -> float:
-    """Return how many seconds a step would be shorter if a stage had as much work as the others usually have.
+    """Return how many seconds a step would be shorter if what a stage has more were spread over all stages.
+
+    The stage with the most work sets the pace, so of another one it is 0.
+
+    Args:
+        work: seconds of each stage; NaN where nothing is known of one.
+        place: of the stage.
 
     Examples:
-        >>> round(saved_without_stage(np.array([0.9, 0.9, 0.8, 1.4]), 3), 9)
-        0.5
-        >>> saved_without_stage(np.array([0.9, 0.9, 0.8, 1.4]), 1)
-        0.0
+        >>> work = np.array([0.9, 0.9, 0.8, 1.4])
+        >>> round(saved_without_stage(work, 3), 9), saved_without_stage(work, 1)
+        (0.4, 0.0)
     """
     others = np.delete(work, place)
-    return max(float(work[place] - np.nanmax(others)), 0.0) if np.isfinite(others).any() else 0.0
+    if not np.isfinite(others).any():
+        return 0.0
+    return max(float(work[place] - max(np.nanmean(work), np.nanmax(others))), 0.0)

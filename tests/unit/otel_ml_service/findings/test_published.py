@@ -93,7 +93,7 @@ def test_a_stage_with_more_work_is_told_and_no_rank_is_named() -> None:
     [said] = service.notices
     assert said.startswith(
         "Stage 1 of role 'trainer' has 1.5 × the work of the other stages since step 0: 0.5 s a step more; "
-        "without it a step is 0.5 s shorter (critical)."
+        "without it a step is 0.25 s shorter (critical)."
     )
     assert straggler(service, 19) == {}
 
