@@ -83,13 +83,15 @@ class Shape:
     def __init__(self, finding: Finding | None = None) -> None:
         self.open = finding
         self._seen: _Seen | None = None
+        self._phases: tuple[str, ...] = ()
+        self._chosen: list[int] = []
         self._known: tuple[object, ...] = ()
         self._groups: Groups = ()
 
     def step(self, step: int, timers: StepTimers, parents: Mapping[str, str]) -> list[Finding]:
         """Take a step; return the finding that began or ended with it."""
         with np.errstate(invalid="ignore", divide="ignore"):  # NaN is a timer that a rank does not have
-            columns = _longest(timers, parents)
+            columns = self._columns(timers, parents)
             if len(columns) < 2:
                 return []
             self._look(step, timers, columns)
@@ -107,14 +109,23 @@ class Shape:
         self.open = self._seen = None
         return over
 
+    def _columns(self, timers: StepTimers, parents: Mapping[str, str]) -> list[int]:
+        """Return the columns of the two timers; which are the longest is looked at now and then."""
+        seen = self._seen
+        is_time = seen is None or (self.open is None and seen.steps % _REMEMBERED == 0)
+        if is_time or self._phases != timers.phases:
+            self._phases, self._chosen = timers.phases, _longest(timers, parents)
+        return self._chosen
+
     def _look(self, step: int, timers: StepTimers, columns: list[int]) -> None:
         phases = timers.phases[columns[0]], timers.phases[columns[1]]
         if self._seen is None or self._seen.phases != phases:
-            self._seen = _Seen(phases, step)
+            self._seen = _Seen(phases, step, cost_s=0.0 if self.open is None else self.open.cost_s)
         seen = self._seen
         seconds = timers.seconds[:, columns]
         groups = self._peers(timers)
-        _add_excess(seen, seconds.sum(axis=1), groups)
+        if self.open is not None or seen.deviation.min() > _VARIES_NO_MORE:
+            _add_excess(seen, seconds.sum(axis=1), groups)
         against = np.full(seconds.shape, np.nan)
         for rows in groups:
             logarithms = np.log(np.maximum(seconds[rows], _SHORTEST_S))
@@ -165,7 +176,7 @@ def _add_excess(seen: _Seen, work: Floats, groups: Groups) -> None:
     excess = max((float(of.max() - of.mean()) for of in of_groups), default=0.0)
     usual = max((float(of.mean()) for of in of_groups), default=0.0)
     seen.cost_s += excess
-    weight = _SMOOTHING if seen.steps else 1.0
+    weight = _SMOOTHING if seen.usual_s else 1.0
     seen.excess_s += weight * (excess - seen.excess_s)
     seen.usual_s += weight * (usual - seen.usual_s)
 
