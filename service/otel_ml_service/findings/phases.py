@@ -11,6 +11,7 @@ __all__ = [
     "NOTHING_SAID",
     "STEP",
     "UNTIMED",
+    "WHOLE_PIPELINE",
     "TimerKind",
     "accuses",
     "in_order",
@@ -27,6 +28,9 @@ NOTHING_SAID: Mapping[str, TimerKind] = {}
 
 STEP = "step"
 """The phase around all others, where `steps()` or an integration times whole steps."""
+
+WHOLE_PIPELINE = "forward-backward"
+"""Megatron's timer around all that a rank does with its micro-batches, waiting for other stages too."""
 
 UNTIMED = "untimed"
 """The phase of what a step takes outside of its timers."""

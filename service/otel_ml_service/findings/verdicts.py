@@ -11,7 +11,7 @@ from otel_ml_service.findings.detector import Detector, Floats, StepTimers
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.findings.frontier import Line, line_of
 from otel_ml_service.findings.peers import is_pipeline
-from otel_ml_service.findings.phases import STEP, UNTIMED
+from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, TimerKind, accuses
 from otel_ml_service.findings.shape import Shape
 from otel_ml_service.findings.stages import Stages
 from otel_ml_service.findings.what_if import saved_without
@@ -44,6 +44,7 @@ class Verdicts:
             timers: of the step.
             parents: timer → the one that it is inside of.
         """
+        timers = _without_containers(timers, parents)
         of_nobody = [*self._stages.step(step, timers, parents), *self._shape.step(step, timers, parents)]
         of_ranks = self._detector.step(step, timers, self._shape.deviations)
         self._work_out(timers, parents)
@@ -116,3 +117,15 @@ class Verdicts:
             return 0.0
         saved = saved_without(line.seconds, timers.ranks.index(rank), line.phases.index(phase))
         return saved if np.isfinite(saved) else 0.0
+
+
+def _without_containers(timers: StepTimers, parents: Mapping[str, str]) -> StepTimers:
+    """Return the timers of a pipeline so that those around waiting for another stage accuse nobody.
+
+    All ranks of a replica are long in these, whichever of them is slow.
+    """
+    if not is_pipeline(timers.phases, timers.kinds):
+        return timers
+    inside = (phase for phase in timers.phases if phase in parents and not accuses(phase, timers.kinds))
+    around: dict[str, TimerKind] = {WHOLE_PIPELINE: "wait", **{parents[phase]: "wait" for phase in inside}}
+    return timers._replace(kinds={**around, **timers.kinds})

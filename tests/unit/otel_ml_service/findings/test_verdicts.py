@@ -81,6 +81,25 @@ def test_a_slow_rank_is_not_taken_for_its_stage_and_costs_what_the_step_is_longe
     assert sum(one.saved_s for one in verdicts) == pytest.approx(verdicts.cost_s, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("name", "parents"),
+    [("forward-backward", {}), ("schedule", {"forward-recv": "schedule"})],
+    ids=["Megatron", "spans"],
+)
+def test_a_timer_around_waiting_for_other_stages_accuses_none_of_them(name: str, parents: dict[str, str]) -> None:
+    verdicts, draw = Verdicts(), np.random.default_rng(0)
+    where = tuple(rank % STAGES for rank in range(STAGES * REPLICAS))
+    for step in range(30):
+        seconds = timers_of(one_forward_one_backward, *a_slow_first_rank(draw), micro_batches=8)
+        whole = np.nansum(seconds[:, :4], axis=1)
+        timers = StepTimers(
+            tuple(range(len(where))), (*PIPELINE, name), np.column_stack((seconds, whole)), stages=where
+        )
+        verdicts.step(step, timers, parents)
+
+    assert places(verdicts) == {("slow", "rank 0")}
+
+
 def test_times_that_go_with_the_lengths_of_sequences_accuse_nobody():
     [finding] = pipeline(lengths_of_sequences)
 
