@@ -17,7 +17,7 @@ import numpy.typing as npt
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.peers import is_pipeline
-from otel_ml_service.findings.phases import STEP, UNTIMED
+from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, accuses
 
 __all__ = ["Exposed", "Line", "exposed", "line_of", "parents_of"]
 
@@ -43,10 +43,11 @@ class Line(NamedTuple):
 
 
 def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
-    """Return the account of a step; empty where there is none: one rank, a pipeline, timers that overlap.
+    """Return the account of a step; empty where there is none: one rank, timers that overlap.
 
     The seconds of all phases are those of the slowest rank. A timer around others counts without them, `step` as what
-    is in none of its timers.
+    is in none of its timers. The phases of a pipeline take turns, so there the account is that of the rank that works
+    longest, which others wait for most; what the slowest rank takes longer is untimed.
 
     Args:
         timers: of the step.
@@ -59,6 +60,8 @@ def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
         >>> [(phase, round(seconds, 3), rank) for phase, seconds, rank in exposed(timers, {})]
         [('forward', 1.3, 1), ('reduce', 0.1, 1)]
     """
+    if is_pipeline(timers.phases, timers.kinds):
+        return _of_the_busiest(timers, parents)
     line = line_of(timers, parents)
     if line is None:
         return []
@@ -72,10 +75,15 @@ def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
 
 
 def line_of(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
-    """Return the phases of a step in a line, none inside of another; None where there is none, as in `exposed()`."""
+    """Return the phases of a step in a line, none inside of another; None where they are none: see `exposed()`."""
+    return None if is_pipeline(timers.phases, timers.kinds) else _apart(timers, parents)
+
+
+def _apart(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
+    """Return the phases of a step, none inside of another; None where they overlap, or are too few."""
     timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED]
     phases = [timers.phases[column] for column in timed]
-    if len(timers.ranks) < 2 or len(phases) < 2 or is_pipeline(phases, timers.kinds):
+    if len(timers.ranks) < 2 or len(phases) < 2:
         return None
     own = _own_time(np.nan_to_num(timers.seconds[:, timed]), phases, parents)
     if (own < -_OVERLAP_S).any():
@@ -83,6 +91,23 @@ def line_of(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
     order = sorted(range(len(phases)), key=lambda column: phases[column] != STEP)
     named = tuple(UNTIMED if phases[column] == STEP else phases[column] for column in order)
     return Line(named, own[:, order])
+
+
+def _of_the_busiest(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
+    inside = {
+        phase: WHOLE_PIPELINE
+        for phase in timers.phases
+        if WHOLE_PIPELINE in timers.phases and phase != WHOLE_PIPELINE and phase.startswith(("forward-", "backward-"))
+    }
+    line = _apart(timers, {**inside, **parents})
+    if line is None:
+        return []
+    works = [accuses(phase, timers.kinds) and phase not in {UNTIMED, WHOLE_PIPELINE} for phase in line.phases]
+    row = int(line.seconds[:, works].sum(axis=1).argmax())
+    seconds = dict(zip(line.phases, line.seconds[row].tolist(), strict=True))
+    whole = line.seconds.sum(axis=1)
+    seconds[UNTIMED] = seconds.get(UNTIMED, 0.0) + float(whole.max() - whole[row])
+    return [Exposed(phase, of_it, timers.ranks[row]) for phase, of_it in seconds.items()]
 
 
 def _own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str]) -> Floats:
