@@ -27,7 +27,7 @@ def by_kind(seeds: range) -> Mapping[str, Score]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.quality")
-    parser.add_argument("seeds", type=int, nargs="?", default=800)
+    parser.add_argument("seeds", type=int, nargs="?", default=840)
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="published traces instead: trace-<name>.parquet")
     arguments = parser.parse_args()

@@ -185,19 +185,23 @@ def _between_steps(kind: str, seed: int, draw: np.random.Generator) -> Job:
 
 
 def _sequences(kind: str, seed: int, draw: np.random.Generator) -> Job:
-    """Nobody is slow: the cost of a step goes with the lengths of its sequences, which have a heavy tail."""
-    truth = (Varying(),)
+    """The cost of a step goes with the lengths of its sequences, which have a heavy tail: for that nobody is slow."""
     ranks = int(draw.choice([8, 16, 32]))
     tail = float(draw.uniform(0.1, 0.7))
+    slow: tuple[Slow, ...] = ()
+    if "one slow" in kind:
+        tail = float(draw.uniform(0.08, 0.15))
+        slow = (_culprit(draw, ranks, ("forward", "backward"), least=0.4),)
+    truth: tuple[Truth, ...] = (Varying(), *slow)
     phases = ("forward", "backward", "all_reduce")
 
     def seconds() -> Iterator[Floats]:
         of = np.random.default_rng(seed + 1)
-        for _ in range(STEPS):
+        for step in range(STEPS):
             if kind == "squared lengths":
                 work = 0.5 + 0.5 * (of.pareto(2.0 + tail, (ranks, 8)) ** 2).clip(0, 20).mean(axis=1)
             else:
-                work = of.lognormal(0.0, tail, ranks)
+                work = of.lognormal(0.0, tail, ranks) * _longer(slow, "forward", ranks, step)
             yield np.column_stack((work / 3, work * 2 / 3, work.max() - work + 0.05))
 
     return Job(kind, seed, phases, (), truth, seconds)
@@ -297,6 +301,7 @@ KINDS: dict[str, Callable[[str, int, np.random.Generator], Job]] = {
     "interleaved, a slow stage": _pipeline,
     "1F1B, two culprits": _pipeline,
     "1F1B, lengths of sequences": _pipeline,
+    "lengths of sequences, one slow": _sequences,
     "experts, one slow": _experts,
     "overlapped communication, nobody": _overlapped,
 }

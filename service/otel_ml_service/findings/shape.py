@@ -33,6 +33,8 @@ _VARIES, _VARIES_NO_MORE = 0.03, 0.02
 """Deviation of a timer from step to step, as a share of it."""
 _TOGETHER, _APART = 0.9, 0.8
 """Correlation of the changes of two timers."""
+_BAD = 0.75
+"""Share of steps that are not as bad."""
 _FAR = 3.0
 """Deviations beyond which a change counts as this one: a rank that becomes slow changes once, and by much."""
 _SHORTEST_S = 1e-9
@@ -99,9 +101,12 @@ class Shape:
 
     @property
     def deviations(self) -> dict[str, float]:
-        """How much each of the two timers changes from step to step, as a share of it, where nobody is slow."""
+        """How much each of the two timers changes in a bad step, as a share of it; empty where not with the data."""
         seen = self._seen
-        return {} if seen is None else dict(zip(seen.phases, seen.deviation.tolist(), strict=True))
+        if seen is None or not seen.deviations or seen.correlation < _APART or seen.deviation.max() < _VARIES:
+            return {}
+        often = np.quantile(np.array(seen.deviations), _BAD, axis=0, method="higher")
+        return dict(zip(seen.phases, often.tolist(), strict=True))
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
