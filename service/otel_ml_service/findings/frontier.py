@@ -47,7 +47,8 @@ def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
 
     The seconds of all phases are those of the slowest rank. A timer around others counts without them, `step` as what
     is in none of its timers. The phases of a pipeline take turns, so there the account is that of the rank that works
-    longest, which others wait for most; what the slowest rank takes longer is untimed.
+    longest, which others wait for most: its timers, and what the longest `step` is more. Who waits may time sending and
+    receiving at once, and its timers add up to more than a step.
 
     Args:
         timers: of the step.
@@ -105,9 +106,10 @@ def _of_the_busiest(timers: StepTimers, parents: Mapping[str, str]) -> list[Expo
     works = [accuses(phase, timers.kinds) and phase not in {UNTIMED, WHOLE_PIPELINE} for phase in line.phases]
     row = int(line.seconds[:, works].sum(axis=1).argmax())
     seconds = dict(zip(line.phases, line.seconds[row].tolist(), strict=True))
-    whole = line.seconds.sum(axis=1)
-    seconds[UNTIMED] = seconds.get(UNTIMED, 0.0) + float(whole.max() - whole[row])
-    return [Exposed(phase, of_it, timers.ranks[row]) for phase, of_it in seconds.items()]
+    if STEP in timers.phases:
+        whole = np.nan_to_num(timers.seconds[:, timers.phases.index(STEP)])
+        seconds[UNTIMED] += float(whole.max() - whole[row])
+    return [Exposed(phase, max(of_it, 0.0), timers.ranks[row]) for phase, of_it in seconds.items()]
 
 
 def _own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str]) -> Floats:
