@@ -27,7 +27,7 @@ def kinds_of(said: Mapping[str, JsonValue]) -> tuple[tuple[str, TimerKind], ...]
     text = said.get(wire.TIMERS)
     try:
         rows = json.loads(text) if isinstance(text, str) and len(text) <= _LONGEST else ()
-        return tuple((name, kind) for name, kind in rows if isinstance(name, str) and kind in {"work", "wait"})
+        return tuple((name, kind) for name, kind in rows if isinstance(name, str) and kind in ("work", "wait"))
     except (ValueError, TypeError, RecursionError):
         return ()
 
