@@ -42,7 +42,7 @@ class Averaging:
 
 
 def told(finding: findings.Finding) -> None:
-    what = f"rank {finding.rank} in {finding.phase or 'everything'}, step {finding.since}"
+    what = f"{finding.place} in {finding.phase or 'everything'}, step {finding.since}"
     if finding.is_over:
         print(f"over: {what} to {finding.last}, it cost {finding.cost_s:.2f} s", flush=True)
     else:

@@ -167,13 +167,20 @@ static long level_of(PyObject *const *arguments, Py_ssize_t n, PyObject *names)
     return level;
 }
 
-/* `timed(name, device=…)`: its watch is known by all of its options. */
-static PyObject *watch_on_device(PyObject *const *arguments, Py_ssize_t n, PyObject *names, long most)
+/* `timed(name, device=…)` or `timed(name, kind=…)`: its watch is known by all of its options. */
+static PyObject *watch_with_option(PyObject *const *arguments, Py_ssize_t n, PyObject *names, long most)
 {
     if (n != 1 || names == NULL || PyTuple_GET_SIZE(names) != 1 || most < 1 || !PyUnicode_CheckExact(arguments[0]) ||
-        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "device") != 0)
+        PyErr_Occurred())
         return NULL;
-    PyObject *key = PyTuple_Pack(5, arguments[0], Py_None, Py_None, Py_True, arguments[1]);
+    PyObject *device = Py_None, *kind = Py_None, *option = PyTuple_GET_ITEM(names, 0);
+    if (PyUnicode_CompareWithASCIIString(option, "device") == 0)
+        device = arguments[1];
+    else if (PyUnicode_CompareWithASCIIString(option, "kind") == 0)
+        kind = arguments[1];
+    else
+        return NULL;
+    PyObject *key = PyTuple_Pack(6, arguments[0], Py_None, Py_None, Py_True, device, kind);
     PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(timer.watches, key);
     Py_XDECREF(key);
     return found;
@@ -196,7 +203,7 @@ static PyObject *timed(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     long level = level_of(arguments, n, names), most = PyLong_AsLong(slot(now_of_process(), timer.level));
     PyObject *found = NULL;
     if (level < 0)
-        found = watch_on_device(arguments, n, names, most);
+        found = watch_with_option(arguments, n, names, most);
     else if (PyUnicode_CheckExact(arguments[0]) && !PyErr_Occurred())
         found = PyDict_GetItemWithError(level > most ? timer.off : timer.watches, arguments[0]);
     if (found != NULL)

@@ -32,28 +32,33 @@ _LAST_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rank that is slow in a phase, or silent.
+    """A rank that is slow in a phase or silent, a pipeline stage with more work, or times that go with the data.
 
     Attributes:
-        kind: `slow` or `silent`.
-        role, rank: which process.
-        phase: name of the timer without `time/`; empty for a silent rank.
+        kind: `slow` or `silent`, of a rank; `stage` where a stage has more work than the others; `shape` where the
+            times of ranks go up and down together, with what they are given, and nobody is slow.
+        role, rank: which process; the rank is None where it is no rank.
+        phase: name of the timer without `time/`; empty for a silent rank and a stage, two timers for a shape.
         level: `warning` or `critical`.
         axis: of the steps `since` (the first one of the trouble) and `last` (the newest one looked at).
         attempt: how many restarts of the job came before.
         is_over: the rank is as quick as the others again, or was heard again.
-        slowdown: how much longer than the usual rank it takes, as a share of the usual time: lately, or over all steps
-            since `since` where it is over.
+        slowdown: how much longer than the usual rank (the other stages, the mean rank) it takes, as a share of the
+            usual time: lately, or over all steps since `since` where it is over.
         extra_s: the same in seconds per step.
         cost_s: the same, summed since `since`.
         trace_id, span_id: of the span that shows it, in hexadecimal digits; empty where its rank sent none.
         span_name, span_step: which timer that is, and of which step: the nearest one where spans were limited, the last
             one of a rank that fell silent.
+        place: where it is: `rank 3`, `stage 3`, or `nobody`; empty where an older service found it.
+        stage: of a `stage`, which one.
+        correlation: of a `shape`, between its two timers.
+        saved_s: seconds that a step would be shorter without it.
     """
 
     kind: str
     role: str
-    rank: int
+    rank: int | None
     phase: str
     level: str
     axis: str
@@ -68,6 +73,10 @@ class Finding:
     span_id: str = ""
     span_name: str = ""
     span_step: int | None = None
+    place: str = ""
+    stage: int | None = None
+    correlation: float | None = None
+    saved_s: float = 0.0
 
 
 class Watch:
@@ -127,6 +136,7 @@ class Watch:
                 finding.axis,
                 finding.attempt,
                 finding.rank,
+                finding.stage,
                 finding.phase,
                 finding.since,
             )

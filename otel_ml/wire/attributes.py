@@ -52,6 +52,8 @@ BOOT_TIME: Final = "ml.boot.time"
 """On the position: when it was taken, in seconds of the clock of `ml.boot`."""
 REDUCTIONS: Final = "ml.reductions"
 """On the position: what `define_metric()` says, once: JSON, [[name or glob, reduction, its defaults], …]."""
+TIMERS: Final = "ml.timers"
+"""On the position: what timers were declared to measure, once: JSON, [[timer, `work` or `wait`], …]."""
 
 # Metrics of the protocol itself
 MANIFEST: Final = "otel_ml.step.points"

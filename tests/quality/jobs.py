@@ -1,4 +1,4 @@
-"""Seeded jobs of which it is known who is slow: what every rank's timers say, step by step.
+"""Seeded jobs of which it is known what is the matter: what every rank's timers say, step by step.
 
 Each job is simulated from what ranks do: they compute, hand on, and wait for each other as frameworks have them. Timers
 are then what these frameworks time. Nothing here knows how slow ranks are found.
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tests.quality.pipelines import interleaved, one_forward_one_backward, timers_of
 
-__all__ = ["KINDS", "STEPS", "Job", "Slow", "job"]
+__all__ = ["KINDS", "STEPS", "Job", "Slow", "Truth", "Uneven", "Varying", "job"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,14 +31,63 @@ class Slow:
     first: int
     end: int
 
+    @property
+    def place(self) -> str:
+        return f"rank {self.rank}"
+
     def at(self, step: int) -> float:
         return self.share if self.first <= step < self.end else 0.0
+
+    @property
+    def is_to_be_found(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """A stage whose work is larger by `share` than that of the others, from `first` to before `end`."""
+
+    stage: int
+    share: float
+    first: int = 0
+    end: int = STEPS
+    phases: tuple[str, ...] = ("",)
+
+    @property
+    def place(self) -> str:
+        return f"stage {self.stage}"
+
+    def at(self, step: int) -> float:
+        return self.share if self.first <= step < self.end else 0.0
+
+    @property
+    def is_to_be_found(self) -> bool:
+        """Around a tenth, which is the threshold, either is right."""
+        return self.share >= 0.15
+
+
+@dataclass(frozen=True)
+class Varying:
+    """Times go with the lengths of sequences, and nobody is slow."""
+
+    place: str = "nobody"
+    first: int = 0
+    end: int = STEPS
+    phases: tuple[str, ...] = ()
+    is_to_be_found: bool = True
+
+    def at(self, step: int) -> float:
+        return 0.0
+
+
+Truth = Slow | Uneven | Varying
 
 
 @dataclass(frozen=True)
 class Job:
     """Attributes:
     stages: of each rank, empty where there are none.
+    slow: what is the matter.
     seconds: yields [ranks, phases] of each step; NaN where a rank has no such timer.
     """
 
@@ -46,7 +95,7 @@ class Job:
     seed: int
     phases: tuple[str, ...]
     stages: tuple[int | None, ...]
-    slow: tuple[Slow, ...]
+    slow: tuple[Truth, ...]
     seconds: Callable[[], Iterator[Floats]]
 
 
@@ -101,7 +150,7 @@ def _overlapped(kind: str, seed: int, draw: np.random.Generator) -> Job:
     """DDP: gradients are reduced while `backward` runs, which ends with waiting for the last rank."""
     ranks = int(draw.choice([2, 4, 8, 16]))
     scatter = float(draw.uniform(0.005, 0.03))
-    slow = (_culprit(draw, ranks, ("forward",)),)
+    slow = () if "nobody" in kind else (_culprit(draw, ranks, ("forward",)),)
     phases = ("data", "forward", "backward", "optimizer")
 
     def seconds() -> Iterator[Floats]:
@@ -136,40 +185,46 @@ def _between_steps(kind: str, seed: int, draw: np.random.Generator) -> Job:
 
 
 def _sequences(kind: str, seed: int, draw: np.random.Generator) -> Job:
-    """Nobody is slow: the cost of a step goes with the lengths of its sequences, which have a heavy tail."""
+    """The cost of a step goes with the lengths of its sequences, which have a heavy tail: for that nobody is slow."""
     ranks = int(draw.choice([8, 16, 32]))
     tail = float(draw.uniform(0.1, 0.7))
+    slow: tuple[Slow, ...] = ()
+    if "one slow" in kind:
+        tail = float(draw.uniform(0.08, 0.15))
+        slow = (_culprit(draw, ranks, ("forward", "backward"), least=0.4),)
+    truth: tuple[Truth, ...] = (Varying(), *slow)
     phases = ("forward", "backward", "all_reduce")
 
     def seconds() -> Iterator[Floats]:
         of = np.random.default_rng(seed + 1)
-        for _ in range(STEPS):
+        for step in range(STEPS):
             if kind == "squared lengths":
                 work = 0.5 + 0.5 * (of.pareto(2.0 + tail, (ranks, 8)) ** 2).clip(0, 20).mean(axis=1)
             else:
-                work = of.lognormal(0.0, tail, ranks)
+                work = of.lognormal(0.0, tail, ranks) * _longer(slow, "forward", ranks, step)
             yield np.column_stack((work / 3, work * 2 / 3, work.max() - work + 0.05))
 
-    return Job(kind, seed, phases, (), (), seconds)
+    return Job(kind, seed, phases, (), truth, seconds)
 
 
 def _experts(kind: str, seed: int, draw: np.random.Generator) -> Job:
-    """Nobody is slow: routers send other experts more at every step, and an all-to-all waits for the fullest."""
+    """Routers send others more at every step, and an all-to-all waits for the fullest: nobody is slow for that."""
     ranks = int(draw.choice([8, 16]))
     uneven = float(draw.uniform(0.1, 0.5))
+    slow = (_culprit(draw, ranks, ("attention",)),) if "one slow" in kind else ()
     phases = ("attention", "experts", "all_to_all", "all_reduce")
 
     def seconds() -> Iterator[Floats]:
         of = np.random.default_rng(seed + 1)
         popular = of.dirichlet(np.full(ranks, 1 / uneven**2))
-        for _ in range(STEPS):
+        for step in range(STEPS):
             popular = 0.7 * popular + 0.3 * of.dirichlet(np.full(ranks, 1 / uneven**2))
-            attention = of.lognormal(0.0, 0.01, ranks)
+            attention = of.lognormal(0.0, 0.01, ranks) * _longer(slow, "attention", ranks, step)
             experts = ranks * popular * of.lognormal(0.0, 0.02, ranks)
             waits = (attention + experts).max() - attention - experts + 0.05
             yield np.column_stack((attention, experts, waits, np.full(ranks, 0.1)))
 
-    return Job(kind, seed, phases, (), (), seconds)
+    return Job(kind, seed, phases, (), slow, seconds)
 
 
 def _pauses(kind: str, seed: int, draw: np.random.Generator) -> Job:
@@ -193,22 +248,38 @@ def _pipeline(kind: str, seed: int, draw: np.random.Generator) -> Job:
     stages, replicas = int(draw.choice([2, 4])), int(draw.choice([2, 4]))
     ranks = stages * replicas
     last = float(draw.uniform(1.1, 1.6)) if "last stage" in kind else 1.0
-    slow = ()
-    if "slow" in kind:
-        slow = (_culprit(draw, ranks, ("forward-compute", "backward-compute"), least=0.2),)
+    computes = ("forward-compute", "backward-compute")
+    slow: tuple[Slow, ...] = ()
+    uneven = (Uneven(stages - 1, last - 1),) if last > 1 else ()
+    if "one slow" in kind:
+        slow = (_culprit(draw, ranks, computes, least=0.2),)
+    elif "two culprits" in kind:
+        stages, replicas, ranks = 4, 4, 16
+        one, other = draw.permutation(ranks)[:2]
+        slow = tuple(Slow(int(rank), computes, float(draw.uniform(0.3, 0.8)), 15, STEPS) for rank in (one, other))
+    elif "a slow stage" in kind:
+        first = int(draw.integers(10, 30))
+        end = first + int(draw.integers(20, 45))
+        uneven = (Uneven(int(draw.integers(stages)), float(draw.uniform(0.2, 0.8)), first, end),)
+    tail = float(draw.uniform(0.08, 0.3)) if "lengths" in kind else 0.0
     schedule = interleaved if "interleaved" in kind else one_forward_one_backward
 
     def seconds() -> Iterator[Floats]:
         of = np.random.default_rng(seed + 1)
         for step in range(STEPS):
             forward = 0.1 * (1 + 0.01 * of.standard_normal((replicas, stages)))
-            forward[:, -1] *= last
+            for one in uneven:
+                forward[:, one.stage] *= 1 + one.at(step)
+            if tail:
+                forward *= of.lognormal(0.0, tail, (replicas, 1))
             forward *= _longer(slow, "forward-compute", ranks, step).reshape(replicas, stages)
             yield timers_of(schedule, forward, 2 * forward, micro_batches=8)
 
     phases = ("forward-recv", "forward-compute", "backward-recv", "backward-compute", "grads-reduce-scatter")
     where = tuple(rank % stages for rank in range(ranks))
-    return Job(kind, seed, phases, where if draw.random() < 0.7 else (), slow, seconds)
+    says_stages = draw.random() < 0.7 or "a slow stage" in kind
+    truth: tuple[Truth, ...] = (*slow, *(uneven if says_stages else ()), *((Varying(),) if tail else ()))
+    return Job(kind, seed, phases, where if says_stages else (), truth, seconds)
 
 
 KINDS: dict[str, Callable[[str, int, np.random.Generator], Job]] = {
@@ -226,4 +297,11 @@ KINDS: dict[str, Callable[[str, int, np.random.Generator], Job]] = {
     "1F1B, a longer last stage": _pipeline,
     "interleaved, one slow": _pipeline,
     "interleaved, nobody": _pipeline,
+    "1F1B, a slow stage": _pipeline,
+    "interleaved, a slow stage": _pipeline,
+    "1F1B, two culprits": _pipeline,
+    "1F1B, lengths of sequences": _pipeline,
+    "lengths of sequences, one slow": _sequences,
+    "experts, one slow": _experts,
+    "overlapped communication, nobody": _overlapped,
 }

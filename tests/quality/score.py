@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from otel_ml_service.findings.detector import Detector, StepTimers
+from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.verdicts import Verdicts
 from tests.quality.jobs import STEPS, Job
 
 __all__ = ["Score", "score", "table"]
@@ -16,10 +17,10 @@ __all__ = ["Score", "score", "table"]
 @dataclass
 class Score:
     """Attributes:
-    culprits: injected.
+    culprits: injected: ranks, stages, and jobs whose times go with their data.
     first, among_three: of the culprits, how many were the costliest finding, and among the three, when they ended.
     exact: of those found, how many have a first and a last step within 2 of what is so.
-    wrong: (rank, phase) that was accused and worked as its peers do.
+    wrong: (place, phase) that was said to be slow, or to vary, and worked as its peers do.
     healthy: steps in which nobody was slow.
     """
 
@@ -37,7 +38,7 @@ class Score:
 def table(scores: Iterable[tuple[str, Score]]) -> str:
     """Return a row for each kind of job, in Markdown."""
     lines = [
-        "| job | ranks that are slow | named first | among the first three | first and last step within 2 | "
+        "| job | to be found | named first | among the first three | first and last step within 2 | "
         "steps in which nobody is slow | accused wrongly |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -49,36 +50,36 @@ def table(scores: Iterable[tuple[str, Score]]) -> str:
 
 
 def score(job: Job) -> Score:
-    detector = Detector()
+    verdicts = Verdicts()
     ranks = tuple(range(len(next(iter(job.seconds())))))
     stands: dict[int, list[Finding]] = {}
-    known: dict[tuple[int, str], Finding] = {}
     every: list[Finding] = []
     for step, seconds in enumerate(job.seconds()):
-        for finding in detector.step(step, StepTimers(ranks, job.phases, seconds, stages=job.stages)):
-            known[finding.rank, finding.phase] = finding
-            if finding.is_over:
-                every.append(finding)
-        stands[step] = sorted(detector.open.values(), key=lambda one: -one.extra_s)
-    every += detector.open.values()
+        changes = verdicts.step(step, StepTimers(ranks, job.phases, seconds, stages=job.stages), {})
+        every += [finding for finding in changes if finding.is_over]
+        stands[step] = sorted(verdicts, key=lambda one: -one.extra_s)
+    every += verdicts
+    wanted = [one for one in job.slow if one.is_to_be_found]
     result = Score(
-        culprits=len(job.slow), healthy=sum(not any(one.at(step) for one in job.slow) for step in range(STEPS))
+        culprits=len(wanted), healthy=sum(not any(one.at(step) for one in job.slow) for step in range(STEPS))
     )
-    true = {one.rank for one in job.slow}
-    for one in job.slow:
-        order = list(dict.fromkeys(finding.rank for finding in stands[min(one.end, STEPS) - 1]))
-        result.first += order[:1] == [one.rank] or (len(true) > 1 and order[:1] != [] and order[0] in true)
-        result.among_three += one.rank in order[:3]
-        of_it = [finding for finding in every if finding.rank == one.rank and finding.phase in one.phases]
+    true = {one.place for one in job.slow}
+    for one in wanted:
+        order = list(dict.fromkeys(finding.place for finding in stands[min(one.end, STEPS) - 1]))
+        result.first += order[:1] == [one.place] or (len(true) > 1 and order[:1] != [] and order[0] in true)
+        result.among_three += one.place in order[:3]
+        of_it = [found for found in every if found.place == one.place and found.phase in (one.phases or (found.phase,))]
         last = min(one.end, STEPS) - 1
         result.exact += any(abs(found.since - one.first) <= 2 and abs(found.last - last) <= 2 for found in of_it)
     result.wrong = len(_wrong(job, every))
     return result
 
 
-def _wrong(job: Job, findings: list[Finding]) -> Counter[tuple[int, str]]:
-    accused = Counter((finding.rank, finding.phase) for finding in findings)
+def _wrong(job: Job, findings: list[Finding]) -> Counter[tuple[str, str]]:
+    accused = Counter(finding.subject for finding in findings)
     for one in job.slow:
-        for phase in (*one.phases, "step"):
-            accused.pop((one.rank, phase), None)
+        true = [subject for subject in accused if subject[0] == one.place]
+        for subject in true:
+            if not one.phases or subject[1] in (*one.phases, "step"):
+                accused.pop(subject)
     return accused

@@ -23,19 +23,22 @@ def isolated() -> Iterator[None]:
 
     What `define_metric()` said before, in a module that was imported, is known inside and after.
     """
-    declared = list(DEFINITIONS.declared)
+    declared, timers = list(DEFINITIONS.declared), dict(DEFINITIONS.timers)
     _forget_recorded()
     try:
         yield
     finally:
         _forget_recorded()
         DEFINITIONS.declared[:] = declared
+        DEFINITIONS.timers.clear()
+        DEFINITIONS.timers.update(timers)
 
 
 def forget_everything() -> None:
     """Drop records, steps, metrics, timers and counts, and record nothing."""
     _forget_recorded()
     DEFINITIONS.declared.clear()
+    DEFINITIONS.timers.clear()
 
 
 def _forget_recorded() -> None:

@@ -30,7 +30,7 @@ from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers import spans
 from otel_ml._internal.timers.consumed import forget_consumed, settle_consumed
 from otel_ml._internal.yield_interpreter import yield_interpreter
-from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, VALUES
+from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, TIMERS, VALUES
 
 __all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
 
@@ -102,7 +102,7 @@ class Recorder:
         self.sequence = Sequence()
         self._settings = RecordSettings()
         self._unsaid: dict[Step, None] = {}
-        self._position_ns = self._totals_ns = self._declared = 0
+        self._position_ns = self._totals_ns = self._declared = self._timers = 0
         self.sent = Sent()
 
     def configure(self, settings: RecordSettings, *, otel_tracing: bool = False) -> None:
@@ -237,11 +237,14 @@ class Recorder:
             scopes.append(encoded_gauge(POSITION, None, None, 0, now_ns, self.sequence.next(), taken))
 
     def _newly_declared(self) -> Mapping[str, str]:
-        """Return what `define_metric()` said since this was asked last: it holds on ranks that do not say it, too."""
+        """Return what was said of metrics and timers since this was asked: it holds on ranks that do not say it."""
         news = DEFINITIONS.declared[self._declared :]
         self._declared += len(news)
         said = [(name, str(one), ",".join(one.unsaid)) for name, one, _, _ in news if any(one.said)]
-        return {REDUCTIONS: json.dumps(said)} if said else {}
+        timers = list(DEFINITIONS.timers.items())[self._timers :]
+        self._timers += len(timers)
+        every = {REDUCTIONS: said, TIMERS: timers}
+        return {key: json.dumps(rows) for key, rows in every.items() if rows}
 
     def _totals(self, now_ns: int, *, final: bool) -> Mapping[str, int]:
         """Return what was sent in all, where it is time to say so."""
@@ -278,7 +281,7 @@ class Recorder:
         """
         self.sequence.restart()
         self._unsaid.clear()
-        self._position_ns = self._totals_ns = self._declared = 0
+        self._position_ns = self._totals_ns = self._declared = self._timers = 0
         self.sent = Sent()
         if SCOPES.active:
             self.scope.steps.forget()

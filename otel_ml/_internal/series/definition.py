@@ -152,6 +152,7 @@ class Definitions:
     Attributes:
         weighted: how many series have ever had a weight (set by the fold).
         declared: what `define_metric()` said, as (pattern, reduction, unit, description).
+        timers: timer → `work` or `wait`, as `timed(…, kind=…)` said first, in the order in which that was said.
         outdated: called with the name of a metric of which more is known than its series say.
     """
 
@@ -161,6 +162,7 @@ class Definitions:
     def __init__(self) -> None:
         self.weighted = 0
         self.declared: list[tuple[str, Reduction, str, str]] = []
+        self.timers: dict[str, str] = {}
         self.outdated: list[Callable[[str], None]] = []
         self._reductions: dict[Reduction, int] = {_MEAN: 0}  # which nobody asked for comes before what is asked for
         self._placed = 0

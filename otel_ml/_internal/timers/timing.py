@@ -7,7 +7,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from otel_ml._internal.devices.device_timers import DEVICE_TIMERS, DeviceElapsed
 from otel_ml._internal.error_reporting import reporter
@@ -27,6 +27,8 @@ from otel_ml.wire.reduction import Reduction
 __all__ = ["Timer", "Timing", "forget_timers", "name_of", "timed", "timer", "timing_of", "watch_named"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_KINDS = ("work", "wait")
 
 _SLOWEST = Reduction(("max",), "sum", unsaid=("across", "within"))
 """What a timer is by default: the slowest rank's total in the step."""
@@ -213,15 +215,18 @@ def watch_named(
     *,
     span: bool = True,
     device: str | None = None,
+    kind: str | None = None,
 ) -> TimerDefinition | None:
     """Return the timer of this name, made at first sight; None (said) where the name is not one."""
     try:
-        key = name if _is_usual(reduce, within, span, device) else (name, reduce, within, span, device)
+        key = name if _is_usual(reduce, within, span, device, kind) else (name, reduce, within, span, device, kind)
         watch = _WATCHES.get(key)
     except TypeError:  # a list of reductions: no key
         watch = key = None
     if watch is None:
         watch = _new_watch(name, level, reduce, within, span=span, device=device)
+        if watch is not None and kind is not None:
+            _declare(watch.name, kind)
         if watch is None or key is None:
             return watch
         _WATCHES[key] = watch
@@ -232,8 +237,22 @@ def watch_named(
     )
 
 
-def _is_usual(reduce: Reduce, within: str | None, span: bool, device: str | None) -> bool:
-    return reduce is None and within is None and span is True and device is None
+def _is_usual(reduce: Reduce, within: str | None, span: bool, device: str | None, kind: str | None) -> bool:
+    return reduce is None and within is None and span is True and device is None and kind is None
+
+
+def _declare(name: str, kind: str) -> None:
+    """Know whether a timer measures work or waiting; who compares ranks is told once."""
+    if kind not in _KINDS:
+        reporter.wrong(
+            "bad-timer",
+            f"Timer {name!r:.80}: expected kind 'work', 'wait' or None, got {safe_repr(kind)}. "
+            "Its kind is told from its name.",
+        )
+    elif (known := DEFINITIONS.timers.setdefault(name, kind)) != kind:
+        reporter.wrong(
+            "bad-timer", f"Timer {name!r:.80} is of kind {known!r} in this process, so kind={kind!r} is not used."
+        )
 
 
 def _new_watch(
@@ -274,6 +293,7 @@ def timed(
     within: str | None = None,
     span: bool = True,
     device: str | None = None,
+    kind: Literal["work", "wait"] | None = None,
 ) -> Timing: ...
 @public
 @publish("name")
@@ -285,6 +305,7 @@ def timed(
     within: str | None = None,
     span: bool = True,
     device: str | None = None,
+    kind: Literal["work", "wait"] | None = None,
 ) -> Any:
     """Time a `with` block, or every call of a function: `time/<name>` in seconds, and a span.
 
@@ -299,14 +320,18 @@ def timed(
         within: how the times of one rank in a step combine, `sum` by default; the same.
         span: also keep a span, within the budget of `OTEL_ML_SPANS_PER_STEP`.
         device: `"cuda"` measures on the current CUDA stream, by events; nothing waits for the device.
+        kind: `"wait"` where the time goes by waiting for other ranks: nobody is called slow for it. `"work"` where it
+            does not, whatever the name says. By default the name tells: `all_reduce`, `recv`, `barrier`, … wait.
+            Said on one rank, it is so for the role.
     """
     try:
         if level > NOW.level:
             return _OFF[name]
-        is_usual = reduce is None and within is None and span is True and device is None  # what a call would cost
-        watch = _WATCHES[name if is_usual else (name, reduce, within, span, device)]
+        # What a call would cost:
+        is_usual = reduce is None and within is None and span is True and device is None and kind is None
+        watch = _WATCHES[name if is_usual else (name, reduce, within, span, device, kind)]
     except (KeyError, TypeError):  # first seen, or neither a name nor a level, which is said there
-        return _timed(name, level, reduce, within, span=span, device=device)
+        return _timed(name, level, reduce, within, span=span, device=device, kind=kind)
     timing = Timing()  # as timing_of() does, without the call
     timing.watch = watch
     timing.begin_ns = 0
@@ -335,13 +360,13 @@ if native is not None:
     timed = native.timed_function(timed)
 
 
-def _timed(name: Any, level: Any, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
+def _timed(name: Any, level: Any, *reduction: Any, **options: Any) -> Any:
     level = _level(level, name)
     if name is None:
-        return _Unnamed(lambda function: _decorated(function, level, reduce, within, span=span, device=device))
+        return _Unnamed(lambda function: _decorated(function, level, *reduction, **options))
     if callable(name) or isinstance(name, (staticmethod, classmethod)):
-        return _decorated(name, level, reduce, within, span=span, device=device)
-    watch = watch_named(name, level, reduce, within, span=span, device=device)
+        return _decorated(name, level, *reduction, **options)
+    watch = watch_named(name, level, *reduction, **options)
     if watch is None:
         return _NOTHING
     return timing_of(watch) if level <= NOW.level else _OFF.setdefault(name, _Off(watch))
@@ -381,8 +406,8 @@ def name_of(function: Any) -> str:
     return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
-def _decorated(function: Any, level: int, reduce: Reduce, within: str | None, *, span: bool, device: str | None) -> Any:
-    watch = watch_named(name_of(function), level, reduce, within, span=span, device=device)
+def _decorated(function: Any, level: int, *reduction: Any, **options: Any) -> Any:
+    watch = watch_named(name_of(function), level, *reduction, **options)
     return function if watch is None else timed_function(function, watch)
 
 
@@ -471,10 +496,11 @@ def timer(
     within: str | None = None,
     span: bool = True,
     device: str | None = None,
+    kind: Literal["work", "wait"] | None = None,
 ) -> Timer:
     """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
     asked = _level(level, name)
-    watch = watch_named(name, asked, reduce, within, span=span, device=device)
+    watch = watch_named(name, asked, reduce, within, span=span, device=device, kind=kind)
     if watch is None:
         return Timer(None)
     found = _TIMERS.setdefault(name, Timer(watch))

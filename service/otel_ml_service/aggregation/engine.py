@@ -289,6 +289,8 @@ class Engine:
         run = self._run
         if position.declared:
             declare(run, writer.writer.role, writer.writer.rank, position.declared)
+        if position.kinds:
+            run.stragglers.declare(writer.writer.role, position.kinds)
         if position.boot_s:
             run.writers.lived(writer, position.boot_s, position.time_ns, run.now)
         else:

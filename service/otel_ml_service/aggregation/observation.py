@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.records import JsonValue, Span
 from otel_ml_service.aggregation.points import Attributes, Buckets, Kind, Partials, Points, SeriesKey
+from otel_ml_service.findings.phases import TimerKind
 
 __all__ = [
     "Attributes",
@@ -121,7 +122,7 @@ class Position(NamedTuple):
     """`otel_ml.position`: the heartbeat; `step` is the one the writer is inside of, on `axis`, None where in none.
 
     `boot_s` is when it was taken, by the clock of the writer's boot; 0 where it does not say. Now and then it brings
-    `totals`, and once what `define_metric()` said of names: `declared`.
+    `totals`, and once what `define_metric()` said of names: `declared`, and `timed(…, kind=…)` of timers: `kinds`.
     """
 
     writer: Writer
@@ -132,6 +133,7 @@ class Position(NamedTuple):
     boot_s: float = 0.0
     totals: Totals | None = None
     declared: tuple[tuple[str, Reduction], ...] = ()
+    kinds: tuple[tuple[str, TimerKind], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

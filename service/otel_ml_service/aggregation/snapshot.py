@@ -243,7 +243,7 @@ class Snapshot:
         for path, *owner in json.loads(entries.get("params", {}).get("", b"[]")):
             self._parameters.owners[tuple(path)] = Owner(*owner)
         self._summaries.restore(json.loads(entries.get("summaries", {}).get("", b"[]")))
-        self._run.stragglers.restore(json.loads(entries.get("findings", {}).get("", b"[]")))
+        self._run.stragglers.restore(json.loads(entries.get("findings", {}).get("", b"{}")))
         self._run.output.said = dict.fromkeys(json.loads(entries.get("said", {}).get("", b"[]")))
 
     def _restore_run(self, entry: dict[str, Any]) -> None:

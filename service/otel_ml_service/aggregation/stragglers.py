@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,16 +13,18 @@ from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.rank_timers import RankTimers
+from otel_ml_service.aggregation.say_finding import say_finding
 from otel_ml_service.aggregation.step_streams import Attempt, StepStream
 from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.top_ranks import TopRanks
 from otel_ml_service.findings.blocking_ranks import blocking_ranks, without
-from otel_ml_service.findings.detector import Detector, StepTimers
-from otel_ml_service.findings.evidence_span import is_shown, linked, where_shown
+from otel_ml_service.findings.detector import StepTimers
+from otel_ml_service.findings.evidence_span import is_shown, linked
 from otel_ml_service.findings.finding import COLUMNS, Finding, Level, row_of
 from otel_ml_service.findings.frontier import Exposed, exposed, parents_of
 from otel_ml_service.findings.heatmap import Heatmap
-from otel_ml_service.findings.phases import UNTIMED
+from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind
+from otel_ml_service.findings.verdicts import Verdicts
 
 __all__ = ["Stragglers"]
 
@@ -41,6 +43,9 @@ _LOOKUPS = 16
 _NESTED_EVERY = 100
 """Steps after which spans are looked at again for which timer is around which: a millisecond."""
 
+_MOST_KINDS = 1_000
+"""Timers of a role whose kind is remembered; of more the names tell."""
+
 _LEVELS = {"warning": 1.0, "critical": 2.0}
 
 
@@ -53,20 +58,20 @@ class _Watch:
         is_published: whether the series in the last row named a slow rank.
         closes: steps closed since the last table; at first so many that the first finding is published at once.
         is_news: whether something was found that no table holds yet.
-        told: (rank, phase) → the level that a person was told last.
+        told: subject → the level that a person was told last.
         step, time_ns: of the step that closed last.
         timers: of the last step that somebody had gone on from.
         parents: timer → the one around it, as far as spans show it; of the timers `nested`, looked at `nested_at` last.
     """
 
     attempt: int
-    detector: Detector = field(default_factory=Detector)
+    verdicts: Verdicts = field(default_factory=Verdicts)
     heat: Heatmap = field(default_factory=Heatmap)
     over: list[Finding] = field(default_factory=list)
     is_published: bool = False
     closes: int = _EVERY
     is_news: bool = False
-    told: dict[tuple[int, str], Level] = field(default_factory=dict)
+    told: dict[tuple[str, str], Level] = field(default_factory=dict)
     step: int = 0
     time_ns: int = 0
     timers: StepTimers | None = None
@@ -77,27 +82,26 @@ class _Watch:
     @property
     def findings(self) -> list[Finding]:
         """All that are remembered, in the order in which they began."""
-        every = [*self.over, *self.detector.open.values()]
-        return sorted(every, key=lambda one: (one.since, one.rank, one.phase))
+        every = [*self.over, *self.verdicts]
+        return sorted(every, key=lambda one: (one.since, -1 if one.rank is None else one.rank, *one.subject))
 
     @property
     def is_unlinked(self) -> bool:
         """Whether something lasts of which no span is known."""
-        return any(not finding.span_id for finding in self.detector.open.values())
+        return any(not finding.span_id for finding in self.verdicts.slow_ranks)
 
     def tells(self, finding: Finding) -> bool:
         """Whether a person is told: when it begins, when it becomes critical first, and when it is over.
 
         Who falls silent is named where the step closes.
         """
-        who = finding.rank, finding.phase
-        before = self.told.pop(who, None)
+        before = self.told.pop(finding.subject, None)
         if finding.is_over:
             return True
         if before is None or (finding.level == "critical" and before == "warning"):
-            self.told[who] = finding.level
-            return finding.kind == "slow"
-        self.told[who] = before
+            self.told[finding.subject] = finding.level
+            return finding.kind != "silent"
+        self.told[finding.subject] = before
         return False
 
 
@@ -110,6 +114,14 @@ class Stragglers:
         self._spans = spans
         self._timers = RankTimers()
         self._watches: dict[tuple[str, str], _Watch] = {}
+        self._kinds: dict[str, dict[str, TimerKind]] = {}
+
+    def declare(self, role: str, kinds: Iterable[tuple[str, TimerKind]]) -> None:
+        """Take what a writer says that timers of its role measure; who says it first counts."""
+        known = self._kinds.setdefault(role, {})
+        for timer, kind in kinds:
+            if len(known) < _MOST_KINDS:
+                known.setdefault(timer, kind)
 
     def look(
         self, attempt: Attempt, window: StepWindow, absent: frozenset[int], held_by: frozenset[int], time_ns: int
@@ -129,18 +141,18 @@ class Stragglers:
             return {}
         watch.step, watch.time_ns = window.step, time_ns
         watch.closes += 1
-        timers = self._timers.of(window, absent)
+        timers = self._timers.of(window, absent)._replace(kinds=self._kinds.get(stream.role, NOTHING_SAID))
         if held_by:
             timers = self._without_who_hangs(stream, watch, timers, held_by)
         else:
             watch.timers = timers
         self._top_ranks.add(stream, window.step, time_ns, timers)
-        found = watch.detector.step(window.step, timers)
+        parents = self._parents(stream, watch, timers)
+        found = watch.verdicts.step(window.step, timers, parents)
         changes = [self._linked(stream, watch, finding) for finding in found]
-        watch.heat.add(window.step, watch.detector.slowdowns)
+        watch.heat.add(window.step, watch.verdicts.slowdowns)
         self._note(stream, watch, changes)
-        account = exposed(timers, self._parents(stream, watch, timers))
-        return {**dict(_account(stream, account)), **dict(self._values(stream, watch))}
+        return {**dict(_account(stream, exposed(timers, parents))), **dict(self._values(stream, watch))}
 
     def publish(self, stream: StepStream, *, at_end: bool = False) -> None:
         """Emit the table and the picture where there is news, not more often than every ten steps."""
@@ -154,7 +166,7 @@ class Stragglers:
         place = {"time": watch.time_ns / 1e9, "axis": stream.axis, "step": watch.step}
         rows = tuple(row_of(finding) for finding in watch.findings)
         self._output.emit(Table, **place, name=_name(stream, "findings"), columns=COLUMNS, rows=rows)
-        picture = watch.heat.picture(watch.detector.ranks)
+        picture = watch.heat.picture(watch.verdicts.ranks)
         if picture is not None:
             self._output.emit(Image, **place, name=_name(stream, "stragglers"), **picture._asdict())
 
@@ -162,7 +174,7 @@ class Stragglers:
         """Publish what was kept back: the run ends."""
         for stream in streams:
             watch = self._watches.get((stream.role, stream.axis))
-            if watch is not None and watch.detector.open:
+            if watch is not None and any(watch.verdicts):
                 watch.is_news = True  # what they cost in the end
             self.publish(stream, at_end=True)
             self._top_ranks.publish(stream)
@@ -170,27 +182,29 @@ class Stragglers:
     def found(self) -> list[dict[str, JsonValue]]:
         """Return all findings that are remembered, as plain data."""
         return [
-            {"role": role, "axis": axis, "attempt": watch.attempt, **plain}
+            {"role": role, "axis": axis, "attempt": watch.attempt, **asdict(finding), "place": finding.place}
             for (role, axis), watch in self._watches.items()
-            for plain in _plain(watch)
+            for finding in watch.findings
         ]
 
-    def state(self) -> list[object]:
-        """Return what survives a restart."""
-        return [
+    def state(self) -> dict[str, object]:
+        """Return what survives a restart; empty where there is nothing yet."""
+        watches = [
             [role, axis, watch.attempt, watch.is_news, watch.is_published, watch.step, watch.time_ns, *_plain(watch)]
             for (role, axis), watch in self._watches.items()
             if watch.findings
         ]
+        return {"watches": watches, "kinds": self._kinds} if watches or self._kinds else {}
 
-    def restore(self, state: Sequence[Any]) -> None:
-        """Take up what was found before."""
-        for role, axis, attempt, is_news, is_published, step, time_ns, *entries in state:
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up what was found and declared before."""
+        self._kinds = {role: dict(kinds) for role, kinds in state.get("kinds", {}).items()}
+        for role, axis, attempt, is_news, is_published, step, time_ns, *entries in state.get("watches", ()):
             found = [Finding(**entry) for entry in entries]
-            detector = Detector(open_findings=tuple(one for one in found if not one.is_over))
-            watch = _Watch(attempt, detector, over=[one for one in found if one.is_over])
+            verdicts = Verdicts([one for one in found if not one.is_over])
+            watch = _Watch(attempt, verdicts, over=[one for one in found if one.is_over])
             watch.is_news, watch.is_published, watch.step, watch.time_ns = is_news, is_published, step, time_ns
-            watch.told = {key: finding.level for key, finding in detector.open.items()}
+            watch.told = {finding.subject: finding.level for finding in verdicts}
             self._watches[role, axis] = watch
 
     def _watch(self, attempt: Attempt, window: StepWindow, absent: frozenset[int]) -> _Watch | None:
@@ -205,9 +219,9 @@ class Stragglers:
                 return None
             watch = self._watches[key] = _Watch(attempt.ordinal)
         elif attempt.ordinal > watch.attempt:
-            self._note(attempt.stream, watch, watch.detector.finish())
+            self._note(attempt.stream, watch, watch.verdicts.finish())
             self._top_ranks.publish(attempt.stream)
-            watch.attempt, watch.detector, watch.heat, watch.timers = attempt.ordinal, Detector(), Heatmap(), None
+            watch.attempt, watch.verdicts, watch.heat, watch.timers = attempt.ordinal, Verdicts(), Heatmap(), None
         return watch
 
     def _without_who_hangs(
@@ -236,16 +250,16 @@ class Stragglers:
 
     def _linked(self, stream: StepStream, watch: _Watch, finding: Finding) -> Finding:
         """Return the finding with the span that shows it; the detector goes on with it while it lasts."""
-        if is_shown(finding):
+        if finding.rank is None or is_shown(finding):
             return finding
         found = linked(finding, stream.axis, self._spans.of(stream.role, finding.rank, watch.attempt))
         if not finding.is_over:
-            watch.detector.open[finding.rank, finding.phase] = found
+            watch.verdicts.know(found)
         return found
 
     def _link_the_rest(self, stream: StepStream, watch: _Watch) -> bool:
         """Look again for the spans of what lasts: they may have come after the step had closed."""
-        unshown = [finding for finding in watch.detector.open.values() if not is_shown(finding)]
+        unshown = [finding for finding in watch.verdicts.slow_ranks if not is_shown(finding)]
         asked = unshown[:_LOOKUPS]
         return [self._linked(stream, watch, finding) for finding in asked] != asked
 
@@ -256,7 +270,7 @@ class Stragglers:
         watch.over = [*watch.over, *(finding for finding in changes if finding.is_over)][-_KEPT:]
         told = [finding for finding in changes if watch.tells(finding)]
         for finding in told[:_SAID]:
-            self._say(stream, finding)
+            say_finding(self._output, finding, stream.role, stream.axis)
         if len(told) > _SAID:
             self._output.say(
                 "straggler",
@@ -264,35 +278,15 @@ class Stragglers:
                 f"{watch.step}: they are in the table {_name(stream, 'findings')}.",
             )
 
-    def _say(self, stream: StepStream, finding: Finding) -> None:
-        who = f"Rank {finding.rank} of role {stream.role!r}"
-        if finding.kind == "silent":
-            self._output.say(
-                "straggler",
-                f"{who} is heard again at {stream.axis} {finding.last}: it was silent since {finding.since}.",
-            )
-        elif finding.is_over:
-            self._output.say(
-                "straggler",
-                f"{who} is no longer slow {_where(finding)}: {stream.axis} {finding.since} to {finding.last}, "
-                f"{finding.cost_s:.3g} s longer than the usual rank in all.{where_shown(finding)}",
-            )
-        else:
-            self._output.say(
-                "straggler",
-                f"{who} is slow {_where(finding)} since {stream.axis} {finding.since}: {finding.extra_s:.3g} s "
-                f"longer than the usual rank, {finding.slowdown:+.0%} ({finding.level}).{where_shown(finding)}",
-            )
-
     def _values(self, stream: StepStream, watch: _Watch) -> Iterator[tuple[str, float]]:
         """Yield the series while a rank is slow, and once more when none is; a silent one is in `writers_missing`."""
-        worst = watch.detector.slowest
+        worst = watch.verdicts.slowest
         if worst is None and not watch.is_published:
             return
         watch.is_published = worst is not None
-        yield _name(stream, "straggler/cost"), watch.detector.cost_s
+        yield _name(stream, "straggler/cost"), watch.verdicts.cost_s
         yield _name(stream, "straggler/level"), 0.0 if worst is None else _LEVELS[worst.level]
-        if worst is not None:
+        if worst is not None and worst.rank is not None:
             yield _name(stream, "straggler/rank"), float(worst.rank)
             yield _name(stream, "straggler/slowdown"), worst.slowdown
 
@@ -310,7 +304,3 @@ def _account(stream: StepStream, account: Sequence[Exposed]) -> Iterator[tuple[s
         name = published_name(stream.role, stream.axis, f"time/exposed/{phase}")
         yield name, seconds
         yield f"{name}/rank", float(rank)
-
-
-def _where(finding: Finding) -> str:
-    return "outside of its timers" if finding.phase == UNTIMED else f"in {finding.phase!r}"

@@ -7,7 +7,7 @@ import difflib
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -16,10 +16,12 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.nested import leaves
 from otel_ml.printable import printable
 from otel_ml.wire.attributes import RESERVED_PREFIX
+from otel_ml_exporters.records import Record, Table
 from otel_ml_service.cli.figures import compact, plural
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, time_account
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, history, is_own
@@ -44,7 +46,8 @@ def command(run: str, metrics: Sequence[str], base: Path, log: bool, height: int
     """Show what a run recorded: everything in a table, or METRICs (globs too) as plots."""
     output = screen()
     folder = find(run, base)
-    read = history(records(folder))
+    tables: dict[str, Table] = {}
+    read = history(_noting_findings(records(folder), tables))
     chosen = _chosen(read, metrics, folder) if metrics else list(read.matching("*"))
     if as_csv:
         _print_csv(chosen)
@@ -52,6 +55,30 @@ def command(run: str, metrics: Sequence[str], base: Path, log: bool, height: int
         _print_plots(output, chosen, height=height, log=log)
     else:
         _print_overview(output, folder, read, chosen)
+        _print_time(output, time_account(read), tables.values())
+
+
+def _noting_findings(every: Iterable[Record], tables: dict[str, Table]) -> Iterator[Record]:
+    """Pass records on, and keep the last table of findings of each role and axis."""
+    for record in every:
+        if isinstance(record, Table) and f"/{record.name}".endswith(f"/{FINDINGS}"):
+            tables[record.name] = record
+        yield record
+
+
+def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table]) -> None:
+    if account:
+        output.line()
+        output.line("where the time goes: what each timer adds to the step of the slowest rank", style="bold")
+        rows = [[one.place + one.phase, compact(one.seconds), f"{one.share:.1%}", str(one.rank)] for one in account]
+        columns = ["timer", "s a step", "of the step", "rank at the front"]
+        output.table(columns, rows, right=columns[1:])
+    lines = [line for table in tables for line in finding_lines(table)]
+    if lines:
+        output.line()
+        output.line("found", style="bold")
+        for line in lines:
+            output.line(line)
 
 
 Chosen = list[tuple[SeriesName, Series]]

@@ -48,4 +48,5 @@ def without(timers: StepTimers, ranks: frozenset[int]) -> StepTimers:
     """Return the timers as if nothing had been heard of `ranks`."""
     kept = [row for row, rank in enumerate(timers.ranks) if rank not in ranks]
     heard = tuple(timers.ranks[row] for row in kept)
-    return StepTimers(heard, timers.phases, timers.seconds[kept], timers.absent | ranks)
+    stages = tuple(timers.stages[row] for row in kept) if timers.stages else ()
+    return StepTimers(heard, timers.phases, timers.seconds[kept], timers.absent | ranks, stages, timers.kinds)

@@ -10,6 +10,7 @@ ends a finding.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,8 +22,9 @@ from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import median
 from otel_ml_service.findings.peers import Groups, groups_of, is_pipeline, usual_of
-from otel_ml_service.findings.phases import is_routed, is_waiting
+from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind, accuses
 from otel_ml_service.findings.thresholds import Thresholds
+from otel_ml_service.findings.what_if import lateness
 
 __all__ = ["Detector", "StepTimers"]
 
@@ -45,6 +47,9 @@ _REMEMBERED = 0.995
 """Of looks, from step to step: some 200 steps."""
 _LEAST = 0.9
 """Of a slow-down that is to be found: what is measured scatters around what is so."""
+_SURE = 9.0
+"""Deviations of changes, of a mean over steps, that chance does not make: 4.5 of the times themselves, of two ranks."""
+NO_DEVIATIONS: Mapping[str, float] = {}
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
 
@@ -58,6 +63,7 @@ class StepTimers(NamedTuple):
         seconds: [ranks, phases], each rank's total; NaN where it has none.
         absent: ranks that were expected and of which nothing had arrived.
         stages: the pipeline stage of each rank, None where it did not say one; empty where nobody did.
+        kinds: what timers were declared to measure; of others the name tells.
     """
 
     ranks: tuple[int, ...]
@@ -65,6 +71,7 @@ class StepTimers(NamedTuple):
     seconds: Floats
     absent: frozenset[int] = frozenset()
     stages: tuple[int | None, ...] = ()
+    kinds: Mapping[str, TimerKind] = NOTHING_SAID
 
 
 class Detector:
@@ -82,11 +89,15 @@ class Detector:
         self._looks = np.zeros(0)
         self._take_scatter(self._scatter)
         self._stages: dict[int, int | None] = {}
+        self._kinds: dict[str, TimerKind] = {}
         self._groups: Groups = ()
         self._needed = np.inf
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
         self._has: Flags = np.zeros((0, 0), dtype=bool)
-        self.open: dict[tuple[int, str], Finding] = {(one.rank, one.phase): one for one in open_findings}
+        self._late = np.zeros(0)
+        self.open: dict[tuple[int, str], Finding] = {
+            (one.rank, one.phase): one for one in open_findings if one.rank is not None
+        }
         self.slowdowns: Floats = np.zeros(0)
 
     @property
@@ -94,12 +105,19 @@ class Detector:
         """Every rank that was ever heard, in the order of first hearing."""
         return tuple(self._cells.ranks)
 
-    def step(self, step: int, timers: StepTimers) -> list[Finding]:
-        """Take a step; return the findings that began, changed their level, or ended with it."""
-        with np.errstate(invalid="ignore", divide="ignore"):  # NaN is a timer that a rank does not have
-            return self._step(step, timers)
+    def step(self, step: int, timers: StepTimers, deviations: Mapping[str, float] = NO_DEVIATIONS) -> list[Finding]:
+        """Take a step; return the findings that began, changed their level, or ended with it.
 
-    def _step(self, step: int, timers: StepTimers) -> list[Finding]:
+        Args:
+            step: its number.
+            timers: of the step.
+            deviations: timer → how much it changes for all ranks from step to step, as a share. Of two ranks whose
+                times go with their data one is long in each step, and in some in a row: that is not enough.
+        """
+        with np.errstate(invalid="ignore", divide="ignore"):  # NaN is a timer that a rank does not have
+            return self._step(step, timers, deviations)
+
+    def _step(self, step: int, timers: StepTimers, deviations: Mapping[str, float]) -> list[Finding]:
         self._grow(timers)
         cells = self._cells
         seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
@@ -108,7 +126,7 @@ class Detector:
         if np.isnan(usual).all():
             self.slowdowns = np.full(len(cells.ranks), np.nan)
             return changes
-        extra = self._extra(seconds, usual)
+        extra = self._extra(seconds, usual, timers.kinds)
         limits = self._thresholds
         step_s = np.fmax.reduce(usual, axis=1, keepdims=True)
         least = np.maximum(limits.least_share * step_s, limits.least_s)
@@ -117,7 +135,7 @@ class Detector:
         self._learn_scatter(slow)
         self._weigh(step, slow, extra)
         self.slowdowns = _largest(slow)
-        return [*changes, *self._ended(step), *self._changed(step), *self._begun(step, usual)]
+        return [*changes, *self._ended(step), *self._changed(step), *self._begun(step, usual, deviations)]
 
     def _peers(self, timers: StepTimers, seconds: Floats) -> Groups:
         """Return which rows of the cells are ranks that do the same work: nearly always as in the step before."""
@@ -126,20 +144,30 @@ class Detector:
             has |= self._has
         stages = dict(zip(timers.ranks, timers.stages, strict=False))
         is_news = any(self._stages.get(rank) != stage for rank, stage in stages.items())
-        if is_news or has.shape != self._has.shape or (has != self._has).any():
+        if is_news or self._kinds != timers.kinds or has.shape != self._has.shape or (has != self._has).any():
             self._stages.update(stages)
+            self._kinds = dict(timers.kinds)
             self._has = has
             of_rows = [self._stages.get(rank) for rank in self._cells.ranks]
-            self._groups = groups_of(of_rows, tuple(self._cells.phases), has)
+            self._groups = groups_of(of_rows, tuple(self._cells.phases), has, timers.kinds)
         return self._groups
 
-    def _extra(self, seconds: Floats, usual: Floats) -> Floats:
+    def _extra(self, seconds: Floats, usual: Floats, kinds: Mapping[str, TimerKind]) -> Floats:
         """Return how many seconds longer than its peers each rank worked; NaN where it waited, or has none."""
         phases = tuple(self._cells.phases)
-        takes_turns = is_pipeline(phases) and len(self._groups) > 1  # where all send alike, it is a name
+        takes_turns = is_pipeline(phases, kinds) and len(self._groups) > 1  # where all send alike, it is a name
         extra = seconds - usual if takes_turns else own_extra(seconds, usual, self._groups)
-        extra[:, [is_waiting(phase) or is_routed(phase) for phase in phases]] = np.nan
+        late = lateness(seconds, phases, self._groups, kinds) if takes_turns else np.full(len(seconds), np.inf)
+        self._learn_lateness(late)
+        extra[:, [not accuses(phase, kinds) for phase in phases]] = np.nan
         return extra
+
+    def _learn_lateness(self, late: Floats) -> None:
+        """Follow how late each rank comes to what all do together; infinite where phases are a line."""
+        before = np.full(len(late), np.nan)
+        before[: len(self._late)] = self._late
+        smoothed = before + _SMOOTHING * (late - before)
+        self._late = np.where(np.isfinite(smoothed), smoothed, late)
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
@@ -150,16 +178,25 @@ class Detector:
     @property
     def cost_s(self) -> float:
         """Seconds a step that the job loses now, where ranks wait for each other: those of the rank that loses most."""
-        lost: dict[int, float] = {}
-        for finding in self.open.values():
-            lost[finding.rank] = lost.get(finding.rank, 0.0) + finding.extra_s
-        return max(lost.values(), default=0.0)
+        return max((sum(self.lost(rank).values()) for rank in {rank for rank, _ in self.open}), default=0.0)
+
+    def lost(self, rank: int) -> dict[str, float]:
+        """Return the seconds a step that the job loses now by a rank, by phase.
+
+        In a pipeline a rank is no later than its peers where it had waited anyway.
+        """
+        extra = {phase: one.extra_s for (whose, phase), one in self.open.items() if whose == rank}
+        total, row = sum(extra.values()), self._cells.ranks.get(rank, -1)
+        late = float(self._late[row]) if 0 <= row < len(self._late) else np.inf
+        if not late < total:  # also where nothing is known
+            return extra
+        return {phase: max(late, 0.0) * seconds / total for phase, seconds in extra.items()}
 
     @property
     def slowest(self) -> Finding | None:
         """The slow rank that costs most."""
         slow = (finding for finding in self.open.values() if finding.kind == "slow")
-        return max(slow, key=lambda one: (one.extra_s, -one.rank), default=None)
+        return max(slow, key=lambda one: (one.extra_s, -(one.rank or 0)), default=None)
 
     def _grow(self, timers: StepTimers) -> None:
         cells = self._cells
@@ -274,13 +311,15 @@ class Detector:
                 found.append(now)
         return found
 
-    def _begun(self, step: int, usual: Floats) -> list[Finding]:
+    def _begun(self, step: int, usual: Floats, deviations: Mapping[str, float]) -> list[Finding]:
         cells = self._cells
         suspects = cells.evidence >= self._needed * (1 - 1e-9)
         if not suspects.any():
             return []
         steps = np.maximum(step - cells.since + 1, 1)
-        suspects &= cells.is_open | (cells.total >= _LEAST * self._thresholds.warning * steps)
+        scatter = np.array([deviations.get(phase, 0.0) for phase in cells.phases])
+        least = np.maximum(_LEAST * self._thresholds.warning, _SURE * scatter / np.sqrt(steps))
+        suspects &= cells.is_open | (cells.total >= least * steps)
         begun = without_containers(suspects, cells.extra, usual) & ~cells.is_open
         found = []
         for rank, phase in self._names(begun):
@@ -315,7 +354,7 @@ class Detector:
                 found.append(self.open[rank, ""])
         heard = set(timers.ranks)
         for key, before in [entry for entry in self.open.items() if entry[1].kind == "silent"]:
-            if before.rank in heard:
+            if key[0] in heard:
                 del self.open[key]
                 found.append(replace(before, last=step, is_over=True))
                 continue

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.peers import is_pipeline
-from otel_ml_service.findings.phases import STEP, UNTIMED
+from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, accuses
 
-__all__ = ["Exposed", "exposed", "parents_of"]
+__all__ = ["Exposed", "Line", "exposed", "line_of", "parents_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,11 +35,20 @@ class Exposed(NamedTuple):
     rank: int
 
 
+class Line(NamedTuple):
+    """Phases in their order, and the seconds [ranks, phases] that each rank is in each of them alone."""
+
+    phases: tuple[str, ...]
+    seconds: Floats
+
+
 def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
-    """Return the account of a step; empty where there is none: one rank, a pipeline, timers that overlap.
+    """Return the account of a step; empty where there is none: one rank, timers that overlap.
 
     The seconds of all phases are those of the slowest rank. A timer around others counts without them, `step` as what
-    is in none of its timers.
+    is in none of its timers. The phases of a pipeline take turns, so there the account is that of the rank that works
+    longest, which others wait for most: its timers, and what the longest `step` is more. Who waits may time sending and
+    receiving at once, and its timers add up to more than a step.
 
     Args:
         timers: of the step.
@@ -52,21 +61,55 @@ def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
         >>> [(phase, round(seconds, 3), rank) for phase, seconds, rank in exposed(timers, {})]
         [('forward', 1.3, 1), ('reduce', 0.1, 1)]
     """
-    timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED]
-    phases = [timers.phases[column] for column in timed]
-    if len(timers.ranks) < 2 or len(phases) < 2 or is_pipeline(phases):
+    if is_pipeline(timers.phases, timers.kinds):
+        return _of_the_busiest(timers, parents)
+    line = line_of(timers, parents)
+    if line is None:
         return []
-    own = _own_time(np.nan_to_num(timers.seconds[:, timed]), phases, parents)
-    if (own < -_OVERLAP_S).any():
-        return []
-    order = sorted(range(len(phases)), key=lambda column: phases[column] != STEP)
-    so_far = np.cumsum(own[:, order], axis=1)
+    so_far = np.cumsum(line.seconds, axis=1)
     front = so_far.argmax(axis=0)
     reached = so_far.max(axis=0)
     return [
-        Exposed(UNTIMED if phases[column] == STEP else phases[column], float(seconds), timers.ranks[row])
-        for column, seconds, row in zip(order, np.diff(reached, prepend=0.0), front.tolist(), strict=True)
+        Exposed(phase, float(seconds), timers.ranks[row])
+        for phase, seconds, row in zip(line.phases, np.diff(reached, prepend=0.0), front.tolist(), strict=True)
     ]
+
+
+def line_of(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
+    """Return the phases of a step in a line, none inside of another; None where they are none: see `exposed()`."""
+    return None if is_pipeline(timers.phases, timers.kinds) else _apart(timers, parents)
+
+
+def _apart(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
+    """Return the phases of a step, none inside of another; None where they overlap, or are too few."""
+    timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED]
+    phases = [timers.phases[column] for column in timed]
+    if len(timers.ranks) < 2 or len(phases) < 2:
+        return None
+    own = _own_time(np.nan_to_num(timers.seconds[:, timed]), phases, parents)
+    if (own < -_OVERLAP_S).any():
+        return None
+    order = sorted(range(len(phases)), key=lambda column: phases[column] != STEP)
+    named = tuple(UNTIMED if phases[column] == STEP else phases[column] for column in order)
+    return Line(named, own[:, order])
+
+
+def _of_the_busiest(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
+    inside = {
+        phase: WHOLE_PIPELINE
+        for phase in timers.phases
+        if WHOLE_PIPELINE in timers.phases and phase != WHOLE_PIPELINE and phase.startswith(("forward-", "backward-"))
+    }
+    line = _apart(timers, {**inside, **parents})
+    if line is None:
+        return []
+    works = [accuses(phase, timers.kinds) and phase not in {UNTIMED, WHOLE_PIPELINE} for phase in line.phases]
+    row = int(line.seconds[:, works].sum(axis=1).argmax())
+    seconds = dict(zip(line.phases, line.seconds[row].tolist(), strict=True))
+    if STEP in timers.phases:
+        whole = np.nan_to_num(timers.seconds[:, timers.phases.index(STEP)])
+        seconds[UNTIMED] += float(whole.max() - whole[row])
+    return [Exposed(phase, max(of_it, 0.0), timers.ranks[row]) for phase, of_it in seconds.items()]
 
 
 def _own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str]) -> Floats:

@@ -7,13 +7,13 @@ stage receives nothing in the forward pass, and the last one nothing in the back
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from otel_ml_service.findings.medians import low_median
-from otel_ml_service.findings.phases import is_between_stages
+from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind, is_between_stages
 
 __all__ = ["groups_of", "is_pipeline", "usual_of"]
 
@@ -22,18 +22,24 @@ Groups = tuple[npt.NDArray[np.int64], ...]
 """The rows of each group."""
 
 
-def is_pipeline(phases: Sequence[str]) -> bool:
+def is_pipeline(phases: Sequence[str], kinds: Mapping[str, TimerKind] = NOTHING_SAID) -> bool:
     """Whether timers are those of a pipeline: its phases take turns, and are no line."""
-    return any(is_between_stages(phase) for phase in phases)
+    return any(_hands_on(phase, kinds) for phase in phases)
 
 
-def groups_of(stages: Sequence[int | None], phases: Sequence[str], has: npt.NDArray[np.bool_]) -> Groups:
+def groups_of(
+    stages: Sequence[int | None],
+    phases: Sequence[str],
+    has: npt.NDArray[np.bool_],
+    kinds: Mapping[str, TimerKind] = NOTHING_SAID,
+) -> Groups:
     """Return the rows of ranks that are peers.
 
     Args:
         stages: of each rank its pipeline stage; None where nobody said it.
         phases: names of timers.
         has: [ranks, phases], whether a rank has the timer.
+        kinds: what timers were declared to measure: one of work hands nothing on, whatever its name.
 
     Examples:
         >>> has = np.array([[False, True], [True, True], [False, True], [True, True]])
@@ -42,7 +48,7 @@ def groups_of(stages: Sequence[int | None], phases: Sequence[str], has: npt.NDAr
         >>> [rows.tolist() for rows in groups_of([0, 0, 1, 1], ("recv", "compute"), has)]
         [[0, 1], [2, 3]]
     """
-    columns = [column for column, phase in enumerate(phases) if is_between_stages(phase)]
+    columns = [column for column, phase in enumerate(phases) if _hands_on(phase, kinds)]
     keys = [
         (stage, None) if stage is not None else (None, tuple(row))
         for stage, row in zip(stages, has[:, columns].tolist(), strict=True)
@@ -50,6 +56,10 @@ def groups_of(stages: Sequence[int | None], phases: Sequence[str], has: npt.NDAr
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     of_rows = np.array([numbers[key] for key in keys], dtype=np.int64)
     return tuple(np.flatnonzero(of_rows == number) for number in range(len(numbers)))
+
+
+def _hands_on(phase: str, kinds: Mapping[str, TimerKind]) -> bool:
+    return kinds.get(phase) != "work" and is_between_stages(phase)
 
 
 def usual_of(seconds: Floats, groups: Groups) -> Floats:

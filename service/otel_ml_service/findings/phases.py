@@ -1,15 +1,36 @@
-"""Which timers measure waiting: whoever is long in these waits for somebody else."""
+"""What timers measure, work or waiting: whoever is long in waiting waits for somebody else."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Literal
 
-__all__ = ["STEP", "UNTIMED", "in_order", "is_between_stages", "is_routed", "is_waiting"]
+__all__ = [
+    "NOTHING_SAID",
+    "STEP",
+    "UNTIMED",
+    "WHOLE_PIPELINE",
+    "TimerKind",
+    "accuses",
+    "in_order",
+    "is_between_stages",
+    "is_routed",
+    "is_waiting",
+]
+
+TimerKind = Literal["work", "wait"]
+"""What a timer was declared to measure (`timed(…, kind=…)`)."""
+
+NOTHING_SAID: Mapping[str, TimerKind] = {}
+"""Of no timer: their names tell."""
 
 STEP = "step"
 """The phase around all others, where `steps()` or an integration times whole steps."""
+
+WHOLE_PIPELINE = "forward-backward"
+"""Megatron's timer around all that a rank does with its micro-batches, waiting for other stages too."""
 
 UNTIMED = "untimed"
 """The phase of what a step takes outside of its timers."""
@@ -38,6 +59,19 @@ def is_waiting(phase: str) -> bool:
         [False, False, False, False]
     """
     return _WAITING.search(_words(phase)) is not None
+
+
+def accuses(phase: str, kinds: Mapping[str, TimerKind] = NOTHING_SAID) -> bool:
+    """Whether a rank that is long in a timer may be slow: what was declared of it counts, else its name.
+
+    Examples:
+        >>> accuses("sync_weights"), accuses("sync_weights", {"sync_weights": "work"})
+        (False, True)
+        >>> accuses("fetch"), accuses("fetch", {"fetch": "wait"})
+        (True, False)
+    """
+    kind = kinds.get(phase)
+    return kind == "work" if kind is not None else not (is_waiting(phase) or is_routed(phase))
 
 
 @lru_cache(maxsize=4096)

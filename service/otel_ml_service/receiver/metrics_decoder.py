@@ -15,7 +15,7 @@ from otel_ml_service.aggregation.observation import Fragment, Observation, Posit
 from otel_ml_service.receiver.attribute_values import attributes
 from otel_ml_service.receiver.columns import READ, Columns, Shapes, point_attributes, points_of, series_of
 from otel_ml_service.receiver.coordinates import Coordinates, coordinates, reduction_of
-from otel_ml_service.receiver.declared_metrics import declared_of
+from otel_ml_service.receiver.declared_metrics import declared_of, kinds_of
 from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.receiver.resource import seconds
 from otel_ml_service.receiver.scope_identity import scope_id
@@ -111,10 +111,10 @@ def _position(writer: Writer, where: Coordinates, seq: int, point: Any) -> Posit
     step = _read_count(point) if where.step is None else where.step
     said = attributes(point.attributes)
     taken, totals = seconds(said.get(wire.BOOT_TIME)), totals_of(said)
-    declared = declared_of(said)
+    rest = point.time_unix_nano, taken, totals, declared_of(said), kinds_of(said)
     if where.step is None and where.axis is None and step == 0:
-        return Position(writer, None, None, seq, point.time_unix_nano, taken, totals, declared)
-    return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, point.time_unix_nano, taken, totals, declared)
+        return Position(writer, None, None, seq, *rest)
+    return Position(writer, where.axis or wire.DEFAULT_AXIS, step, seq, *rest)
 
 
 def _read_count(point: Any) -> int:

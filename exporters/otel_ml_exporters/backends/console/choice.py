@@ -12,7 +12,7 @@ from otel_ml.wire.reductions import DEFAULT, REDUCTIONS
 __all__ = ["interesting", "significant"]
 
 _FURTHER = "|".join(name for name, row in REDUCTIONS.items() if row.publishes == "value" and name != DEFAULT)
-_SECONDARY = re.compile(rf"^otel_ml/|(?:^|/)(?:rank_\d+|p\d+|{_FURTHER})$")
+_SECONDARY = re.compile(rf"^otel_ml/|(?:^|/)time/exposed/.+/rank$|(?:^|/)(?:rank_\d+|p\d+|{_FURTHER})$")
 """The service's own figures, each rank's series, and further reductions of a metric that has a column already."""
 
 _ORDER = (
@@ -34,13 +34,23 @@ def interesting(names: Iterable[str], patterns: Sequence[str] = ()) -> list[str]
     Examples:
         >>> interesting(["time/forward", "lr", "loss/max", "accuracy", "loss", "loss/rank_0"])
         ['loss', 'accuracy', 'lr', 'time/forward']
+        >>> interesting(["time/forward", "time/exposed/forward", "time/exposed/forward/rank", "loss"])
+        ['loss', 'time/exposed/forward']
         >>> interesting(["time/forward", "lr", "loss/max"], ["l*"])
         ['loss/max', 'lr']
     """
     if patterns:
         ranked = [(_first(patterns, name), name) for name in names]
         return [name for rank, name in sorted(ranked) if rank < len(patterns)]
-    return [name for _, name in sorted((_rank(name), name) for name in names if not _SECONDARY.search(name))]
+    known = set(names)
+    chosen = (name for name in known if not _SECONDARY.search(name) and _exposed(name) not in known)
+    return [name for _, name in sorted((_rank(name), name) for name in chosen)]
+
+
+def _exposed(name: str) -> str:
+    """Return what a timer's part of an account is called: it adds up over timers, where their slowest ranks do not."""
+    place, is_timer, phase = name.rpartition("time/")
+    return f"{place}time/exposed/{phase}" if is_timer and not place.endswith("exposed/") else ""
 
 
 def _first(patterns: Sequence[str], name: str) -> int:

@@ -65,7 +65,7 @@ class Lines:
     def _cells(self, columns: dict[str, int], values: Mapping[str, float], room: int) -> Iterator[str]:
         """Yield a cell a column, blank where the step lacks it; new metrics get one while there is room."""
         taken = sum(map(_cell_width, columns, columns.values()))
-        for name in interesting((name for name in values if name not in columns), self._patterns):
+        for name in [name for name in interesting(values, self._patterns) if name not in columns]:
             taken += _cell_width(name, self._least)
             if taken > room:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ from otel_ml._internal.series.definition import define_metric
 from otel_ml._internal.steps.step import set_step, step
 from otel_ml._internal.timers.step_loop import steps
 from otel_ml._internal.timers.timing import timed, timer
-from tests.unit.otel_ml.record.decoded import counts, points, spans
+from tests.unit.otel_ml.record.decoded import counts, every_point, points, spans
 
 
 def test_a_block_is_a_metric_in_seconds_and_the_slowest_rank_counts(recorded):
@@ -265,3 +266,61 @@ def test_a_timer_that_another_thread_started_can_be_stopped(recorded):
     [point] = points(recorded.collect(), "time/b")
     assert point.raw.count == 1
     assert recorder.dropped == {}
+
+
+def kinds_sent(batch):
+    positions = [point.attributes for point in every_point(batch) if point.name == "otel_ml.position"]
+    return [tuple(row) for one in positions for row in json.loads(one.get("ml.timers", "[]"))]
+
+
+def test_what_a_timer_measures_is_declared_to_the_service_once(recorded):
+    set_step(1)
+    for _ in range(2):
+        with timed("fetch", kind="wait"):
+            pass
+    timer("sync_weights", kind="work").start()
+    first = recorded.collect()
+    with timed("fetch", kind="wait"), timed("pull", kind="wait"):
+        pass
+
+    assert kinds_sent(first) == [("fetch", "wait"), ("sync_weights", "work")]
+    assert counts(first, "time/fetch") == {1: 2}
+    assert kinds_sent(recorded.collect(after_s=60)) == [("pull", "wait")]
+
+
+def test_a_function_may_be_declared_to_wait(recorded):
+    @timed("pull", kind="wait")
+    def pull():
+        return 3
+
+    set_step(1)
+    assert pull() == 3
+
+    batch = recorded.collect()
+    assert (kinds_sent(batch), counts(batch, "time/pull")) == ([("pull", "wait")], {1: 1})
+
+
+@pytest.mark.parametrize("kind", ["waiting", 3, ["wait"]])
+def test_a_kind_that_is_none_is_said_and_the_timer_measures(recorded, kind):
+    said: list[str] = []
+    reporter.connect(said.append)
+    set_step(1)
+    with timed("fetch", kind=kind):
+        pass
+
+    batch = recorded.collect()
+    assert (kinds_sent(batch), counts(batch, "time/fetch")) == ([], {1: 1})
+    assert len(said) == 1
+    assert "expected kind 'work', 'wait' or None" in said[0]
+
+
+def test_the_first_kind_of_a_timer_counts_and_another_one_is_said(recorded):
+    said: list[str] = []
+    reporter.connect(said.append)
+    set_step(1)
+    with timed("fetch", kind="wait"), timed("fetch", kind="work"):
+        pass
+
+    assert kinds_sent(recorded.collect()) == [("fetch", "wait")]
+    assert len(said) == 1
+    assert "is of kind 'wait' in this process" in said[0]

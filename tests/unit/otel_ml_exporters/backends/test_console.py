@@ -48,6 +48,16 @@ def test_columns_stay_where_they_are() -> None:
     assert "loss" not in said[2]
 
 
+def test_the_time_of_a_step_is_shown_by_what_adds_up_and_not_by_the_slowest_rank_of_each_timer() -> None:
+    slowest = {"time/forward": 0.020, "time/all_reduce": 0.016}
+    account = {"time/exposed/forward": 0.020, "time/exposed/all_reduce": 0.001, "time/exposed/forward/rank": 2.0}
+
+    _, first, second, *_ = written(row(1, {**slowest, **account}), row(2, {**slowest, **account}))
+
+    assert second.split()[2:] == ["time/exposed/all_reduce", "0.001000", "time/exposed/forward", "0.02000"]
+    assert first.split()[2:] == second.split()[2:]
+
+
 def test_lines_are_never_longer_than_the_width_and_say_what_is_missing() -> None:
     values = {f"metric_{at}": 1e-9 / (at + 1) for at in range(50)}
     rows = [row(step, values, writers_missing=step % 3) for step in range(1, 200)]

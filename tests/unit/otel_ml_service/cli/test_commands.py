@@ -8,13 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, RunStatus, StepRecord, Text
+from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, RunStatus, StepRecord, Table, Text
 from otel_ml_service.cli import main
+from otel_ml_service.findings.finding import COLUMNS, Finding, row_of
 from otel_ml_service.storage.outbox import Commit, Mark, Outbox
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.recorded_run import digits_records, write_run
@@ -195,6 +197,28 @@ def test_show_prints_every_series_with_its_last_value(otel_ml: Run, tmp_path: Pa
     row = next(line for line in out.splitlines() if line.startswith("loss"))
     assert row.split()[:4] == ["loss", "step", "10", "0.2"]
     assert "ranks=4" in out
+
+
+def test_show_says_where_the_time_goes_so_that_it_adds_up_and_what_was_found(otel_ml: Run, tmp_path: Path) -> None:
+    row = {
+        "time/forward": 3.0, "time/all_reduce": 2.5, "time/exposed/forward": 3.0, "time/exposed/forward/rank": 2.0,
+        "time/exposed/all_reduce": 1.0, "time/exposed/all_reduce/rank": 0.0,
+    }  # fmt: skip
+    finding = Finding("slow", 2, "forward", "critical", 0, 2, slowdown=2.0, extra_s=2.0, cost_s=6.0, saved_s=1.5)
+    table = Table(4, 3.0, "otel_ml/findings", "step", 2, COLUMNS, (row_of(finding),))
+    earlier = Table(3, 3.0, "otel_ml/findings", "step", 1, COLUMNS, (row_of(replace(finding, saved_s=9.0)),))
+    steps = [StepRecord(seq, "trainer", "step", seq, 0, float(seq), row) for seq in (0, 1, 2)]
+    write_run(tmp_path, "01abc", [*steps, earlier, table], exporters=[])
+
+    _, out, _ = otel_ml("show", "01abc")
+
+    rows = [line.split() for line in out.splitlines()]
+    assert ["forward", "3", "75.0%", "2"] in rows
+    assert ["all_reduce", "1", "25.0%", "0"] in rows
+    assert out.splitlines()[-2:] == [
+        "found",
+        "critical: rank 2 slow in forward, since step 0: +2 s a step, 1.5 s shorter without it",
+    ]
 
 
 def test_show_counts_what_is_no_scalar_in_words_and_amended_values_of_the_user_only(

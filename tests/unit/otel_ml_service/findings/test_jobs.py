@@ -9,7 +9,7 @@ from otel_ml_service.findings.detector import Detector, StepTimers
 from tests.quality.__main__ import by_kind
 from tests.quality.jobs import KINDS, STEPS, job
 
-JOBS = 10 * len(KINDS)
+JOBS = 8 * len(KINDS)
 
 
 @pytest.fixture(scope="module")

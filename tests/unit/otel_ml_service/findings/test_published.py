@@ -63,11 +63,57 @@ def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> No
             "at step": None,
             "span": None,
             "trace": None,
+            "place": "rank 2",
+            "s saved per step": 1.0,
         }
     )
     assert [record.name for record in service.records if isinstance(record, Image)] == ["otel_ml/stragglers"]
     [said] = [notice for notice in service.notices if "slow" in notice]
     assert said.startswith("Rank 2 of role 'trainer' is slow in 'forward' since step 10: 1 s longer than the usual")
+
+
+def test_a_stage_with_more_work_is_told_and_no_rank_is_named() -> None:
+    service = Service()
+    ranks = [Rank(rank, world_size=4, topology=(("pp", rank % 2, 2),)) for rank in range(4)]
+
+    for step in range(20):
+        for one in ranks:
+            stage = one.writer.rank % 2
+            times = {"time/compute": 1.0 + 0.5 * stage, "time/recv": 0.6 - 0.5 * stage}
+            service.take(one.step(step, times, "sum>max"))
+        service.wait(1, *ranks)
+        if step == 10:
+            service.restart()
+
+    [finding] = service.engine.findings
+    assert (finding["kind"], finding["place"], finding["rank"], finding["since"]) == ("stage", "stage 1", None, 0)
+    [table] = [record for record in service.records if isinstance(record, Table)]
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row["kind"], row["place"], row["rank"], row["s per step"]) == ("stage", "stage 1", None, pytest.approx(0.5))
+    [said] = service.notices
+    assert said.startswith(
+        "Stage 1 of role 'trainer' has 1.5 × the work of the other stages since step 0: 0.5 s a step more; "
+        "without it a step is 0.25 s shorter (critical)."
+    )
+    assert straggler(service, 19) == {}
+
+
+def test_what_a_timer_was_declared_to_measure_counts_more_than_its_name() -> None:
+    service, ranks = Service(), ranks_of(4)
+    [beat] = ranks[3].inside(0)
+    service.take([beat._replace(kinds=(("fetch", "wait"), ("sync_weights", "work")))])  # type: ignore[union-attr]
+
+    for step in range(20):
+        if step == 5:
+            service.restart()
+        for one in ranks:
+            times = {"time/fetch": 2.0 if one.writer.rank == 1 else 1.0, "time/forward": 1.0}
+            times["time/sync_weights"] = 2.0 if one.writer.rank == 2 else 1.0
+            service.take(one.step(step, times, "sum>max"))
+        service.wait(1, *ranks)
+
+    [finding] = service.engine.findings
+    assert (finding["rank"], finding["phase"]) == (2, "sync_weights")
 
 
 @pytest.mark.parametrize(("name", "reduction"), [("time/remaining", "last>max"), ("time/epoch", "max")])

@@ -119,6 +119,30 @@ def test_a_heartbeat_says_when_it_was_taken_by_the_clock_of_its_boot() -> None:
     assert (position.boot_s, position.writer.boot, position.writer.born) == (61.25, "b", 60.5)
 
 
+@pytest.mark.parametrize(
+    ("said", "kinds"),
+    [
+        ('[["fetch", "wait"], ["sync_weights", "work"]]', (("fetch", "wait"), ("sync_weights", "work"))),
+        ('[["pull", "waiting"], [3, "wait"], ["fetch", "wait"], ["x", []]]', (("fetch", "wait"),)),
+        ("[", ()),
+        ('{"fetch": 1}', ()),
+        ("[[1, 2, 3]]", ()),
+        ("7", ()),
+    ],
+)
+def test_what_timers_measure_is_read_from_a_heartbeat_and_what_cannot_be_read_says_nothing(
+    said: str, kinds: tuple[tuple[str, str], ...]
+) -> None:
+    request = FakeWriter().step(4, {"x": 1.0})
+    body = encoded_gauge("otel_ml.position", "step", 4, 4, 7, 3, {"ml.timers": said})
+    request.resource_metrics[0].scope_metrics.append(ScopeMetrics.FromString(body))
+
+    position = decoded(request).observations["run-1"][-1]
+
+    assert isinstance(position, Position)
+    assert position.kinds == kinds
+
+
 @pytest.mark.parametrize("value", [0, 3])
 def test_a_position_in_no_step_is_the_heartbeat_of_a_process_that_waits(value: int) -> None:
     request = FakeWriter().step(4, {})

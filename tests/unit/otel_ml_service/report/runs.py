@@ -53,8 +53,8 @@ def records_of_everything(*, ranks: int = 4, steps: int = 60, step_s: float = 1.
         add(StepRecord, "trainer", "step", step, 0, 1000.0 + step, values, int(step == 25))
     add(SpanBatch, spans_of(range(steps - 6, steps), ranks))
     shown = ("forward", 21, "ab" * 8, "cd" * 16)
-    slow = ("critical", "slow", ranks - 1, "forward", 20, 39, 1.2, 0.5, 10.0, *shown)
-    rows = (slow, ("warning", "silent", 1, "", 25, 26, *[None] * 7))
+    slow = ("critical", "slow", ranks - 1, "forward", 20, 39, 1.2, 0.5, 10.0, *shown, f"rank {ranks - 1}", 0.5)
+    rows = (slow, ("warning", "silent", 1, "", 25, 26, *[None] * 7, "rank 1", None))
     add(Table, 1060.0, "otel_ml/findings", "step", steps - 1, COLUMNS, rows)
     picture = heat.picture(tuple(range(ranks)))
     assert picture is not None

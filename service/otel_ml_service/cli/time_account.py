@@ -1,0 +1,113 @@
+"""Where the time of a run's steps goes, and what was found: what `otel-ml show` says of it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml_exporters.records import JsonValue, Table
+from otel_ml_service.cli.figures import compact
+from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
+
+__all__ = ["FINDINGS", "Share", "finding_lines", "time_account"]
+
+FINDINGS = "otel_ml/findings"
+"""The table of findings, after the name of its role and axis."""
+
+_EXPOSED = re.compile(r"^(?P<place>(?:.*/)?)time/exposed/(?P<phase>.+)(?<!/rank)$")
+
+
+class Share(NamedTuple):
+    """What a timer adds to the step of the slowest rank.
+
+    Attributes:
+        place: role and axis of the name, with a slash; empty for the trainer's steps.
+        seconds: of a step, the mean over those that have an account; those of a place add up to its step.
+        share: of the step.
+        rank: at the front for most of that time.
+    """
+
+    place: str
+    phase: str
+    seconds: float
+    share: float
+    rank: int
+
+
+def time_account(history: History) -> list[Share]:
+    """Return the shares of each role and axis, the largest first; nothing of those whose steps have no account.
+
+    Examples:
+        >>> of = History()
+        >>> of.series[SeriesName("step", "time/exposed/forward")] = {0: 3.0, 1: 3.0}
+        >>> of.series[SeriesName("step", "time/exposed/forward/rank")] = {0: 2.0, 1: 2.0}
+        >>> of.series[SeriesName("step", "time/exposed/reduce")] = {0: 1.0, 1: 1.0}
+        >>> of.series[SeriesName("step", "time/exposed/reduce/rank")] = {0: 0.0, 1: 2.0}
+        >>> [(one.phase, one.seconds, one.share, one.rank) for one in time_account(of)]
+        [('forward', 3.0, 0.75, 2), ('reduce', 1.0, 0.25, 0)]
+    """
+    found: dict[tuple[str, str], list[tuple[str, Series, Series]]] = {}
+    for key, series in history.series.items():
+        match = _EXPOSED.match(key.name)
+        ranks = history.series.get(SeriesName(key.axis, f"{key.name}/rank"))
+        if match is not None and ranks is not None:
+            found.setdefault((key.axis, match["place"]), []).append((match["phase"], series, ranks))
+    return [share for (_, place), timers in found.items() for share in _shares(place, timers)]
+
+
+def _shares(place: str, timers: Sequence[tuple[str, Series, Series]]) -> list[Share]:
+    steps = len(set().union(*(series for _, series, _ in timers)))
+    total = sum(sum(series.values()) for _, series, _ in timers)
+    shares = [
+        Share(place, phase, seconds / steps, seconds / total if total > 0 else 0.0, _at_the_front(series, ranks))
+        for phase, series, ranks in timers
+        for seconds in [sum(series.values())]
+    ]
+    return sorted(shares, key=lambda one: -one.seconds)
+
+
+def _at_the_front(series: Series, ranks: Series) -> int:
+    seconds: Counter[int] = Counter()
+    for step, rank in ranks.items():
+        seconds[int(rank)] += series.get(step, 0.0)  # type: ignore[assignment] # a Counter of seconds
+    return max(seconds, key=lambda rank: seconds[rank])
+
+
+def finding_lines(table: Table) -> Iterator[str]:
+    """Yield a line for each finding of a table.
+
+    Examples:
+        >>> columns = ("level", "kind", "place", "phase", "since", "until", "s per step", "s saved per step")
+        >>> rows = (("warning", "slow", "rank 2", "forward", 40, 69, 0.025, 0.02),)
+        >>> list(finding_lines(Table(1, 0.0, "otel_ml/findings", "step", 80, columns, rows)))
+        ['warning: rank 2 slow in forward, step 40 to 69: +0.025 s a step, 0.02 s shorter without it']
+    """
+    axis = table.axis or DEFAULT_AXIS
+    for row in table.rows:
+        cells = dict(zip(table.columns, row, strict=False))
+        yield f"{cells.get('level')}: {_what(cells)}, {_when(axis, cells)}{_price(cells)}"
+
+
+def _what(cells: Mapping[str, JsonValue]) -> str:
+    place, phase = cells.get("place") or f"rank {cells.get('rank')}", cells.get("phase")
+    kind = cells.get("kind")
+    if kind == "stage":
+        return f"{place} has more work than the others"
+    if kind == "shape":
+        return f"{place} is slow: {phase} go with the shape of the data"
+    return f"{place} {kind}{f' in {phase}' if phase else ''}"
+
+
+def _when(axis: str, cells: Mapping[str, JsonValue]) -> str:
+    until = cells.get("until")
+    since = cells.get("since")
+    return f"since {axis} {since}" if until is None else f"{axis} {since} to {until}"
+
+
+def _price(cells: Mapping[str, JsonValue]) -> str:
+    extra, saved = cells.get("s per step"), cells.get("s saved per step")
+    price = f": +{compact(extra)} s a step" if isinstance(extra, float) else ""
+    return f"{price}, {compact(saved)} s shorter without it" if price and isinstance(saved, float) and saved else price

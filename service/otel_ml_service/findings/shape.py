@@ -1,0 +1,218 @@
+"""Whether the times of ranks go with what they are given, lengths of sequences say: then nobody is slow.
+
+A rank that is slow is slow in the next step, too. Where the data makes the difference, each step brings each rank a
+change, and the same one to all that it does: of every rank the two longest timers that work are compared with those of
+its peers, from step to step. Where these changes are large and go together, the shape of the data sets the time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml_service.findings.detector import StepTimers
+from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.medians import low_median, median
+from otel_ml_service.findings.peers import Groups, groups_of
+from otel_ml_service.findings.stages import working_phases
+
+__all__ = ["Shape"]
+
+Floats = npt.NDArray[np.float64]
+
+_KEPT = 0.95
+"""Of what was seen, from step to step: some 20 steps."""
+_REMEMBERED = 21
+_STEPS, _CHANGES = 12, 40
+"""Steps and changes that are looked at before anything is said."""
+_VARIES, _VARIES_NO_MORE = 0.03, 0.02
+"""Deviation of a timer from step to step, as a share of it."""
+_TOGETHER, _APART = 0.9, 0.8
+"""Correlation of the changes of two timers."""
+_BAD = 0.75
+"""Share of steps that are not as bad."""
+_FAR = 3.0
+"""Deviations beyond which a change counts as this one: a rank that becomes slow changes once, and by much."""
+_SHORTEST_S = 1e-9
+_NORMAL = 0.6745
+"""Median of a normal distribution's absolute values."""
+_SMOOTHING = 0.3
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is remembered of two timers.
+
+    Attributes:
+        products: smoothed squares of both, and their product.
+        deviations: of the changes of each, in the last steps; `deviation` is their median.
+        steps, changes: looked at.
+        excess_s, usual_s: seconds that the longest rank takes longer than the mean, and the mean's, smoothed.
+        cost_s: of these since `since`.
+        ranks, before: of the step before, and the logarithms of both, against those of peers.
+    """
+
+    phases: tuple[str, str]
+    since: int
+    products: Floats = field(default_factory=lambda: np.zeros(3))
+    deviations: deque[Floats] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    deviation: Floats = field(default_factory=lambda: np.zeros(2))
+    steps: int = 0
+    changes: int = 0
+    excess_s: float = 0.0
+    usual_s: float = 0.0
+    cost_s: float = 0.0
+    ranks: tuple[int, ...] = ()
+    before: Floats = field(default_factory=lambda: np.zeros((0, 2)))
+
+    @property
+    def correlation(self) -> float:
+        scale = float(np.sqrt(self.products[0] * self.products[1]))
+        return float(self.products[2]) / scale if scale > 0 else 0.0
+
+
+class Shape:
+    """Looks at the steps of one role, axis and attempt, in their order.
+
+    Attributes:
+        open: what is so now, or None.
+    """
+
+    def __init__(self, finding: Finding | None = None) -> None:
+        self.open = finding
+        self._seen: _Seen | None = None
+        self._phases: tuple[str, ...] = ()
+        self._chosen: list[int] = []
+        self._known: tuple[object, ...] = ()
+        self._groups: Groups = ()
+
+    def step(self, step: int, timers: StepTimers, parents: Mapping[str, str]) -> list[Finding]:
+        """Take a step; return the finding that began or ended with it."""
+        with np.errstate(invalid="ignore", divide="ignore"):  # NaN is a timer that a rank does not have
+            columns = self._columns(timers, parents)
+            if len(columns) < 2:
+                return []
+            self._look(step, timers, columns)
+        return self._decided(step)
+
+    @property
+    def deviations(self) -> dict[str, float]:
+        """How much each of the two timers changes in a bad step, as a share of it; empty where not with the data."""
+        seen = self._seen
+        if seen is None or not seen.deviations or seen.correlation < _APART or seen.deviation.max() < _VARIES:
+            return {}
+        often = np.quantile(np.array(seen.deviations), _BAD, axis=0, method="higher")
+        return dict(zip(seen.phases, often.tolist(), strict=True))
+
+    def finish(self) -> list[Finding]:
+        """Forget what is open; return it as over: another attempt begins."""
+        over = [] if self.open is None else [_over(self.open)]
+        self.open = self._seen = None
+        return over
+
+    def _columns(self, timers: StepTimers, parents: Mapping[str, str]) -> list[int]:
+        """Return the columns of the two timers; which are the longest is looked at now and then."""
+        seen = self._seen
+        is_time = seen is None or (self.open is None and seen.steps % _REMEMBERED == 0)
+        if is_time or self._phases != timers.phases:
+            self._phases, self._chosen = timers.phases, _longest(timers, parents)
+        return self._chosen
+
+    def _look(self, step: int, timers: StepTimers, columns: list[int]) -> None:
+        phases = timers.phases[columns[0]], timers.phases[columns[1]]
+        if self._seen is None or self._seen.phases != phases:
+            self._seen = _Seen(phases, step, cost_s=0.0 if self.open is None else self.open.cost_s)
+        seen = self._seen
+        seconds = timers.seconds[:, columns]
+        groups = self._peers(timers)
+        if self.open is not None or seen.deviation.min() > _VARIES_NO_MORE:
+            _add_excess(seen, seconds.sum(axis=1), groups)
+        against = np.full(seconds.shape, np.nan)
+        for rows in groups:
+            logarithms = np.log(np.maximum(seconds[rows], _SHORTEST_S))
+            against[rows] = logarithms - median(logarithms)  # a mean would be moved by one rank's pause
+        if seen.ranks == timers.ranks:
+            changed = against - seen.before
+            known = np.isfinite(changed).all(axis=1)
+            if known.any():
+                _add_changes(seen, changed[known])
+        seen.ranks, seen.before = timers.ranks, against
+
+    def _peers(self, timers: StepTimers) -> Groups:
+        """Return the rows of ranks that do the same work, where there are several: nearly always as before."""
+        has = ~np.isnan(timers.seconds)
+        known = timers.phases, timers.stages, timers.kinds, has.tobytes()
+        if known != self._known:
+            stages = timers.stages or (None,) * len(timers.ranks)
+            groups = groups_of(stages, timers.phases, has, timers.kinds)
+            self._known, self._groups = known, tuple(rows for rows in groups if len(rows) > 1)
+        return self._groups
+
+    def _decided(self, step: int) -> list[Finding]:
+        seen = self._seen
+        if seen is None or seen.steps < _STEPS or seen.changes < _CHANGES:
+            return []
+        varies = float(seen.deviation.min()) / np.sqrt(2)
+        if self.open is None:
+            if varies < _VARIES or seen.correlation < _TOGETHER:
+                return []
+            self.open = _described(seen, step, seen.since)
+            return [self.open]
+        self.open = _described(seen, step, self.open.since)
+        if varies >= _VARIES_NO_MORE and seen.correlation >= _APART:
+            return []
+        over, self.open, self._seen = _over(self.open), None, None
+        return [over]
+
+
+def _longest(timers: StepTimers, parents: Mapping[str, str]) -> list[int]:
+    """Return the columns of the two longest timers that work, the first one first."""
+    columns = working_phases(timers, parents)
+    usual = np.nan_to_num(low_median(timers.seconds[:, columns])) if columns else np.zeros(0)
+    return sorted(columns[place] for place in np.argsort(-usual, kind="stable")[:2].tolist())
+
+
+def _add_excess(seen: _Seen, work: Floats, groups: Groups) -> None:
+    of_groups = [of for rows in groups if len(of := work[rows][~np.isnan(work[rows])])]
+    excess = max((float(of.max() - of.mean()) for of in of_groups), default=0.0)
+    usual = max((float(of.mean()) for of in of_groups), default=0.0)
+    seen.cost_s += excess
+    weight = _SMOOTHING if seen.usual_s else 1.0
+    seen.excess_s += weight * (excess - seen.excess_s)
+    seen.usual_s += weight * (usual - seen.usual_s)
+
+
+def _add_changes(seen: _Seen, changed: Floats) -> None:
+    seen.deviations.append(median(np.abs(changed)) / _NORMAL)
+    weight = 1 - _KEPT if seen.steps >= _STEPS else 1 / (seen.steps + 1)
+    seen.deviation = median(np.array(seen.deviations))  # a step in which many ranks pause is one of many
+    bound = _FAR * np.maximum(seen.deviation, 1e-12)
+    x, y = np.clip(changed, -bound, bound).T
+    products = np.array([x @ x, y @ y, x @ y]) / len(changed)
+    seen.products = seen.products + weight * (products - seen.products)
+    seen.steps += 1
+    seen.changes += len(changed)
+
+
+def _described(seen: _Seen, step: int, since: int) -> Finding:
+    return Finding(
+        "shape",
+        None,
+        " and ".join(seen.phases),
+        "warning",
+        since,
+        step,
+        slowdown=seen.excess_s / seen.usual_s if seen.usual_s > 0 else 0.0,
+        extra_s=seen.excess_s,
+        cost_s=seen.cost_s,
+        correlation=round(seen.correlation, 4),
+        saved_s=seen.excess_s,
+    )
+
+
+def _over(finding: Finding) -> Finding:
+    return replace(finding, is_over=True)

@@ -1,0 +1,100 @@
+"""Which pipeline stage has more work than the others: the model is cut unevenly, and no rank is slow.
+
+The work of a rank is the sum of its timers that do not wait, that of a stage the lower median over its ranks: so a slow
+rank is not taken for its stage. Stages are then compared with each other as ranks of one stage are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml_service.findings.detector import Detector, StepTimers
+from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.medians import low_median
+from otel_ml_service.findings.phases import STEP, UNTIMED, accuses
+from otel_ml_service.findings.what_if import saved_without_stage
+
+__all__ = ["Stages", "work_of_stages", "working_phases"]
+
+Floats = npt.NDArray[np.float64]
+
+_WORK = "work"
+_SMOOTHING = 0.3
+
+
+class Stages:
+    """Looks at the steps of one role, axis and attempt, in their order.
+
+    Attributes:
+        open: stage → what is the matter now.
+    """
+
+    def __init__(self, open_findings: Sequence[Finding] = ()) -> None:
+        inner = (replace(one, kind="slow", rank=one.stage, phase=_WORK) for one in open_findings)
+        self._detector = Detector(open_findings=tuple(inner))
+
+    def step(self, step: int, timers: StepTimers, parents: Mapping[str, str]) -> list[Finding]:
+        """Take a step; return the findings that began, changed their level, or ended with it.
+
+        Args:
+            step: its number.
+            timers: of the step.
+            parents: timer → the one that it is inside of: what is around others is not added to them.
+        """
+        stages, seconds = work_of_stages(timers, parents)
+        if len(stages) < 2:
+            return []
+        found = self._detector.step(step, StepTimers(stages, (_WORK,), seconds.reshape(-1, 1)))
+        for key, one in self._detector.open.items():
+            if key[0] in stages:
+                saved = saved_without_stage(seconds, stages.index(key[0]))
+                weight = _SMOOTHING if one.saved_s else 1.0
+                self._detector.open[key] = replace(one, saved_s=one.saved_s + weight * (saved - one.saved_s))
+        return [_of_stage(one if one.is_over else self._detector.open[one.rank or 0, _WORK]) for one in found]
+
+    @property
+    def open(self) -> dict[int, Finding]:
+        """What lasts, by stage."""
+        return {stage: _of_stage(one) for (stage, _), one in self._detector.open.items()}
+
+    def finish(self) -> list[Finding]:
+        """Forget what is open; return it as over: another attempt begins."""
+        return [_of_stage(one) for one in self._detector.finish()]
+
+
+def _of_stage(finding: Finding) -> Finding:
+    return replace(finding, kind="stage", rank=None, phase="", stage=finding.rank)
+
+
+def working_phases(timers: StepTimers, parents: Mapping[str, str]) -> list[int]:
+    """Return the columns of timers that measure work, and are around no other one."""
+    around = {*parents.values(), STEP, UNTIMED}
+    return [
+        column for column, phase in enumerate(timers.phases) if phase not in around and accuses(phase, timers.kinds)
+    ]
+
+
+def work_of_stages(timers: StepTimers, parents: Mapping[str, str]) -> tuple[tuple[int, ...], Floats]:
+    """Return the stages that ranks said they are in, and the seconds of work of each.
+
+    Examples:
+        Stage 1 has more work; one rank of stage 0 is slow:
+
+        >>> seconds = np.array([[1.0, 0.5], [1.6, 0.0], [4.0, 0.0], [1.6, 0.1]])
+        >>> timers = StepTimers((0, 1, 2, 3), ("compute", "recv"), seconds, stages=(0, 1, 0, 1))
+        >>> stages, work = work_of_stages(timers, {})
+        >>> stages, work.tolist()
+        ((0, 1), [1.0, 1.6])
+    """
+    columns = working_phases(timers, parents)
+    stages = tuple(sorted({stage for stage in timers.stages if stage is not None}))
+    if not columns or len(stages) < 2:
+        return (), np.zeros(0)
+    seconds = timers.seconds[:, columns]
+    work = np.where(np.isnan(seconds).all(axis=1), np.nan, np.nansum(seconds, axis=1))
+    of_rank = np.array([-1 if stage is None else stage for stage in timers.stages])
+    return stages, np.array([low_median(work[of_rank == stage, None])[0] for stage in stages])
