@@ -9,6 +9,7 @@ from otel_ml.nested import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.records import Artifact, Image, JsonValue, Table, Text
 from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.heat_map import heat_map
 from otel_ml_service.report.markup import Markup, cell_table, details, joined, picture, section, tag
 from otel_ml_service.report.timeline import timeline
 from otel_ml_service.report.timing import timers
@@ -120,14 +121,17 @@ def _bar(share: float) -> Markup:
 
 
 def findings(run: Contents) -> Markup:
-    """Return slow and silent ranks, and the picture of all ranks."""
+    """Return how slow each rank was in each step, and the table of what was found."""
+    maps = {place: heat_map(times.all(), place[1], place[0]) for place, times in run.times.items()}
     parts: list[str] = []
+    for (role, axis), drawn in maps.items():
+        parts += [tag("p", f"{role}, {axis}", class_="quiet") if len(maps) > 1 and drawn else "", drawn]
     for name, table in run.tables.items():
         if _is_own(name, _FINDINGS):
             rows = [(tag("b", str(row[0]), class_=str(row[0])), *row[1:]) for row in table.rows]
             parts += [tag("p", name.removesuffix(_FINDINGS)), cell_table(table.columns, rows)]
     for name, image in run.images.items():
-        if _is_own(name, _HEAT):
+        if _is_own(name, _HEAT) and not any(maps.values()):
             parts.append(_image(image))
     return section("Slow and silent ranks", *parts)
 

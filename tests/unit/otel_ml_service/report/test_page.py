@@ -32,7 +32,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attributes)))
-        if tag not in {"meta", "link", "img"}:
+        if tag not in {"meta", "link", "img", "input"}:
             self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

@@ -1,0 +1,95 @@
+"""How much longer than the usual rank each rank took in each step, from the spans of its timers."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml_exporters.records import Span
+from otel_ml_service.findings.blame import own_extra
+from otel_ml_service.findings.frontier import parents_of
+from otel_ml_service.findings.peers import groups_of, usual_of
+from otel_ml_service.findings.phases import STEP, in_order, is_routed, is_waiting
+
+__all__ = ["RankTimes"]
+
+Floats = npt.NDArray[np.float64]
+
+_CELLS = 300_000
+"""Of seconds (step, rank, timer) that are held; of older steps only the slow-downs are."""
+_SAMPLES = 64
+"""Ranks' steps from which the order of timers, and which is around which, is learned."""
+_LEAST_S = 0.01
+"""A phase shorter than this, or than a tenth of the step, is measured against it, as findings are."""
+
+
+@dataclass
+class RankTimes:
+    """What one role took on one axis.
+
+    Attributes:
+        slowdowns: step → rank → its largest slow-down among the timers of work; 0.31 is 31 % longer.
+    """
+
+    slowdowns: dict[int, Mapping[int, float]] = field(default_factory=dict)
+    _open: dict[int, dict[tuple[int, str], float]] = field(default_factory=lambda: defaultdict(dict))
+    _cells: int = 0
+    _around: set[str] = field(default_factory=lambda: {STEP})
+    _orders: list[tuple[str, ...]] = field(default_factory=list)
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Take spans of the role and axis, each with a step."""
+        for (rank, _), found in groupby(spans, key=lambda span: (span.rank, span.step)):
+            self._add_step_of_rank(rank, list(found))
+        while self._cells > _CELLS and len(self._open) > 1:
+            self._close(min(self._open))
+
+    def _add_step_of_rank(self, rank: int, spans: list[Span]) -> None:
+        if len(self._orders) < _SAMPLES:
+            self._around.update(parents_of(spans).values())
+            begun = sorted(spans, key=lambda span: span.start_ns)
+            self._orders.append(tuple(dict.fromkeys(span.name for span in begun)))
+        for span in spans:
+            seconds = self._open[span.step or 0]
+            before = seconds.get((rank, span.name))
+            self._cells += before is None
+            seconds[rank, span.name] = (before or 0.0) + (span.end_ns - span.start_ns) / 1e9
+
+    def _close(self, step: int) -> None:
+        seconds = self._open.pop(step)
+        self._cells -= len(seconds)
+        self.slowdowns[step] = self._slowdown(seconds)
+
+    def all(self) -> dict[int, Mapping[int, float]]:
+        """Return step → rank → slow-down, ascending; NaN of a rank that is alone with its timers."""
+        newest = {step: self._slowdown(seconds) for step, seconds in self._open.items()}
+        return dict(sorted({**self.slowdowns, **newest}.items()))
+
+    def _slowdown(self, seconds: Mapping[tuple[int, str], float]) -> Mapping[int, float]:
+        ranks = sorted({rank for rank, _ in seconds})
+        known = in_order([*self._orders, tuple(name for _, name in seconds)])
+        phases = [name for name in known if name not in self._around]
+        if not phases:
+            return dict.fromkeys(ranks, math.nan)
+        table = np.array([[seconds.get((rank, name), math.nan) for name in phases] for rank in ranks])
+        whole = np.array([seconds.get((rank, STEP), math.nan) for rank in ranks])
+        longest = np.nanmax(whole) if not np.isnan(whole).all() else float(np.nansum(table, axis=1).max())
+        works = np.array([not (is_waiting(name) or is_routed(name)) for name in phases])
+        return dict(zip(ranks, _slowdowns(table, phases, works, longest).tolist(), strict=True))
+
+
+def _slowdowns(seconds: Floats, phases: list[str], works: npt.NDArray[np.bool_], longest: float) -> Floats:
+    groups = groups_of([None] * len(seconds), phases, ~np.isnan(seconds))
+    usual = usual_of(seconds, groups)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        least = max(_LEAST_S, longest / 10)
+        slow = own_extra(seconds, usual, groups) / np.maximum(usual, least)
+    slow = np.where(works & ~np.isnan(slow), np.maximum(slow, 0.0), -np.inf)
+    most: Floats = slow.max(axis=1)
+    return np.where(np.isinf(most), np.nan, most)
