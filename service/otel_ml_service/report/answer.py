@@ -59,7 +59,9 @@ def troubles(run: Contents) -> list[Trouble]:
         if name == FINDINGS or name.endswith(f"/{FINDINGS}")
         for row in table.rows
     ]
-    return sorted((one for one in found if one is not None), key=lambda one: (one.until is not None, -(one.cost_s or 0)))
+    return sorted(
+        (one for one in found if one is not None), key=lambda one: (one.until is not None, -(one.cost_s or 0))
+    )
 
 
 def _trouble(history: History, place: str, table: Table, row: Mapping[str, JsonValue]) -> Trouble | None:
@@ -68,7 +70,11 @@ def _trouble(history: History, place: str, table: Table, row: Mapping[str, JsonV
         return None
     axis = table.axis or DEFAULT_AXIS
     extra = _number(row.get("s per step"))
-    last = until if until is not None else max(history.series.get(SeriesName(axis, f"{place}time/step"), {}), default=since)
+    last = (
+        until
+        if until is not None
+        else max(history.series.get(SeriesName(axis, f"{place}time/step"), {}), default=since)
+    )
     role = place.removesuffix("/").removesuffix(f"/{axis}") if place not in {"", f"{axis}/"} else "trainer"
     at_step = _whole(row.get("at step"))
     return Trouble(
@@ -158,7 +164,9 @@ def _nothing(run: Contents) -> str:
     timed = [timer for timer in timers(run.history) if not timer.name.endswith("time/step") and timer.name != "step"]
     if not timed:
         return "No timers: nothing tells where the time goes. Time the parts of a step with otel_ml.timed(…)."
-    mostly = max((timer for timer in timed if timer.share is not None), key=lambda timer: timer.share or 0, default=None)
+    mostly = max(
+        (timer for timer in timed if timer.share is not None), key=lambda timer: timer.share or 0, default=None
+    )
     where = ""
     if mostly is not None and mostly.share is not None:
         waits = ", which is waiting" if is_waiting(mostly.name) else ""

@@ -20,6 +20,7 @@ __all__ = ["Contents", "contents", "read_contents"]
 _SPANS = 20_000
 """Newest spans that are kept: the views of steps show them."""
 
+
 @dataclass
 class Contents:
     """A run.
@@ -144,4 +145,3 @@ def read_contents(run: RunFolder) -> Contents:
         read.add(SpanBatch(0, newest_spans(run.path / "spans.jsonl")))
     read.not_taken = not_taken(run)
     return read
-

@@ -84,9 +84,7 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
 def strip(title: str, axis: str, series: Series) -> Markup:
     """Return a figure of which rank it was at each step: a row of colours, no line."""
     shown = strip_numbers(title, axis, series)
-    return tag(
-        "figure", _caption(title, str(shown["said"])), class_="chart short", tabindex=0, data_shown=_json(shown)
-    )
+    return tag("figure", _caption(title, str(shown["said"])), class_="chart short", tabindex=0, data_shown=_json(shown))
 
 
 def strip_numbers(title: str, axis: str, series: Series) -> dict[str, object]:
@@ -159,9 +157,13 @@ def _legend(labels: Sequence[str]) -> Markup:
 def _lines(names: Sequence[str], drawn: Sequence[Sequence[tuple[int, float]]]) -> list[dict[str, object]]:
     """JSON knows no NaN: what is not finite is null, a gap as in the picture."""
     return [
-        {"name": label, "points": [[step, float(f"{value:.6g}") if math.isfinite(value) else None] for step, value in found]}
+        {"name": label, "points": [[step, _short(value)] for step, value in found]}
         for label, found in zip(names, drawn, strict=True)
     ]
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def _edges(low: float, high: float, unit: str) -> tuple[str, str]:

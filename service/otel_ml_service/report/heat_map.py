@@ -21,7 +21,7 @@ SlowDowns = Mapping[int, Mapping[int, float]]
 """Step → rank → slow-down."""
 
 _COLUMNS, _ROWS, _OUTLIERS = 240, 64, 8
-"""Of more steps or ranks, the slowest of each stretch is shown; of more ranks, the slowest ones have rows of their own."""
+"""Of more steps or ranks, the slowest of each stretch is shown; of more ranks, the slowest ones have their own rows."""
 _HOTTEST = 1.0
 """Twice the usual time; slower looks the same."""
 _STOPS = np.array([[232, 237, 246], [159, 190, 230], [246, 190, 84], [204, 51, 40]], dtype=np.float64)
@@ -86,15 +86,18 @@ def _picture(values: Floats, rows: Sequence[_Row], steps: Sequence[int], axis: s
         if number % every == 0
     ]
     ticks = [
-        tag("text", f"{steps[column]:,}", x=f"{_LEFT + (column + 0.5) * wide:.1f}", y=_TOP + high + 14, text_anchor=side)
+        tag(
+            "text", f"{steps[column]:,}", x=f"{_LEFT + (column + 0.5) * wide:.1f}", y=_TOP + high + 14, text_anchor=side
+        )
         for column, side in _ticks(len(steps))
     ]
     title = tag("text", axis, x=(_LEFT + _WIDTH) / 2, y=_TOP + high + 28, text_anchor="middle")
     mark = tag("rect", width=f"{wide:.2f}", height=tall, class_="cursor", hidden="")
     return tag(
         "svg", _image(values, _WIDTH - _LEFT - 4, high), *names, *ticks, title, mark,
-        viewBox=f"0 0 {_WIDTH} {high + _TOP + _BOTTOM}", role="img", tabindex=0, data_heat=json.dumps(data, separators=(",", ":")),
-        aria_label=f"how much longer than the usual rank each {role} took, rank by {axis}; arrows move, Enter opens the step",
+        viewBox=f"0 0 {_WIDTH} {high + _TOP + _BOTTOM}", role="img", tabindex=0,
+        data_heat=json.dumps(data, separators=(",", ":")),
+        aria_label=f"how much longer than the usual rank each {role} took, by {axis}; arrows move, Enter opens it",
     )  # fmt: skip
 
 

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from base64 import b64encode
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
-from otel_ml.wire.reductions import row_of
+from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import Span
 from otel_ml_service.report import sections
 from otel_ml_service.report.answer import answer, troubles
+from otel_ml_service.report.chart_groups import (
+    Charts,
+    bookkeeping_section,
+    charts_of,
+    curve_section,
+    drawn,
+    in_order,
+)
 from otel_ml_service.report.contents import Contents
-from otel_ml_service.report.curves import Curve, chart, strip
+from otel_ml_service.report.curves import Curve
 from otel_ml_service.report.markup import Markup, cell_table, details, joined, section, tag
 from otel_ml_service.report.scalability import scaling, yardstick
 from otel_ml_service.report.step_view import StepName, by_step, step_view
 from otel_ml_service.report.style import STYLE, page_script
-from otel_ml_service.stored_runs.run_history import SeriesName, is_own
+from otel_ml_service.stored_runs.run_history import SeriesName
 
-__all__ = [
-    "bookkeeping_section", "charts_of", "curve_section", "document", "is_rank", "page", "parts", "step_views",
-]  # fmt: skip
+__all__ = ["document", "page", "page_of_parts", "parts"]
 
 _NOTHING: Mapping[StepName, Sequence[Span]] = MappingProxyType({})
+_POLICY = "default-src 'none'; img-src data:; connect-src 'self'; style-src 'unsafe-inline'"
 _BOXES = 6_000
 """Spans of all step views of a page."""
-
-_NUMBER = re.compile(r"\d+")
-_FAMILY = 8
-"""Series that differ in numbers only; of more, none is worth more than a metric of the whole job."""
 
 _CHARTS = 80
 """Charts of a page; the other series are listed with their last value."""
@@ -55,7 +55,7 @@ def page(runs: Sequence[Contents], steps: Mapping[StepName, Sequence[Span]] = _N
 def document(title: str, body: str, script: str | None = None) -> str:
     """Return a page that loads nothing from elsewhere, and runs nothing but its own script."""
     program = page_script() if script is None else script
-    policy = f"default-src 'none'; img-src data:; connect-src 'self'; style-src 'unsafe-inline'; script-src '{_sha256(program)}'"
+    policy = f"{_POLICY}; script-src '{_sha256(program)}'"
     head = joined(
         [
             Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
@@ -66,9 +66,8 @@ def document(title: str, body: str, script: str | None = None) -> str:
             Markup(f"<style>{STYLE}</style>"),
         ]
     )
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{joined([body])}<script>{program}</script></body></html>\n'
-    )
+    shown = f"{joined([body])}<script>{program}</script>"
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{shown}</body></html>\n'
 
 
 def _sha256(program: str) -> str:
@@ -97,16 +96,24 @@ def parts(run: Contents, curves: str, bookkeeping: str, steps: str, *, is_live: 
     }
 
 
+def page_of_parts(title: str, shown: Mapping[str, tuple[str, str]], version: int) -> str:
+    """Return a page that asks for what is new: each part with a digest of what it is, by name."""
+    found = (tag("div", Markup(html), data_part=name, data_hash=digest) for name, (digest, html) in shown.items())
+    back = Markup('<p><a href="../../../">all runs</a></p>')
+    body = tag("main", back, *found, data_live_run=title, data_version=version)
+    return document(title, body, page_script("live.js"))
+
+
 def _step_section(run: Contents, further: Mapping[StepName, Sequence[Span]]) -> Markup:
     """Return the place of the step view with the steps it can show, the one to begin with first; and the last steps."""
-    views = step_views(run, further)
+    views = _step_views(run, further)
     data = json.dumps(views, separators=(",", ":"))
     view = tag("div", data_steps=data, class_="step") if views else Markup("")
     last = sections.workers(run)
     return joined([section("What every rank did in a step", view), last])
 
 
-def step_views(run: Contents, further: Mapping[StepName, Sequence[Span]] = _NOTHING) -> list[dict[str, Any]]:
+def _step_views(run: Contents, further: Mapping[StepName, Sequence[Span]] = _NOTHING) -> list[dict[str, Any]]:
     """Return the views of as many steps as a page can hold: first those that findings name, then the newest ones."""
     known = {**by_step(run.spans), **further}
     named = [(one.role, one.axis, one.shows) for one in troubles(run)]
@@ -125,7 +132,9 @@ def _several(runs: Sequence[Contents]) -> Markup:
         details(f"Run {name}", sections.facts(run), _rest(run, _others(run, compared)))
         for run, name in zip(runs, names, strict=True)
     )
-    return joined([tag("h1", f"{len(runs)} runs"), _side_by_side(runs), _curves(compared), _bookkeeping(compared), *each])
+    return joined(
+        [tag("h1", f"{len(runs)} runs"), _side_by_side(runs), _curves(compared), _bookkeeping(compared), *each]
+    )
 
 
 def _names(runs: Sequence[Contents]) -> list[str]:
@@ -178,56 +187,13 @@ def _rest(run: Contents, charts: Charts) -> Markup:
     )
 
 
-def charts_of(run: Contents) -> dict[SeriesName, list[Curve]]:
-    """Return the charts of a run: a metric with its further reductions in one, what a user recorded first."""
-    charts: dict[SeriesName, list[Curve]] = {}
-    for key in _in_order(run.history.series):
-        base, _, last = key.name.rpartition("/")
-        series = run.history.series[key]
-        row = row_of(last)
-        if row is not None and row.scale == "values" and SeriesName(key.axis, base) in charts:
-            charts[SeriesName(key.axis, base)].append(Curve(last, series))
-        else:
-            charts[key] = [Curve(key.name, series)]
-    return charts
-
-
-_RANK = re.compile(r"(?:.*/)?(arg(?:max|min)|time/exposed/.+/rank|otel_ml/straggler/rank)")
-
-
-def is_rank(name: str) -> bool:
-    """Whether a series says which rank, from step to step: a strip of colours, no curve.
-
-    Examples:
-        >>> [is_rank(name) for name in ("time/forward/argmax", "time/exposed/forward/rank", "argmax", "lora/rank")]
-        [True, True, True, False]
-    """
-    return _RANK.fullmatch(name) is not None
-
-
-def _in_order(keys: Iterable[SeriesName]) -> list[SeriesName]:
-    """Return what a user recorded first, then timers, what is on the axis `time`, and families: one for each layer."""
-    found = list(keys)
-    families = Counter(_family(key) for key in found)
-
-    def importance(key: SeriesName) -> tuple[bool, bool, bool, bool, str]:
-        is_large = families[_family(key)] > _FAMILY
-        return is_own(key.name), is_large, key.axis == TIME_AXIS, "time/" in key.name, key.name
-
-    return sorted(found, key=importance)
-
-
-def _family(key: SeriesName) -> str:
-    return _NUMBER.sub("#", key.name)
-
-
 def _compared(runs: Sequence[Contents]) -> Charts:
     """Return the charts of the series that several runs have: a curve a run."""
     charts: dict[SeriesName, list[Curve]] = {}
     for run, name in zip(runs, _names(runs), strict=True):
         for key, series in run.history.series.items():
             charts.setdefault(key, []).append(Curve(name, series))
-    return {key: charts[key] for key in _in_order(charts) if len(charts[key]) > 1}
+    return {key: charts[key] for key in in_order(charts) if len(charts[key]) > 1}
 
 
 def _others(run: Contents, compared: Charts) -> Charts:
@@ -235,76 +201,9 @@ def _others(run: Contents, compared: Charts) -> Charts:
     return {key: curves for key, curves in charts_of(run).items() if key not in compared}
 
 
-Figure = Callable[[SeriesName, Sequence[Curve]], Markup]
-"""Draws a chart, or only its place."""
-
-
-def drawn(key: SeriesName, curves: Sequence[Curve]) -> Markup:
-    """Return a chart with its picture and its numbers."""
-    if is_rank(key.name):
-        return strips(key, curves)
-    return chart(key.name, key.axis, curves)
-
-
-def strips(key: SeriesName, curves: Sequence[Curve]) -> Markup:
-    """Return a strip a run."""
-    named = len(curves) > 1
-    return joined(strip(f"{key.name}, {one.label}" if named else key.name, key.axis, one.series) for one in curves)
-
-
 def _curves(charts: Charts) -> Markup:
     return curve_section(charts, drawn, _CHARTS)
 
 
-def curve_section(charts: Charts, figure: Figure, most: int) -> Markup:
-    """Return the curves of a user in groups, by what their names begin with; of more than `most`, the last values."""
-    users = {key: curves for key, curves in charts.items() if not is_own(key.name)}
-    shown, left_out = list(users.items())[:most], list(users.items())[most:]
-    groups: dict[str, list[tuple[SeriesName, Sequence[Curve]]]] = {}
-    for key, curves in shown:
-        groups.setdefault(_group(key), []).append((key, curves))
-    parts = [_opened(name, found, figure, is_alone=len(groups) == 1) for name, found in groups.items()]
-    more = details(f"{len(left_out)} more", cell_table(("series", "last value"), map(_last, left_out)))
-    return section("Curves", _LOOK, *parts, more) if parts or more else Markup("")
-
-
-_LOOK = Markup(
-    '<div class="tools look"><label><input type="checkbox" data-look="log"> logarithmic</label> '
-    '<label>smooth <input type="range" data-look="smooth" min="0" max="0.98" step="0.02" value="0"></label> '
-    '<label><input type="checkbox" data-look="whole"> with warm-up</label></div>'
-)
-
-
-def _group(key: SeriesName) -> str:
-    prefix, slash, _ = key.name.partition("/")
-    if key.axis == TIME_AXIS and not slash:
-        return "over time"
-    if key.axis not in {DEFAULT_AXIS, TIME_AXIS} and prefix != key.axis:
-        prefix = f"{prefix}, {key.axis}" if slash else key.axis
-        return prefix
-    return prefix if slash else "metrics"
-
-
-def _opened(
-    name: str, charts: Sequence[tuple[SeriesName, Sequence[Curve]]], figure: Figure, *, is_alone: bool
-) -> Markup:
-    figures = tag("div", *(figure(key, curves) for key, curves in charts), class_="charts")
-    if is_alone:
-        return figures
-    return tag("details", tag("summary", f"{name} ({len(charts)})"), figures, open="", class_="group")
-
-
 def _bookkeeping(charts: Charts) -> Markup:
     return bookkeeping_section(charts, drawn)
-
-
-def bookkeeping_section(charts: Charts, figure: Figure) -> Markup:
-    """Return the curves of otel_ml about itself."""
-    own = [(key, curves) for key, curves in charts.items() if is_own(key.name)][:_CHARTS]
-    figures = tag("div", *(figure(key, curves) for key, curves in own), class_="charts") if own else Markup("")
-    return details("What otel_ml says about itself", figures) if own else Markup("")
-
-
-def _last(chart: tuple[SeriesName, Sequence[Curve]]) -> tuple[str, float]:
-    key, curves = chart
-    return key.name, list(curves[-1].series.values())[-1]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
 from otel_ml.nested import leaves
+from otel_ml.redaction import redacted_values
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.records import Artifact, Image, JsonValue, Table, Text
 from otel_ml_service.report.contents import Contents
@@ -89,7 +90,9 @@ def duration(seconds: float) -> str:
 
 def params(run: Contents) -> Markup:
     """Return hyper-parameters and final values."""
-    shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in leaves(run.history.params)))
+    # A worker has hidden secrets already; a run may be of another program.
+    given = leaves(redacted_values(run.history.params))
+    shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in given))
     finals = {name: value for name, value in run.history.summary.items() if not name.startswith("otel_ml/")}
     summary = cell_table(("name", "value"), finals.items())
     return joined([section("Final values", summary), section("Parameters", shown)])

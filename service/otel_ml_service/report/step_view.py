@@ -36,7 +36,7 @@ def by_step(spans: Iterable[Span]) -> dict[StepName, list[Span]]:
 
 
 def step_view(name: StepName, spans: Sequence[Span]) -> dict[str, Any]:
-    """Return the rows of a step with the boxes of their timers, in microseconds from its beginning, and what it says."""
+    """Return the rows of a step with their timers as boxes, in microseconds from its beginning, and what it says."""
     role, axis, step = name
     of_rank: dict[int, list[Span]] = defaultdict(list)
     for span in sorted(spans, key=lambda one: (one.start_ns, -one.end_ns)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-__all__ = ["STYLE", "page_script"]
+__all__ = ["STYLE", "list_script", "page_script"]
 
 _OWN = """
 :root { color-scheme: light dark; --page: #f6f7fa; --card: #fff; --ink: #1b2130; --quiet: #5d677c; --line: #dde1ea;
@@ -55,7 +55,8 @@ input[type=checkbox] { min-height: 0; accent-color: var(--c0); vertical-align: -
 .tools { display: flex; flex-wrap: wrap; gap: .4rem .6rem; align-items: center; margin: 0 0 .6rem; }
 .tools input[type=number] { width: 7rem; } .look { font-size: .9rem; gap: .3rem 1.2rem; }
 .group { margin: .2rem 0 1rem; } .group summary { margin-bottom: .5rem; }
-.chart { min-height: 13rem; min-width: 0; } .chart.short { min-height: 5rem; } .chart .note { margin: 0; min-height: 1.2rem; }
+.chart { min-height: 13rem; min-width: 0; } .chart.short { min-height: 5rem; }
+.chart .note { margin: 0; min-height: 1.2rem; }
 .chart[tabindex]:focus-visible { outline-offset: 4px; }
 canvas.strip { width: 100%; height: 28px; display: block; border-radius: .2rem; cursor: pointer; margin-top: .3rem; }
 .u-cursor-x { border-color: var(--quiet) !important; } .u-select { background: var(--band) !important; }
@@ -63,9 +64,14 @@ canvas.strip { width: 100%; height: 28px; display: block; border-radius: .2rem; 
 .heat image { image-rendering: pixelated; }
 .heat .cursor { fill: none; stroke: var(--ink); stroke-width: 1.5; pointer-events: none; }
 .heat .tip { position: static; margin: .3rem 0 0; border: 0; padding: 0; font-size: .85rem; white-space: normal; }
-.scale { display: inline-block; width: 6rem; height: .7rem; border-radius: .2rem; vertical-align: -.05rem; margin: 0 .3rem; }
+.scale { display: inline-block; width: 6rem; height: .7rem; border-radius: .2rem;
+  vertical-align: -.05rem; margin: 0 .3rem; }
 .step-body { overflow-x: auto; border-radius: .3rem; } .step-body svg { width: auto; max-width: none; }
 .step-body svg text { font-size: 12px; } .step-body svg text.inside { fill: #fff; pointer-events: none; }
+.pair { display: inline-block; margin-right: .8rem; white-space: nowrap; } .pair .quiet { font-size: .8rem; }
+table.runs td { vertical-align: middle; white-space: normal; } td.pick, th:first-child { min-width: 0; }
+td.who { min-width: 9rem; } td.pairs { min-width: 14rem; } input[type=search] { flex: 1 1 12rem; }
+a { color: var(--c0); }
 rect.front { stroke: var(--ink); stroke-width: 2; }
 [data-away]::before { content: "not connected: the program that shows this page has ended"; color: var(--bad); }
 .tip { position: absolute; right: 0; top: 0; background: var(--card); border: 1px solid var(--line); font-size: .8rem;
@@ -94,6 +100,12 @@ def page_script(last: str = "file.js") -> str:
     """Return the program of a page: the plotting library, what draws, and what begins it: `file.js` or `live.js`."""
     own = "\n".join(_read(name) for name in ("charts.js", "ranks.js", last))
     return f"{_read('uPlot.iife.min.js')}\n(() => {{\n'use strict';\n{own}}})();\n"
+
+
+@cache
+def list_script() -> str:
+    """Return the program of a list of runs."""
+    return f"(() => {{\n'use strict';\n{_read('runs.js')}}})();\n"
 
 
 def _read(name: str) -> str:

@@ -47,9 +47,9 @@ def spans_of_step(path: Path, role: str, axis: str, step: int) -> Iterator[Span]
     wanted = b'"step":%d' % step
     with path.open("rb") as file:
         for line in file:
-            if wanted in line and (span := _span_of(line)) is not None:  # most lines are not even decoded
-                if (span.role, span.axis, span.step) == (role, axis, step):
-                    yield span
+            span = _span_of(line) if wanted in line else None  # most lines are not even decoded
+            if span is not None and (span.role, span.axis, span.step) == (role, axis, step):
+                yield span
 
 
 def _span_of(line: bytes) -> Span | None:

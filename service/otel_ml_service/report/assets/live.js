@@ -18,8 +18,8 @@ const replace = (node, part) => {
 };
 const settle = () => { watchCharts(); watchHeat(); watchSteps(); };
 async function ask() {
-  const answer = await fetch('news', {method: 'POST', headers: {'content-type': 'application/json'},
-    body: JSON.stringify({version, seen: seen(), charts: wanted()})}).catch(() => null);
+  const asked = new URLSearchParams({version, seen: seen(), charts: wanted()});
+  const answer = await fetch(`news?${asked}`).catch(() => null);
   main.toggleAttribute('data-away', !answer?.ok && answer?.status !== 204);
   if (!answer?.ok || answer.status === 204) return;
   const news = await answer.json();

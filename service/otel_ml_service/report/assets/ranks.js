@@ -75,16 +75,18 @@ class StepView {
     });
     addEventListener('resize', () => this.draw());
     if (this.known.length) this.show(this.known[0]);
+    else if (place.dataset.live) this.open();
   }
   async open(axis, step, role) {
-    const fits = one => one.axis === axis && (step === null || one.step === step) && (!role || one.role === role);
+    const fits = one => one.axis === axis && one.step === step && (!role || one.role === role);
     let found = this.known.find(fits);
     if (!found && this.place.dataset.live) {
-      const asked = new URLSearchParams({axis, step, role: role || ''});
-      const answer = await fetch(`step?${asked}`).catch(() => null);
+      const asked = step === undefined ? '' : `?${new URLSearchParams({axis, step, role: role || this.found?.role || 'trainer'})}`;
+      const answer = await fetch(`step${asked}`).catch(() => null);
       found = answer?.ok ? await answer.json() : null;
     }
-    if (!found || !found.rows?.length) {
+    if (!found?.rows?.length && step === undefined) return;
+    if (!found?.rows?.length) {
       const kept = this.known.filter(one => one.axis === axis).map(one => one.step).sort((a, b) => a - b);
       this.note.textContent = `No spans of ${axis} ${step} are here` +
         (kept.length && !this.place.dataset.live ? `; those of ${axis} ${kept.join(', ')} are.` : '.');
