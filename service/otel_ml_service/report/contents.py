@@ -68,7 +68,7 @@ class Contents:
         elif isinstance(record, HistogramValue):
             self.histograms[record.name] = record
         elif isinstance(record, SpanBatch):
-            self._add_spans(record.spans)
+            self._add_spans(list(record.spans))
 
     def _add_spans(self, spans: Sequence[Span]) -> None:
         self.spans.extend(spans)

@@ -40,8 +40,11 @@ class RankTimes:
     slowdowns: dict[int, Mapping[int, float]] = field(default_factory=dict)
     _open: dict[int, dict[tuple[int, str], float]] = field(default_factory=lambda: defaultdict(dict))
     _cells: int = 0
+    _looks: int = 0
     _around: set[str] = field(default_factory=lambda: {STEP})
     _orders: list[tuple[str, ...]] = field(default_factory=list)
+    _known: dict[str, None] = field(default_factory=dict)
+    _computed: dict[int, tuple[int, Mapping[int, float]]] = field(default_factory=dict)
 
     def add(self, spans: Iterable[Span]) -> None:
         """Take spans of the role and axis, each with a step."""
@@ -51,10 +54,15 @@ class RankTimes:
             self._close(min(self._open))
 
     def _add_step_of_rank(self, rank: int, spans: list[Span]) -> None:
-        if len(self._orders) < _SAMPLES:
+        self._looks += 1
+        if self._looks <= _SAMPLES:
             self._around.update(parents_of(spans).values())
             begun = sorted(spans, key=lambda span: span.start_ns)
-            self._orders.append(tuple(dict.fromkeys(span.name for span in begun)))
+            order = tuple(dict.fromkeys(span.name for span in begun))
+            if order not in self._orders:
+                self._orders.append(order)
+                self._known = dict.fromkeys(in_order(self._orders))
+                self._computed.clear()
         for span in spans:
             seconds = self._open[span.step or 0]
             before = seconds.get((rank, span.name))
@@ -64,16 +72,21 @@ class RankTimes:
     def _close(self, step: int) -> None:
         seconds = self._open.pop(step)
         self._cells -= len(seconds)
+        self._computed.pop(step, None)
         self.slowdowns[step] = self._slowdown(seconds)
 
     def all(self) -> dict[int, Mapping[int, float]]:
         """Return step → rank → slow-down, ascending; NaN of a rank that is alone with its timers."""
-        newest = {step: self._slowdown(seconds) for step, seconds in self._open.items()}
+        for step, seconds in self._open.items():
+            if self._computed.get(step, (0,))[0] != len(seconds):
+                self._computed[step] = len(seconds), self._slowdown(seconds)
+        newest = {step: slowdown for step, (_, slowdown) in self._computed.items()}
         return dict(sorted({**self.slowdowns, **newest}.items()))
 
     def _slowdown(self, seconds: Mapping[tuple[int, str], float]) -> Mapping[int, float]:
         ranks = sorted({rank for rank, _ in seconds})
-        known = in_order([*self._orders, tuple(name for _, name in seconds)])
+        names = dict.fromkeys(name for _, name in seconds)
+        known = [name for name in self._known if name in names] + [name for name in names if name not in self._known]
         phases = [name for name in known if name not in self._around]
         if not phases:
             return dict.fromkeys(ranks, math.nan)
