@@ -24,8 +24,9 @@ _COLUMNS, _ROWS, _OUTLIERS = 240, 64, 8
 """Of more steps or ranks, the slowest of each stretch is shown; of more ranks, the slowest ones have their own rows."""
 _HOTTEST = 1.0
 """Twice the usual time; slower looks the same."""
-_STOPS = np.array([[232, 237, 246], [159, 190, 230], [246, 190, 84], [204, 51, 40]], dtype=np.float64)
-_NOTHING = (150, 156, 168)
+_STOPS = np.array([[90, 140, 215, 26], [90, 140, 215, 140], [240, 178, 66, 235], [212, 56, 40, 255]], dtype=np.float64)
+"""Red, green, blue, and how little of the page is seen through: light and dark pages look right."""
+_NOTHING = (150, 156, 168, 120)
 _WIDTH, _LEFT, _TOP, _BOTTOM = 900, 84, 6, 34
 
 
@@ -44,7 +45,8 @@ def heat_map(slowdowns: SlowDowns, axis: str, role: str) -> Markup:
     place = {rank: number for number, rank in enumerate(ranks)}
     with_rows = np.stack([_most(matrix[[place[rank] for rank in row.ranks]], axis=0) for row in rows])
     values, steps = _columns(with_rows, list(slowdowns))
-    return tag("figure", _picture(values, rows, steps, axis, role), _legend(len(steps) < len(slowdowns)), class_="heat")
+    drawn = _picture(values, rows, steps, list(slowdowns), axis, role)
+    return tag("figure", tag("div", drawn, class_="wide"), _legend(len(steps) < len(slowdowns)), class_="heat")
 
 
 def _most(values: Floats, axis: int) -> Floats:
@@ -72,23 +74,25 @@ def _columns(matrix: Floats, steps: Sequence[int]) -> tuple[Floats, list[int]]:
     return np.stack([_most(part, axis=1) for part in parts], axis=1), kept
 
 
-def _picture(values: Floats, rows: Sequence[_Row], steps: Sequence[int], axis: str, role: str) -> Markup:
+def _picture(
+    values: Floats, rows: Sequence[_Row], steps: Sequence[int], every: Sequence[int], axis: str, role: str
+) -> Markup:
     tall = 18 if len(rows) <= 16 else 9 if len(rows) <= 48 else 6
     wide = (_WIDTH - _LEFT - 4) / len(steps)
     high = tall * len(rows)
     percent = np.where(np.isnan(values), -1, np.clip(np.nan_to_num(values) * 100, 0, 9999)).round().astype(int)
     data = {"axis": axis, "role": role, "steps": list(steps), "rows": [row.label for row in rows],
             "values": percent.tolist(), "left": _LEFT, "top": _TOP, "width": wide, "height": tall}  # fmt: skip
-    every = max(1, math.ceil(14 / tall))
+    labelled = max(1, math.ceil(14 / tall))
+    size = math.ceil(len(every) / len(steps))
+    ends = [*every[:-1:size][: len(steps) - 1], every[-1]]
     names = [
         tag("text", row.label, x=_LEFT - 6, y=_TOP + number * tall + tall / 2 + 4, text_anchor="end")
         for number, row in enumerate(rows)
-        if number % every == 0
+        if number % labelled == 0
     ]
     ticks = [
-        tag(
-            "text", f"{steps[column]:,}", x=f"{_LEFT + (column + 0.5) * wide:.1f}", y=_TOP + high + 14, text_anchor=side
-        )
+        tag("text", f"{ends[column]:,}", x=f"{_LEFT + (column + 0.5) * wide:.1f}", y=_TOP + high + 14, text_anchor=side)
         for column, side in _ticks(len(steps))
     ]
     title = tag("text", axis, x=(_LEFT + _WIDTH) / 2, y=_TOP + high + 28, text_anchor="middle")
@@ -110,7 +114,7 @@ def _ticks(columns: int) -> list[tuple[int, str]]:
 
 def _image(values: Floats, width: int, height: int) -> Markup:
     pixels = _coloured(values)
-    png = encode_png(pixels.tobytes(), pixels.shape[1], pixels.shape[0], 3)
+    png = encode_png(pixels.tobytes(), pixels.shape[1], pixels.shape[0], 4)
     source = "data:image/png;base64," + b64encode(png).decode("ascii")
     return Markup(
         f'<image href="{source}" x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" preserveAspectRatio="none"/>'
@@ -120,14 +124,16 @@ def _image(values: Floats, width: int, height: int) -> Markup:
 def _coloured(values: Floats) -> npt.NDArray[np.uint8]:
     heat = np.clip(np.nan_to_num(values) / _HOTTEST, 0.0, 1.0)
     stops = np.linspace(0.0, 1.0, len(_STOPS))
-    channels = [np.interp(heat, stops, _STOPS[:, channel]) for channel in range(3)]
+    channels = [np.interp(heat, stops, _STOPS[:, channel]) for channel in range(4)]
     coloured: npt.NDArray[np.uint8] = np.stack(channels, axis=-1).round().astype(np.uint8)
     coloured[np.isnan(values)] = _NOTHING
     return coloured
 
 
 def _legend(is_thinned: bool) -> Markup:
-    colours = ", ".join(f"rgb({', '.join(str(int(part)) for part in stop)})" for stop in _STOPS)
+    colours = ", ".join(
+        f"rgb({red:.0f} {green:.0f} {blue:.0f} / {alpha / 255:.2f})" for red, green, blue, alpha in _STOPS
+    )
     scale = Markup(f'<span class="scale" style="background: linear-gradient(to right, {text(colours)})"></span>')
     each = " A column is the slowest of several steps." if is_thinned else ""
     return tag(

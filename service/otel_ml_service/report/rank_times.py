@@ -76,12 +76,18 @@ class RankTimes:
         self.slowdowns[step] = self._slowdown(seconds)
 
     def all(self) -> dict[int, Mapping[int, float]]:
-        """Return step → rank → slow-down, ascending; NaN of a rank that is alone with its timers."""
+        """Return step → rank → slow-down, ascending; NaN of a rank that is alone with its timers.
+
+        The newest steps of which nothing can be compared yet are left out.
+        """
         for step, seconds in self._open.items():
             if self._computed.get(step, (0,))[0] != len(seconds):
                 self._computed[step] = len(seconds), self._slowdown(seconds)
         newest = {step: slowdown for step, (_, slowdown) in self._computed.items()}
-        return dict(sorted({**self.slowdowns, **newest}.items()))
+        found = dict(sorted({**self.slowdowns, **newest}.items()))
+        while found and all(map(math.isnan, found[next(reversed(found))].values())):
+            found.popitem()
+        return found
 
     def _slowdown(self, seconds: Mapping[tuple[int, str], float]) -> Mapping[int, float]:
         ranks = sorted({rank for rank, _ in seconds})

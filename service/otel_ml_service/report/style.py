@@ -60,24 +60,25 @@ input[type=checkbox] { min-height: 0; accent-color: var(--c0); vertical-align: -
 .chart[tabindex]:focus-visible { outline-offset: 4px; }
 canvas.strip { width: 100%; height: 28px; display: block; border-radius: .2rem; cursor: pointer; margin-top: .3rem; }
 .u-cursor-x { border-color: var(--quiet) !important; } .u-select { background: var(--band) !important; }
-.heat { position: relative; } .heat svg { cursor: crosshair; } .heat svg text { font-size: 12px; }
-.heat image { image-rendering: pixelated; }
+.heat { position: relative; } .heat svg { cursor: crosshair; }
+.heat svg text { font-size: 12px; } .heat image { image-rendering: pixelated; }
 .heat .cursor { fill: none; stroke: var(--ink); stroke-width: 1.5; pointer-events: none; }
 .heat .tip { position: static; margin: .3rem 0 0; border: 0; padding: 0; font-size: .85rem; white-space: normal; }
 .scale { display: inline-block; width: 6rem; height: .7rem; border-radius: .2rem;
   vertical-align: -.05rem; margin: 0 .3rem; }
 .step-body { overflow-x: auto; border-radius: .3rem; } .step-body svg { width: auto; max-width: none; }
-.step-body svg text { font-size: 12px; } .step-body svg text.inside { fill: #fff; pointer-events: none; }
+.step-body svg text { font-size: 12px; } .step-body svg text.inside { fill: var(--card); pointer-events: none; }
 .pair { display: inline-block; margin-right: .8rem; white-space: nowrap; } .pair .quiet { font-size: .8rem; }
-table.runs td { vertical-align: middle; white-space: normal; } td.pick, th:first-child { min-width: 0; }
+table.runs td { vertical-align: middle; white-space: normal; }
+table.runs td.number { white-space: nowrap; } td.pick, th:first-child { min-width: 0; }
 td.who { min-width: 9rem; } td.pairs { min-width: 14rem; } input[type=search] { flex: 1 1 12rem; }
 a { color: var(--c0); }
 rect.front { stroke: var(--ink); stroke-width: 2; }
 [data-away]::before { content: "not connected: the program that shows this page has ended"; color: var(--bad); }
 .tip { position: absolute; right: 0; top: 0; background: var(--card); border: 1px solid var(--line); font-size: .8rem;
   border-radius: .3rem; padding: .1rem .4rem; pointer-events: none; white-space: pre; }
-.wide { overflow-x: auto; } .timeline svg { min-width: 42rem; }
-@media (max-width: 45rem) { .timeline svg text { font-size: 14px; } }
+.wide { overflow-x: auto; } .timeline svg, .heat svg { min-width: 42rem; }
+@media (max-width: 45rem) { .timeline svg text, .heat svg text { font-size: 15px; } }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top;
   min-width: 3.5rem; white-space: pre-wrap; }

@@ -34,9 +34,9 @@ const smoothed = (values, weight) => {
 };
 
 // The first steps of a timer (compiling, filling caches) would flatten all others.
-const warmUp = (shown, lines) => {
-  if (shown.unit !== 's' || look.whole) return null;
-  const values = lines.flatMap(line => line.slice(0)), early = new Set(lines.flatMap(line =>
+const warmUp = (name, lines) => {
+  if (!/(^|\/)time\/(?!remaining)/.test(name) || look.whole) return null;
+  const values = lines.flat(), early = new Set(lines.flatMap(line =>
     line.slice(0, Math.max(3, Math.ceil(line.length / 20)))));
   const rest = values.filter(point => !early.has(point) && point[1] != null).map(point => point[1]);
   if (rest.length < 10) return null;
@@ -54,6 +54,7 @@ class Chart {
     this.drawing = figure.querySelector('svg');
     this.shown = JSON.parse(this.drawing?.dataset.curves || figure.dataset.shown || 'null');
     this.generation = -1;
+    this.name = figure.querySelector('figcaption b').textContent;
     this.tip = figure.querySelector('.tip') || figure.appendChild(make('div', {class: 'tip', hidden: ''}));
     this.note = figure.querySelector('.note') || figure.appendChild(make('p', {class: 'note quiet'}));
   }
@@ -81,7 +82,7 @@ class Chart {
     }
     this.drawing?.setAttribute('hidden', '');
     if (this.shown.kind === 'strip') return this.drawStrip();
-    const points = lines.map(line => line.points), clipped = warmUp(this.shown, points);
+    const points = lines.map(line => line.points), clipped = warmUp(this.name, points);
     const isLog = look.log && points.flat().some(point => point[1] > 0);
     const left = look.log && !isLog ? 'not logarithmic: nothing is above 0' : '';
     this.note.textContent = clipped ? `first steps up to ${quantity(clipped.top, 's')} are cut off` : left;
@@ -112,6 +113,7 @@ class Chart {
       ],
       hooks: {drawClear: [plot => this.shade(plot)], setCursor: [plot => this.tell(plot, lines.length)]},
     }, data, this.figure);
+    this.figure.insertBefore(this.plot.root, this.note);
     this.plot.over.addEventListener('click', () => {
       const at = this.plot?.cursor.idx;
       if (at != null && !this.plot.select.width) goTo(this.shown.axis, this.plot.data[0][at]);

@@ -7,7 +7,7 @@ const inkOf = (name, attributes, ...content) => {
 };
 
 const cellOf = (svg, heat, column, row) => {
-  const mark = svg.querySelector('.cursor'), tip = svg.parentNode.querySelector('.tip');
+  const mark = svg.querySelector('.cursor'), tip = svg.closest('figure').querySelector('.tip');
   heat.at = [column, row];
   mark.setAttribute('x', heat.left + column * heat.width);
   mark.setAttribute('y', heat.top + row * heat.height);
@@ -20,7 +20,7 @@ const cellOf = (svg, heat, column, row) => {
 const watchHeat = () => document.querySelectorAll('svg[data-heat]').forEach(svg => {
   if (svg.heat) return;
   const heat = svg.heat = JSON.parse(svg.dataset.heat);
-  svg.parentNode.append(make('p', {class: 'tip', hidden: '', 'aria-live': 'polite'}));
+  svg.closest('figure').append(make('p', {class: 'tip', hidden: '', 'aria-live': 'polite'}));
   const clamp = (value, most) => Math.min(Math.max(value, 0), most - 1);
   const find = event => {
     const place = svg.getBoundingClientRect(), box = svg.viewBox.baseVal;
@@ -29,7 +29,7 @@ const watchHeat = () => document.querySelectorAll('svg[data-heat]').forEach(svg 
       clamp(Math.floor((y - heat.top) / heat.height), heat.rows.length)];
   };
   svg.addEventListener('pointermove', event => cellOf(svg, heat, ...find(event)));
-  svg.addEventListener('pointerleave', () => { svg.parentNode.querySelector('.tip').hidden = true; });
+  svg.addEventListener('pointerleave', () => { svg.closest('figure').querySelector('.tip').hidden = true; });
   svg.addEventListener('click', event => goTo(heat.axis, heat.steps[find(event)[0]], heat.role));
   svg.addEventListener('keydown', event => {
     const [x, y] = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]}[event.key] || [0, 0];
