@@ -68,6 +68,8 @@ def _family(key: SeriesName) -> str:
     return _NUMBER.sub("#", key.name)
 
 
+Groups = dict[str, list[tuple[SeriesName, Sequence[Curve]]]]
+
 Figure = Callable[[SeriesName, Sequence[Curve]], Markup]
 """Draws a chart, or only its place."""
 
@@ -89,9 +91,10 @@ def curve_section(charts: Charts, figure: Figure, most: int) -> Markup:
     """Return the curves of a user in groups, by what their names begin with; of more than `most`, the last values."""
     users = {key: curves for key, curves in charts.items() if not is_own(key.name)}
     shown, left_out = list(users.items())[:most], list(users.items())[most:]
-    groups: dict[str, list[tuple[SeriesName, Sequence[Curve]]]] = {}
+    groups: Groups = {}
     for key, curves in shown:
         groups.setdefault(_group(key), []).append((key, curves))
+    groups = _without_singles(groups)
     parts = [_opened(name, found, figure, is_alone=len(groups) == 1) for name, found in groups.items()]
     more = details(f"{len(left_out)} more", cell_table(("series", "last value"), map(_last, left_out)))
     return section("Curves", _LOOK, *parts, more) if parts or more else Markup("")
@@ -106,11 +109,25 @@ _LOOK = Markup(
 
 def _group(key: SeriesName) -> str:
     prefix, slash, _ = key.name.partition("/")
+    if _EXPOSED.match(key.name):
+        return "time/exposed"
     if key.axis == TIME_AXIS and not slash:
         return "over time"
     if key.axis not in {DEFAULT_AXIS, TIME_AXIS} and prefix != key.axis:
         return f"{prefix}, {key.axis}" if slash else key.axis
     return prefix if slash else "metrics"
+
+
+def _without_singles(groups: Groups) -> Groups:
+    """Return the groups; those of a single chart are put together, the first ones first."""
+    joint: Groups = {}
+    for name, found in groups.items():
+        joint.setdefault("metrics" if len(found) == 1 else name, []).extend(found)
+    return joint
+
+
+_EXPOSED = re.compile(r"(?:.*/)?time/exposed/")
+"""The account of each step, of which "Where the time goes" is the sum: for who looks for it."""
 
 
 def _opened(
@@ -119,7 +136,8 @@ def _opened(
     figures = tag("div", *(figure(key, curves) for key, curves in charts), class_="charts")
     if is_alone:
         return figures
-    return tag("details", tag("summary", f"{name} ({len(charts)})"), figures, open="", class_="group")
+    opened = None if _EXPOSED.match(f"{name}/") else ""
+    return tag("details", tag("summary", f"{name} ({len(charts)})"), figures, open=opened, class_="group")
 
 
 def bookkeeping_section(charts: Charts, figure: Figure) -> Markup:

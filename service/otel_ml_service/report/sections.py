@@ -11,9 +11,10 @@ from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.records import Artifact, Image, JsonValue, Table, Text
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.heat_map import heat_map
-from otel_ml_service.report.markup import Markup, cell_table, details, joined, picture, section, tag
+from otel_ml_service.report.markup import Amount, Markup, cell_table, details, joined, picture, section, tag
 from otel_ml_service.report.timeline import timeline
 from otel_ml_service.report.timing import timers
+from otel_ml_service.report.units import quantity
 
 __all__ = ["artifacts", "duration", "facts", "findings", "images", "params", "tables", "texts", "timing", "workers"]
 
@@ -106,8 +107,11 @@ def _shown(value: object) -> str:
 def timing(run: Contents) -> Markup:
     """Return the timers, the longest first, with their share of the step."""
     found = timers(run.history)
-    columns = ["timer", "s per step", "longest s", "s in all"]
-    rows: list[list[object]] = [[timer.name, timer.mean_s, timer.longest_s, timer.total_s] for timer in found]
+    columns = ["timer", "a step", "longest", "in all"]
+    rows: list[list[object]] = [
+        [timer.name, *(Amount(quantity(value, "s")) for value in (timer.mean_s, timer.longest_s, timer.total_s))]
+        for timer in found
+    ]
     if any(timer.share is not None for timer in found):
         columns += ["of the step", ""]
         for row, timer in zip(rows, found, strict=True):
@@ -131,12 +135,26 @@ def findings(run: Contents) -> Markup:
         parts += [tag("p", f"{role}, {axis}", class_="quiet") if len(maps) > 1 and drawn else "", drawn]
     for name, table in run.tables.items():
         if _is_own(name, _FINDINGS):
-            rows = [(tag("b", str(row[0]), class_=str(row[0])), *row[1:]) for row in table.rows]
+            rows = [
+                [_found(column, cell) for column, cell in zip(table.columns, row, strict=False)] for row in table.rows
+            ]
             parts += [tag("p", name.removesuffix(_FINDINGS)), cell_table(table.columns, rows)]
     for name, image in run.images.items():
         if _is_own(name, _HEAT) and not any(maps.values()):
             parts.append(_image(image))
     return section("Slow and silent ranks", *parts)
+
+
+def _found(column: str, cell: JsonValue) -> object:
+    """Return a cell of a table of findings as people read it."""
+    is_number = isinstance(cell, (int, float)) and not isinstance(cell, bool)
+    if column == "level":
+        return tag("b", str(cell), class_=str(cell))
+    if column in {"span", "trace"} and cell is not None:
+        return tag("code", _shortened(str(cell)))
+    if is_number and column == "slowdown":
+        return Amount(f"{cell:.0%}")
+    return Amount(quantity(float(f"{cell:.4g}"), "s")) if is_number and column.startswith("s ") else cell
 
 
 def _is_own(name: str, own: str) -> bool:

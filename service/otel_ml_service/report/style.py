@@ -72,7 +72,7 @@ canvas.strip { width: 100%; height: 28px; display: block; border-radius: .2rem; 
 table.runs td { vertical-align: middle; white-space: normal; }
 table.runs td.number { white-space: nowrap; } td.pick, th:first-child { min-width: 0; }
 td.who { min-width: 9rem; } td.pairs { min-width: 14rem; } input[type=search] { flex: 1 1 12rem; }
-a { color: var(--c0); }
+a { color: var(--c0); } code { white-space: nowrap; font-size: .8rem; }
 rect.front { stroke: var(--ink); stroke-width: 2; }
 [data-away]::before { content: "not connected: the program that shows this page has ended"; color: var(--bad); }
 .tip { position: absolute; right: 0; top: 0; background: var(--card); border: 1px solid var(--line); font-size: .8rem;
