@@ -19,6 +19,9 @@ _NUMBER = re.compile(r"\d+")
 _FAMILY = 8
 """Series that differ in numbers only; of more, none is worth more than a metric of the whole job."""
 
+_PARTS = re.compile(r"(\d+)")
+_OPEN = 24
+"""Charts of a group that is open from the beginning."""
 _OWN = 80
 """Charts of what otel_ml says about itself, at most."""
 
@@ -57,11 +60,16 @@ def in_order(keys: Iterable[SeriesName]) -> list[SeriesName]:
     found = list(keys)
     families = Counter(_family(key) for key in found)
 
-    def importance(key: SeriesName) -> tuple[bool, bool, bool, bool, str]:
+    def importance(key: SeriesName) -> tuple[bool, bool, bool, bool, list[str]]:
         is_large = families[_family(key)] > _FAMILY
-        return is_own(key.name), is_large, key.axis == TIME_AXIS, "time/" in key.name, key.name
+        return is_own(key.name), is_large, key.axis == TIME_AXIS, "time/" in key.name, _natural(key.name)
 
     return sorted(found, key=importance)
+
+
+def _natural(name: str) -> list[str]:
+    """Return what sorts layer 2 before layer 10."""
+    return [part.zfill(20) if part.isdigit() else part for part in _PARTS.split(name)]
 
 
 def _family(key: SeriesName) -> str:
@@ -136,7 +144,7 @@ def _opened(
     figures = tag("div", *(figure(key, curves) for key, curves in charts), class_="charts")
     if is_alone:
         return figures
-    opened = None if _EXPOSED.match(f"{name}/") else ""
+    opened = None if _EXPOSED.match(f"{name}/") or len(charts) > _OPEN else ""
     return tag("details", tag("summary", f"{name} ({len(charts)})"), figures, open=opened, class_="group")
 
 

@@ -65,7 +65,7 @@ class Chart {
     else news.lines.forEach((line, place) => this.shown.lines[place].points.push(...line.points));
     this.generation = news.generation;
     this.said(news.said);
-    this.draw();
+    if (inView.has(this.figure)) due(this);
   }
   said(text) {
     const place = this.figure.querySelector('figcaption span');
@@ -172,18 +172,34 @@ class Chart {
   }
 }
 
+// As many as fit into a frame are drawn in it: scrolling stays smooth.
+const drawn = new Set();
+const due = chart => {
+  if (!drawn.size) requestAnimationFrame(drawDue);
+  drawn.add(chart);
+};
+const drawDue = () => {
+  const until = performance.now() + 10;
+  for (const chart of drawn) {
+    if (performance.now() > until) break;
+    drawn.delete(chart);
+    if (inView.has(chart.figure)) chart.draw();
+  }
+  if (drawn.size) requestAnimationFrame(drawDue);
+};
+
 const charts = new Map(), inView = new Set();
 const chartOf = figure => charts.get(figure) || charts.set(figure, new Chart(figure)).get(figure);
 const sight = new IntersectionObserver(entries => {
   for (const {target, isIntersecting} of entries) {
     inView[isIntersecting ? 'add' : 'delete'](target);
     const chart = chartOf(target);
-    if (isIntersecting && !chart.plot) chart.draw();
+    if (isIntersecting && !chart.plot) due(chart);
     else if (!isIntersecting) chart.hide();
   }
   document.dispatchEvent(new Event('sight'));
 }, {rootMargin: '200px'});
-const redraw = () => inView.forEach(figure => chartOf(figure).draw());
+const redraw = () => inView.forEach(figure => due(chartOf(figure)));
 const watchCharts = () => {
   for (const figure of charts.keys()) if (!figure.isConnected) {
     charts.get(figure).hide();

@@ -44,8 +44,9 @@ async function again() {
 settle();
 if (main) {
   // Charts that come into view are asked for at once.
-  document.addEventListener('sight', () => { if (waiting && [...inView].some(one => one.dataset.chart && !chartOf(one).shown)) {
-    version = ''; again(); } });
+  document.addEventListener('sight', () => {
+    if (waiting && [...inView].some(one => one.dataset.chart && !chartOf(one).shown)) again();
+  });
   document.addEventListener('visibilitychange', () => { if (waiting) again(); });
   again();
 }
