@@ -10,7 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml_service.report.contents import Contents
@@ -102,13 +102,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> Answer:
         if not self._is_for_us():
             return Answer("Open the address that `otel-ml ui` printed.", "text/plain", HTTPStatus.FORBIDDEN)
-        asked = urlsplit(self.path)
-        _, token, *rest = asked.path.split("/")
+        path, _, query = self.path.partition("?")
+        token, *rest = path.split("/")[1:] or [""]
         # Compared in constant time; a path may be no ASCII.
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode()):
             return Answer("Open the address that `otel-ml ui` printed.", "text/plain", HTTPStatus.FORBIDDEN)
         try:
-            return _routed(self._runs, [unquote(part) for part in rest], parse_qs(asked.query))
+            return _routed(self._runs, [unquote(part) for part in rest], parse_qs(query))
         except OtelMLError as error:
             return _complaint(str(error))
         except Exception:  # noqa: BLE001 # one run that cannot be shown must not end the others
