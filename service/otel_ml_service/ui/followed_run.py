@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml_exporters.records import Record, Span, SpanBatch, StepRecord
+from otel_ml_exporters.records import Record, SpanBatch, StepRecord
 from otel_ml_service.report.answer import troubles
 from otel_ml_service.report.chart_groups import (
     bookkeeping_section,
@@ -33,6 +33,10 @@ __all__ = ["ChartAsked", "FollowedRun"]
 
 _CHARTS = 1_000
 """Charts of a live page: each is drawn, and its numbers asked for, when it comes into view."""
+
+
+_LOOKS = 3
+"""Findings whose steps are looked for in the file of spans before a new step is shown instead."""
 
 
 class ChartAsked:
@@ -100,11 +104,11 @@ class FollowedRun:
             newest = by_step(self._contents.spans)
             named = [(one.role, one.axis, one.shows) for one in troubles(self._contents)]
         # The newest step of all is still being done.
-        name = name or next(
-            iter([*named, *sorted(newest, key=lambda one: (one[1] == DEFAULT_AXIS, one[2]))[-2:]]), None
-        )
-        spans: Sequence[Span] = [] if name is None else newest.get(name) or stored_step(self.folder, name)
-        return step_view(name, spans) if name is not None and spans else {"rows": []}
+        newer = sorted(newest, key=lambda one: (one[1] == DEFAULT_AXIS, one[2]))[-2:]
+        for one in [name] if name is not None else [*named[:_LOOKS], *newer]:
+            if spans := newest.get(one) or stored_step(self.folder, one):
+                return step_view(one, spans)
+        return {"rows": []}
 
     def summary(self) -> tuple[Contents, bool]:
         """Return what the run holds now, and whether it goes on. The contents are not to be changed."""

@@ -22,6 +22,8 @@ const quantity = (value, unit) => {
   return `${plain(value / size)} ${prefix}${unit}`.trim();
 };
 
+const most = 1e30;  // of larger ones differences are no numbers any more
+
 const look = {log: false, smooth: 0, whole: false};
 const smoothed = (values, weight) => {
   let mean = 0, sum = 0;
@@ -84,10 +86,11 @@ class Chart {
     if (this.shown.kind === 'strip') return this.drawStrip();
     const points = lines.map(line => line.points), clipped = warmUp(this.name, points);
     const isLog = look.log && points.flat().some(point => point[1] > 0);
-    const left = look.log && !isLog ? 'not logarithmic: nothing is above 0' : '';
+    const isHuge = points.flat().some(point => Math.abs(point[1]) > most);
+    const left = isHuge ? `beyond ±${most} it is cut off` : look.log && !isLog ? 'not logarithmic: nothing is above 0' : '';
     this.note.textContent = clipped ? `first steps up to ${quantity(clipped.top, 's')} are cut off` : left;
     const tables = points.map(line => [line.map(point => point[0]),
-      line.map(point => point[1] == null || isLog && point[1] <= 0 ? null : point[1])]);
+      line.map(point => point[1] == null || isLog && point[1] <= 0 ? null : Math.min(Math.max(point[1], -most), most))]);
     let data = uPlot.join(tables);
     const series = [{}];
     lines.forEach((line, place) => {

@@ -114,12 +114,21 @@ def test_what_is_no_path_is_refused_and_the_next_request_is_answered(client: Cli
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Host": "evil.example"}, {"Host": "evil.example:80"}, {"Origin": "https://evil.example"}, {"Host": "127.0.0.1"}],
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:80"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Origin": "https://evil.example"},
+    ],
 )
 def test_a_page_of_somebody_else_in_the_browser_gets_nothing_even_with_the_token(
     client: Client, headers: dict[str, str]
 ) -> None:
     assert client.get("runs.json", **headers).status == 403
+
+
+def test_a_forwarded_port_is_answered(client: Client) -> None:
+    assert client.get("runs.json", Host="localhost:9000", Origin="http://localhost:9000").status == 200
 
 
 def test_a_page_is_not_kept_shown_inside_of_another_nor_named_to_anybody(client: Client) -> None:
