@@ -128,10 +128,10 @@ def _group(key: SeriesName) -> str:
 
 def _without_singles(groups: Groups) -> Groups:
     """Return the groups; those of a single chart are put together, the first ones first."""
-    joint: Groups = {}
+    joint: Groups = {"metrics": []}
     for name, found in groups.items():
         joint.setdefault("metrics" if len(found) == 1 else name, []).extend(found)
-    return joint
+    return {name: found for name, found in joint.items() if found}
 
 
 _EXPOSED = re.compile(r"(?:.*/)?time/exposed/")

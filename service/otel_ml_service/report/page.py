@@ -29,7 +29,7 @@ from otel_ml_service.report.step_view import StepName, by_step, step_view
 from otel_ml_service.report.style import STYLE, page_script
 from otel_ml_service.stored_runs.run_history import SeriesName
 
-__all__ = ["document", "page", "page_of_parts", "parts"]
+__all__ = ["compared_page", "document", "page", "page_of_parts", "parts"]
 
 _NOTHING: Mapping[StepName, Sequence[Span]] = MappingProxyType({})
 _POLICY = "default-src 'none'; img-src data:; connect-src 'self'; style-src 'unsafe-inline'"
@@ -141,6 +141,12 @@ def _names(runs: Sequence[Contents]) -> list[str]:
     """Return what to call each run: its id, with the experiment where two have the same."""
     ids = [run.id for run in runs]
     return [f"{run.experiment}/{run.id}" if ids.count(run.id) > 1 else run.id for run in runs]
+
+
+def compared_page(runs: Sequence[Contents]) -> str:
+    """Return the page of several runs in a list of runs."""
+    back = Markup('<p><a href="./">all runs</a></p>')
+    return document(f"{len(runs)} runs", joined([back, _several(runs)]))
 
 
 def _side_by_side(runs: Sequence[Contents]) -> Markup:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote
 from otel_ml.exceptions import OtelMLError
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.markup import Markup, joined, tag
-from otel_ml_service.report.page import document, page
+from otel_ml_service.report.page import compared_page, document
 from otel_ml_service.ui.followed_run import ChartAsked, FollowedRun
 from otel_ml_service.ui.known_runs import KnownRuns
 from otel_ml_service.ui.pages import list_page
@@ -169,7 +169,7 @@ _OF_A_RUN: dict[str, Callable[[FollowedRun, Query], Answer]] = {"": _page, "news
 def _compared(runs: KnownRuns, query: Query) -> Answer:
     found = [run for name in query.get("run", [])[:_COMPARED] if (run := runs.find(name)) is not None]
     contents: list[Contents] = [run.summary()[0] for run in found]
-    return Answer(page(contents)) if len(contents) > 1 else _missing()
+    return Answer(compared_page(contents)) if len(contents) > 1 else _missing()
 
 
 def _one(query: Query, name: str) -> str:
