@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -54,7 +55,7 @@ class Trouble:
 def troubles(run: Contents) -> list[Trouble]:
     """Return all findings of a run, the most expensive first."""
     found = [
-        _trouble(run.history, name.removesuffix(FINDINGS), table, dict(zip(table.columns, row, strict=False)))
+        _trouble(run, name.removesuffix(FINDINGS), table, dict(zip(table.columns, row, strict=False)))
         for name, table in run.tables.items()
         if name == FINDINGS or name.endswith(f"/{FINDINGS}")
         for row in table.rows
@@ -64,24 +65,33 @@ def troubles(run: Contents) -> list[Trouble]:
     )
 
 
-def _trouble(history: History, place: str, table: Table, row: Mapping[str, JsonValue]) -> Trouble | None:
+def _trouble(run: Contents, place: str, table: Table, row: Mapping[str, JsonValue]) -> Trouble | None:
     since, until = _whole(row.get("since")), _whole(row.get("until"))
     if since is None:
         return None
     axis = table.axis or DEFAULT_AXIS
     extra = _number(row.get("s per step"))
-    last = (
-        until
-        if until is not None
-        else max(history.series.get(SeriesName(axis, f"{place}time/step"), {}), default=since)
-    )
+    timed = run.history.series.get(SeriesName(axis, f"{place}time/step"), {})
+    last = until if until is not None else max(timed, default=since)
     role = place.removesuffix("/").removesuffix(f"/{axis}") if place not in {"", f"{axis}/"} else "trainer"
-    at_step = _whole(row.get("at step"))
+    slow = run.times[role, axis].all() if (role, axis) in run.times else {}
+    shows = _shown_by(slow, _whole(row.get("rank")), since, last, _whole(row.get("at step")))
     return Trouble(
         place, role, axis, str(row.get("level", "")), str(row.get("kind", "")), row.get("rank"),
         str(row.get("phase") or ""), since, until, extra, _number(row.get("s in all")), _number(row.get("slowdown")),
-        shows=at_step if at_step is not None else since, share=_share(history, axis, place, since, last, extra),
+        shows=shows, share=_share(run.history, axis, place, since, last, extra),
     )  # fmt: skip
+
+
+def _shown_by(
+    slow: Mapping[int, Mapping[int, float]], rank: int | None, since: int, last: int, said: int | None
+) -> int:
+    """Return the step whose span the finding names, if that is one of its own; else the one in which it was worst."""
+    if said is not None and since <= said <= last:
+        return said
+    within = {step: found.get(-1 if rank is None else rank, math.nan) for step, found in slow.items()}
+    known = {step: value for step, value in within.items() if since <= step <= last and not math.isnan(value)}
+    return max(known, key=lambda step: known[step], default=since)
 
 
 def _number(value: JsonValue) -> float | None:

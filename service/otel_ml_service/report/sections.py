@@ -129,10 +129,11 @@ def _bar(share: float) -> Markup:
 
 def findings(run: Contents) -> Markup:
     """Return how slow each rank was in each step, and the table of what was found."""
-    maps = {place: heat_map(times.all(), place[1], place[0]) for place, times in run.times.items()}
+    found = {place: heat_map(times.all(), place[1], place[0]) for place, times in run.times.items()}
+    maps = {place: drawn for place, drawn in found.items() if drawn}
     parts: list[str] = []
     for (role, axis), drawn in maps.items():
-        parts += [tag("p", f"{role}, {axis}", class_="quiet") if len(maps) > 1 and drawn else "", drawn]
+        parts += [tag("p", f"{role}, {axis}", class_="quiet") if len(maps) > 1 else "", drawn]
     for name, table in run.tables.items():
         if _is_own(name, _FINDINGS):
             rows = [
@@ -140,7 +141,7 @@ def findings(run: Contents) -> Markup:
             ]
             parts += [tag("p", name.removesuffix(_FINDINGS)), cell_table(table.columns, rows)]
     for name, image in run.images.items():
-        if _is_own(name, _HEAT) and not any(maps.values()):
+        if _is_own(name, _HEAT) and not maps:
             parts.append(_image(image))
     return section("Slow and silent ranks", *parts)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from otel_ml.exceptions import OtelMLError
@@ -25,7 +25,7 @@ _RUNS = 500
 _OPEN = 8
 """Runs whose values are kept between questions: those asked for last."""
 _PATIENCE_S = 0.8
-"""A list answers after so long, with what it has read; the next question goes on from there."""
+"""A list answers after so long, with what has been read; the next one has more."""
 _VALUES, _PARAMS = 6, 8
 
 
@@ -37,7 +37,10 @@ class KnownRuns:
         self._lock = threading.Lock()
         self._followed: dict[str, FollowedRun] = {}
         self._rows: dict[str, tuple[float, dict[str, Any]]] = {}
-        self._reading = threading.Lock()
+        self._changed = threading.Condition()
+        self._to_read: SimpleQueue[RunFolder] = SimpleQueue()
+        self._queued: set[str] = set()
+        threading.Thread(target=self._read_all, name="otel-ml-ui-runs", daemon=True).start()
 
     def find(self, name: str) -> FollowedRun | None:
         """Return the run `experiment/id`; None where there is none of that name."""
@@ -54,18 +57,32 @@ class KnownRuns:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each run, the newest first; of those that are not read yet only name and time."""
-        until = time.monotonic() + _PATIENCE_S
         folders = run_folders(self.base)[:_RUNS]
-        with self._reading:
-            return [self._row(folder, may_read=time.monotonic() < until) for folder in folders]
+        with self._changed:
+            for folder in folders:
+                name = _name(folder)
+                if name not in self._queued and self._rows.get(name, (-1.0,))[0] != folder.modified:
+                    self._queued.add(name)
+                    self._to_read.put(folder)
+            self._changed.wait_for(lambda: not self._queued, timeout=_PATIENCE_S)
+            return [self._row(folder) for folder in folders]
 
-    def _row(self, folder: RunFolder, *, may_read: bool) -> dict[str, Any]:
-        name, modified = _name(folder), folder.modified
-        kept = self._rows.get(name)
-        if may_read and (kept is None or kept[0] != modified):
-            kept = self._rows[name] = modified, self._read(folder, name)
-        read = {} if kept is None else kept[1]
-        return {"name": name, "run": folder.id, "experiment": folder.experiment, "modified": modified, **read}
+    def _row(self, folder: RunFolder) -> dict[str, Any]:
+        name = _name(folder)
+        read = self._rows[name][1] if name in self._rows else {}
+        return {"name": name, "run": folder.id, "experiment": folder.experiment, "modified": folder.modified, **read}
+
+    def _read_all(self) -> None:
+        """Read one run after the other, for as long as the program lives."""
+        while True:
+            folder = self._to_read.get()
+            name = _name(folder)
+            modified = RunFolder(folder.path).modified  # as it is now: what comes later is read again
+            row = self._read(folder, name)
+            with self._changed:
+                self._rows[name] = modified, row
+                self._queued.discard(name)
+                self._changed.notify_all()
 
     def _read(self, folder: RunFolder, name: str) -> dict[str, Any]:
         with self._lock:
@@ -75,8 +92,11 @@ class KnownRuns:
             contents, is_live = followed.summary()
         except OtelMLError as error:
             return {"state": "unreadable", "said": str(error)}
+        except Exception as error:  # noqa: BLE001 # one run that cannot be read must not end the list
+            return {"state": "unreadable", "said": repr(error)}
         if is_live:
-            self.find(name)
+            with self._lock:
+                self._followed.setdefault(name, followed)
         return _summary(contents, is_live=is_live)
 
 
