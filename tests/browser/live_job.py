@@ -27,8 +27,7 @@ def train(folder: Path, rank: int) -> None:
             eventually(lambda done=step: len(whole_lines(wanted)) > done, timeout=PATIENCE)
             if whole_lines(wanted)[step] == "end":
                 return
-            otel_ml.set_step(step)
-            with otel_ml.timed("forward"):
+            with otel_ml.step(step), otel_ml.timed("forward"):
                 otel_ml.log({"loss": 1.0 / (step + 1)})
             step += 1
 

@@ -117,7 +117,7 @@ def test_a_run_is_followed_while_it_trains_to_its_end(page: Page, tmp_path: Path
     command = [sys.executable, "-m", "tests.browser.live_job", tmp_path]
     ranks = [(command, environment(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=2, **settings)) for rank in range(2)]
     steps = tmp_path / "steps"
-    steps.write_text("step\nstep\n")
+    steps.write_text("step\n" * 3)  # a step is complete when a later one has begun
 
     def more(lines: str) -> None:
         with steps.open("a") as file:
@@ -134,7 +134,7 @@ def test_a_run_is_followed_while_it_trains_to_its_end(page: Page, tmp_path: Path
         page.shows("live · step 3")
         more("end\n")
         all_finished(started)
-        page.shows("finished · step 3")
+        page.shows("finished · step 4")
 
     page.until(
         lambda: (
