@@ -46,7 +46,9 @@ def heat_map(slowdowns: SlowDowns, axis: str, role: str) -> Markup:
     with_rows = np.stack([_most(matrix[[place[rank] for rank in row.ranks]], axis=0) for row in rows])
     values, steps = _columns(with_rows, list(slowdowns))
     drawn = _picture(values, rows, steps, list(slowdowns), axis, role)
-    return tag("figure", tag("div", drawn, class_="wide"), _legend(len(steps) < len(slowdowns)), class_="heat")
+    return tag(
+        "figure", tag("div", drawn, class_="wide"), _legend(len(steps) < max(steps) - min(steps) + 1), class_="heat"
+    )
 
 
 def _most(values: Floats, axis: int) -> Floats:

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ Floats = npt.NDArray[np.float64]
 
 _CELLS = 300_000
 """Of seconds (step, rank, timer) that are held; of older steps only the slow-downs are."""
+_SLOWDOWNS = 500_000
+"""Of (step, rank) that are held: of more, two steps become the one in which a rank was slower."""
 _SAMPLES = 64
 """Ranks' steps from which the order of timers, and which is around which, is learned."""
 _LEAST_S = 0.01
@@ -34,13 +36,17 @@ class RankTimes:
     """What one role took on one axis.
 
     Attributes:
+        most_cells, most_slowdowns: how much is held at most.
         slowdowns: step → rank → its largest slow-down among the timers of work; 0.31 is 31 % longer.
     """
 
+    most_cells: int = _CELLS
+    most_slowdowns: int = _SLOWDOWNS
     slowdowns: dict[int, Mapping[int, float]] = field(default_factory=dict)
     _open: dict[int, dict[tuple[int, str], float]] = field(default_factory=lambda: defaultdict(dict))
     _cells: int = 0
     _looks: int = 0
+    _slowdowns: int = 0
     _around: set[str] = field(default_factory=lambda: {STEP})
     _orders: list[tuple[str, ...]] = field(default_factory=list)
     _known: dict[str, None] = field(default_factory=dict)
@@ -50,7 +56,7 @@ class RankTimes:
         """Take spans of the role and axis, each with a step."""
         for (rank, _), found in groupby(spans, key=lambda span: (span.rank, span.step)):
             self._add_step_of_rank(rank, list(found))
-        while self._cells > _CELLS and len(self._open) > 1:
+        while self._cells > self.most_cells and len(self._open) > 1:
             self._close(min(self._open))
 
     def _add_step_of_rank(self, rank: int, spans: list[Span]) -> None:
@@ -74,6 +80,15 @@ class RankTimes:
         self._cells -= len(seconds)
         self._computed.pop(step, None)
         self.slowdowns[step] = self._slowdown(seconds)
+        self._slowdowns += len(self.slowdowns[step])
+        if self._slowdowns > self.most_slowdowns and len(self.slowdowns) > 1:
+            self._halve()
+
+    def _halve(self) -> None:
+        every = sorted(self.slowdowns.items())
+        pairs = zip_longest(every[::2], every[1::2], fillvalue=every[-1])
+        self.slowdowns = dict(_worse(first, second) for first, second in pairs)
+        self._slowdowns = sum(map(len, self.slowdowns.values()))
 
     def all(self) -> dict[int, Mapping[int, float]]:
         """Return step → rank → slow-down, ascending; NaN of a rank that is alone with its timers.
@@ -101,6 +116,20 @@ class RankTimes:
         longest = np.nanmax(whole) if not np.isnan(whole).all() else float(np.nansum(table, axis=1).max())
         works = np.array([not (is_waiting(name) or is_routed(name)) for name in phases])
         return dict(zip(ranks, _slowdowns(table, phases, works, longest).tolist(), strict=True))
+
+
+_OfStep = tuple[int, Mapping[int, float]]
+
+
+def _worse(first: _OfStep, second: _OfStep) -> _OfStep:
+    """Return the worst of each rank in two steps, at the step in which the slowest of all was."""
+    both = {
+        rank: np.fmax(first[1].get(rank, math.nan), second[1].get(rank, math.nan)) for rank in {**first[1], **second[1]}
+    }
+    worst = max(
+        first, second, key=lambda one: max((value for value in one[1].values() if value == value), default=-1.0)
+    )
+    return worst[0], {rank: float(value) for rank, value in both.items()}
 
 
 def _slowdowns(seconds: Floats, phases: list[str], works: npt.NDArray[np.bool_], longest: float) -> Floats:

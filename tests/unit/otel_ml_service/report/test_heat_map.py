@@ -53,6 +53,20 @@ def test_the_newest_step_is_left_out_while_one_rank_has_told_of_it() -> None:
     assert list(times.all()) == [0]
 
 
+def test_of_a_long_run_of_many_ranks_the_slow_step_is_kept_in_bounded_memory() -> None:
+    times = RankTimes(most_cells=50, most_slowdowns=500)
+    for step in range(1000):
+        for rank in range(10):
+            slow = (step, rank) == (101, 7)
+            times.add([span("forward", rank, step, step * 10**9, 60 if slow else 20)])
+
+    found = times.all()
+
+    assert sum(map(len, found.values())) <= 550
+    assert round(found[101][7], 2) == 2.0
+    assert max(value for step, ranks in found.items() for rank, value in ranks.items() if rank != 7) == 0.0
+
+
 def test_a_row_a_rank_and_a_column_a_step() -> None:
     found = shown({step: {0: 0.0, 1: 0.5 if step == 3 else 0.0} for step in range(5)})
 
