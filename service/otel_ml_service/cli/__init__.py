@@ -23,6 +23,7 @@ COMMANDS = {
     "recover": "Deliver what a crash left undelivered.",
     "runs": "List the runs on this machine.",
     "show": "Plot metrics of a run in the terminal.",
+    "ui": "Show the runs in a browser, also while they train.",
     "open": "Open a run in TensorBoard or MLflow.",
     "report": "Write a run, or several, as one HTML file.",
     "trace": "Write steps of a run for ui.perfetto.dev.",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter, deque
-from collections.abc import Iterable
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.loss_reasons import lost_values
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
-from otel_ml_exporters.span_lines import span_of
+from otel_ml_service.report.rank_times import RankTimes
+from otel_ml_service.stored_runs.follow_spans import newest_spans
 from otel_ml_service.stored_runs.read_records import not_taken, records
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import History, history, is_own
@@ -19,10 +18,7 @@ from otel_ml_service.stored_runs.run_history import History, history, is_own
 __all__ = ["Contents", "contents", "read_contents"]
 
 _SPANS = 20_000
-"""Newest spans that are kept: the timeline shows the last steps."""
-
-_TAIL = 16 * 2**20
-"""Bytes of the end of `spans.jsonl` that are read."""
+"""Newest spans that are kept: the views of steps show them."""
 
 
 @dataclass
@@ -32,6 +28,7 @@ class Contents:
     Attributes:
         texts, tables, images, histograms: name → the newest one.
         spans: the newest ones, oldest first.
+        times: (role, axis) → how slow each rank was in each step.
         workers: (role, rank) that sent spans.
         attempts: lives of the job that closed steps.
         steps: (role, axis) → step → the last attempt that did it, of those with values of the user.
@@ -51,6 +48,7 @@ class Contents:
     images: dict[str, Image] = field(default_factory=dict)
     histograms: dict[str, HistogramValue] = field(default_factory=dict)
     spans: deque[Span] = field(default_factory=lambda: deque(maxlen=_SPANS))
+    times: dict[tuple[str, str], RankTimes] = field(default_factory=lambda: defaultdict(RankTimes))
     workers: set[tuple[str, int]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)
     steps: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
@@ -74,8 +72,17 @@ class Contents:
         elif isinstance(record, HistogramValue):
             self.histograms[record.name] = record
         elif isinstance(record, SpanBatch):
-            self.spans.extend(record.spans)
-            self.workers.update((span.role, span.rank) for span in record.spans)
+            self._add_spans(list(record.spans))
+
+    def _add_spans(self, spans: Sequence[Span]) -> None:
+        self.spans.extend(spans)
+        self.workers.update((span.role, span.rank) for span in spans)
+        of_steps: dict[tuple[str, str], list[Span]] = {}
+        for span in spans:
+            if span.step is not None and span.axis is not None:
+                of_steps.setdefault((span.role, span.axis), []).append(span)
+        for place, found in of_steps.items():
+            self.times[place].add(found)
 
     def _add_step(self, record: StepRecord) -> None:
         self.attempts.add(record.attempt)
@@ -139,26 +146,7 @@ def read_contents(run: RunFolder) -> Contents:
     """
     read = contents(run.id, run.experiment, records(run))
     if not read.workers:  # while the service has the run open
-        read.add(SpanBatch(0, _newest_spans(run.path / "spans.jsonl")))
+        read.add(SpanBatch(0, newest_spans(run.path / "spans.jsonl")))
     read.not_taken = not_taken(run)
     read.name, read.notes = run.name, run.notes
     return read
-
-
-def _newest_spans(path: Path) -> list[Span]:
-    """Return the spans at the end of what the exporter `jsonl` wrote; a line that is cut or no span is left out."""
-    if not path.is_file():
-        return []
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL))
-        lines = file.read().splitlines()
-    return [span for line in lines if (span := _span_of(line)) is not None]
-
-
-def _span_of(line: bytes) -> Span | None:
-    try:
-        row = json.loads(line)
-        row.pop("seq", None)
-        return span_of(row)
-    except (ValueError, TypeError, AttributeError):
-        return None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from otel_ml.wire.attributes import TIME_AXIS
@@ -12,7 +14,7 @@ from otel_ml_service.report.markup import Markup, chart_number, joined, tag
 from otel_ml_service.report.units import quantity, unit_of
 from otel_ml_service.stored_runs.run_history import Series
 
-__all__ = ["COLOURS", "Curve", "chart", "thinned"]
+__all__ = ["COLOURS", "Curve", "chart", "numbers", "shell", "strip", "strip_numbers", "thinned"]
 
 WIDTH, HEIGHT = 340, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 8, 8, 20
@@ -57,11 +59,10 @@ def _value(point: tuple[int, float]) -> float:
 def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     """Return a figure with one or several curves over an axis; gaps where a value is NaN or infinite, marked below."""
     unit = unit_of(title)
+    curves = [Curve(curve.label, dict(sorted(curve.series.items()))) for curve in curves]
     drawn = [thinned(curve.series) for curve in curves]
     holes = sorted({step for curve in curves for step, value in curve.series.items() if not math.isfinite(value)})
-    said = [quantity(value, unit) for value in list(curves[0].series.values())[-1:]] if len(curves) == 1 else []
-    said += [f"{len(holes):,} not finite"] if holes else []
-    caption = tag("figcaption", tag("b", title), " ", tag("span", " · ".join(said)))
+    caption = _caption(title, _said(unit, curves, len(holes)))
     finite = [value for found in drawn for _, value in found if math.isfinite(value)]
     if not finite:
         return tag("figure", caption, tag("p", "no finite value", class_="quiet"), class_="chart")
@@ -71,14 +72,74 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     grid = tag("path", d=f"M{_LEFT} {_TOP}V{HEIGHT - _BOTTOM}H{WIDTH - _RIGHT}", class_="axis")
     marks = [tag("path", d=frame.marks([step for step, _ in thinned(dict.fromkeys(holes, 0.0))]), class_="hole")]
     names = [curve.label for curve in curves]
-    shown = {"lines": _numbers(names, drawn), "x": [frame.first, frame.last], "axis": axis, "unit": unit and f" {unit}",
-             "left": _LEFT, "right": _RIGHT}  # fmt: skip
+    shown = {"lines": _lines(names, drawn), "axis": axis, "unit": unit}
     picture = tag(
         "svg", grid, *lines, *(marks if holes else ()), *frame.labels(axis, unit),
         viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img",
-        aria_label=f"{title} over {axis}", data_curves=json.dumps(shown, separators=(",", ":")),
+        aria_label=f"{title} over {axis}", data_curves=_json(shown),
     )  # fmt: skip
-    return tag("figure", caption, picture, _legend(names), class_="chart")
+    return tag("figure", caption, picture, _legend(names), class_="chart", tabindex=0)
+
+
+def strip(title: str, axis: str, series: Series) -> Markup:
+    """Return a figure of which rank it was at each step: a row of colours, no line."""
+    shown = strip_numbers(title, axis, series)
+    return tag("figure", _caption(title, str(shown["said"])), class_="chart short", tabindex=0, data_shown=_json(shown))
+
+
+def strip_numbers(title: str, axis: str, series: Series) -> dict[str, object]:
+    """Return the steps at which another rank came, and the last step."""
+    points = [(step, value) for step, value in sorted(series.items()) if math.isfinite(value)]
+    changes = [point for before, point in pairwise([(0, math.nan), *points]) if before[1] != point[1]]
+    kept = dict([*changes[-_CHANGES:], *points[-1:]])
+    often = Counter(int(value) for _, value in points).most_common(1)
+    said = f"mostly rank {often[0][0]}" if often else ""
+    lines = _lines([title], [list(kept.items())])
+    return {"lines": lines, "axis": axis, "unit": "", "kind": "strip", "from": None, "said": said}
+
+
+_CHANGES = 2_000
+"""Newest changes from one rank to another that a strip has."""
+
+
+def shell(key: str, title: str, labels: Sequence[str], *, is_strip: bool = False) -> Markup:
+    """Return the figure of a chart whose numbers are asked for when it comes into view."""
+    look = "chart short" if is_strip else "chart"
+    return tag("figure", _caption(title, ""), _legend(labels), class_=look, tabindex=0, data_chart=key)
+
+
+def numbers(
+    title: str, axis: str, curves: Sequence[Curve], after: int | None = None, most: int = 4 * _POINTS
+) -> dict[str, object]:
+    """Return what a chart draws of curves, for the page: all of it, or what came after a step."""
+    unit = unit_of(title)
+    new = [_after(curve.series, after) for curve in curves]
+    holes = 0 if after is not None else sum(not math.isfinite(value) for found in new for value in found.values())
+    return {
+        "lines": _lines([curve.label for curve in curves], [thinned(found, most) for found in new]),
+        "axis": axis, "unit": unit, "from": after, "said": _said(unit, curves, holes),
+    }  # fmt: skip
+
+
+def _after(series: Series, step: int | None) -> Series:
+    if step is None:
+        return dict(sorted(series.items()))
+    new = takewhile(lambda point: point[0] > step, reversed(series.items()))  # type: ignore[call-overload]
+    return dict(reversed(list(new)))
+
+
+def _said(unit: str, curves: Sequence[Curve], holes: int) -> str:
+    last = next(reversed(curves[0].series.values()), None) if len(curves) == 1 else None  # type: ignore[call-overload]
+    said = [quantity(last, unit)] if last is not None else []
+    return " · ".join(said + ([f"{holes:,} not finite"] if holes else []))
+
+
+def _caption(title: str, said: str) -> Markup:
+    return tag("figcaption", tag("b", title), " ", tag("span", said))
+
+
+def _json(shown: Mapping[str, object]) -> str:
+    return json.dumps(shown, separators=(",", ":"))
 
 
 def _look(number: int) -> str:
@@ -93,12 +154,16 @@ def _legend(labels: Sequence[str]) -> Markup:
     return tag("p", joined(keys), class_="legend")
 
 
-def _numbers(names: Sequence[str], drawn: Sequence[Sequence[tuple[int, float]]]) -> list[dict[str, object]]:
-    """JSON knows no NaN: what is not finite is left out, as in the picture."""
+def _lines(names: Sequence[str], drawn: Sequence[Sequence[tuple[int, float]]]) -> list[dict[str, object]]:
+    """JSON knows no NaN: what is not finite is null, a gap as in the picture."""
     return [
-        {"name": label, "points": [[step, float(f"{value:.6g}")] for step, value in found if math.isfinite(value)]}
+        {"name": label, "points": [[step, _short(value)] for step, value in found]}
         for label, found in zip(names, drawn, strict=True)
     ]
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def _edges(low: float, high: float, unit: str) -> tuple[str, str]:

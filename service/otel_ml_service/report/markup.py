@@ -7,11 +7,17 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
-__all__ = ["Markup", "cell_table", "chart_number", "details", "joined", "picture", "section", "tag", "text"]
+__all__ = ["Amount", "Markup", "cell_table", "chart_number", "details", "joined", "picture", "section", "tag", "text"]
 
 
 class Markup(str):
     """HTML that may go into a page as it is."""
+
+    __slots__ = ()
+
+
+class Amount(str):
+    """A number with its unit, as people read it: it stands in a table where numbers stand."""
 
     __slots__ = ()
 
@@ -68,7 +74,7 @@ def cell_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Mark
 
 
 def _is_numeric(place: int, rows: Sequence[Sequence[object]]) -> bool:
-    return all(row[place] is None or _is_number(row[place]) for row in rows)
+    return all(row[place] is None or isinstance(row[place], Amount) or _is_number(row[place]) for row in rows)
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -2,67 +2,151 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
-from otel_ml.wire.attributes import TIME_AXIS
-from otel_ml.wire.reductions import row_of
+from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml_exporters.records import Span
 from otel_ml_service.report import sections
+from otel_ml_service.report.answer import answer, troubles
+from otel_ml_service.report.chart_groups import (
+    Charts,
+    bookkeeping_section,
+    charts_of,
+    curve_section,
+    drawn,
+    in_order,
+)
 from otel_ml_service.report.contents import Contents
-from otel_ml_service.report.curves import Curve, chart
+from otel_ml_service.report.curves import Curve
 from otel_ml_service.report.markup import Markup, cell_table, details, joined, section, tag
 from otel_ml_service.report.scalability import scaling, yardstick
-from otel_ml_service.report.style import SCRIPT, STYLE
-from otel_ml_service.stored_runs.run_history import SeriesName, is_own
+from otel_ml_service.report.step_view import StepName, by_step, step_view
+from otel_ml_service.report.style import STYLE, page_script
+from otel_ml_service.stored_runs.run_history import SeriesName
 
-__all__ = ["page"]
+__all__ = ["compared_page", "document", "page", "page_of_parts", "parts"]
 
-_NUMBER = re.compile(r"\d+")
-_FAMILY = 8
-"""Series that differ in numbers only; of more, none is worth more than a metric of the whole job."""
+_NOTHING: Mapping[StepName, Sequence[Span]] = MappingProxyType({})
+_POLICY = "default-src 'none'; img-src data:; connect-src 'self'; style-src 'unsafe-inline'"
+_BOXES = 6_000
+"""Spans of all step views of a page."""
 
 _CHARTS = 80
 """Charts of a page; the other series are listed with their last value."""
 
 
-def page(runs: Sequence[Contents]) -> str:
-    """Return the report of runs, the first one named in the title."""
+def page(runs: Sequence[Contents], steps: Mapping[StepName, Sequence[Span]] = _NOTHING) -> str:
+    """Return the report of runs, the first one named in the title.
+
+    Args:
+        runs: one, or several that are put side by side.
+        steps: further steps of a single run whose spans the page has: those that findings name.
+    """
     title = (runs[0].name or runs[0].id) if len(runs) == 1 else f"{len(runs)} runs of {runs[0].experiment}"
-    body = _one(runs[0]) if len(runs) == 1 else _several(runs)
+    body = _one(runs[0], steps) if len(runs) == 1 else _several(runs)
+    return document(title, joined([body, tag("footer", "Made by otel-ml report.")]))
+
+
+def document(title: str, body: str, script: str | None = None) -> str:
+    """Return a page that loads nothing from elsewhere, and runs nothing but its own script."""
+    program = page_script() if script is None else script
+    policy = f"{_POLICY}; script-src '{_sha256(program)}'"
     head = joined(
         [
             Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-            # Nothing is loaded and nothing but the script below runs, whatever a name or a text holds.
-            Markup('<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '),
-            Markup("style-src 'unsafe-inline'; script-src 'unsafe-inline'\">"),
+            # Whatever a name or a text holds.
+            Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
             Markup('<link rel="icon" href="data:,">'),
             tag("title", title),
             Markup(f"<style>{STYLE}</style>"),
         ]
     )
-    footer = tag("footer", "Made by otel-ml report.")
-    script = f"<script>{SCRIPT}</script>"
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}{footer}{script}</body></html>\n'
+    shown = f"{joined([body])}<script>{program}</script>"
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{shown}</body></html>\n'
 
 
-def _one(run: Contents) -> Markup:
-    return joined([_title(run), sections.facts(run), _rest(run, _curves(_charts(run)))])
+def _sha256(program: str) -> str:
+    return "sha256-" + b64encode(hashlib.sha256(program.encode()).digest()).decode("ascii")
+
+
+def _one(run: Contents, steps: Mapping[StepName, Sequence[Span]]) -> Markup:
+    shown = charts_of(run)
+    return joined(parts(run, _curves(shown), _bookkeeping(shown), _step_section(run, steps)).values())
+
+
+def parts(run: Contents, curves: str, bookkeeping: str, steps: str, *, is_live: bool = False) -> dict[str, Markup]:
+    """Return what a page of a run is made of, by name, in its order: the answer first."""
+    return {
+        "title": _title(run),
+        "answer": answer(run, is_live=is_live),
+        "ranks": sections.findings(run),
+        "steps": Markup(steps),
+        "curves": Markup(curves),
+        "timing": sections.timing(run),
+        "samples": joined([sections.tables(run), sections.images(run), sections.texts(run)]),
+        "params": sections.params(run),
+        "artifacts": sections.artifacts(run),
+        "facts": sections.facts(run),
+        "bookkeeping": Markup(bookkeeping),
+    }
+
+
+def page_of_parts(title: str, shown: Mapping[str, tuple[str, str]], version: int) -> str:
+    """Return a page that asks for what is new: each part with a digest of what it is, by name."""
+    found = (tag("div", Markup(html), data_part=name, data_hash=digest) for name, (digest, html) in shown.items())
+    back = Markup('<p><a href="../../../">all runs</a></p>')
+    body = tag("main", back, *found, data_live_run=title, data_version=version)
+    return document(title, body, page_script("live.js"))
+
+
+def _step_section(run: Contents, further: Mapping[StepName, Sequence[Span]]) -> Markup:
+    """Return the place of the step view with the steps it can show, the one to begin with first; and the last steps."""
+    views = _step_views(run, further)
+    data = json.dumps(views, separators=(",", ":"))
+    view = tag("div", data_steps=data, class_="step") if views else Markup("")
+    last = sections.workers(run)
+    return joined([section("What every rank did in a step", view), last])
+
+
+def _step_views(run: Contents, further: Mapping[StepName, Sequence[Span]] = _NOTHING) -> list[dict[str, Any]]:
+    """Return the views of as many steps as a page can hold: first those that findings name, then the newest ones."""
+    known = {**by_step(run.spans), **further}
+    named = [(one.role, one.axis, one.shows) for one in troubles(run)]
+    order = [*named, *sorted(known, key=lambda name: (name[1] != DEFAULT_AXIS, -name[2], name[0] != "trainer"))]
+    views, left = [], _BOXES
+    for name in dict.fromkeys(order):
+        if name in known and left > 0:
+            left -= len(known[name])
+            views.append(step_view(name, known[name]))
+    return views
 
 
 def _several(runs: Sequence[Contents]) -> Markup:
     compared, names = _compared(runs), _names(runs)
     each = (
-        details(f"Run {name}", sections.facts(run), _rest(run, _curves(_others(run, compared))))
+        details(f"Run {name}", sections.facts(run), _rest(run, _others(run, compared)))
         for run, name in zip(runs, names, strict=True)
     )
-    return joined([tag("h1", f"{len(runs)} runs"), _side_by_side(runs), _curves(compared), *each])
+    return joined(
+        [tag("h1", f"{len(runs)} runs"), _side_by_side(runs), _curves(compared), _bookkeeping(compared), *each]
+    )
 
 
 def _names(runs: Sequence[Contents]) -> list[str]:
     """Return what to call each run: its id, with the experiment where two have the same."""
     ids = [run.id for run in runs]
     return [f"{run.experiment}/{run.id}" if ids.count(run.id) > 1 else run.id for run in runs]
+
+
+def compared_page(runs: Sequence[Contents]) -> str:
+    """Return the page of several runs in a list of runs."""
+    back = Markup('<p><a href="./">all runs</a></p>')
+    return document(f"{len(runs)} runs", joined([back, _several(runs)]))
 
 
 def _side_by_side(runs: Sequence[Contents]) -> Markup:
@@ -94,11 +178,11 @@ def _title(run: Contents) -> Markup:
     return joined([tag("p", place, class_="quiet"), tag("h1", run.name or run.id), *notes])
 
 
-def _rest(run: Contents, curves: str) -> Markup:
+def _rest(run: Contents, charts: Charts) -> Markup:
     return joined(
         [
             sections.findings(run),
-            curves,
+            _curves(charts),
             sections.timing(run),
             sections.workers(run),
             sections.tables(run),
@@ -106,46 +190,9 @@ def _rest(run: Contents, curves: str) -> Markup:
             sections.texts(run),
             sections.params(run),
             sections.artifacts(run),
+            _bookkeeping(charts),
         ]
     )
-
-
-Charts = Mapping[SeriesName, Sequence[Curve]]
-
-_AT_THE_FRONT = re.compile(r"(?:.*/)?time/exposed/.+/rank")
-"""Which rank, from step to step: no curve. The table of timers names the one that costs most."""
-
-
-def _charts(run: Contents) -> Charts:
-    """Return the charts of a run: a metric with its further reductions in one, what a user recorded first."""
-    charts: dict[SeriesName, list[Curve]] = {}
-    for key in _in_order(run.history.series):
-        if _AT_THE_FRONT.fullmatch(key.name):
-            continue
-        base, _, last = key.name.rpartition("/")
-        series = dict(sorted(run.history.series[key].items()))
-        row = row_of(last)
-        if row is not None and row.scale == "values" and SeriesName(key.axis, base) in charts:
-            charts[SeriesName(key.axis, base)].append(Curve(last, series))
-        else:
-            charts[key] = [Curve(key.name, series)]
-    return charts
-
-
-def _in_order(keys: Iterable[SeriesName]) -> list[SeriesName]:
-    """Return what a user recorded first, then timers, what is on the axis `time`, and families: one for each layer."""
-    found = list(keys)
-    families = Counter(_family(key) for key in found)
-
-    def importance(key: SeriesName) -> tuple[bool, bool, bool, bool, str]:
-        is_large = families[_family(key)] > _FAMILY
-        return is_own(key.name), is_large, key.axis == TIME_AXIS, "time/" in key.name, key.name
-
-    return sorted(found, key=importance)
-
-
-def _family(key: SeriesName) -> str:
-    return _NUMBER.sub("#", key.name)
 
 
 def _compared(runs: Sequence[Contents]) -> Charts:
@@ -153,30 +200,18 @@ def _compared(runs: Sequence[Contents]) -> Charts:
     charts: dict[SeriesName, list[Curve]] = {}
     for run, name in zip(runs, _names(runs), strict=True):
         for key, series in run.history.series.items():
-            charts.setdefault(key, []).append(Curve(name, dict(sorted(series.items()))))
-    return {key: charts[key] for key in _in_order(charts) if len(charts[key]) > 1}
+            charts.setdefault(key, []).append(Curve(name, series))
+    return {key: charts[key] for key in in_order(charts) if len(charts[key]) > 1}
 
 
 def _others(run: Contents, compared: Charts) -> Charts:
     """Return the charts of what only this run has."""
-    return {key: curves for key, curves in _charts(run).items() if key not in compared}
+    return {key: curves for key, curves in charts_of(run).items() if key not in compared}
 
 
 def _curves(charts: Charts) -> Markup:
-    users = {key: curves for key, curves in charts.items() if not is_own(key.name)}
-    own = {key: curves for key, curves in charts.items() if key not in users}
-    shown, left_out = list(users.items())[:_CHARTS], list(users.items())[_CHARTS:]
-    more = details(f"{len(left_out)} more", cell_table(("series", "last value"), map(_last, left_out)))
-    itself = details("What otel_ml says about itself", _grid(list(own.items())[:_CHARTS])) if own else ""
-    return section("Curves", _grid(shown), more, itself)
+    return curve_section(charts, drawn, _CHARTS)
 
 
-def _last(chart: tuple[SeriesName, Sequence[Curve]]) -> tuple[str, float]:
-    key, curves = chart
-    return key.name, list(curves[-1].series.values())[-1]
-
-
-def _grid(charts: Sequence[tuple[SeriesName, Sequence[Curve]]]) -> Markup:
-    if not charts:
-        return Markup("")
-    return tag("div", *(chart(key.name, key.axis, curves) for key, curves in charts), class_="charts")
+def _bookkeeping(charts: Charts) -> Markup:
+    return bookkeeping_section(charts, drawn)

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
 from otel_ml.nested import leaves
+from otel_ml.redaction import redacted_values
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.records import Artifact, Image, JsonValue, Table, Text
 from otel_ml_service.report.contents import Contents
-from otel_ml_service.report.markup import Markup, cell_table, details, joined, picture, section, tag
+from otel_ml_service.report.heat_map import heat_map
+from otel_ml_service.report.markup import Amount, Markup, cell_table, details, joined, picture, section, tag
 from otel_ml_service.report.timeline import timeline
 from otel_ml_service.report.timing import timers
+from otel_ml_service.report.units import quantity
 
 __all__ = ["artifacts", "duration", "facts", "findings", "images", "params", "tables", "texts", "timing", "workers"]
 
@@ -88,7 +91,9 @@ def duration(seconds: float) -> str:
 
 def params(run: Contents) -> Markup:
     """Return hyper-parameters and final values."""
-    shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in leaves(run.history.params)))
+    # A worker has hidden secrets already; a run may be of another program.
+    given = leaves(redacted_values(run.history.params))
+    shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in given))
     finals = {name: value for name, value in run.history.summary.items() if not name.startswith("otel_ml/")}
     summary = cell_table(("name", "value"), finals.items())
     return joined([section("Final values", summary), section("Parameters", shown)])
@@ -102,8 +107,11 @@ def _shown(value: object) -> str:
 def timing(run: Contents) -> Markup:
     """Return the timers, the longest first, with their share of the step."""
     found = timers(run.history)
-    columns = ["timer", "s per step", "longest s", "s in all"]
-    rows: list[list[object]] = [[timer.name, timer.mean_s, timer.longest_s, timer.total_s] for timer in found]
+    columns = ["timer", "a step", "longest", "in all"]
+    rows: list[list[object]] = [
+        [timer.name, *(Amount(quantity(value, "s")) for value in (timer.mean_s, timer.longest_s, timer.total_s))]
+        for timer in found
+    ]
     if any(timer.share is not None for timer in found):
         columns += ["of the step", ""]
         for row, timer in zip(rows, found, strict=True):
@@ -120,16 +128,34 @@ def _bar(share: float) -> Markup:
 
 
 def findings(run: Contents) -> Markup:
-    """Return slow and silent ranks, and the picture of all ranks."""
+    """Return how slow each rank was in each step, and the table of what was found."""
+    found = {place: heat_map(times.all(), place[1], place[0]) for place, times in run.times.items()}
+    maps = {place: drawn for place, drawn in found.items() if drawn}
     parts: list[str] = []
+    for (role, axis), drawn in maps.items():
+        parts += [tag("p", f"{role}, {axis}", class_="quiet") if len(maps) > 1 else "", drawn]
     for name, table in run.tables.items():
         if _is_own(name, _FINDINGS):
-            rows = [(tag("b", str(row[0]), class_=str(row[0])), *row[1:]) for row in table.rows]
+            rows = [
+                [_found(column, cell) for column, cell in zip(table.columns, row, strict=False)] for row in table.rows
+            ]
             parts += [tag("p", name.removesuffix(_FINDINGS)), cell_table(table.columns, rows)]
     for name, image in run.images.items():
-        if _is_own(name, _HEAT):
+        if _is_own(name, _HEAT) and not maps:
             parts.append(_image(image))
     return section("Slow and silent ranks", *parts)
+
+
+def _found(column: str, cell: JsonValue) -> object:
+    """Return a cell of a table of findings as people read it."""
+    is_number = isinstance(cell, (int, float)) and not isinstance(cell, bool)
+    if column == "level":
+        return tag("b", str(cell), class_=str(cell))
+    if column in {"span", "trace"} and cell is not None:
+        return tag("code", _shortened(str(cell)))
+    if is_number and column == "slowdown":
+        return Amount(f"{cell:.0%}")
+    return Amount(quantity(float(f"{cell:.4g}"), "s")) if is_number and column.startswith("s ") else cell
 
 
 def _is_own(name: str, own: str) -> bool:

@@ -1,15 +1,18 @@
-"""How a report looks, and what moves in it: no file from anywhere else."""
+"""How a page looks, and what moves in it: no file from anywhere else."""
 
 from __future__ import annotations
 
-__all__ = ["SCRIPT", "STYLE"]
+from functools import cache
+from pathlib import Path
 
-STYLE = """
+__all__ = ["STYLE", "list_script", "page_script"]
+
+_OWN = """
 :root { color-scheme: light dark; --page: #f6f7fa; --card: #fff; --ink: #1b2130; --quiet: #5d677c; --line: #dde1ea;
-  --good: #1a7f4b; --bad: #b42318; --warn: #9a6400;
+  --band: rgb(200 120 20 / .13); --good: #1a7f4b; --bad: #b42318; --warn: #9a6400;
   --c0: #3056c8; --c1: #c2571a; --c2: #1a8a5c; --c3: #9a3fb5; --c4: #b8860b; --c5: #0f8ba0; }
 @media (prefers-color-scheme: dark) { :root { --page: #12151c; --card: #1b2029; --ink: #e4e8f1; --quiet: #9aa5ba;
-  --line: #323a49; --good: #4cc38a; --bad: #ff8f82; --warn: #f0b44c;
+  --line: #323a49; --band: rgb(255 180 70 / .16); --good: #4cc38a; --bad: #ff8f82; --warn: #f0b44c;
   --c0: #84a6ff; --c1: #ff9d66; --c2: #54cf9b; --c3: #d795ef; --c4: #e9c24e; --c5: #5acbe0; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.2rem; max-width: 74rem; background: var(--page); color: var(--ink);
@@ -39,10 +42,43 @@ rect { stroke: var(--card); stroke-width: .5; }
 .key::before { content: "■ "; } .key.dashed::before { content: "▨ "; } .legend { margin: .3rem 0 0; font-size: .85rem; }
 .key.c0::before { color: var(--c0); } .key.c1::before { color: var(--c1); } .key.c2::before { color: var(--c2); }
 .key.c3::before { color: var(--c3); } .key.c4::before { color: var(--c4); } .key.c5::before { color: var(--c5); }
+[hidden] { display: none !important; }
+.top .answer { font-size: 1.15rem; margin: .1rem 0 .5rem; } .answer b { font-weight: 600; color: var(--ink); }
+.answer b.critical { color: var(--bad); } .answer b.warning { color: var(--warn); }
+.state { margin: .4rem 0 0; } progress { width: 100%; height: .6rem; accent-color: var(--c0); }
+button, input, select { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--line);
+  border-radius: .35rem; padding: .1rem .5rem; min-height: 2rem; }
+button { cursor: pointer; } .answer button { font-size: .85rem; }
+input[type=range] { padding: 0; vertical-align: middle; width: 7rem; accent-color: var(--c0); border: 0; }
+input[type=checkbox] { min-height: 0; accent-color: var(--c0); vertical-align: -.1rem; }
+:focus-visible { outline: 2px solid var(--c0); outline-offset: 2px; }
+.tools { display: flex; flex-wrap: wrap; gap: .4rem .6rem; align-items: center; margin: 0 0 .6rem; }
+.tools input[type=number] { width: 7rem; } .look { font-size: .9rem; gap: .3rem 1.2rem; }
+.group { margin: .2rem 0 1rem; } .group summary { margin-bottom: .5rem; }
+.chart { min-height: 13rem; min-width: 0; } .chart.short { min-height: 5rem; }
+.chart .note { margin: 0; min-height: 1.2rem; }
+.chart[tabindex]:focus-visible { outline-offset: 4px; }
+canvas.strip { width: 100%; height: 28px; display: block; border-radius: .2rem; cursor: pointer; margin-top: .3rem; }
+.u-cursor-x { border-color: var(--quiet) !important; } .u-select { background: var(--band) !important; }
+.heat { position: relative; } .heat svg { cursor: crosshair; }
+.heat svg text { font-size: 12px; } .heat image { image-rendering: pixelated; }
+.heat .cursor { fill: none; stroke: var(--ink); stroke-width: 1.5; pointer-events: none; }
+.heat .tip { position: static; margin: .3rem 0 0; border: 0; padding: 0; font-size: .85rem; white-space: normal; }
+.scale { display: inline-block; width: 6rem; height: .7rem; border-radius: .2rem;
+  vertical-align: -.05rem; margin: 0 .3rem; }
+.step-body { overflow-x: auto; border-radius: .3rem; } .step-body svg { width: auto; max-width: none; }
+.step-body svg text { font-size: 12px; } .step-body svg text.inside { fill: var(--card); pointer-events: none; }
+.pair { display: inline-block; margin-right: .8rem; white-space: nowrap; } .pair .quiet { font-size: .8rem; }
+table.runs td { vertical-align: middle; white-space: normal; }
+table.runs td.number { white-space: nowrap; } td.pick, th:first-child { min-width: 0; }
+td.who { min-width: 9rem; } td.pairs { min-width: 14rem; } input[type=search] { flex: 1 1 12rem; }
+a { color: var(--c0); } code { white-space: nowrap; font-size: .8rem; }
+rect.front { stroke: var(--ink); stroke-width: 2; }
+[data-away]::before { content: "not connected: the program that shows this page has ended"; color: var(--bad); }
 .tip { position: absolute; right: 0; top: 0; background: var(--card); border: 1px solid var(--line); font-size: .8rem;
   border-radius: .3rem; padding: .1rem .4rem; pointer-events: none; white-space: pre; }
-.wide { overflow-x: auto; } .timeline svg { min-width: 42rem; }
-@media (max-width: 45rem) { .timeline svg text { font-size: 14px; } }
+.wide { overflow-x: auto; } .timeline svg, .heat svg { min-width: 42rem; }
+@media (max-width: 45rem) { .timeline svg text, .heat svg text { font-size: 15px; } }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top;
   min-width: 3.5rem; white-space: pre-wrap; }
@@ -57,26 +93,24 @@ details { margin: .6rem 0; } summary { cursor: pointer; font-weight: 600; }
 @media print { section { break-inside: avoid; } }
 """
 
-SCRIPT = """
-for (const svg of document.querySelectorAll('svg[data-curves]')) {
-  const shown = JSON.parse(svg.dataset.curves), [first, last] = shown.x, box = svg.viewBox.baseVal;
-  const line = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-  const tip = document.createElement('div');
-  line.setAttribute('class', 'at'); tip.className = 'tip'; tip.hidden = true;
-  svg.append(line); svg.parentNode.append(tip);
-  svg.addEventListener('pointermove', event => {
-    const place = svg.getBoundingClientRect(), wide = box.width - shown.left - shown.right;
-    const x = (event.clientX - place.left) / place.width * box.width - shown.left;
-    const wanted = first + Math.min(Math.max(x / wide, 0), 1) * (last - first);
-    const near = points => points.reduce((a, b) => Math.abs(b[0] - wanted) < Math.abs(a[0] - wanted) ? b : a);
-    const found = shown.lines.filter(one => one.points.length).map(one => [one.name, ...near(one.points)]);
-    if (!found.length) return;
-    const at = shown.left + (last > first ? (found[0][1] - first) / (last - first) : .5) * wide;
-    line.setAttribute('d', `M${at} 8V${box.height - 20}`);
-    tip.textContent = shown.axis + ' ' + found[0][1] + '\\n' +
-      found.map(([name, , value]) => (found.length > 1 ? name + '  ' : '') + value + shown.unit).join('\\n');
-    tip.hidden = false;
-  });
-  svg.addEventListener('pointerleave', () => { tip.hidden = true; line.removeAttribute('d'); });
-}
-"""
+_ASSETS = Path(__file__).with_name("assets")
+
+
+@cache
+def page_script(last: str = "file.js") -> str:
+    """Return the program of a page: the plotting library, what draws, and what begins it: `file.js` or `live.js`."""
+    own = "\n".join(_read(name) for name in ("charts.js", "ranks.js", last))
+    return f"{_read('uPlot.iife.min.js')}\n(() => {{\n'use strict';\n{own}}})();\n"
+
+
+@cache
+def list_script() -> str:
+    """Return the program of a list of runs."""
+    return f"(() => {{\n'use strict';\n{_read('runs.js')}}})();\n"
+
+
+def _read(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+STYLE = _read("uPlot.min.css") + _OWN

@@ -83,7 +83,6 @@ def test_ranks_are_those_of_each_role() -> None:
         ("system/hw.power/host.name/n1/hw.id/gpu0/hw.type/gpu", 300.0, "300 W"),
         ("hw.energy.step", 1250.0, "1.25 kJ"),
         ("hw.temperature/host.name/n1/hw.id/gpu0", 65.0, "65 °C"),
-        ("time/forward/argmax", 3.0, "3"),
         ("tokens", 12288.0, "12,288"),
         ("loss", 0.25, "0.25"),
     ],
@@ -146,6 +145,13 @@ def test_a_metric_of_the_job_comes_before_those_of_300_layers() -> None:
     assert charts[:4] == ["loss", "zeta", "time/step", "layer000/grad_norm"]
     more = texts.index("223 more")
     assert texts[more + 1 : more + 5] == ["series", "last value", "layer077/grad_norm", "77"]
+
+
+def test_which_rank_it_was_is_said_and_is_no_curve() -> None:
+    content = curve("time/forward/argmax", 3.0, 3.0)
+
+    assert "mostly rank 3" in Reader(content).texts
+    assert "time/forward/argmax over step" not in content
 
 
 def test_hardware_comes_after_what_was_recorded_at_a_step() -> None:

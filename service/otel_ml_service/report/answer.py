@@ -1,0 +1,226 @@
+"""What a reader wants to know first: is something wrong, whose fault is it, what does it cost, how far is the run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml_exporters.records import JsonValue, Table
+from otel_ml_service.findings.phases import is_waiting
+from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.markup import Markup, joined, tag
+from otel_ml_service.report.sections import duration
+from otel_ml_service.report.timing import timers
+from otel_ml_service.report.units import quantity
+from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
+
+__all__ = ["FINDINGS", "Trouble", "answer", "troubles"]
+
+FINDINGS = "otel_ml/findings"
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A row of a table of findings.
+
+    Attributes:
+        place: what comes first in the names of its role and axis, `generator/`; empty for the trainer's steps.
+        shows: the step that shows it best.
+        until: None while it lasts.
+        share: of the time of the steps that had it; None where nothing tells how long these took.
+    """
+
+    place: str
+    role: str
+    axis: str
+    level: str
+    kind: str
+    rank: JsonValue
+    phase: str
+    since: int
+    until: int | None
+    extra_s: float | None
+    cost_s: float | None
+    slowdown: float | None
+    shows: int
+    share: float | None
+
+
+def troubles(run: Contents) -> list[Trouble]:
+    """Return all findings of a run, the most expensive first."""
+    found = [
+        _trouble(run, name.removesuffix(FINDINGS), table, dict(zip(table.columns, row, strict=False)))
+        for name, table in run.tables.items()
+        if name == FINDINGS or name.endswith(f"/{FINDINGS}")
+        for row in table.rows
+    ]
+    return sorted(
+        (one for one in found if one is not None), key=lambda one: (one.until is not None, -(one.cost_s or 0))
+    )
+
+
+def _trouble(run: Contents, place: str, table: Table, row: Mapping[str, JsonValue]) -> Trouble | None:
+    since, until = _whole(row.get("since")), _whole(row.get("until"))
+    if since is None:
+        return None
+    axis = table.axis or DEFAULT_AXIS
+    extra = _number(row.get("s per step"))
+    timed = run.history.series.get(SeriesName(axis, f"{place}time/step"), {})
+    last = until if until is not None else max(timed, default=since)
+    role = place.removesuffix("/").removesuffix(f"/{axis}") if place not in {"", f"{axis}/"} else "trainer"
+    slow = run.times[role, axis].all() if (role, axis) in run.times else {}
+    shows = _shown_by(slow, _whole(row.get("rank")), since, last, _whole(row.get("at step")))
+    return Trouble(
+        place, role, axis, str(row.get("level", "")), str(row.get("kind", "")), row.get("rank"),
+        str(row.get("phase") or ""), since, until, extra, _number(row.get("s in all")), _number(row.get("slowdown")),
+        shows=shows, share=_share(run.history, axis, place, since, last, extra),
+    )  # fmt: skip
+
+
+def _shown_by(
+    slow: Mapping[int, Mapping[int, float]], rank: int | None, since: int, last: int, said: int | None
+) -> int:
+    """Return the step whose span the finding names, if that is one of its own; else the one in which it was worst."""
+    if said is not None and since <= said <= last:
+        return said
+    within = {step: found.get(-1 if rank is None else rank, math.nan) for step, found in slow.items()}
+    known = {step: value for step, value in within.items() if since <= step <= last and not math.isnan(value)}
+    return max(known, key=lambda step: known[step], default=since)
+
+
+def _number(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _whole(value: JsonValue) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _share(history: History, axis: str, place: str, since: int, last: int, extra_s: float | None) -> float | None:
+    seconds = _step_seconds(history, axis, place)
+    within = [seconds[step] for step in range(since, last + 1) if step in seconds] if last - since < 10**6 else []
+    return extra_s / fmean(within) if extra_s and within and fmean(within) > 0 else None
+
+
+def _step_seconds(history: History, axis: str, place: str) -> Series:
+    """Return the time of each step: of the slowest rank, as its timers' account adds up, else as it was timed."""
+    account = [
+        series
+        for key, series in history.series.items()
+        if key.axis == axis and key.name.startswith(f"{place}time/exposed/") and not key.name.endswith("/rank")
+    ]
+    if not account:
+        return history.series.get(SeriesName(axis, f"{place}time/step"), {})
+    total: dict[int, float] = {}
+    for series in account:
+        for step, value in series.items():
+            total[step] = total.get(step, 0.0) + value
+    return total
+
+
+def answer(run: Contents, *, is_live: bool = False) -> Markup:
+    """Return the sentences, the state and how far the run is."""
+    found = troubles(run)
+    sentences = [_sentence(one) for one in found[:_SHOWN]] or [tag("p", _nothing(run), class_="answer calm")]
+    more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
+    bands = [
+        {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind} {one.rank}"} for one in found
+    ]
+    marks = tag("div", hidden="", data_bands=json.dumps(bands)) if bands else Markup("")
+    return tag("section", *sentences, *more, _state(run, is_live), marks, class_="top")
+
+
+def _sentence(one: Trouble) -> Markup:
+    step = tag(
+        "button", f"see {one.axis} {one.shows:,}", type="button",
+        data_goto=json.dumps({"axis": one.axis, "step": one.shows, "role": one.role}),
+    )  # fmt: skip
+    return tag("p", tag("b", _what(one), class_=one.level), f"{_cost(one)}. ", step, class_="answer")
+
+
+def _what(one: Trouble) -> str:
+    of = "" if one.role == "trainer" else f" of {one.role}"
+    who = f"Rank {one.rank}{of}" if one.rank is not None else f"Somebody{of}"
+    lasts = one.until is None
+    name = one.axis if one.axis != DEFAULT_AXIS else "step"
+    when = f"since {name} {one.since:,}" if lasts else f"{name}s {one.since:,}–{one.until:,}"
+    verb = ("is" if one.kind == "slow" else "has been") if lasts else "was"
+    where = f" in {one.phase}" if one.phase else ""
+    return f"{who} {verb} {one.kind}{where}, {when}"
+
+
+def _cost(one: Trouble) -> str:
+    parts = [f"+{quantity(_rounded(one.extra_s), 's')} a step"] if one.extra_s else []
+    if one.share is not None:
+        parts.append(f"{min(one.share, 1.0):.0%} of the time")
+    elif one.slowdown:
+        parts.append(f"{one.slowdown:.0%} longer than the usual rank")
+    parts += [f"{duration(one.cost_s)} in all"] if one.cost_s else []
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.3g}")
+
+
+def _nothing(run: Contents) -> str:
+    timed = [timer for timer in timers(run.history) if not timer.name.endswith("time/step") and timer.name != "step"]
+    if not timed:
+        return "No timers: nothing tells where the time goes. Time the parts of a step with otel_ml.timed(…)."
+    mostly = max(
+        (timer for timer in timed if timer.share is not None), key=lambda timer: timer.share or 0, default=None
+    )
+    where = ""
+    if mostly is not None and mostly.share is not None:
+        waits = ", which is waiting" if is_waiting(mostly.name) else ""
+        where = f" {min(mostly.share, 1.0):.0%} of a step goes to {mostly.name}{waits}."
+    if run.ranks is not None and run.ranks < 2:
+        return f"One rank: there is nobody to compare it with.{where}"
+    return f"No rank was found slow or silent.{where}"
+
+
+def _state(run: Contents, is_live: bool) -> Markup:
+    read = run.history
+    status = "live" if is_live else read.status
+    kind = "running" if is_live else read.status
+    parts: list[str] = [tag("b", status, class_=kind)]
+    last = max((max(done) for (_, axis), done in run.steps.items() if axis == DEFAULT_AXIS and done), default=None)
+    left = _newest(read, "progress/remaining_steps")
+    if last is not None:
+        of = f" of {last + 1 + int(left):,}" if left is not None else ""
+        parts.append(f"step {last:,}{of}")
+    pace = _pace(read)
+    parts += [f"{quantity(_rounded(pace), 's')} a step"] if pace else []
+    remaining = _newest(read, "time/remaining")
+    unfinished = is_live or read.status == "running"
+    parts += [f"{duration(remaining)} left"] if remaining is not None and remaining > 0 and unfinished else []
+    parts += [f"{duration(read.seconds)} so far" if unfinished else duration(read.seconds)]
+    bar = Markup("")
+    if last is not None and left is not None:
+        bar = tag("progress", value=last + 1, max=last + 1 + int(left), aria_label="steps done")
+    return joined([tag("p", *_between(parts), class_="state"), bar])
+
+
+def _between(parts: Sequence[str]) -> Iterable[str]:
+    for number, part in enumerate(parts):
+        yield from ((" · ", part) if number else (part,))
+
+
+def _newest(read: History, name: str) -> float | None:
+    series: Mapping[int, float] = read.series.get(SeriesName(DEFAULT_AXIS, name), {})
+    value = next(reversed(series.values()), None) if series else None  # type: ignore[call-overload]
+    return value if value is not None and value == value else None
+
+
+def _pace(read: History) -> float | None:
+    """Return the usual time of the newest steps."""
+    series: Any = _step_seconds(read, DEFAULT_AXIS, "")
+    newest = sorted(list(series.values())[-50:])
+    return newest[len(newest) // 2] if newest else None

@@ -1,0 +1,4 @@
+// A file: everything is here already.
+watchCharts();
+watchHeat();
+watchSteps();

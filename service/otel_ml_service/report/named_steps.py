@@ -1,0 +1,29 @@
+"""Spans of the steps that findings name, also of those long past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from otel_ml_exporters.records import Span
+from otel_ml_service.report.answer import troubles
+from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.step_view import StepName, by_step
+from otel_ml_service.stored_runs.follow_spans import spans_of_step
+from otel_ml_service.stored_runs.run_folders import RunFolder
+
+__all__ = ["named_steps", "stored_step"]
+
+_STEPS = 20
+
+
+def named_steps(folder: RunFolder, run: Contents) -> dict[StepName, Sequence[Span]]:
+    """Return the spans of the steps that the most expensive findings name, of those the newest spans do not have."""
+    newest = by_step(run.spans)
+    names = [(one.role, one.axis, one.shows) for one in troubles(run)[:_STEPS]]
+    found = {name: stored_step(folder, name) for name in dict.fromkeys(names) if name not in newest}
+    return {name: spans for name, spans in found.items() if spans}
+
+
+def stored_step(folder: RunFolder, name: StepName) -> list[Span]:
+    """Return the spans of a step that the exporter `jsonl` wrote; none where the run has no such file."""
+    return list(spans_of_step(folder.path / "spans.jsonl", *name))

@@ -1,0 +1,106 @@
+"""What every rank of a role did in one step, and who was at the front after each phase, for the page to draw."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from otel_ml_exporters.records import Span
+from otel_ml_service.findings.detector import StepTimers
+from otel_ml_service.findings.frontier import Exposed, exposed, parents_of
+from otel_ml_service.findings.phases import STEP, in_order
+from otel_ml_service.report.units import quantity
+
+__all__ = ["by_step", "step_view"]
+
+_ROWS = 48
+"""Ranks that are drawn: those at the front, and those that took longest."""
+_BOXES = 100
+"""Of a rank."""
+
+StepName = tuple[str, str, int]
+"""Role, axis, step."""
+
+
+def by_step(spans: Iterable[Span]) -> dict[StepName, list[Span]]:
+    """Return the spans that belong to a step, by role, axis and step."""
+    found: dict[StepName, list[Span]] = defaultdict(list)
+    for span in spans:
+        if span.step is not None and span.axis is not None:
+            found[span.role, span.axis, span.step].append(span)
+    return dict(found)
+
+
+def step_view(name: StepName, spans: Sequence[Span]) -> dict[str, Any]:
+    """Return the rows of a step with their timers as boxes, in microseconds from its beginning, and what it says."""
+    role, axis, step = name
+    of_rank: dict[int, list[Span]] = defaultdict(list)
+    for span in sorted(spans, key=lambda one: (one.start_ns, -one.end_ns)):
+        of_rank[span.rank].append(span)
+    account = _account(of_rank)
+    front = {(entry.phase, entry.rank) for entry in account if entry.seconds > 0}
+    shown = _shown(of_rank, {rank for _, rank in front})
+    begin = min(span.start_ns for rank in shown for span in of_rank[rank])
+    end = max(span.end_ns for rank in shown for span in of_rank[rank])
+    names = list(dict.fromkeys(span.name for rank in shown for span in of_rank[rank]))
+    rows = [
+        {"who": f"{role[:10]} {rank}", "boxes": _boxes(of_rank[rank][:_BOXES], begin, names, front)} for rank in shown
+    ]
+    left_out = len(of_rank) - len(shown)
+    return {
+        "role": role, "axis": axis, "step": step, "us": max((end - begin) / 1e3, 1.0), "names": names, "rows": rows,
+        "said": _said(name, account, (end - begin) / 1e9, left_out),
+    }  # fmt: skip
+
+
+def _account(of_rank: Mapping[int, Sequence[Span]]) -> list[Exposed]:
+    ranks = sorted(of_rank)
+    orders = [tuple(dict.fromkeys(span.name for span in of_rank[rank])) for rank in ranks]
+    phases = in_order(orders)
+    seconds: dict[tuple[int, str], float] = defaultdict(float)
+    parents: dict[str, str] = {}
+    for rank in ranks:
+        parents = parents or parents_of(of_rank[rank])
+        for span in of_rank[rank]:
+            seconds[rank, span.name] += (span.end_ns - span.start_ns) / 1e9
+    table = np.array([[seconds.get((rank, phase), math.nan) for phase in phases] for rank in ranks])
+    return exposed(StepTimers(tuple(ranks), phases, table), parents)
+
+
+def _shown(of_rank: Mapping[int, Sequence[Span]], front: set[int]) -> list[int]:
+    if len(of_rank) <= _ROWS:
+        return sorted(of_rank)
+    longest = sorted(of_rank, key=lambda rank: -sum(span.end_ns - span.start_ns for span in of_rank[rank]))
+    return sorted([*front, *(rank for rank in longest if rank not in front)][:_ROWS])
+
+
+def _boxes(
+    spans: Sequence[Span], begin: int, names: Sequence[str], front: set[tuple[str, int]]
+) -> list[list[float | int]]:
+    boxes: list[list[float | int]] = []
+    until: list[int] = []
+    for span in spans:
+        until = [end for end in until if end > span.start_ns]
+        at, length = (span.start_ns - begin) / 1e3, (span.end_ns - span.start_ns) / 1e3
+        is_front = span.name != STEP and (span.name, span.rank) in front
+        boxes.append([names.index(span.name), round(at, 1), round(length, 1), len(until), int(is_front)])
+        until.append(span.end_ns)
+    return boxes
+
+
+def _said(name: StepName, account: Sequence[Exposed], seconds: float, left_out: int) -> str:
+    role, axis, step = name
+    parts = [f"{role}, {axis} {step}: {quantity(seconds, 's')}."]
+    longest = sorted((entry for entry in account if entry.seconds > 0), key=lambda entry: -entry.seconds)[:3]
+    if longest:
+        said = ", ".join(f"{entry.phase} {quantity(entry.seconds, 's')} (rank {entry.rank})" for entry in longest)
+        parts.append(f"The slowest rank's step is {said}; who was at the front has a frame.")
+    else:
+        parts.append("Its ranks have no account that adds up: one rank, a pipeline, or timers that overlap.")
+    if left_out:
+        parts.append(f"{left_out:,} ranks are not drawn.")
+    return " ".join(parts)

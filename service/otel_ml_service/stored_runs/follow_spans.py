@@ -1,0 +1,65 @@
+"""Read `spans.jsonl`, also while it grows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from otel_ml_exporters.records import Span
+from otel_ml_exporters.span_lines import span_of
+
+__all__ = ["SpanFollower", "newest_spans", "spans_of_step"]
+
+_TAIL = 16 * 2**20
+"""Bytes of the end of the file that are read: older steps are looked up when somebody asks for them."""
+
+
+class SpanFollower:
+    """Hands out each span once, from some way before the end of the file on. What is no span is left out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = -1
+
+    def new_spans(self) -> list[Span]:
+        """Return what was written since the last call; a line that is not complete yet comes the next time."""
+        if not self._path.is_file():
+            return []
+        with self._path.open("rb") as file:
+            if self._offset < 0:
+                self._offset = max(0, self._path.stat().st_size - _TAIL)
+            file.seek(self._offset)
+            content = file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [span for line in whole.splitlines() if (span := _span_of(line)) is not None]
+
+
+def newest_spans(path: Path) -> list[Span]:
+    """Return the spans at the end of what the exporter `jsonl` wrote."""
+    return SpanFollower(path).new_spans()
+
+
+def spans_of_step(path: Path, role: str, axis: str, step: int) -> Iterator[Span]:
+    """Yield the spans of one step, wherever in the file they are."""
+    if not path.is_file():
+        return
+    wanted = b'"step":%d' % step
+    with path.open("rb") as file:
+        for line in file:
+            span = _span_of(line) if wanted in line else None  # most lines are not even decoded
+            if span is not None and (span.role, span.axis, span.step) == (role, axis, step):
+                yield span
+
+
+def _span_of(line: bytes) -> Span | None:
+    try:
+        row = json.loads(line)
+        row.pop("seq", None)
+        span = span_of(row)
+        names, numbers = (span.name, span.role), (span.start_ns, span.end_ns, span.rank)
+        is_whole = all(isinstance(name, str) for name in names) and all(isinstance(one, int) for one in numbers)
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return span if is_whole else None

@@ -1,0 +1,205 @@
+"""One run as its page knows it: what is new in its folder, and what of the page has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml_exporters.records import Record, SpanBatch, StepRecord
+from otel_ml_service.report.answer import troubles
+from otel_ml_service.report.chart_groups import (
+    bookkeeping_section,
+    charts_of,
+    curve_section,
+    is_rank,
+)
+from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.curves import Curve, numbers, shell, strip_numbers
+from otel_ml_service.report.markup import Markup, section, tag
+from otel_ml_service.report.named_steps import stored_step
+from otel_ml_service.report.page import page_of_parts, parts
+from otel_ml_service.report.step_view import StepName, by_step, step_view
+from otel_ml_service.stored_runs.follow_jsonl import Follower
+from otel_ml_service.stored_runs.follow_spans import SpanFollower
+from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live, records
+from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
+from otel_ml_service.stored_runs.run_history import SeriesName
+
+__all__ = ["ChartAsked", "FollowedRun"]
+
+_CHARTS = 1_000
+"""Charts of a live page: each is drawn, and its numbers asked for, when it comes into view."""
+
+
+_LOOKS = 3
+"""Findings whose steps are looked for in the file of spans before a new step is shown instead."""
+
+
+class ChartAsked:
+    """What a page has of a chart: all up to `last`, if nothing before that has changed since `generation`."""
+
+    def __init__(self, key: str, generation: int | None, last: int | None) -> None:
+        self.key, self.generation, self.last = key, generation, last
+
+
+class FollowedRun:
+    """Reads a run's folder, and again what came since. Safe to use from several threads.
+
+    While a service has the run open its own file cannot be read: what the exporter `jsonl` writes is followed. When
+    the run is over it is read once more, whole.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._contents = Contents(folder.id, folder.experiment)
+        self._followers: tuple[Follower, SpanFollower] | None = None
+        self._read_at = -1.0
+        self._version = 0
+        self._generation = 0
+        self._newest: dict[tuple[str, str], int] = {}
+        self._is_live = False
+        self._is_current = False
+        self._rendered: tuple[int, dict[str, tuple[str, Markup]]] = (-1, {})
+        self._charts: dict[str, tuple[SeriesName, Sequence[Curve]]] = {}
+
+    def page(self) -> str:
+        """Return the page as it is now."""
+        with self._lock:
+            self._refresh()
+            rendered = self._parts()
+            shown = {name: (digest, html) for name, (digest, html) in rendered.items()}
+            return page_of_parts(self.folder.id, shown, self._version)
+
+    def news(self, version: str, seen: frozenset[str], charts: Iterable[ChartAsked]) -> dict[str, Any] | None:
+        """Return what has changed on a page: None where nothing has, and every chart it shows has its numbers."""
+        asked = list(charts)
+        with self._lock:
+            self._refresh()
+            if version == str(self._version) and all(one.generation is not None for one in asked):
+                return None
+            rendered = self._parts()
+            return {
+                "version": str(self._version),
+                "parts": {
+                    name: {"hash": digest, "html": html}
+                    for name, (digest, html) in rendered.items()
+                    if digest not in seen
+                },
+                "charts": {one.key: self._numbers(one) for one in asked if one.key in self._charts},
+            }
+
+    def step(self, name: StepName | None) -> dict[str, Any]:
+        """Return the view of a step; without rows where no span of it is there.
+
+        Args:
+            name: of the step; None for the one that shows the worst finding, or without findings a new one.
+        """
+        with self._lock:
+            self._refresh()
+            newest = by_step(self._contents.spans)
+            named = [(one.role, one.axis, one.shows) for one in troubles(self._contents)]
+        # The newest step of all is still being done.
+        newer = sorted(newest, key=lambda one: (one[1] == DEFAULT_AXIS, one[2]))[-2:]
+        for one in [name] if name is not None else [*named[:_LOOKS], *newer]:
+            if spans := newest.get(one) or stored_step(self.folder, one):
+                return step_view(one, spans)
+        return {"rows": []}
+
+    def summary(self) -> tuple[Contents, bool]:
+        """Return what the run holds now, and whether it goes on. The contents are not to be changed."""
+        with self._lock:
+            self._refresh()
+            return self._contents, self._is_live
+
+    def _refresh(self) -> None:
+        self._is_live = is_live(self.folder)
+        if self._is_live or not is_there(self.folder.database):
+            self._follow()
+        elif self._followers is not None or self._read_at != self.folder.modified:
+            self._read_whole()
+
+    def _follow(self) -> None:
+        if self._followers is None:
+            if not is_there(self.folder.jsonl):
+                raise RunUnreadableError(
+                    f"Run {self.folder.id!r} is being recorded, and nothing of it can be read yet. If that lasts, "
+                    "add jsonl to OTEL_ML_EXPORTERS, or look when it is over."
+                )
+            self._begin_anew()
+            self._followers = Follower(self.folder.jsonl), SpanFollower(self.folder.path / "spans.jsonl")
+        new: list[Record] = list(self._followers[0].new_records())
+        spans = self._followers[1].new_spans()
+        self._take(new)
+        if spans:
+            self._contents.add(SpanBatch(0, spans))
+        self._version += bool(new or spans)
+
+    def _read_whole(self) -> None:
+        self._begin_anew()
+        self._followers = None
+        self._read_at = self.folder.modified
+        self._take(records(self.folder))
+        if not self._contents.workers:
+            spans = SpanFollower(self.folder.path / "spans.jsonl").new_spans()
+            self._contents.add(SpanBatch(0, spans))
+
+    def _begin_anew(self) -> None:
+        self._contents = Contents(self.folder.id, self.folder.experiment)
+        self._newest = {}
+        self._version += 1
+        self._generation += 1
+
+    def _take(self, new: Iterable[Record]) -> None:
+        for record in new:
+            self._contents.add(record)
+            self._contents.history.add(record)
+            if isinstance(record, StepRecord):
+                place = record.role, record.axis
+                # A page that asks for what is after its last step would never see a step again that was there before.
+                self._generation += record.step <= self._newest.get(place, -1)
+                self._newest[place] = max(record.step, self._newest.get(place, -1))
+
+    def _parts(self) -> dict[str, tuple[str, Markup]]:
+        if self._rendered[0] != self._version:
+            charts = charts_of(self._contents)
+            self._charts = {_key(key): (key, curves) for key, curves in charts.items()}
+            drawn = parts(
+                self._contents,
+                curve_section(charts, _shell, _CHARTS),
+                bookkeeping_section(charts, _shell),
+                self._steps(),
+                is_live=self._is_live,
+            )
+            self._rendered = self._version, {name: (_digest(html), html) for name, html in drawn.items()}
+        return self._rendered[1]
+
+    def _steps(self) -> Markup:
+        """Return the place of the step view, which asks for steps; it does not change while the run goes on."""
+        if not self._contents.spans:
+            return Markup("")
+        return section("What every rank did in a step", tag("div", class_="step", data_steps="[]", data_live="1"))
+
+    def _numbers(self, asked: ChartAsked) -> dict[str, Any]:
+        key, curves = self._charts[asked.key]
+        if is_rank(key.name):
+            return {**strip_numbers(key.name, key.axis, curves[0].series), "generation": self._generation}
+        after = asked.last if asked.generation == self._generation else None
+        return {**numbers(key.name, key.axis, curves, after), "generation": self._generation}
+
+
+def _shell(key: SeriesName, curves: Sequence[Curve]) -> Markup:
+    return shell(_key(key), key.name, [curve.label for curve in curves], is_strip=is_rank(key.name))
+
+
+@lru_cache(maxsize=100_000)
+def _key(key: SeriesName) -> str:
+    return _digest("\n".join(key))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

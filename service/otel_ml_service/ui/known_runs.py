@@ -1,0 +1,132 @@
+"""The runs of a folder, each read when somebody asks for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from otel_ml.exceptions import OtelMLError
+from otel_ml.nested import leaves
+from otel_ml.redaction import redacted_values
+from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.units import quantity, unit_of
+from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
+from otel_ml_service.stored_runs.run_history import SeriesName, is_own
+from otel_ml_service.ui.followed_run import FollowedRun
+
+__all__ = ["KnownRuns"]
+
+_RUNS = 500
+"""Newest runs of a list."""
+_OPEN = 8
+"""Runs whose values are kept between questions: those asked for last."""
+_PATIENCE_S = 0.8
+"""A list answers after so long, with what has been read; the next one has more."""
+_VALUES, _PARAMS = 6, 8
+
+
+class KnownRuns:
+    """Finds runs by `experiment/id`. Safe to use from several threads."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self._lock = threading.Lock()
+        self._followed: dict[str, FollowedRun] = {}
+        self._rows: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._changed = threading.Condition()
+        self._to_read: SimpleQueue[RunFolder] = SimpleQueue()
+        self._queued: set[str] = set()
+        threading.Thread(target=self._read_all, name="otel-ml-ui-runs", daemon=True).start()
+
+    def find(self, name: str) -> FollowedRun | None:
+        """Return the run `experiment/id`; None where there is none of that name."""
+        with self._lock:
+            known = self._followed.pop(name, None)
+            if known is None:
+                folders = {_name(folder): folder for folder in run_folders(self.base)}
+                known = FollowedRun(folders[name]) if name in folders else None
+            if known is not None:
+                self._followed[name] = known  # the newest is last
+            while len(self._followed) > _OPEN:
+                self._followed.pop(next(iter(self._followed)))
+            return known
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each run, the newest first; of those that are not read yet only name and time."""
+        folders = run_folders(self.base)[:_RUNS]
+        with self._changed:
+            for folder in folders:
+                name = _name(folder)
+                if name not in self._queued and self._rows.get(name, (-1.0,))[0] != folder.modified:
+                    self._queued.add(name)
+                    self._to_read.put(folder)
+            self._changed.wait_for(lambda: not self._queued, timeout=_PATIENCE_S)
+            return [self._row(folder) for folder in folders]
+
+    def _row(self, folder: RunFolder) -> dict[str, Any]:
+        name = _name(folder)
+        read = self._rows[name][1] if name in self._rows else {}
+        return {"name": name, "run": folder.id, "experiment": folder.experiment, "modified": folder.modified, **read}
+
+    def _read_all(self) -> None:
+        """Read one run after the other, for as long as the program lives."""
+        while True:
+            folder = self._to_read.get()
+            name = _name(folder)
+            modified = RunFolder(folder.path).modified  # as it is now: what comes later is read again
+            row = self._read(folder, name)
+            with self._changed:
+                self._rows[name] = modified, row
+                self._queued.discard(name)
+                self._changed.notify_all()
+
+    def _read(self, folder: RunFolder, name: str) -> dict[str, Any]:
+        with self._lock:
+            followed = self._followed.get(name)
+        followed = followed or FollowedRun(folder)
+        try:
+            contents, is_live = followed.summary()
+        except OtelMLError as error:
+            return {"state": "unreadable", "said": str(error)}
+        except Exception as error:  # noqa: BLE001 # one run that cannot be read must not end the list
+            return {"state": "unreadable", "said": repr(error)}
+        if is_live:
+            with self._lock:
+                self._followed.setdefault(name, followed)
+        return _summary(contents, is_live=is_live)
+
+
+def _name(folder: RunFolder) -> str:
+    return f"{folder.experiment}/{folder.id}"
+
+
+def _summary(run: Contents, *, is_live: bool) -> dict[str, Any]:
+    steps = [max(done) for (_, axis), done in run.steps.items() if axis == DEFAULT_AXIS and done]
+    return {
+        "state": "live" if is_live else run.history.status,
+        "step": max(steps, default=None),
+        "params": _params(run),
+        "values": _values(run),
+    }
+
+
+def _params(run: Contents) -> dict[str, str]:
+    hidden: Mapping[str, Any] = redacted_values(run.history.params)
+    shown = ((name, value) for name, value in leaves(hidden) if not is_own(name) and not name.startswith("otel_ml."))
+    return {name: str(value)[:60] for name, value in list(shown)[:_PARAMS]}
+
+
+def _values(run: Contents) -> dict[str, str]:
+    finals = {name: value for name, value in run.history.summary.items() if not is_own(name)}
+    names = [key for key in run.history.series if not is_own(key.name) and "time/" not in key.name]
+    for key in sorted(names, key=lambda key: (key.axis != DEFAULT_AXIS, key.name.count("/"), key.name)):
+        finals.setdefault(key.name, _last(run, key))
+    return {name: quantity(value, unit_of(name)) for name, value in list(finals.items())[:_VALUES]}
+
+
+def _last(run: Contents, key: SeriesName) -> float:
+    return list(run.history.series[key].values())[-1]

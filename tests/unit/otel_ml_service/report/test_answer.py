@@ -1,0 +1,92 @@
+"""The first thing that a page says, of runs in which something is wrong, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from otel_ml_exporters.records import Params, Record, RunStatus, Span, SpanBatch, StepRecord, Table
+from otel_ml_service.findings.finding import COLUMNS
+from otel_ml_service.report.answer import answer, troubles
+from otel_ml_service.report.contents import Contents, contents
+from tests.unit.otel_ml_service.report.test_page import Reader
+
+_NOBODY = (None, None, None, None)
+
+
+def run_of(*findings: Sequence[object], name: str = "otel_ml/findings", further: Sequence[Record] = ()) -> Contents:
+    steps = [
+        StepRecord(
+            number + 1, "trainer", "step", number, 0, 1000.0 + number,
+            {"time/step": 0.05, "time/forward": 0.03, "progress/remaining_steps": 99.0 - number, "time/remaining": 90},
+        )
+        for number in range(10)
+    ]  # fmt: skip
+    table = [Table(100, 1010.0, name, "step", 9, COLUMNS, tuple(map(tuple, findings)))] if findings else []
+    return contents("run-1", "pages", [*steps, *table, *further])
+
+
+def said(run: Contents, *, is_live: bool = False) -> str:
+    return "".join(Reader(answer(run, is_live=is_live)).texts)
+
+
+def test_a_finding_is_a_sentence_with_its_cost_and_share_of_the_time() -> None:
+    run = run_of(("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 0.1, *_NOBODY))
+
+    assert "Rank 2 was slow in forward, steps 4–7: +25 ms a step, 50% of the time, 0.1 s in all." in said(run)
+
+
+def test_what_lasts_comes_first_and_is_said_to_last() -> None:
+    over = ("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 9.0, *_NOBODY)
+    lasts = ("warning", "slow", 0, "data", 8, None, 0.2, 0.005, 0.01, *_NOBODY)
+
+    text = said(run_of(over, lasts), is_live=True)
+
+    assert "Rank 0 is slow in data, since step 8: +5 ms a step, 10% of the time" in text
+    assert text.index("Rank 0") < text.index("Rank 2")
+
+
+def test_a_silent_rank_of_another_role_is_named_with_its_role() -> None:
+    run = run_of(("critical", "silent", 1, "", 3, None, None, None, None, *_NOBODY), name="generator/otel_ml/findings")
+
+    assert "Rank 1 of generator has been silent, since step 3." in said(run)
+
+
+def test_how_far_a_live_run_is_and_what_is_left() -> None:
+    assert "live · step 9 of 100 · 50 ms a step · 1 min 30 s left · 9 s so far" in said(run_of(), is_live=True)
+
+
+def test_a_run_that_is_over_has_no_time_left() -> None:
+    text = said(run_of(further=[RunStatus(200, 1011.0, "failed")]))
+
+    assert "failed · step 9" in text
+    assert "left" not in text
+
+
+@pytest.mark.parametrize(
+    ("records", "sentence"),
+    [
+        ([], "No timers: nothing tells where the time goes. Time the parts of a step with otel_ml.timed(…)."),
+        ([Params(1, 1.0, {"world_size": 1}), StepRecord(2, "trainer", "step", 0, 0, 1.0, {"time/forward": 1.0})],
+         "One rank: there is nobody to compare it with."),
+        ([StepRecord(1, "trainer", "step", 0, 0, 1.0, {"time/step": 1.0, "time/all_reduce": 0.8})],
+         "No rank was found slow or silent. 80% of a step goes to all_reduce, which is waiting."),
+    ],
+)  # fmt: skip
+def test_where_nobody_is_slow_it_is_said_what_can_be_told(records: list[Record], sentence: str) -> None:
+    assert sentence in said(contents("run-1", "pages", records))
+
+
+def test_a_finding_without_a_span_of_its_own_is_shown_by_the_step_in_which_it_was_worst() -> None:
+    late = ("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 0.1, "forward", 9, "ab" * 8, "cd" * 16)
+    spans = [
+        Span("0" * 32, "0" * 16, None, "forward", 0, (90 if (rank, step) == (2, 6) else 20) * 10**6, "trainer", rank,
+             "step", step)
+        for step in range(10)
+        for rank in range(4)
+    ]  # fmt: skip
+
+    [trouble] = troubles(run_of(late, further=[SpanBatch(200, spans)]))
+
+    assert trouble.shows == 6

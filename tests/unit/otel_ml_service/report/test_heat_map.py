@@ -1,0 +1,96 @@
+"""Rank × step: what is compared, and what of many ranks and steps is seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from otel_ml_exporters.records import Span
+from otel_ml_service.report.heat_map import heat_map
+from otel_ml_service.report.rank_times import RankTimes
+from tests.unit.otel_ml_service.report.test_page import Reader
+
+
+def shown(slowdowns: Mapping[int, Mapping[int, float]]) -> dict[str, Any]:
+    read = Reader(heat_map(slowdowns, "step", "trainer"))
+    [data] = [attributes["data-heat"] for tag, attributes in read.elements if tag == "svg"]
+    found: dict[str, Any] = json.loads(data or "")
+    return found
+
+
+def span(name: str, rank: int, step: int, begin: int, ms: int) -> Span:
+    return Span("0" * 32, "0" * 16, None, name, begin, begin + ms * 10**6, "trainer", rank, "step", step)
+
+
+def test_who_works_longer_is_slow_and_who_waits_for_it_is_not() -> None:
+    times = RankTimes()
+    for rank in range(4):
+        work = 60 if rank == 2 else 20
+        times.add([span("forward", rank, 0, 0, work), span("all_reduce", rank, 0, work * 10**6, 65 - work)])
+
+    [slow] = times.all().values()
+
+    assert round(slow[2], 2) == 2.0
+    assert [slow[rank] for rank in (0, 1, 3)] == [0.0, 0.0, 0.0]
+
+
+def test_the_timer_around_others_is_not_counted_beside_them() -> None:
+    times = RankTimes()
+    for rank in range(3):
+        work = 40 if rank == 1 else 20
+        times.add([span("step", rank, 0, 0, work + 500), span("forward", rank, 0, 0, work)])
+
+    assert round(times.all()[0][1], 2) == round(20 / 54, 2)  # measured against a tenth of the step
+
+
+def test_the_newest_step_is_left_out_while_one_rank_has_told_of_it() -> None:
+    times = RankTimes()
+    for rank in range(2):
+        times.add([span("forward", rank, 0, 0, 20)])
+    times.add([span("forward", 0, 1, 10**9, 20)])
+
+    assert list(times.all()) == [0]
+
+
+def test_of_a_long_run_of_many_ranks_the_slow_step_is_kept_in_bounded_memory() -> None:
+    times = RankTimes(most_cells=50, most_slowdowns=500)
+    for step in range(1000):
+        for rank in range(10):
+            slow = (step, rank) == (101, 7)
+            times.add([span("forward", rank, step, step * 10**9, 60 if slow else 20)])
+
+    found = times.all()
+
+    assert sum(map(len, found.values())) <= 550
+    assert round(found[101][7], 2) == 2.0
+    assert max(value for step, ranks in found.items() for rank, value in ranks.items() if rank != 7) == 0.0
+
+
+def test_a_row_a_rank_and_a_column_a_step() -> None:
+    found = shown({step: {0: 0.0, 1: 0.5 if step == 3 else 0.0} for step in range(5)})
+
+    assert found["rows"] == ["rank 0", "rank 1"]
+    assert found["steps"] == [0, 1, 2, 3, 4]
+    assert found["values"] == [[0, 0, 0, 0, 0], [0, 0, 0, 50, 0]]
+
+
+def test_of_4096_ranks_the_slowest_has_a_row_of_its_own_and_none_is_left_out() -> None:
+    found = shown({step: {rank: 0.8 if rank == 2049 else 0.0 for rank in range(4096)} for step in range(3)})
+
+    assert len(found["rows"]) <= 64
+    assert found["values"][found["rows"].index("rank 2049")] == [80, 80, 80]
+    assert sum(row == [80, 80, 80] for row in found["values"]) == 2
+
+
+def test_of_10000_steps_one_slow_one_is_seen_and_is_the_one_that_opens() -> None:
+    found = shown({step: {0: 0.0, 1: 3.0 if step == 7777 else 0.0} for step in range(10_000)})
+
+    [column] = [place for place, value in enumerate(found["values"][1]) if value]
+    assert len(found["steps"]) <= 240
+    assert found["steps"][column] == 7777
+
+
+def test_one_rank_alone_has_no_map() -> None:
+    assert heat_map({0: {0: float("nan")}}, "step", "trainer") == ""
+    assert heat_map({}, "step", "trainer") == ""

@@ -1,0 +1,304 @@
+"""What `otel-ml ui` answers, and to whom: asked over HTTP, of runs in a folder."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from otel_ml_exporters.records import Params, StepRecord
+from otel_ml_service.ui.known_runs import KnownRuns
+from otel_ml_service.ui.server import server
+from tests.recorded_run import write_run
+from tests.unit.otel_ml_service.cli.program import PROGRAM, environment
+from tests.unit.otel_ml_service.report.runs import HOSTILE, records_of_everything
+
+TOKEN = "a-token-that-nobody-guesses"
+
+
+class Said(NamedTuple):
+    status: int
+    body: str
+    headers: Mapping[str, str]
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """Asks the server; `token` and headers as a test wants them."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def get(self, path: str, *, token: str = TOKEN, method: str = "GET", **headers: str) -> Said:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, f"/{token}/{path}", headers=headers)
+        answer = connection.getresponse()
+        said = Said(answer.status, answer.read().decode(), dict(answer.getheaders()))
+        connection.close()
+        return said
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    serving = server(KnownRuns(tmp_path), TOKEN, 0)
+    thread = threading.Thread(target=serving.serve_forever)
+    thread.start()
+    yield Client(serving.server_port)
+    serving.shutdown()
+    thread.join()
+    serving.server_close()
+
+
+class Growing:
+    """A run that is being recorded: rows are added to `metrics.jsonl`, as the exporter does."""
+
+    def __init__(self, base: Path, experiment: str = "growing", run: str = "run-1") -> None:
+        self.folder = base / experiment / run
+        self.folder.mkdir(parents=True)
+        self._seq = 0
+
+    def step(self, step: int, **values: float) -> None:
+        self._seq += 1
+        row = {"seq": self._seq, "role": "trainer", "axis": "step", "step": step, "attempt": 0, "time": 1000.0 + step}
+        with (self.folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({**row, "values": values}) + "\n")
+
+    def spans(self, step: int, ranks: int, slow: int) -> None:
+        with (self.folder / "spans.jsonl").open("a") as file:
+            for rank in range(ranks):
+                at = step * 10**9
+                for name, ms in (("forward", 50 if rank == slow else 20), ("all_reduce", 5)):
+                    span = {"trace_id": "0" * 32, "span_id": "0" * 16, "parent_id": None, "name": name, "start_ns": at}
+                    more = {"end_ns": at + ms * 10**6, "role": "trainer", "rank": rank, "axis": "step", "step": step}
+                    file.write(json.dumps({"seq": 1, **span, **more}) + "\n")
+                    at += ms * 10**6
+
+
+def chart_of(client: Client, run: str, title: str) -> str:
+    page = client.get(f"run/{run}/").body
+    after = page.split('data-chart="')[1:]
+    return next(part.partition('"')[0] for part in after if f"<b>{title}</b>" in part)
+
+
+def test_whoever_does_not_show_the_token_gets_nothing(client: Client, tmp_path: Path) -> None:
+    write_run(tmp_path, "run-1", records_of_everything())
+
+    for token in ("", "wrong", TOKEN[:-1], f"{TOKEN}x", "%C3%A9"):
+        for path in ("", "runs.json", "run/digits/run-1/", "compare?run=digits/run-1"):
+            said = client.get(path, token=token)
+            assert said.status == 403, (token, path)
+            assert "run-1" not in said.body
+
+
+@pytest.mark.parametrize("target", [b"*", b"http://127.0.0.1", b"/", b"\xff/\xff", b"/%zz/%"])
+def test_what_is_no_path_is_refused_and_the_next_request_is_answered(client: Client, target: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
+        host = f"127.0.0.1:{client.port}".encode()
+        connection.sendall(b"GET " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
+        answer = connection.makefile("rb").read()
+
+    assert answer.startswith(b"HTTP/1.1 403")
+    assert client.get("runs.json").status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:80"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Origin": "https://evil.example"},
+    ],
+)
+def test_a_page_of_somebody_else_in_the_browser_gets_nothing_even_with_the_token(
+    client: Client, headers: dict[str, str]
+) -> None:
+    assert client.get("runs.json", **headers).status == 403
+
+
+def test_a_forwarded_port_is_answered(client: Client) -> None:
+    assert client.get("runs.json", Host="localhost:9000", Origin="http://localhost:9000").status == 200
+
+
+def test_a_page_is_not_kept_shown_inside_of_another_nor_named_to_anybody(client: Client) -> None:
+    headers = client.get("").headers
+
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["X-Frame-Options"] == "DENY"
+
+
+def test_nothing_can_be_written_and_looking_leaves_the_folder_as_it_is(client: Client, tmp_path: Path) -> None:
+    write_run(tmp_path, "run-1", records_of_everything())
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert client.get("run/digits/run-1/", method=method).status == 501
+    for path in ("", "runs.json", "run/digits/run-1/", "run/digits/run-1/news", "run/digits/run-1/step"):
+        assert client.get(path).status == 200
+
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    "path", ["run/../../etc/", "run/..%2f..%2fetc/passwd/", "run/digits/none/", "run/", "x", "run/a/b/c"]
+)
+def test_what_is_no_run_of_the_folder_is_not_found(client: Client, path: str) -> None:
+    assert client.get(path).status == 404
+
+
+def test_the_list_tells_state_last_step_parameters_and_last_values(client: Client, tmp_path: Path) -> None:
+    write_run(tmp_path, "run-1", records_of_everything())
+
+    [row] = client.get("runs.json").json
+
+    assert (row["name"], row["state"], row["step"]) == ("digits/run-1", "finished", 59)
+    assert row["params"]["lr"] == "0.1"
+    assert row["values"]["test/accuracy"] == "0.97"
+
+
+def test_a_run_that_cannot_be_read_is_named_and_the_others_are_shown(client: Client, tmp_path: Path) -> None:
+    write_run(tmp_path, "run-1", records_of_everything())
+    broken = Growing(tmp_path)
+    (broken.folder / "metrics.jsonl").write_text("no JSON\n")
+
+    assert sorted(row["state"] for row in client.get("runs.json").json) == ["finished", "unreadable"]
+    assert client.get("run/growing/run-1/").status == 500
+    assert client.get("run/digits/run-1/").status == 200
+
+
+def test_secrets_in_parameters_are_hidden_whoever_wrote_the_run(client: Client, tmp_path: Path) -> None:
+    secret = "hf_abcdefghijklmnopqrstuvwxyz012345"
+    records = [Params(1, 1.0, {"hub": {"token": secret}, "note": f"used {secret}"})]
+    write_run(tmp_path, "run-1", [*records, StepRecord(2, "trainer", "step", 0, 0, 1.0, {"loss": 1.0})])
+
+    for path in ("runs.json", "run/digits/run-1/"):
+        assert secret not in client.get(path).body
+
+
+def test_no_name_of_a_run_becomes_an_element_of_its_page(client: Client, tmp_path: Path) -> None:
+    write_run(tmp_path, "run-1", records_of_everything())
+
+    body = client.get("run/digits/run-1/").body
+
+    assert HOSTILE not in body
+    assert body.count("</script>") == 1
+    assert "<img src=x" not in body
+
+
+def test_only_what_is_new_is_told(client: Client, tmp_path: Path) -> None:
+    run = Growing(tmp_path)
+    for step in range(10):
+        run.step(step, loss=1.0 / (step + 1))
+    chart = chart_of(client, "growing/run-1", "loss")
+    first = client.get(f"run/growing/run-1/news?charts={chart}::").json
+    had = f"{chart}:{first['charts'][chart]['generation']}:9"
+    seen = ",".join(part["hash"] for part in first["parts"].values())
+    asked = f"run/growing/run-1/news?version={first['version']}&seen={seen}&charts={had}"
+
+    nothing = client.get(asked)
+    run.step(10, loss=0.05)
+    news = client.get(asked).json
+
+    assert [point[0] for point in first["charts"][chart]["lines"][0]["points"]] == list(range(10))
+    assert (nothing.status, nothing.body) == (204, "")
+    assert news["charts"][chart]["lines"][0]["points"] == [[10, 0.05]]
+    assert "answer" in news["parts"]
+    assert "params" not in news["parts"]
+
+
+def test_a_step_that_is_done_again_has_the_whole_curve_told_anew(client: Client, tmp_path: Path) -> None:
+    run = Growing(tmp_path)
+    for step in range(10):
+        run.step(step, loss=1.0)
+    chart = chart_of(client, "growing/run-1", "loss")
+    first = client.get(f"run/growing/run-1/news?charts={chart}::").json
+
+    run.step(4, loss=7.0)
+    had = f"{chart}:{first['charts'][chart]['generation']}:9"
+    news = client.get(f"run/growing/run-1/news?charts={had}").json["charts"][chart]
+
+    assert news["from"] is None
+    assert [4, 7.0] in news["lines"][0]["points"]
+    assert len(news["lines"][0]["points"]) == 10
+
+
+def test_of_many_steps_the_lowest_and_the_highest_are_kept(client: Client, tmp_path: Path) -> None:
+    run = Growing(tmp_path)
+    for step in range(5000):
+        run.step(step, loss=100.0 if step == 3333 else -100.0 if step == 777 else 1.0)
+    chart = chart_of(client, "growing/run-1", "loss")
+
+    points = client.get(f"run/growing/run-1/news?charts={chart}::").json["charts"][chart]["lines"][0]["points"]
+
+    assert len(points) < 2000
+    assert [3333, 100.0] in points
+    assert [777, -100.0] in points
+
+
+def test_a_step_is_shown_with_every_rank_and_who_the_others_waited_for(client: Client, tmp_path: Path) -> None:
+    run = Growing(tmp_path)
+    for step in range(5):
+        run.step(step, loss=1.0)
+        run.spans(step, ranks=4, slow=2)
+
+    view = client.get("run/growing/run-1/step?role=trainer&axis=step&step=3").json
+    framed = {(row["who"], view["names"][box[0]]) for row in view["rows"] for box in row["boxes"] if box[4]}
+
+    assert [row["who"] for row in view["rows"]] == [f"trainer {rank}" for rank in range(4)]
+    assert ("trainer 2", "forward") in framed
+    assert not any(name == "forward" for who, name in framed if who != "trainer 2")
+    assert client.get("run/growing/run-1/step?role=trainer&axis=step&step=99").json == {"rows": []}
+
+
+def test_two_runs_are_compared_on_one_page(client: Client, tmp_path: Path) -> None:
+    for name in ("run-1", "run-2"):
+        write_run(tmp_path, name, records_of_everything())
+
+    said = client.get("compare?run=digits/run-1&run=digits/run-2")
+
+    assert said.status == 200
+    assert "Side by side" in said.body
+    assert client.get("compare?run=digits/run-1").status == 404
+
+
+def test_the_command_says_the_address_first_answers_there_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    write_run(tmp_path, "run-1", records_of_everything())
+    command = [*PROGRAM, "ui", "--no-browser"]
+    with subprocess.Popen(
+        command, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        address = process.stdout.readline().strip()
+        _, _, rest = address.partition("://")
+        place, token, _ = rest.split("/")
+        found = Client(int(place.partition(":")[2])).get("runs.json", token=token)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+
+    assert place.startswith("127.0.0.1:")
+    assert len(token) >= 40
+    assert [row["run"] for row in found.json] == ["run-1"]
+    assert token not in said
+    assert process.returncode == 130
+
+
+def test_a_port_that_is_taken_is_said(client: Client, tmp_path: Path) -> None:
+    command = [*PROGRAM, "ui", "--no-browser", "--port", str(client.port)]
+    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert f"Port {client.port}" in done.stderr
+    assert "--port" in done.stderr
