@@ -91,7 +91,7 @@ class SpanLines(Sequence[Span]):
 
     def __iter__(self) -> Iterator[Span]:
         # By index, each span would have all lines written again: minutes for ten thousand.
-        return (Span(**json.loads(line)) for line in self.lines)
+        return (span_of(json.loads(line)) for line in self.lines)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(_equal, self, other))
