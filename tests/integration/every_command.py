@@ -25,7 +25,15 @@ LISTS = (
     ["doctor"],
     ["env"],
 )
-OF_A_RUN = (["show"], ["show", "--csv"], ["tail", "--no-follow"], ["report"], ["replay", "--to", "jsonl"])
+OF_A_RUN = (
+    ["show"],
+    ["why"],
+    ["why", "--json"],
+    ["show", "--csv"],
+    ["tail", "--no-follow"],
+    ["report"],
+    ["replay", "--to", "jsonl"],
+)
 LAST = (["gc", "--keep", "0", "--yes"], ["runs"])
 HANGS_S = 60
 CRASHED = 99

@@ -23,6 +23,7 @@ COMMANDS = {
     "recover": "Deliver what a crash left undelivered.",
     "runs": "List the runs on this machine.",
     "show": "Plot metrics of a run in the terminal.",
+    "why": "Tell why steps were slow, or a metric changed.",
     "open": "Open a run in TensorBoard or MLflow.",
     "report": "Write a run, or several, as one HTML file.",
     "tail": "Follow a run: a line for every closed step.",

@@ -2,7 +2,8 @@
 
 The steps before are the reference: a robust line through them goes on into the newest steps. A change is where the
 newest steps lie off that line by several times the scatter around it, nearly all of them beyond nearly all of the
-reference (ranks, so that heavy tails do not matter), and where they leave it at once: not by and by, not in a bend.
+reference (ranks, so that heavy tails do not matter), and where they leave it at once: not by and by, and not with
+another slope.
 
 Values that follow one another, as those of a random walk or of a moving average, take more for a change, and from a
 correlation of 0.6 on nothing is told: such a series may have any level by itself.
@@ -237,6 +238,8 @@ def _accepted(residuals: Floats, length: int, least: float, harder: float) -> in
     if np.median(recent) - _bend(reference) < least / 2:
         return None
     at = _where(rises, length)
+    if _is_a_ramp(rises[length - RECENT :], at - length + RECENT, least):
+        return None
     jump = np.median(rises[at:]) - np.median(rises[at - RECENT : at])
     return at if jump > _AT_ONCE * max(np.median(recent), least) else None
 
@@ -254,6 +257,15 @@ def _bend(reference: Floats) -> float:
     first, second, last = (np.median(reference[third * part : third * (part + 1)]) for part in range(3))
     reach = (len(reference) + RECENT) / 2 / third
     return max(0.0, float((first - 2 * second + last) / 2 * (reach**2 - 0.75)))
+
+
+def _is_a_ramp(rises: Floats, at: int, least: float) -> bool:
+    """Whether the newest steps leave the line with another slope rather than another level: squares of both fits."""
+    near = np.clip(rises, -least, 2.5 * max(float(np.median(rises[at:])), least))
+    level = (near[:at] ** 2).sum() + ((near[at:] - near[at:].mean()) ** 2).sum()
+    ramps = np.maximum(np.arange(len(near)) - np.arange(len(near) - 4)[:, None], 0.0)
+    slopes = ramps @ near / (ramps**2).sum(axis=1)
+    return bool((((near - slopes[:, None] * ramps) ** 2).sum(axis=1)).min() < level)
 
 
 def _where(rises: Floats, length: int) -> int:
