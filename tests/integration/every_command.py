@@ -29,6 +29,7 @@ OF_A_RUN = (
     ["show"],
     ["why"],
     ["why", "--json"],
+    ["diff", "latest"],
     ["show", "--csv"],
     ["tail", "--no-follow"],
     ["report"],

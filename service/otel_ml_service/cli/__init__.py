@@ -24,6 +24,7 @@ COMMANDS = {
     "runs": "List the runs on this machine.",
     "show": "Plot metrics of a run in the terminal.",
     "why": "Tell why steps were slow, or a metric changed.",
+    "diff": "Compare two runs, and tell why one is slower.",
     "open": "Open a run in TensorBoard or MLflow.",
     "report": "Write a run, or several, as one HTML file.",
     "tail": "Follow a run: a line for every closed step.",

@@ -11,7 +11,7 @@ from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.wording import listed, number, plural, steps_text
 
-__all__ = ["NEAR", "changes_near", "completeness", "first_not_finite", "is_looked_at"]
+__all__ = ["NEAR", "changes_near", "completeness", "first_not_finite", "is_looked_at", "is_of_time"]
 
 NEAR = 3
 """Steps within which two changes are at the same time."""
@@ -114,7 +114,17 @@ def is_looked_at(name: str) -> bool:
         >>> is_looked_at("staleness"), is_looked_at("staleness/max"), is_looked_at("tokens_per_second")
         (True, False, False)
     """
-    return _OF_TIME.search(name) is None and _FURTHER.search(name) is None
+    return not is_of_time(name) and _FURTHER.search(name) is None
+
+
+def is_of_time(name: str) -> bool:
+    """Whether a metric is measured by the clock: a throughput, a utilization.
+
+    Examples:
+        >>> is_of_time("tokens_per_second"), is_of_time("rl/engine/token_rate"), is_of_time("tokens")
+        (True, True, False)
+    """
+    return _OF_TIME.search(name) is not None
 
 
 def _is_further_of(name: str, but: str) -> bool:

@@ -17,8 +17,8 @@ def seconds(value: float) -> str:
         >>> seconds(0.0149), seconds(1.02), seconds(130.0), seconds(0.0)
         ('14.9 ms', '1.02 s', '130 s', '0 s')
     """
-    if not math.isfinite(value) or value == 0:
-        return f"{value:g} s"
+    if not math.isfinite(value) or abs(value) < 5e-10:
+        return f"{value:.0f} s"
     scale, unit = next((entry for entry in _UNITS if abs(value) >= entry[0]), _UNITS[-1])
     return f"{value / scale:.3g} {unit}" if abs(value) < 1000 else f"{value:,.0f} s"
 
