@@ -29,6 +29,7 @@ COMMANDS = {
     "report": "Write a run, or several, as one HTML file.",
     "tail": "Follow a run: a line for every closed step.",
     "gc": "Remove old runs.",
+    "mcp": "Let an agent look at runs (read-only).",
     "env": "Print every setting and where it came from.",
     "explain": "Explain a message: what it means, what to do.",
     "doctor": "Check this machine, and say what to do.",

@@ -99,9 +99,16 @@ def compared(a: RunFacts, b: RunFacts) -> Comparison:
     params = tuple(_changed(_params(a), _params(b)))
     code, packages = tuple(_changed(_code(a), _code(b))), tuple(_changed(_packages(a), _packages(b)))
     metrics = tuple(_metrics(a, b))
-    verdict, reason = _why(a, b, place, step, phases, [*params, *code, *packages])
+    is_slower = step is not None and step.by > 0
+    lost = _lost_more(b, a, place) if is_slower else _lost_more(a, b, place)
+    verdict, reason = _why(step, phases, [*params, *code, *packages])
+    if step is not None and _is_large(step) and lost >= CAUSED * abs(step.by):
+        slow, name = (b, "B") if is_slower else (a, "A")
+        verdict, reason = "caused", _caused(_of_place(slow, place), name, lost / abs(step.by))
     return Comparison(
-        a.id, b.id, verdict, (_slower(step), reason, _worse(metrics)), params, code, packages, step, phases,
+        a.id, b.id, verdict,
+        (_slower(step, is_caused=verdict == "caused"), reason, _worse(metrics)),
+        params, code, packages, step, phases,
         adds_up=times[0].source == times[1].source == "account",
         throughput=tuple(one for one in metrics if is_of_time(one.name)),
         metrics=tuple(one for one in metrics if not is_of_time(one.name)),
@@ -193,46 +200,32 @@ def _at_equal_steps(name: str, a: Mapping[int, float], b: Mapping[int, float], c
     return Difference(name, of_a, of_b, by, low, high, len(steps), steps[0], steps[-1])
 
 
-def _slower(step: Difference | None) -> str:
+def _slower(step: Difference | None, *, is_caused: bool) -> str:
     if step is None or step.a is None or step.b is None:
         return "How fast the runs are cannot be compared: one of them has no steps."
     took = f"a step takes {seconds(step.b)} in B and {seconds(step.a)} in A"
     if step.low is None or step.high is None:
         return f"{took.capitalize()}; there are too few steps to say whether that is by chance."
     between = f"{signed(seconds(step.by))}, 95 % between {seconds(step.low)} and {seconds(step.high)}"
-    if not step.is_sure:
+    if not step.is_sure and not is_caused:
         return f"Neither is sure to be faster: {took} ({between})."
-    if not _is_noticed(step):
+    if not _is_large(step):
         return f"B is as fast as A: {took} ({between})."
     return f"B is {'slower' if step.by > 0 else 'faster'}: {took} ({between})."
 
 
-def _is_noticed(step: Difference) -> bool:
-    return step.is_sure and step.a is not None and abs(step.by) > _NOTICED * step.a
+def _is_large(step: Difference) -> bool:
+    return step.a is not None and abs(step.by) > _NOTICED * step.a
 
 
-def _why(
-    a: RunFacts,
-    b: RunFacts,
-    place: Place,
-    step: Difference | None,
-    phases: Sequence[Difference],
-    changed: Sequence[Changed],
-) -> tuple[Verdict, str]:
-    if step is None or not _is_noticed(step):
+def _caused(found: Iterable[Slow], name: str, part: float) -> str:
+    return f"Caused in {name}: {listed([_shown(one) for one in found])}; {min(part, 1.0):.0%} of it goes with that."
+
+
+def _why(step: Difference | None, phases: Sequence[Difference], changed: Sequence[Changed]) -> tuple[Verdict, str]:
+    if step is None or not step.is_sure or not _is_large(step):
         return "cannot tell", "Cannot tell more: there is no difference in time that has to be explained."
-    slow, other = ("B", "A") if step.by > 0 else ("A", "B")
-    runs = {"A": a, "B": b}
-    found = _of_place(runs[slow], place)
-    lost = _lost(found) / max(len(runs[slow].times.get(place, {})), 1)
-    lost -= _lost(_of_place(runs[other], place)) / max(len(runs[other].times.get(place, {})), 1)
     part = f"{phases[0].name} has {signed(seconds(phases[0].by))} of it" if phases else "no timer says in which part"
-    if lost >= CAUSED * abs(step.by):
-        share = min(lost / abs(step.by), 1.0)
-        return (
-            "caused",
-            f"Caused in {slow}: {listed([_shown(one) for one in found])}; {share:.0%} of it goes with that.",
-        )
     if changed:
         names = listed([one.name for one in changed])
         return "coincided", f"Coincided: {names} differ; {part}, and nothing shows that one led to the other."
@@ -240,6 +233,12 @@ def _why(
         "cannot tell",
         f"Cannot tell: {part}; parameters, code and packages are the same as far as they were recorded.",
     )
+
+
+def _lost_more(slow: RunFacts, other: RunFacts, place: Place) -> float:
+    """Return the seconds a step that one run lost to slow ranks, less those of the other."""
+    per_step = [_lost(_of_place(run, place)) / max(len(run.times.get(place, {})), 1) for run in (slow, other)]
+    return per_step[0] - per_step[1]
 
 
 def _of_place(run: RunFacts, place: Place) -> list[Slow]:

@@ -182,7 +182,7 @@ def _who(slow: Slow) -> str:
 def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
     if not effect.pauses:
         return []
-    return [Evidence("change", None, f"{plural(effect.pauses, place.axis)} with a single long pause are left out")]
+    return [Evidence("change", None, f"{plural(effect.pauses, place.axis)} with a long pause are left out")]
 
 
 def _what(place: Place, first: int, last: int, effect: _Effect) -> str:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import fmean, median
 
 from otel_ml.wire.reductions import row_of
@@ -27,7 +27,10 @@ _WARM_UP = 3
 """First steps that are never usual: they compile, allocate, fill caches."""
 
 _PAUSE = 10.0
-"""Scatters beyond which a single step is a pause."""
+"""Scatters beyond which a step is a pause."""
+
+_IN_A_ROW = 4
+"""So many are no pause any more: as many as make a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +107,16 @@ def usual_steps(time: StepTime, first: int, last: int, not_in: Sequence[tuple[in
 
 
 def without_pauses(time: StepTime, steps: Sequence[int]) -> list[int]:
-    """Return the steps but single ones that are far longer than the others, of which another answer tells."""
+    """Return the steps without those that are far longer than the others, but for 4 and more in a row."""
     if len(steps) < _FEW:
         return list(steps)
     usual = median(time.seconds[step] for step in steps)
     scatter = max(1.4826 * median(abs(time.seconds[step] - usual) for step in steps), usual / 50)
-    return [step for step in steps if time.seconds[step] <= usual + _PAUSE * scatter]
+    kept: list[int] = []
+    for is_long, group in groupby(steps, key=lambda step: time.seconds[step] > usual + _PAUSE * scatter):
+        members = list(group)
+        kept += [] if is_long and len(members) < _IN_A_ROW else members
+    return kept
 
 
 def account(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> tuple[Phase, ...]:

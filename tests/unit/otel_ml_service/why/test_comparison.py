@@ -148,3 +148,14 @@ def test_diff_prints_sentences_then_tables_and_json_has_all(tmp_path: Path) -> N
     assert "\x1b" not in done.stdout
     assert plain["verdict"] == "coincided"
     assert plain["step"]["low"] < 0.004 < plain["step"]["high"]
+
+
+def test_a_rank_that_is_slow_for_a_while_made_the_run_slower_though_most_steps_are_as_fast() -> None:
+    a_while = job(slow=range(80, 120), extra_s=0.015, findings=[finding(since=80, until=119, extra_s=0.015)])
+
+    found = of(PLAIN, a_while)
+
+    assert found.verdict == "caused"
+    assert found.step is not None
+    assert found.step.by == pytest.approx(0.015 / 4, rel=0.05)
+    assert found.sentences[0].startswith("B is slower")
