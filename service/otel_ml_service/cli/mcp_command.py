@@ -28,7 +28,7 @@ _INSTRUCTIONS = (
 )
 
 
-@click.command("mcp", epilog="Example: claude mcp add otel-ml -- otel-ml mcp --dir otel-ml-runs")
+@click.command("mcp", epilog="Example: otel-ml mcp --dir otel-ml-runs")
 @dir_option
 def command(base: Path) -> None:
     """Serve the runs to an agent: tools runs, series, why, diff and spans of the Model Context Protocol, over stdio.

@@ -79,6 +79,7 @@ def test_a_finding_elsewhere_explains_nothing_here() -> None:
     assert "+15 ms of it is in forward, and no rank is slower there than its peers" in answer.sentences[1]
 
 
+@pytest.mark.feature("F22", "better", "`otel-ml why`: caused, coincided or cannot tell, with the evidence")
 def test_what_changed_at_the_same_time_coincided() -> None:
     rate = job(slow=SLOW, extra_s=0.015, values=lambda step: {"seq_len": 2048.0 if step in SLOW else 1024.0})
     happened = job(slow=SLOW, extra_s=0.015, more=[event("checkpoint_moved", 80, '{"to": "nfs"}')])
