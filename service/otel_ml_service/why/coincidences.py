@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 
 from otel_ml_service.findings.change_points import LEAST, change_points
 from otel_ml_service.why.answer import Evidence
@@ -22,6 +23,9 @@ _OF_TIME = re.compile(
 """Names of what is measured by the clock: of a slow step they are another word, not a cause."""
 
 _FURTHER = re.compile(r"/(min|max|std|p\d+(\.\d+)?|count|sum|argmax|argmin|first|last)$")
+
+_BEFORE, _AFTER = 96, 48
+"""Steps around the change in question in which others are looked for."""
 
 _MOST = 512
 """Series that are looked at: of more, those that come first."""
@@ -64,7 +68,9 @@ def _restarts(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
     for other, found in facts.restarts.items():
         for at, attempt in found:
             if _same_time(facts, place, step, other, at):
-                yield Evidence("restart", at, f"the job was restarted (attempt {attempt + 1}) at {other.axis} {at:,}")
+                yield Evidence(
+                    "restart", at, f"the job was restarted (attempt {attempt + 1}) at {_at(facts, place, other, at)}"
+                )
 
 
 def _events(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
@@ -73,7 +79,9 @@ def _events(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
         if event.step is not None and _same_time(facts, place, step, other, event.step):
             text = " ".join(event.text.split())
             shown = text if len(text) <= 60 else f"{text[:60]}…"
-            yield Evidence("event", event.step, f"event {event.name} at {event.axis} {event.step:,}: {shown}")
+            yield Evidence(
+                "event", event.step, f"event {event.name} at {_at(facts, place, other, event.step)}: {shown}"
+            )
 
 
 def _parameters(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
@@ -89,21 +97,23 @@ def _findings(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
         for at, what in ((slow.since, "becomes"), (slow.last, "was last")):
             if (what == "becomes" or slow.is_over) and _same_time(facts, place, step, other, at):
                 where = f" in {slow.phase}" if slow.phase else ""
-                yield Evidence("finding", at, f"rank {slow.rank} {what} {slow.kind}{where} at {slow.axis} {at:,}")
+                yield Evidence(
+                    "finding", at, f"rank {slow.rank} {what} {slow.kind}{where} at {_at(facts, place, other, at)}"
+                )
 
 
 def _metrics(facts: RunFacts, place: Place, step: int, but: str) -> Iterator[Evidence]:
     looked_at = 0
-    for other in facts.places:
+    for other in facts.times:
         for name, values in sorted(facts.series(other)):
             if name == but or _is_further_of(name, but) or not is_looked_at(name):
                 continue
             looked_at += 1
             if looked_at > _MOST:
                 return
-            for at, text in _changed(values):
+            for at, text in _changed(values, _around(facts, place, step, other, values)):
                 if _same_time(facts, place, step, other, at):
-                    yield Evidence("change", at, f"{name} {text} at {other.axis} {at:,}")
+                    yield Evidence("change", at, f"{name} {text} at {_at(facts, place, other, at)}")
                     break
 
 
@@ -132,8 +142,29 @@ def _is_further_of(name: str, but: str) -> bool:
     return bool(but) and (name == base or name.startswith((f"{but}/", f"{base}/")))
 
 
-def _changed(values: Mapping[int, float]) -> Iterator[tuple[int, str]]:
-    """Yield where a metric changes and how: a value that is set (a learning rate, a version), or a level of many."""
+def _around(facts: RunFacts, place: Place, step: int, other: Place, values: Mapping[int, float]) -> list[int]:
+    """Return the steps of a metric at the time of `step`: enough to tell a change there, and no more."""
+    steps = sorted(values)
+    if other.axis == place.axis:
+        at = bisect_left(steps, step)
+    else:
+        then = facts.times.get(place, {}).get(step, math.inf)
+        times = facts.times.get(other, {})
+        at = bisect_left(steps, then, key=lambda one: times.get(one, -math.inf))
+    return steps[max(at - _BEFORE, 0) : at + _AFTER]
+
+
+def _at(facts: RunFacts, place: Place, other: Place, step: int) -> str:
+    """Return which step it is, and beside which one of the axis in question it was done."""
+    beside = None if other.axis == place.axis else facts.beside(place, facts.times.get(other, {}).get(step, math.inf))
+    return f"{other.axis} {step:,}" + ("" if beside is None else f" (beside {place.axis} {beside:,})")
+
+
+def _changed(values: Mapping[int, float], near: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Yield where a metric changes and how: a value that is set (a learning rate, a version), or a level of many.
+
+    Levels are looked for in the steps `near` alone.
+    """
     steps = sorted(values)
     broken = first_not_finite(values)
     if broken is not None:
@@ -143,8 +174,8 @@ def _changed(values: Mapping[int, float]) -> Iterator[tuple[int, str]]:
     if len(jumps) * 10 <= len(seen):
         for at in jumps:
             yield steps[at], f"went from {number(seen[at - 1])} to {number(seen[at])}"
-    elif len(steps) >= LEAST:
-        for change in change_points(steps, seen).changes:
+    elif len(near) >= LEAST:
+        for change in change_points(near, [values[step] for step in near]).changes:
             yield change.step, f"went from {number(change.before)} to {number(change.after)}"
 
 

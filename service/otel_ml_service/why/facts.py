@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -102,6 +103,8 @@ class RunFacts:
 
     def _add_step(self, record: StepRecord) -> None:
         place = Place(record.role, record.axis)
+        if not record.amendment:
+            self.times.setdefault(place, {})[record.step] = record.time
         if record.axis == TIME_AXIS:
             return
         before = self._attempts.setdefault(place, record.attempt)
@@ -110,14 +113,13 @@ class RunFacts:
             self.restarts.setdefault(place, []).append(Restart(record.step, record.attempt))
         if record.writers_missing:
             self.incomplete.setdefault(place, set()).add(record.step)
-        if not record.amendment:
-            self.times.setdefault(place, {})[record.step] = record.time
 
     @property
     def places(self) -> list[Place]:
         """Roles and axes that have steps, the trainer's first, then by how many they are."""
+        steps = [place for place in self.times if place.axis != TIME_AXIS]
         return sorted(
-            self.times, key=lambda place: (place.prefix != "", place.axis != DEFAULT_AXIS, -len(self.times[place]))
+            steps, key=lambda place: (place.prefix != "", place.axis != DEFAULT_AXIS, -len(self.times[place]))
         )
 
     @property
@@ -134,9 +136,15 @@ class RunFacts:
             if not key.name.removeprefix(place.prefix).startswith("time/"):
                 yield key.name, values
 
+    def beside(self, place: Place, time: float) -> int | None:
+        """Return the step of a place that was done at a time; None before the first and after the last one."""
+        times = sorted((at, step) for step, at in self.times.get(place, {}).items())
+        index = bisect_left(times, (time, -1))
+        return times[index][1] if index < len(times) and (index > 0 or times[0][0] == time) else None
+
     def place_of(self, axis: str, name: str) -> Place:
         """Return whose series a published name is."""
-        fitting = [place for place in self.places if place.axis == axis and name.startswith(place.prefix)]
+        fitting = [place for place in self.times if place.axis == axis and name.startswith(place.prefix)]
         return max(fitting, key=lambda place: len(place.prefix), default=Place("", axis))
 
 

@@ -17,6 +17,9 @@ __all__ = ["explain_metric", "largest_change"]
 _BACK = 64
 """A step is asked about for a change that began at most so many steps before."""
 
+_NEWEST = 2048
+"""Steps that are searched where nobody says which metric: the newest ones."""
+
 _AS_LARGE = 0.9
 """Of changes about as large as the largest one the first counts: what comes after may be the way back."""
 
@@ -40,7 +43,8 @@ def largest_change(facts: RunFacts, place: Place) -> str | None:
             continue
         if first_not_finite(values) is not None:
             sizes.append((math.inf, name))
-        sizes += [(change.size, name) for change in _points(values).changes]
+        newest = dict(sorted(values.items())[-_NEWEST:])
+        sizes += [(change.size, name) for change in _points(newest).changes]
     return max(sizes)[1] if sizes else None
 
 

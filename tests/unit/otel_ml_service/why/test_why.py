@@ -200,7 +200,25 @@ def test_another_role_is_met_in_time() -> None:
     answer = asked(numbered([*rows, *rollouts]), metric="reward")
 
     assert answer.verdict == "coincided"
-    assert "generator/rollout/version went from 410 to 390 at rollout 50" in answer.sentences[1]
+    assert "generator/rollout/version went from 410 to 390 at rollout 50 (beside step 101)" in answer.sentences[1]
+
+
+def test_a_device_that_is_measured_by_the_clock_is_met_in_time() -> None:
+    rows = job(slow=SLOW, extra_s=0.4)
+    begin, end = (
+        next(row.time for row in rows if isinstance(row, StepRecord) and row.step == step) for step in (80, 119)
+    )
+    clocks = [
+        StepRecord(0, "trainer", "time", second, 0, 1000.0 + second * 0.05, {
+            "hw.gpu.clock": 700.0 if begin - 0.4 <= 1000.0 + second * 0.05 <= end else 1980.0
+        })
+        for second in range(420)
+    ]  # fmt: skip
+
+    answer = asked(numbered([*rows, *clocks]))
+
+    assert answer.verdict == "coincided"
+    assert "hw.gpu.clock went from 1980 to 700" in answer.sentences[1]
 
 
 def test_a_metric_that_is_no_longer_a_number_is_told_with_its_step() -> None:
