@@ -110,3 +110,14 @@ def test_a_run_that_goes_on_is_answered(base: Path) -> None:
     assert why["verdict"] == "caused"
     assert any("the run goes on" in one["text"] for one in why["evidence"])
     assert [span["name"] for span in spans] == ["forward"]
+
+
+def test_without_its_package_it_says_what_to_install(base: Path) -> None:
+    program = "import sys; sys.modules['mcp'] = None; from otel_ml_service.cli import main; sys.exit(main(['mcp']))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(base), capture_output=True, text=True, timeout=100, check=False
+    )
+
+    assert done.returncode == 1
+    assert "pip install 'otel-ml[mcp]'" in done.stderr

@@ -1,5 +1,5 @@
-"""How good findings are: `python -m tests.quality [SEEDS] [--from SEED]` prints a table, see
-docs/diagnostics/stragglers.md."""
+"""How good findings are: `python -m tests.quality [SEEDS] [--from SEED]` prints two tables, see
+docs/diagnostics/stragglers.md and docs/diagnostics/why.md."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import argparse
 from collections import defaultdict
 from collections.abc import Mapping
 
+from tests.quality import changes
 from tests.quality.jobs import job
 from tests.quality.score import Score, score, table
 
@@ -29,6 +30,8 @@ def main() -> None:
     parser.add_argument("--from", dest="first", type=int, default=0)
     arguments = parser.parse_args()
     print(table(by_kind(range(arguments.first, arguments.first + arguments.seeds)).items()))
+    print()
+    print(changes.table(arguments.seeds))
 
 
 if __name__ == "__main__":

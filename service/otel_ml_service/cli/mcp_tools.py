@@ -54,7 +54,13 @@ class RunTools:
         return [_values(key.axis, key.name, found, first, last, most) for key, found in chosen.items()]
 
     def why(
-        self, run: str, first: int | None = None, last: int | None = None, metric: str = "", axis: str = ""
+        self,
+        run: str,
+        first: int | None = None,
+        last: int | None = None,
+        metric: str = "",
+        axis: str = "",
+        role: str = "",
     ) -> dict[str, Json]:
         """Tell why steps were slow or a metric changed: caused, coincided or cannot tell, with account and evidence.
 
@@ -64,8 +70,9 @@ class RunTools:
             last: last step; by default the first.
             metric: published name of a metric whose change is in question; without it, the time of steps is.
             axis: of the steps.
+            role: whose steps.
         """
-        question = ask.Question(metric or None, first, first if last is None else last, axis or None)
+        question = ask.Question(metric or None, first, first if last is None else last, axis or None, role or None)
         return asdict(ask.why(read_facts(find(run, self._base)), question))
 
     def diff(self, a: str, b: str) -> dict[str, Json]:

@@ -57,9 +57,16 @@ STEPS = _Steps()
 @dir_option
 @click.option("--metric", "-m", type=METRIC, help="Why this metric changed, instead of why steps were slow.")
 @click.option("--axis", help="Axis of the steps; by default that of the metric, or the trainer's.")
+@click.option("--role", help="Role whose steps are meant; by default the trainer.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def command(
-    run: str, steps: tuple[int, int] | None, base: Path, metric: str | None, axis: str | None, as_json: bool
+    run: str,
+    steps: tuple[int, int] | None,
+    base: Path,
+    metric: str | None,
+    axis: str | None,
+    role: str | None,
+    as_json: bool,
 ) -> None:
     """Tell why steps of RUN were slow, or why a metric changed, also while the run goes on.
 
@@ -68,7 +75,7 @@ def command(
     step it is about the steps that cost most.
     """
     first, last = steps or (None, None)
-    answer = why(read_facts(find(run, base)), Question(metric, first, last, axis))
+    answer = why(read_facts(find(run, base)), Question(metric, first, last, axis, role))
     if as_json:
         click.echo(json.dumps(asdict(answer)))
     else:

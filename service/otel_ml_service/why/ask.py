@@ -25,24 +25,26 @@ class Question:
         metric: published name of a metric, or of a timer; without one it is the time of steps.
         first, last: steps; None for those that need an answer most.
         axis: of the steps; None for the metric's, or that of the trainer.
+        role: whose steps; None for the trainer, or whoever has most.
     """
 
     metric: str | None = None
     first: int | None = None
     last: int | None = None
     axis: str | None = None
+    role: str | None = None
 
 
 def why(facts: RunFacts, question: Question) -> Answer:
     """Return the answer.
 
     Raises:
-        ConfigError: the run has no such metric, or no such axis; the message names the nearest.
+        ConfigError: the run has no such metric, axis or role; the message names the nearest.
     """
     if question.metric is not None:
         key = _named(facts, question.metric, question.axis)
         return explain_metric(facts, facts.place_of(key.axis, key.name), key.name, question.first, question.last)
-    places = _places(facts, question.axis)
+    places = _places(facts, question)
     if question.first is not None and question.last is not None and places:
         return explain_steps(facts, places[0], question.first, question.last)
     return _worst(facts, places)
@@ -91,11 +93,18 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
     )  # fmt: skip
 
 
-def _places(facts: RunFacts, axis: str | None) -> list[Place]:
-    places = [place for place in facts.places if axis is None or place.axis == axis]
+def _places(facts: RunFacts, question: Question) -> list[Place]:
+    places = [
+        place
+        for place in facts.places
+        if (question.axis in {None, place.axis}) and (question.role in {None, place.role})
+    ]
     if not places and facts.places:
-        axes = sorted({place.axis for place in facts.places})
-        raise ConfigError(f"Run {facts.id} has no axis {axis!r}. It has: {', '.join(axes)}.", slug="unknown-metric")
+        there = ", ".join(f"axis {place.axis!r} of role {place.role!r}" for place in facts.places)
+        raise ConfigError(
+            f"Run {facts.id} has no steps of axis {question.axis!r} and role {question.role!r}. It has: {there}.",
+            slug="unknown-metric",
+        )
     return places
 
 

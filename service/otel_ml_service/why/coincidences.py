@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from otel_ml_service.findings.change_points import LEAST, change_points
 from otel_ml_service.why.answer import Evidence
@@ -25,7 +26,7 @@ _OF_TIME = re.compile(
 _FURTHER = re.compile(r"/(min|max|std|p\d+(\.\d+)?|count|sum|argmax|argmin|first|last)$")
 
 _BEFORE, _AFTER = 96, 48
-"""Steps around the change in question in which others are looked for."""
+"""Steps around the change in question in which others are looked for: what is a level of many is seen in these."""
 
 _MOST = 512
 """Series that are looked at: of more, those that come first."""
@@ -111,7 +112,7 @@ def _metrics(facts: RunFacts, place: Place, step: int, but: str) -> Iterator[Evi
             looked_at += 1
             if looked_at > _MOST:
                 return
-            for at, text in _changed(values, _around(facts, place, step, other, values)):
+            for at, text in _changed(_around(facts, place, step, other, values)):
                 if _same_time(facts, place, step, other, at):
                     yield Evidence("change", at, f"{name} {text} at {_at(facts, place, other, at)}")
                     break
@@ -142,8 +143,13 @@ def _is_further_of(name: str, but: str) -> bool:
     return bool(but) and (name == base or name.startswith((f"{but}/", f"{base}/")))
 
 
-def _around(facts: RunFacts, place: Place, step: int, other: Place, values: Mapping[int, float]) -> list[int]:
-    """Return the steps of a metric at the time of `step`: enough to tell a change there, and no more."""
+def _eligible(facts: RunFacts) -> int:
+    found = sum(is_looked_at(name) for place in facts.times for name, _ in facts.series(place))
+    return min(found, _MOST)
+
+
+def _around(facts: RunFacts, place: Place, step: int, other: Place, values: Mapping[int, float]) -> Mapping[int, float]:
+    """Return a metric's values at the time of `step`: enough to tell a change there, and no more."""
     steps = sorted(values)
     if other.axis == place.axis:
         at = bisect_left(steps, step)
@@ -151,7 +157,7 @@ def _around(facts: RunFacts, place: Place, step: int, other: Place, values: Mapp
         then = facts.times.get(place, {}).get(step, math.inf)
         times = facts.times.get(other, {})
         at = bisect_left(steps, then, key=lambda one: times.get(one, -math.inf))
-    return steps[max(at - _BEFORE, 0) : at + _AFTER]
+    return {one: values[one] for one in steps[max(at - _BEFORE, 0) : at + _AFTER]}
 
 
 def _at(facts: RunFacts, place: Place, other: Place, step: int) -> str:
@@ -160,35 +166,28 @@ def _at(facts: RunFacts, place: Place, other: Place, step: int) -> str:
     return f"{other.axis} {step:,}" + ("" if beside is None else f" (beside {place.axis} {beside:,})")
 
 
-def _changed(values: Mapping[int, float], near: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Yield where a metric changes and how: a value that is set (a learning rate, a version), or a level of many.
-
-    Levels are looked for in the steps `near` alone.
-    """
-    steps = sorted(values)
+def _changed(values: Mapping[int, float]) -> Iterator[tuple[int, str]]:
+    """Yield where a metric changes and how: a value that is set (a learning rate, a version), or a level of many."""
     broken = first_not_finite(values)
     if broken is not None:
         yield broken, f"became {values[broken]}"
-    seen = [values[step] for step in steps]
-    jumps = [at for at in range(1, len(seen)) if seen[at] != seen[at - 1] and math.isfinite(seen[at])]
-    if len(jumps) * 10 <= len(seen):
-        for at in jumps:
-            yield steps[at], f"went from {number(seen[at - 1])} to {number(seen[at])}"
-    elif len(near) >= LEAST:
-        for change in change_points(near, [values[step] for step in near]).changes:
+    set_at = [(before, step) for before, step in pairwise(values) if values[before] != values[step]]
+    if len(set_at) * 10 <= len(values):
+        for before, step in set_at:
+            if math.isfinite(values[step]):
+                yield step, f"went from {number(values[before])} to {number(values[step])}"
+    elif len(values) >= LEAST:
+        for change in change_points(list(values), list(values.values())).changes:
             yield change.step, f"went from {number(change.before)} to {number(change.after)}"
 
 
 def first_not_finite(values: Mapping[int, float]) -> int | None:
     """Return the first step with a NaN or an infinity after a finite value; None where there is none."""
-    was_finite = False
-    for step in sorted(values):
-        if not math.isfinite(values[step]):
-            if was_finite:
-                return step
-        else:
-            was_finite = True
-    return None
+    steps = sorted(values)
+    first = next((step for step in steps if math.isfinite(values[step])), None)
+    if first is None:
+        return None
+    return next((step for step in steps if step > first and not math.isfinite(values[step])), None)
 
 
 def completeness(facts: RunFacts, place: Place, first: int, last: int) -> list[Evidence]:
@@ -197,6 +196,10 @@ def completeness(facts: RunFacts, place: Place, first: int, last: int) -> list[E
     lacking = sum(first <= step <= last for step in facts.incomplete.get(place, ()))
     whole = f"all ranks have values in {len(steps) - lacking:,} of {plural(len(steps), place.axis)}"
     found = [Evidence("completeness", None, whole)]
+    if (metrics := _eligible(facts)) > 0:
+        found.append(
+            Evidence("completeness", None, f"{plural(metrics, 'metric')} of the run are looked at for changes")
+        )
     if facts.is_live:
         newest = max(facts.times.get(place, {}), default=first)
         found.append(

@@ -11,7 +11,7 @@ import numpy as np
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.findings.phases import UNTIMED
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Verdict
-from otel_ml_service.why.coincidences import changes_near, completeness
+from otel_ml_service.why.coincidences import changes_near, completeness, is_looked_at
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.step_time import StepTime, account, step_time, usual_steps, without_pauses
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
@@ -25,6 +25,9 @@ _NOTICED = 0.05
 
 _FOLLOWS = 0.8
 """Correlation from which step time follows a metric."""
+
+_REACH = 256
+"""Steps before and after in which it has to."""
 
 _AS_MANY = 32
 """Steps that a correlation needs."""
@@ -87,7 +90,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     causes = _causes(found, effect)
     saved = _saved(causes, effect)
     explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0
-    evidence = [*map(_shown, causes), *_around(facts, place, effect), *_follows(facts, place, time)]
+    evidence = [*map(_shown, causes), *(_meanwhile(facts, place, effect, time) if effect.is_noticed else ())]
     verdict = _verdict(explained, effect, evidence)
     looks = _looks(place, causes, effect, time)
     return Answer(
@@ -138,23 +141,25 @@ def _verdict(explained: float, effect: _Effect, evidence: Sequence[Evidence]) ->
     return "coincided" if evidence else "cannot tell"
 
 
-def _around(facts: RunFacts, place: Place, effect: _Effect) -> list[Evidence]:
-    near = changes_near(facts, place, effect.steps[0]) if effect.is_noticed else []
-    return [one for one in near if one.kind != "finding"]
+def _meanwhile(facts: RunFacts, place: Place, effect: _Effect, time: StepTime) -> list[Evidence]:
+    near = changes_near(facts, place, effect.steps[0])
+    return [*(one for one in near if one.kind != "finding"), *_follows(facts, place, effect, time)]
 
 
-def _follows(facts: RunFacts, place: Place, time: StepTime) -> list[Evidence]:
-    """Return the metric that step time follows in all of the run, where it follows one."""
-    found = [(name, _correlation(time, values)) for name, values in facts.series(place)]
+def _follows(facts: RunFacts, place: Place, effect: _Effect, time: StepTime) -> list[Evidence]:
+    """Return the metric that step time follows around these steps, where it follows one."""
+    begin, end = effect.steps[0] - _REACH, effect.steps[-1] + _REACH
+    steps = [step for step in time.seconds if begin <= step <= end]
+    found = [(name, _correlation(steps, time, values)) for name, values in facts.series(place) if is_looked_at(name)]
     best = max(found, key=lambda entry: entry[1], default=("", 0.0))
     if best[1] < _FOLLOWS:
         return []
     return [Evidence("follows", None, f"step time follows {best[0]} (r = {best[1]:.2f})")]
 
 
-def _correlation(time: StepTime, values: Mapping[int, float]) -> float:
+def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
     """Return the rank correlation over the steps that have both; 0 of fewer than 32, or where one never differs."""
-    steps = [step for step in time.seconds if step in values]
+    steps = [step for step in near if step in values]
     if len(steps) < _AS_MANY:
         return 0.0
     table = np.array([[time.seconds[step], values[step]] for step in steps])
@@ -217,7 +222,9 @@ def _why(
     grown = account(time, effect.kept, effect.usual)
     if time.source == "account" and grown:
         by = seconds(grown[0].seconds - (grown[0].usual_s or 0.0))
-        return f"Cannot tell: {signed(by)} of it is in {grown[0].name}, and no rank is slower there than its peers."
+        return (
+            f"Cannot tell: {signed(by)} of it is in {grown[0].name}, and no rank was found slower there than its peers."
+        )
     return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
 
 
