@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ from otel_ml_service.stored_runs.run_history import History, history, is_own
 __all__ = ["Place", "Restart", "RunFacts", "Slow", "facts_of", "read_facts"]
 
 _FINDINGS = "otel_ml/findings"
+
+_LARGEST = 2**53
+"""Whole numbers beyond this are no steps."""
 
 
 class Place(NamedTuple):
@@ -165,11 +169,11 @@ def _findings(table: Table) -> Iterator[Slow]:
 
 
 def _whole(value: JsonValue) -> int | None:
-    return int(value) if isinstance(value, (int, float)) else None
+    return int(value) if isinstance(value, (int, float)) and abs(value) <= _LARGEST else None
 
 
 def _figure(value: JsonValue) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
 
 
 def facts_of(run_id: str, found: Iterable[Record]) -> RunFacts:
