@@ -127,11 +127,13 @@ def change_points(steps: Sequence[int], values: Sequence[float]) -> ChangePoints
     series = np.asarray(values, dtype=np.float64)
     kept = np.flatnonzero(np.isfinite(series))
     series = series[kept]
+    exponent = int(np.frexp(np.abs(series).max(initial=0.0))[1])
+    series = np.ldexp(series, -exponent)  # exact, and squares of the largest doubles are none
     following = _following(series)
     splits = list(_splits(series, following)) if following <= MOST_FOLLOWING else []
     present = [steps[at] for at in kept.tolist()]
     ends = [*(split.at for split in splits[1:]), len(series)][: len(splits)]
-    changes = tuple(_change(series, present, split, end) for split, end in zip(splits, ends, strict=True))
+    changes = tuple(_change(series, present, split, end, exponent) for split, end in zip(splits, ends, strict=True))
     return ChangePoints(changes, len(series), following)
 
 
@@ -144,10 +146,12 @@ class _Split(NamedTuple):
     scatter: float
 
 
-def _change(series: Floats, steps: Sequence[int], split: _Split, end: int) -> Change:
+def _change(series: Floats, steps: Sequence[int], split: _Split, end: int, exponent: int) -> Change:
     after = float(np.median(series[split.at : min(end, split.at + REFERENCE)]))
     size = abs(after - split.before) / split.scatter if split.scatter > 0 else math.inf
-    return Change(steps[split.at], steps[split.found_at], split.before, after, size)
+    with np.errstate(over="ignore"):
+        before, after = np.ldexp([split.before, after], exponent).tolist()
+    return Change(steps[split.at], steps[split.found_at], before, after, size)
 
 
 def _following(series: Floats) -> float:

@@ -27,6 +27,9 @@ _LAST = 4
 _AT_LEAST = 64
 """Steps of that at least, where there are so many."""
 
+_LARGEST = 1e150
+"""Values whose squares are doubles, too; NaN and infinities are not compared."""
+
 _OWN = "otel_ml."
 
 
@@ -188,7 +191,9 @@ def _metrics(a: RunFacts, b: RunFacts) -> Iterator[Difference]:
         for name, values in sorted(a.series(place)):
             other = b.history.series.get(SeriesName(place.axis, name), {})
             if is_looked_at(name) or is_of_time(name):
-                steps = [step for step in sorted(values) if math.isfinite(values[step] - other.get(step, math.nan))]
+                steps = [
+                    step for step in sorted(values) if abs(values[step]) + abs(other.get(step, math.nan)) < _LARGEST
+                ]
                 if steps:
                     yield _at_equal_steps(name, values, other, steps)
 

@@ -17,6 +17,9 @@ __all__ = ["StepTime", "account", "step_time", "usual_steps", "without_pauses"]
 
 Values = Mapping[int, float]
 
+_LONGEST = 1e9
+"""Seconds from which a value, NaN included, is no duration; ranks are below it, too."""
+
 _USUAL = 64
 """Steps before that others are compared with."""
 
@@ -70,7 +73,9 @@ def _named(facts: RunFacts, place: Place, prefix: str) -> dict[str, Values]:
     whole = place.prefix + prefix
     series = facts.history.series
     return {
-        key.name.removeprefix(whole): dict(sorted(series[key].items()))
+        key.name.removeprefix(whole): {
+            step: value for step, value in sorted(series[key].items()) if 0 <= value < _LONGEST
+        }
         for key in list(series)
         if key.axis == place.axis and key.name.startswith(whole)
     }
@@ -91,7 +96,8 @@ def _total(phases: Iterable[Values]) -> Values:
 
 def _between(times: Values) -> Values:
     steps = sorted(times)
-    return {step: times[step] - times[before] for before, step in pairwise(steps)}
+    seconds = {step: times[step] - times[before] for before, step in pairwise(steps)}
+    return {step: value for step, value in seconds.items() if 0 <= value < _LONGEST}
 
 
 def usual_steps(time: StepTime, first: int, last: int, not_in: Sequence[tuple[int, int]]) -> list[int]:

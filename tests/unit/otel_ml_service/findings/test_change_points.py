@@ -92,3 +92,13 @@ def test_units_directions_and_gaps_change_nothing(values: list[float], scale: fl
             filled, at = [*filled, math.nan, math.inf], [*at, 7 * index - 2, 7 * index - 1]
         filled, at = [*filled, value], [*at, 7 * index]
     assert change_points(at, filled) == found
+
+
+def test_the_largest_and_the_smallest_doubles_have_levels_too() -> None:
+    wobble = np.random.default_rng(3).normal(size=120)
+    for scale in (1e305, 1e-305):
+        values = (wobble + np.where(np.arange(120) >= 70, 20.0, 0.0)) * scale
+
+        found = change_points(range(120), values.tolist())
+
+        assert [change.step for change in found.changes] == [70]
