@@ -13,7 +13,7 @@ from otel_ml_service.findings.phases import UNTIMED
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Verdict
 from otel_ml_service.why.coincidences import changes_near, completeness, is_looked_at
 from otel_ml_service.why.facts import Place, RunFacts, Slow
-from otel_ml_service.why.step_time import StepTime, account, step_time, usual_steps, without_pauses
+from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
 __all__ = ["ABOUT", "explain_steps", "slow_range"]
@@ -107,7 +107,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
 
 
 def _effect(time: StepTime, steps: Sequence[int], not_in: Sequence[tuple[int, int]]) -> _Effect:
-    usual = without_pauses(time, usual_steps(time, steps[0], steps[-1], not_in))
+    usual = calm_steps(time, usual_steps(time, steps[0], steps[-1], not_in))
     kept = without_pauses(time, steps)
     mean_s = fmean(time.seconds[step] for step in kept)
     if not usual:

@@ -13,7 +13,7 @@ from otel_ml.wire.reductions import row_of
 from otel_ml_service.why.answer import Phase
 from otel_ml_service.why.facts import Place, RunFacts
 
-__all__ = ["StepTime", "account", "step_time", "usual_steps", "without_pauses"]
+__all__ = ["StepTime", "account", "calm_steps", "step_time", "usual_steps", "without_pauses"]
 
 Values = Mapping[int, float]
 
@@ -114,15 +114,20 @@ def usual_steps(time: StepTime, first: int, last: int, not_in: Sequence[tuple[in
 
 def without_pauses(time: StepTime, steps: Sequence[int]) -> list[int]:
     """Return the steps without those that are far longer than the others, but for 4 and more in a row."""
+    calm, kept = set(calm_steps(time, steps)), list[int]()
+    for is_calm, group in groupby(steps, key=calm.__contains__):
+        members = list(group)
+        kept += members if is_calm or len(members) >= _IN_A_ROW else []
+    return kept
+
+
+def calm_steps(time: StepTime, steps: Sequence[int]) -> list[int]:
+    """Return the steps without any that are far longer than the others."""
     if len(steps) < _FEW:
         return list(steps)
     usual = median(time.seconds[step] for step in steps)
     scatter = max(1.4826 * median(abs(time.seconds[step] - usual) for step in steps), usual / 50)
-    kept: list[int] = []
-    for is_long, group in groupby(steps, key=lambda step: time.seconds[step] > usual + _PAUSE * scatter):
-        members = list(group)
-        kept += [] if is_long and len(members) < _IN_A_ROW else members
-    return kept
+    return [step for step in steps if time.seconds[step] <= usual + _PAUSE * scatter]
 
 
 def account(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> tuple[Phase, ...]:

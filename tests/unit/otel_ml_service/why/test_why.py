@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -256,3 +257,19 @@ def test_a_healthy_run_has_no_culprit() -> None:
     assert answer.verdict == "cannot tell"
     assert "Nothing stands out in 600 steps" in answer.sentences[0]
     assert [phase.name for phase in answer.account] == ["forward", "all_reduce"]
+
+
+def test_a_pause_before_does_not_make_slow_steps_usual() -> None:
+    found = finding(since=80, until=119, extra_s=0.015)
+    rows = job(slow=SLOW, extra_s=0.015, findings=[found])
+    paused = [
+        replace(row, values={**row.values, "time/exposed/forward": 0.5})
+        if isinstance(row, StepRecord) and row.step in range(70, 76)
+        else row
+        for row in rows
+    ]
+
+    answer = asked(paused)
+
+    assert answer.verdict == "caused"
+    assert answer.effect == pytest.approx(0.015, rel=0.05)
