@@ -1,4 +1,7 @@
-"""The example that diagnoses itself: a slow rank is found while it is slow, and stands in the report."""
+"""The example that diagnoses itself: a slow rank is found while it is slow, stands in the report, and is why.
+
+It also runs the first commands of docs/diagnostics/why.md.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,14 @@ def test_a_slow_rank_is_told_while_the_job_runs_and_stands_in_the_report(tmp_pat
     steps, ranks = otel_ml.read(run)["otel_ml/straggler/rank"]
     assert {2.0} <= {rank for step, rank in zip(steps, ranks, strict=True) if 90 <= step < 150}
     assert otel_ml.read(run)["accuracy"][1][-1] > 0.8
-    report = (tmp_path / done.stdout.splitlines()[-1]).read_text()
+    [path] = [line for line in done.stdout.splitlines() if line.endswith("report.html")]
+    report = (tmp_path / path).read_text()
     assert "Slow and silent ranks" in report
     assert "<td>forward</td>" in report
     spans = [json.loads(line) for line in (run / "spans.jsonl").read_text().splitlines()]
     slow = {span["span_id"] for span in spans if (span["rank"], span["name"]) == (2, "forward") and span["step"] >= 65}
     assert any(span_id in report for span_id in slow)
+
+    why = " ".join(done.stdout.partition(path)[2].split())
+    assert "rank 2 was slow in forward, steps" in why  # on a busy machine it is not all of the effect
+    assert "Where the time goes (adds up to the step of the slowest rank) phase a step usual" in why

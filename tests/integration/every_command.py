@@ -26,7 +26,8 @@ LISTS = (
     ["env"],
 )
 OF_A_RUN = (
-    ["show"], ["show", "--csv"], ["top"], ["tail", "--no-follow"], ["report"], ["trace"], ["replay", "--to", "jsonl"],
+    ["show"], ["show", "--csv"], ["why"], ["why", "--json"], ["diff", "latest"], ["top"], ["tail", "--no-follow"],
+    ["report"], ["trace"], ["replay", "--to", "jsonl"],
 )  # fmt: skip
 LAST = (["gc", "--keep", "0", "--yes"], ["runs"])
 HANGS_S = 60

@@ -1,5 +1,5 @@
-"""How good findings are: `python -m tests.quality [SEEDS] [--from SEED]` prints a table, and `--traces FOLDER` that of
-published traces, see docs/diagnostics/stragglers.md."""
+"""How good findings are: `python -m tests.quality [SEEDS] [--from SEED]` prints two tables, and `--traces FOLDER` that of
+published traces, see docs/diagnostics/stragglers.md and docs/diagnostics/why.md."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.quality import changes
 from tests.quality.jobs import job
 from tests.quality.score import Score, score, table
 from tests.quality.traces import traces
@@ -35,6 +36,8 @@ def main() -> None:
         print("\n".join(traces(arguments.traces)))
         return
     print(table(by_kind(range(arguments.first, arguments.first + arguments.seeds)).items()))
+    print()
+    print(changes.table(arguments.seeds))
 
 
 if __name__ == "__main__":

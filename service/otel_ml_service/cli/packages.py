@@ -16,6 +16,7 @@ OPTIONAL_PACKAGES: Mapping[str, str] = {
     "crc32c": "tensorboard",
     "scikit-learn": "demo",
     "torch": "torch",
+    "mcp": "mcp",
 }
 """Package → the extra of otel-ml that brings it."""
 

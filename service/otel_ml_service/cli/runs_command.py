@@ -20,7 +20,7 @@ from otel_ml_service.stored_runs.run_history import History, history
 from otel_ml_service.stored_runs.run_standing import NOT_FINISHED, standing
 from otel_ml_service.stored_runs.unfinished import lacking
 
-__all__ = ["command"]
+__all__ = ["command", "described"]
 
 
 @click.command("runs", epilog="Example: otel-ml runs --limit 5")
@@ -37,9 +37,9 @@ def command(base: Path, limit: int, as_json: bool) -> None:
     if not runs:
         output.note(f"There is no run in {str(base)!r}. Try: otel-ml demo")
         return
-    described = [_described(run) for run in runs[:limit]]
+    rows = [described(run) for run in runs[:limit]]
     if as_json:
-        for row in described:
+        for row in rows:
             click.echo(json.dumps(row))
         return
     output.table(
@@ -54,11 +54,11 @@ def command(base: Path, limit: int, as_json: bool) -> None:
                 size(int(row["bytes"])),
                 str(row["id"]),
             ]
-            for row in described
+            for row in rows
         ],
         right=["steps", "size"],
     )
-    if any(row["lacking"] or row["status"] == NOT_FINISHED for row in described):
+    if any(row["lacking"] or row["status"] == NOT_FINISHED for row in rows):
         output.note("What is not finished, or not in all of its backends: otel-ml recover")
     if len(runs) > limit:
         output.note(f"… and {len(runs) - limit} older ones (--limit).")
@@ -71,7 +71,8 @@ def _shown(row: Mapping[str, Any]) -> str:
     return f"{row['status']}{behind}{refused}"
 
 
-def _described(run: RunFolder) -> dict[str, Any]:
+def described(run: RunFolder) -> dict[str, Any]:
+    """Return how a run stands, as plain data."""
     read = _read(run)
     return {
         "id": run.id,

@@ -1,0 +1,110 @@
+"""`otel-ml diff A B`: what differs between two runs, and what made B slower."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from otel_ml_service.cli.parameters import RUN, dir_option
+from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.stored_runs.run_folders import find
+from otel_ml_service.why.comparison import Changed, Comparison, Difference, compared
+from otel_ml_service.why.facts import read_facts
+from otel_ml_service.why.wording import number, seconds, signed, steps_text
+
+__all__ = ["command"]
+
+_WIDTH = 80
+_ROWS = 12
+"""Of a table; `--json` has all."""
+
+
+@click.command("diff", epilog="Example: otel-ml diff baseline latest")
+@click.argument("a", metavar="A", type=RUN)
+@click.argument("b", metavar="B", type=RUN)
+@dir_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def command(a: str, b: str, base: Path, as_json: bool) -> None:
+    """Compare two runs, also while they go on: parameters, code, packages, phases, throughput, metrics at equal steps.
+
+    Three sentences come first: whether B is slower than A, why (`caused`, `coincided` or `cannot tell`, as in `otel-ml
+    why`), and which metrics differ. Differences have a 95 % confidence interval over steps.
+    """
+    found = compared(read_facts(find(a, base)), read_facts(find(b, base)))
+    if as_json:
+        click.echo(json.dumps(asdict(found)))
+    else:
+        _print(screen(), found)
+
+
+def _print(output: Screen, found: Comparison) -> None:
+    for number_of, sentence in enumerate(found.sentences):
+        for line in textwrap.wrap(sentence, _WIDTH):
+            output.line(line, style="bold" if number_of == 1 else None)
+    output.line()
+    output.line(f"A is {found.a}, B is {found.b}", style="dim")
+    _print_changed(output, "Parameters", found.params)
+    _print_changed(output, "Code", found.code)
+    _print_changed(output, "Packages", found.packages)
+    title = "Where the time goes" if found.adds_up else "Timers (slowest rank of each; they do not add up)"
+    _print_differences(output, title, "phase", found.phases, seconds)
+    _print_differences(output, "Throughput at equal steps", "metric", found.throughput, number)
+    _print_differences(output, "Metrics at equal steps", "metric", found.metrics, number)
+    if found.findings:
+        output.line()
+        output.line("Slow and silent ranks", style="bold")
+        for text in found.findings:
+            for line in textwrap.wrap(text, _WIDTH, initial_indent="- ", subsequent_indent="  "):
+                output.line(line)
+
+
+def _print_changed(output: Screen, title: str, changed: Sequence[Changed]) -> None:
+    if not changed:
+        return
+    output.line()
+    output.line(title, style="bold")
+    rows = [[_cut(one.name, 30), _cut(one.a or "-", 22), _cut(one.b or "-", 22)] for one in changed[:_ROWS]]
+    output.table(["name", "A", "B"], rows)
+    _print_rest(output, len(changed) - _ROWS)
+
+
+def _print_differences(
+    output: Screen, title: str, what: str, found: Sequence[Difference], shown: Callable[[float], str]
+) -> None:
+    if not found:
+        return
+    output.line()
+    [first, *_] = found
+    over = "" if first.first is None or first.last is None else f", {steps_text(first.first, first.last)}"
+    output.line(f"{title}{over}", style="bold")
+    ordered = sorted(found, key=lambda one: not one.is_sure)
+    rows = [
+        [_cut(one.name, 26), _shown(one.a, shown), _shown(one.b, shown), signed(shown(one.by)), _between(one, shown)]
+        for one in ordered[:_ROWS]
+    ]
+    output.table([what, "A", "B", "B - A", "95 % between"], rows, right=["A", "B", "B - A"])
+    _print_rest(output, len(found) - _ROWS)
+
+
+def _shown(value: float | None, shown: Callable[[float], str]) -> str:
+    return "-" if value is None else shown(value)
+
+
+def _between(one: Difference, shown: Callable[[float], str]) -> str:
+    if one.low is None or one.high is None:
+        return "too few steps"
+    return f"{shown(one.low)} and {shown(one.high)}"
+
+
+def _print_rest(output: Screen, count: int) -> None:
+    if count > 0:
+        output.line(f"… and {count} more (--json)", style="dim")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"…{text[1 - most :]}"

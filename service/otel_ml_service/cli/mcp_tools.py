@@ -1,0 +1,143 @@
+"""What an agent may ask of the runs on this machine: nothing is written, and nothing leaves it but the answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from otel_ml_exporters.records import Span, SpanBatch
+from otel_ml_service.cli.runs_command import described
+from otel_ml_service.stored_runs.read_records import records
+from otel_ml_service.stored_runs.run_folders import find, run_folders
+from otel_ml_service.stored_runs.run_history import history, is_own
+from otel_ml_service.stored_runs.spans_file import spans_in
+from otel_ml_service.why import ask, comparison
+from otel_ml_service.why.facts import read_facts
+
+__all__ = ["RunTools"]
+
+Json = Any
+"""Whatever JSON has."""
+
+
+class RunTools:
+    """The runs below a folder, as tools. A RUN is an id or its beginning, an experiment's name, or `latest`."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    def runs(self, limit: int = 20) -> list[dict[str, Json]]:
+        """List the runs on this machine, the newest first: id, experiment, status, steps, when it was written."""
+        return [described(run) for run in run_folders(self._base)[: max(limit, 0)]]
+
+    def series(
+        self, run: str, names: Sequence[str] = (), first: int | None = None, last: int | None = None, most: int = 200
+    ) -> list[dict[str, Json]]:
+        """Return metrics of a run.
+
+        Args:
+            run: which one.
+            names: published names, or globs such as `time/*`; without any, all are listed with their last value.
+            first: first step.
+            last: last step.
+            most: values of a series; of more, evenly chosen ones.
+        """
+        read = history(records(find(run, self._base)))
+        if not names:
+            return [_summary(key.axis, key.name, dict(sorted(found.items()))) for key, found in read.series.items()]
+        chosen = {key: found for name in names for key, found in read.matching(name)}
+        return [_values(key.axis, key.name, found, first, last, most) for key, found in chosen.items()]
+
+    def why(
+        self,
+        run: str,
+        first: int | None = None,
+        last: int | None = None,
+        metric: str = "",
+        axis: str = "",
+        role: str = "",
+    ) -> dict[str, Json]:
+        """Tell why steps were slow or a metric changed: caused, coincided or cannot tell, with account and evidence.
+
+        Args:
+            run: which one.
+            first: first step; without it the steps that cost most.
+            last: last step; by default the first.
+            metric: published name of a metric whose change is in question; without it, the time of steps is.
+            axis: of the steps.
+            role: whose steps.
+        """
+        question = ask.Question(metric or None, first, first if last is None else last, axis or None, role or None)
+        return asdict(ask.why(read_facts(find(run, self._base)), question))
+
+    def diff(self, a: str, b: str) -> dict[str, Json]:
+        """Compare two runs: params, code, packages, phases, throughput, metrics at equal steps, why one is slower."""
+        return asdict(comparison.compared(read_facts(find(a, self._base)), read_facts(find(b, self._base))))
+
+    def spans(
+        self,
+        run: str,
+        step: int | None = None,
+        role: str = "",
+        rank: int | None = None,
+        name: str = "*",
+        most: int = 200,
+    ) -> list[dict[str, Json]]:
+        """Return spans (timers) of a run in the order in which they arrived, with their seconds.
+
+        Args:
+            run: which one.
+            step: of this step alone.
+            role: of this role alone.
+            rank: of this rank alone.
+            name: name or glob.
+            most: spans at most.
+        """
+        wanted = (
+            span
+            for span in self._spans(run)
+            if step in {None, span.step}
+            and rank in {None, span.rank}
+            and role in {"", span.role}
+            and fnmatchcase(span.name, name)
+        )
+        return [
+            {**asdict(span), "seconds": (span.end_ns - span.start_ns) / 1e9} for span in islice(wanted, max(most, 0))
+        ]
+
+    def _spans(self, run: str) -> Iterator[Span]:
+        folder = find(run, self._base)
+        has_any = False
+        for record in records(folder):
+            if isinstance(record, SpanBatch):
+                has_any = True
+                yield from record.spans
+        if not has_any:  # while the service has the run open
+            yield from spans_in(folder.jsonl.with_name("spans.jsonl"))
+
+
+def _summary(axis: str, name: str, found: Mapping[int, float]) -> dict[str, Json]:
+    values = list(found.values())
+    finite = [value for value in values if math.isfinite(value)]
+    bounds = {"min": min(finite), "max": max(finite)} if finite else {}
+    return {"axis": axis, "name": name, "steps": len(values), "last": _json(values[-1]), **bounds, "own": is_own(name)}
+
+
+def _values(
+    axis: str, name: str, found: Mapping[int, float], first: int | None, last: int | None, most: int
+) -> dict[str, Json]:
+    steps = [step for step in found if (first is None or step >= first) and (last is None or step <= last)]
+    every = -(-len(steps) // max(most, 1))
+    shown = steps[:: max(every, 1)]
+    values = [_json(found[step]) for step in shown]
+    return {"axis": axis, "name": name, "steps": shown, "values": values, "of": len(steps)}
+
+
+def _json(value: float) -> float | str:
+    """Return a value as JSON may have it."""
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,128 @@
+"""`otel-ml why RUN [STEP | A-B]`: why steps were slow, or a metric changed, with the evidence."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
+from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.stored_runs.run_folders import find
+from otel_ml_service.why.answer import Answer, Phase
+from otel_ml_service.why.ask import Question, why
+from otel_ml_service.why.facts import read_facts
+from otel_ml_service.why.wording import seconds, signed
+
+__all__ = ["STEPS", "command", "print_answer"]
+
+_WIDTH = 80
+"""Columns; a wider line is harder to read, not more exact."""
+
+_PHASES = 8
+
+
+class _Steps(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
+    """A step, or the first and the last of several."""
+
+    name = "steps"
+
+    def convert(
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return both ends."""
+        if isinstance(value, tuple):
+            return value
+        found = re.fullmatch(r"(\d+)(?:(?:-|\.\.|–)(\d+))?", value)
+        if found is None:
+            self.fail(f"{value!r} is no step. Write for example 412, or 400-450.", param, ctx)
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first:
+            self.fail(f"{value!r} ends before it begins. Write {last}-{first}.", param, ctx)
+        return first, last
+
+
+STEPS = _Steps()
+
+
+@click.command(
+    "why", epilog="Examples: otel-ml why latest · otel-ml why latest 412 · otel-ml why latest --metric reward"
+)
+@run_argument(required=False)
+@click.argument("steps", metavar="[STEP | A-B]", type=STEPS, required=False)
+@dir_option
+@click.option("--metric", "-m", type=METRIC, help="Why this metric changed, instead of why steps were slow.")
+@click.option("--axis", help="Axis of the steps; by default that of the metric, or the trainer's.")
+@click.option("--role", help="Role whose steps are meant; by default the trainer.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def command(
+    run: str,
+    steps: tuple[int, int] | None,
+    base: Path,
+    metric: str | None,
+    axis: str | None,
+    role: str | None,
+    as_json: bool,
+) -> None:
+    """Tell why steps of RUN were slow, or why a metric changed, also while the run goes on.
+
+    Three sentences come first: what happened, the verdict, what to do. The verdict is `caused` (something leads
+    there, and 80 % of the effect goes with it), `coincided` (it changed at the same time) or `cannot tell`. Without a
+    step it is about the steps that cost most.
+    """
+    first, last = steps or (None, None)
+    answer = why(read_facts(find(run, base)), Question(metric, first, last, axis, role))
+    if as_json:
+        click.echo(json.dumps(asdict(answer)))
+    else:
+        print_answer(screen(), answer)
+
+
+def print_answer(output: Screen, answer: Answer) -> None:
+    """Print an answer in at most 80 columns."""
+    styles = {"caused": "bold red", "coincided": "yellow", "cannot tell": "bold"}
+    for number, sentence in enumerate(answer.sentences):
+        for line in textwrap.wrap(sentence, _WIDTH):
+            output.line(line, style=styles[answer.verdict] if number == 1 else None)
+    _print_account(output, answer)
+    _print_list(output, "Evidence", [one.text for one in answer.evidence])
+    _print_list(output, "Look at", [f"{look.axis} {look.step:,}: {look.text}" for look in answer.look_at])
+
+
+def _print_account(output: Screen, answer: Answer) -> None:
+    if not answer.account:
+        return
+    adds_up = "adds up to the step of the slowest rank" if answer.adds_up else "slowest rank of each; does not add up"
+    output.line()
+    output.line(f"Where the time goes ({adds_up})", style="bold")
+    output.table(
+        ["phase", "a step", "usual", "more", "share", "rank in front"],
+        [_row(phase) for phase in answer.account[:_PHASES]],
+        right=["a step", "usual", "more", "share"],
+    )
+    left_out = answer.account[_PHASES:]
+    if left_out:
+        rest = sum(phase.seconds for phase in left_out)
+        output.line(f"… and {len(left_out)} more, {seconds(rest)} a step", style="dim")
+
+
+def _row(phase: Phase) -> list[str]:
+    more = "" if phase.usual_s is None else signed(seconds(phase.seconds - phase.usual_s))
+    usual = "" if phase.usual_s is None else seconds(phase.usual_s)
+    front = "" if phase.rank is None else f"{phase.rank}, in {phase.at_front:,} of {phase.steps:,}"
+    name = phase.name if len(phase.name) <= 24 else f"…{phase.name[-23:]}"
+    return [name, seconds(phase.seconds), usual, more, f"{phase.share:.0%}", front]
+
+
+def _print_list(output: Screen, title: str, texts: list[str]) -> None:
+    if not texts:
+        return
+    output.line()
+    output.line(title, style="bold")
+    for text in texts:
+        for line in textwrap.wrap(text, _WIDTH, initial_indent="- ", subsequent_indent="  "):
+            output.line(line)

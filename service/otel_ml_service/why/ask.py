@@ -1,0 +1,122 @@
+"""Which answer a question means: of a metric, of steps, or of the run as a whole."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_service.stored_runs.run_history import SeriesName
+from otel_ml_service.why.answer import Answer
+from otel_ml_service.why.coincidences import completeness
+from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.metric_change import explain_metric, largest_change
+from otel_ml_service.why.slow_steps import ABOUT, explain_steps, slow_range
+from otel_ml_service.why.wording import plural
+
+__all__ = ["Question", "why"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a run.
+
+    Attributes:
+        metric: published name of a metric, or of a timer; without one it is the time of steps.
+        first, last: steps; None for those that need an answer most.
+        axis: of the steps; None for the metric's, or that of the trainer.
+        role: whose steps; None for the trainer, or whoever has most.
+    """
+
+    metric: str | None = None
+    first: int | None = None
+    last: int | None = None
+    axis: str | None = None
+    role: str | None = None
+
+
+def why(facts: RunFacts, question: Question) -> Answer:
+    """Return the answer.
+
+    Raises:
+        ConfigError: the run has no such metric, axis or role; the message names the nearest.
+    """
+    if question.metric is not None:
+        key = _named(facts, question.metric, question.axis)
+        return explain_metric(facts, facts.place_of(key.axis, key.name), key.name, question.first, question.last)
+    places = _places(facts, question)
+    if question.first is not None and question.last is not None and places:
+        return explain_steps(facts, places[0], question.first, question.last)
+    return _worst(facts, places)
+
+
+def _worst(facts: RunFacts, places: list[Place]) -> Answer:
+    """Return why the costliest steps of any role were slow; without such, why the metric changed that changed most."""
+    slow = [(place, found) for place in places if (found := slow_range(facts, place)) is not None]
+    answers = [explain_steps(facts, place, *found) for place, found in slow]
+    noticed = [answer for answer in answers if answer.effect is not None and answer.effect > 0]
+    if noticed:
+        return max(noticed, key=_cost)
+    for place in places:
+        name = largest_change(facts, place)
+        if name is not None:
+            return explain_metric(facts, place, name, None, None)
+    return _calm(facts, places)
+
+
+def _cost(answer: Answer) -> float:
+    steps = (answer.last or 0) - (answer.first or 0) + 1
+    return (answer.effect or 0.0) * steps
+
+
+def _calm(facts: RunFacts, places: list[Place]) -> Answer:
+    if not places:
+        return Answer(
+            facts.id, ABOUT, "", "", None, None, "cannot tell", None, 0.0,
+            (
+                "The run has no steps.",
+                "Cannot tell: without steps there is nothing to compare.",
+                "Call `otel_ml.set_step(step)`, or loop over `otel_ml.steps(loader)`.",
+            ),
+        )  # fmt: skip
+    place = places[0]
+    steps = sorted(facts.times[place])
+    whole = explain_steps(facts, place, steps[0], steps[-1])
+    return Answer(
+        facts.id, ABOUT, place.role, place.axis, steps[0], steps[-1], "cannot tell", None, 0.0,
+        (
+            f"Nothing stands out in {plural(len(steps), place.axis)}: no rank was found slow, no level changed.",
+            "Cannot tell more: nothing has to be explained, as far as the run has timers and metrics.",
+            whole.sentences[2] if not whole.account else "Where the time goes is below.",
+        ),
+        account=whole.account, adds_up=whole.adds_up, evidence=tuple(completeness(facts, place, steps[0], steps[-1])),
+    )  # fmt: skip
+
+
+def _places(facts: RunFacts, question: Question) -> list[Place]:
+    places = [
+        place
+        for place in facts.places
+        if (question.axis in {None, place.axis}) and (question.role in {None, place.role})
+    ]
+    if not places and facts.places:
+        there = ", ".join(f"axis {place.axis!r} of role {place.role!r}" for place in facts.places)
+        raise ConfigError(
+            f"Run {facts.id} has no steps of axis {question.axis!r} and role {question.role!r}. It has: {there}.",
+            slug="unknown-metric",
+        )
+    return places
+
+
+def _named(facts: RunFacts, metric: str, axis: str | None) -> SeriesName:
+    found = [key for key in facts.history.series if key.name == metric and axis in {None, key.axis}]
+    if found:
+        return found[0]
+    names = sorted({key.name for key in facts.history.series})
+    ends = [name for name in names if name.endswith(f"/{metric}")]
+    near = ends or difflib.get_close_matches(metric, names, n=3)
+    hint = f" Did you mean {', '.join(map(repr, near[:3]))}?" if near else ""
+    raise ConfigError(
+        f"Run {facts.id} has no metric {metric!r}.{hint} It has {len(names)}: otel-ml show {facts.id}",
+        slug="unknown-metric",
+    )

@@ -1,0 +1,200 @@
+"""What a stored run has for an account of it, read once: values, findings, events, restarts, what is missing."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from otel_ml.nested import leaves
+from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
+from otel_ml.wire.names import published_name
+from otel_ml_exporters.records import JsonValue, Params, Record, StepRecord, Table, Text
+from otel_ml_service.stored_runs.read_records import is_live, records
+from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.stored_runs.run_history import History, history, is_own
+
+__all__ = ["Place", "Restart", "RunFacts", "Slow", "facts_of", "read_facts"]
+
+_FINDINGS = "otel_ml/findings"
+
+_LARGEST = 2**53
+"""Whole numbers beyond this are no steps."""
+
+
+class Place(NamedTuple):
+    """A role and an axis: what has steps of its own."""
+
+    role: str
+    axis: str
+
+    @property
+    def prefix(self) -> str:
+        """What the published names begin with, `generator/rollout/`; empty for a trainer's steps."""
+        return published_name(self.role, self.axis, "x").removesuffix("x")
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A published finding.
+
+    Attributes:
+        place: what the names of its role and axis begin with.
+        last: its last step; the newest one that was looked at where it lasts.
+        extra_s: seconds a step that it cost, over all its steps; 0 of a silent rank.
+        shows: the step of the span that shows it; `span` is that span's id.
+    """
+
+    place: str
+    axis: str
+    kind: str
+    rank: JsonValue
+    phase: str
+    since: int
+    last: int
+    is_over: bool
+    extra_s: float
+    cost_s: float
+    shows: int | None = None
+    span: str | None = None
+
+
+class Restart(NamedTuple):
+    """The first step of another attempt of the job."""
+
+    step: int
+    attempt: int
+
+
+@dataclass
+class RunFacts:
+    """A run.
+
+    Attributes:
+        tables: name → the newest table of findings.
+        events: texts that have a step: events of the program, too.
+        times: place → step → when it was recorded, in seconds since the epoch.
+        restarts: place → first steps of attempts.
+        incomplete: place → steps of which a rank was missing.
+        params: (seconds since the epoch, names) of parameters, as they came.
+        is_live: a service records it now.
+    """
+
+    id: str
+    history: History = field(default_factory=History)
+    tables: dict[str, Table] = field(default_factory=dict)
+    events: list[Text] = field(default_factory=list)
+    times: dict[Place, dict[int, float]] = field(default_factory=dict)
+    restarts: dict[Place, list[Restart]] = field(default_factory=dict)
+    incomplete: dict[Place, set[int]] = field(default_factory=dict)
+    params: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
+    is_live: bool = False
+    _attempts: dict[Place, int] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        """Note what `History` does not keep."""
+        if isinstance(record, StepRecord):
+            self._add_step(record)
+        elif isinstance(record, Text) and record.step is not None and not is_own(record.name):
+            self.events.append(record)
+        elif isinstance(record, Table) and (record.name == _FINDINGS or record.name.endswith(f"/{_FINDINGS}")):
+            self.tables[record.name] = record
+        elif isinstance(record, Params):
+            names = tuple(name for name, _ in leaves(record.params) if not name.startswith("otel_ml."))
+            self.params.append((record.time, names))
+
+    def _add_step(self, record: StepRecord) -> None:
+        place = Place(record.role, record.axis)
+        if not record.amendment:
+            self.times.setdefault(place, {})[record.step] = record.time
+        if record.axis == TIME_AXIS:
+            return
+        before = self._attempts.setdefault(place, record.attempt)
+        if record.attempt > before:
+            self._attempts[place] = record.attempt
+            self.restarts.setdefault(place, []).append(Restart(record.step, record.attempt))
+        if record.writers_missing:
+            self.incomplete.setdefault(place, set()).add(record.step)
+
+    @property
+    def places(self) -> list[Place]:
+        """Roles and axes that have steps, the trainer's first, then by how many they are."""
+        steps = [place for place in self.times if place.axis != TIME_AXIS]
+        return sorted(
+            steps, key=lambda place: (place.prefix != "", place.axis != DEFAULT_AXIS, -len(self.times[place]))
+        )
+
+    @property
+    def findings(self) -> list[Slow]:
+        """All that was found, what cost most first."""
+        found = [slow for table in self.tables.values() for slow in _findings(table)]
+        return sorted(found, key=lambda slow: -slow.cost_s)
+
+    def series(self, place: Place) -> Iterator[tuple[str, Mapping[int, float]]]:
+        """Yield the user's metrics of a place: no timers, nothing of otel_ml's own."""
+        for key, values in self.history.series.items():
+            if key.axis != place.axis or is_own(key.name) or self.place_of(key.axis, key.name) != place:
+                continue
+            if not key.name.removeprefix(place.prefix).startswith("time/"):
+                yield key.name, values
+
+    def beside(self, place: Place, time: float) -> int | None:
+        """Return the step of a place that was done at a time; None before the first and after the last one."""
+        times = sorted((at, step) for step, at in self.times.get(place, {}).items())
+        index = bisect_left(times, (time, -1))
+        return times[index][1] if index < len(times) and (index > 0 or times[0][0] == time) else None
+
+    def place_of(self, axis: str, name: str) -> Place:
+        """Return whose series a published name is."""
+        fitting = [place for place in self.times if place.axis == axis and name.startswith(place.prefix)]
+        return max(fitting, key=lambda place: len(place.prefix), default=Place("", axis))
+
+
+def _findings(table: Table) -> Iterator[Slow]:
+    place = table.name.removesuffix(_FINDINGS)
+    for cells in table.rows:
+        row = dict(zip(table.columns, cells, strict=False))
+        since, until = _whole(row.get("since")), _whole(row.get("until"))
+        if since is None:
+            continue
+        last = until if until is not None else max(since, table.step or since)
+        cost = _figure(row.get("s in all"))
+        phase, kind, span = str(row.get("phase") or ""), str(row.get("kind")), row.get("span")
+        yield Slow(
+            place, table.axis, kind, row.get("rank"), phase, since, last, until is not None,
+            cost / (last - since + 1), cost, _whole(row.get("at step")), None if span is None else str(span),
+        )  # fmt: skip
+
+
+def _whole(value: JsonValue) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and abs(value) <= _LARGEST else None
+
+
+def _figure(value: JsonValue) -> float:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
+
+
+def facts_of(run_id: str, found: Iterable[Record]) -> RunFacts:
+    """Return what records, in the order of `seq`, amount to."""
+    read = RunFacts(run_id)
+
+    def noted() -> Iterator[Record]:
+        for record in found:
+            read.add(record)
+            yield record
+
+    read.history = history(noted())
+    return read
+
+
+def read_facts(run: RunFolder) -> RunFacts:
+    """Return what a run's folder holds, while the run goes on, too.
+
+    Raises:
+        RunUnreadableError: it is being recorded without the exporter `jsonl`, or is damaged.
+    """
+    read = facts_of(run.id, records(run))
+    read.is_live = is_live(run)
+    return read

@@ -1,0 +1,146 @@
+"""Why a metric changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from otel_ml_service.findings.change_points import LEAST, Change, ChangePoints, change_points
+from otel_ml_service.why.answer import Answer, Evidence, Look, Verdict
+from otel_ml_service.why.coincidences import changes_near, completeness, first_not_finite, is_looked_at
+from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.wording import listed, number, plural, signed, steps_text
+
+__all__ = ["explain_metric", "largest_change"]
+
+_BACK = 64
+"""A step is asked about for a change that began at most so many steps before."""
+
+_NEWEST = 2048
+"""Steps that are searched where nobody says which metric: the newest ones."""
+
+_AS_LARGE = 0.9
+"""Of changes about as large as the largest one the first counts: what comes after may be the way back."""
+
+_LINKS = "An edge would tell: span links (`Span.add_link`) from what made these values to the step that used them."
+
+
+class _Turn(NamedTuple):
+    """Where a metric changed: a level, or from numbers to none."""
+
+    step: int
+    found_at: int
+    text: str
+    effect: float | None
+
+
+def largest_change(facts: RunFacts, place: Place) -> str | None:
+    """Return the metric that changed most, by its own scatter; one that is no longer a number comes first."""
+    sizes: list[tuple[float, str]] = []
+    for name, values in facts.series(place):
+        if not is_looked_at(name):
+            continue
+        if first_not_finite(values) is not None:
+            sizes.append((math.inf, name))
+        newest = dict(sorted(values.items())[-_NEWEST:])
+        sizes += [(change.size, name) for change in _points(newest).changes]
+    return max(sizes)[1] if sizes else None
+
+
+def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, last: int | None) -> Answer:
+    """Return why a metric changed in the steps `first` to `last`, in the 64 before one step, or anywhere."""
+    values = facts.history.series[place.axis, name]  # type: ignore[index] # a SeriesName is a tuple
+    points = _points(values)
+    turn = _turn(name, values, points, first, last)
+    if turn is None:
+        return _unchanged(facts, place, name, values, points, first, last)
+    near = changes_near(facts, place, turn.step, but=name)
+    verdict: Verdict = "coincided" if near else "cannot tell"
+    return Answer(
+        run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
+        verdict=verdict, effect=turn.effect, explained=0.0,
+        sentences=(turn.text, _why(near, turn), _LINKS),
+        evidence=(*near, *completeness(facts, place, turn.step, turn.found_at)),
+        look_at=(Look(place.axis, turn.step, "the first one with the new level"),),
+    )  # fmt: skip
+
+
+def _points(values: Mapping[int, float]) -> ChangePoints:
+    steps = sorted(values)
+    return change_points(steps, [values[step] for step in steps])
+
+
+def _turn(
+    name: str, values: Mapping[int, float], points: ChangePoints, first: int | None, last: int | None
+) -> _Turn | None:
+    turns = [_level(name, change) for change in points.changes]
+    broken = first_not_finite(values)
+    if broken is not None:
+        before = max(step for step in values if step < broken)
+        text = f"{name} became {values[broken]} at step {broken:,}; the step before had {number(values[before])}."
+        turns.append(_Turn(broken, broken, text, None))
+    begin = -math.inf if first is None else first - _BACK if first == last else first
+    end = math.inf if last is None else last
+    there = [turn for turn in turns if begin <= turn.step <= end]
+    if first is not None and first == last:
+        return max(there, key=lambda turn: turn.step, default=None)
+    largest = max((_size(turn) for turn in there), default=0.0)
+    return next((turn for turn in there if _size(turn) >= _AS_LARGE * largest), None)
+
+
+def _size(turn: _Turn) -> float:
+    return math.inf if turn.effect is None else abs(turn.effect)
+
+
+def _level(name: str, change: Change) -> _Turn:
+    size = f", {change.size:.1f} times its scatter" if math.isfinite(change.size) else ""
+    verb = "rose" if change.by > 0 else "fell"
+    text = (
+        f"{name} {verb} at step {change.step:,} from {number(change.before)} to {number(change.after)} "
+        f"({signed(number(change.by))}{size})."
+    )
+    return _Turn(change.step, change.found_at, text, change.by)
+
+
+def _why(near: list[Evidence], turn: _Turn) -> str:
+    if near:
+        return f"Coincided: {listed([one.text for one in near], 3)}; nothing shows that one led to the other."
+    return (
+        f"Cannot tell: nothing else that the run records changed within 3 steps of {turn.step:,}; "
+        "log what may (learning rate, data source, policy version) and it is looked at."
+    )
+
+
+def _unchanged(
+    facts: RunFacts,
+    place: Place,
+    name: str,
+    values: Mapping[int, float],
+    points: ChangePoints,
+    first: int | None,
+    last: int | None,
+) -> Answer:
+    steps = sorted(values)
+    begin, end = steps[0] if first is None else first, steps[-1] if last is None else last
+    what = f"{name} has no change of level in {steps_text(begin, end, place.axis)}."
+    then = f"It has {plural(points.values, 'value')}; its last one is {number(values[steps[-1]])}."
+    return Answer(
+        run=facts.id, about=name, role=place.role, axis=place.axis, first=first, last=last, verdict="cannot tell",
+        effect=None, explained=0.0, sentences=(what, _not_told(points), then),
+        evidence=tuple(completeness(facts, place, begin, end)),
+    )  # fmt: skip
+
+
+def _not_told(points: ChangePoints) -> str:
+    if points.values < LEAST:
+        return f"Cannot tell: a change takes {LEAST} values to be told from noise, and there are {points.values:,}."
+    if not points.is_told:
+        return (
+            f"Cannot tell: its values follow one another (correlation {points.following:.2f}), as those of a random "
+            "walk or a moving average do, so any level may be its own; log what it is the average of."
+        )
+    return (
+        "Cannot tell more: what is smaller than about 2.5 times its scatter, or shorter than 7 steps, "
+        "is not told from noise."
+    )

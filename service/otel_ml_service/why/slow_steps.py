@@ -1,0 +1,268 @@
+"""Why steps took as long as they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+import numpy as np
+
+from otel_ml_service.findings.change_points import change_points
+from otel_ml_service.findings.phases import UNTIMED
+from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Verdict
+from otel_ml_service.why.coincidences import changes_near, completeness, is_looked_at
+from otel_ml_service.why.facts import Place, RunFacts, Slow
+from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
+from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
+
+__all__ = ["ABOUT", "explain_steps", "slow_range"]
+
+ABOUT = "step time"
+
+_NOTICED = 0.05
+"""Of the usual time: less is as usual."""
+
+_FOLLOWS = 0.8
+"""Correlation from which step time follows a metric."""
+
+_REACH = 256
+"""Steps before and after in which it has to."""
+
+_AS_MANY = 32
+"""Steps that a correlation needs."""
+
+_NO_TIMERS = (
+    'There are no timers: put `with otel_ml.timed("forward"):` around the parts of a step, '
+    "on at least two ranks, and the next run tells which rank and which part."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """Steps against the usual ones.
+
+    Attributes:
+        kept, usual: steps that are compared; `pauses` are left out of `steps`.
+        by: seconds a step; 0 where nothing is usual.
+        is_noticed: more than the usual steps differ by themselves.
+    """
+
+    steps: Sequence[int]
+    kept: Sequence[int]
+    usual: Sequence[int]
+    mean_s: float
+    usual_s: float
+    is_noticed: bool
+
+    @property
+    def by(self) -> float:
+        return self.mean_s - self.usual_s if self.usual else 0.0
+
+    @property
+    def pauses(self) -> int:
+        return len(self.steps) - len(self.kept)
+
+
+def slow_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
+    """Return the steps of a place that need an answer most: its costliest finding, else its largest change of time."""
+    found = [slow for slow in facts.findings if slow.place == place.prefix and slow.axis == place.axis]
+    if found:
+        return found[0].since, found[0].last
+    time = step_time(facts, place)
+    points = change_points(list(time.seconds), list(time.seconds.values()))
+    slower = [change for change in points.changes if change.by > _NOTICED * change.before]
+    if not slower:
+        return None
+    worst = max(slower, key=lambda change: change.by)
+    ends = [change.step for change in points.changes if change.step > worst.step and change.by < 0]
+    return worst.step, min(ends, default=max(time.seconds) + 1) - 1
+
+
+def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answer:
+    """Return why the steps `first` to `last` of a place took as long as they did."""
+    time = step_time(facts, place)
+    steps = [step for step in time.seconds if first <= step <= last]
+    if not steps:
+        return _nothing(facts, place, first, last, time)
+    found = [slow for slow in facts.findings if slow.place == place.prefix and slow.axis == place.axis]
+    effect = _effect(time, steps, [(slow.since, slow.last) for slow in found])
+    causes = _causes(found, effect)
+    saved = _saved(causes, effect)
+    explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0
+    evidence = [*map(_shown, causes), *(_meanwhile(facts, place, effect, time) if effect.is_noticed else ())]
+    verdict = _verdict(explained, effect, evidence)
+    looks = _looks(place, causes, effect, time)
+    return Answer(
+        run=facts.id, about=ABOUT, role=place.role, axis=place.axis, first=first, last=last, verdict=verdict,
+        effect=effect.by if effect.usual else None, explained=explained,
+        sentences=(
+            _what(place, first, last, effect),
+            _why(verdict, causes, explained, effect, evidence, time),
+            _then(verdict, causes, effect, saved, looks, time),
+        ),
+        account=account(time, effect.kept, effect.usual), adds_up=time.source == "account",
+        evidence=(*evidence, *_left_out(effect, place), *completeness(facts, place, first, last)), look_at=tuple(looks),
+    )  # fmt: skip
+
+
+def _effect(time: StepTime, steps: Sequence[int], not_in: Sequence[tuple[int, int]]) -> _Effect:
+    usual = calm_steps(time, usual_steps(time, steps[0], steps[-1], not_in))
+    kept = without_pauses(time, steps)
+    mean_s = fmean(time.seconds[step] for step in kept)
+    if not usual:
+        return _Effect(steps, kept, (), mean_s, 0.0, is_noticed=False)
+    usual_s = fmean(time.seconds[step] for step in usual)
+    scatter = 1.4826 * median(abs(time.seconds[step] - usual_s) for step in usual)
+    least = max(_NOTICED * usual_s, 3 * scatter / min(len(kept), 16) ** 0.5)
+    return _Effect(steps, kept, usual, mean_s, usual_s, abs(mean_s - usual_s) > least)
+
+
+def _causes(found: Iterable[Slow], effect: _Effect) -> list[Slow]:
+    """Return the findings of slow ranks in these steps, the costliest first."""
+    begin, end = effect.steps[0], effect.steps[-1]
+    return [slow for slow in found if slow.since <= end and slow.last >= begin]
+
+
+def _saved(causes: Iterable[Slow], effect: _Effect) -> float:
+    """Return the seconds a step that are lost to the causes: of ranks slow in one phase, the slowest counts."""
+    lost: dict[str, float] = {}
+    for slow in causes:
+        share = sum(slow.since <= step <= slow.last for step in effect.kept) / len(effect.kept)
+        lost[slow.phase] = max(lost.get(slow.phase, 0.0), slow.extra_s * share)
+    return sum(lost.values())
+
+
+def _verdict(explained: float, effect: _Effect, evidence: Sequence[Evidence]) -> Verdict:
+    if not effect.is_noticed:
+        return "cannot tell"
+    if explained >= CAUSED:
+        return "caused"
+    return "coincided" if evidence else "cannot tell"
+
+
+def _meanwhile(facts: RunFacts, place: Place, effect: _Effect, time: StepTime) -> list[Evidence]:
+    near = changes_near(facts, place, effect.steps[0])
+    return [*(one for one in near if one.kind != "finding"), *_follows(facts, place, effect, time)]
+
+
+def _follows(facts: RunFacts, place: Place, effect: _Effect, time: StepTime) -> list[Evidence]:
+    """Return the metric that step time follows around these steps, where it follows one."""
+    begin, end = effect.steps[0] - _REACH, effect.steps[-1] + _REACH
+    steps = [step for step in time.seconds if begin <= step <= end]
+    found = [(name, _correlation(steps, time, values)) for name, values in facts.series(place) if is_looked_at(name)]
+    best = max(found, key=lambda entry: entry[1], default=("", 0.0))
+    if best[1] < _FOLLOWS:
+        return []
+    return [Evidence("follows", None, f"step time follows {best[0]} (r = {best[1]:.2f})")]
+
+
+def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
+    """Return the rank correlation over the steps that have both; 0 of fewer than 32, or where one never differs."""
+    steps = [step for step in near if step in values]
+    if len(steps) < _AS_MANY:
+        return 0.0
+    table = np.array([[time.seconds[step], values[step]] for step in steps])
+    table = table[np.isfinite(table).all(axis=1)]
+    if len(table) < _AS_MANY or (np.ptp(table, axis=0) == 0).any():
+        return 0.0
+    ranks = table.argsort(axis=0).argsort(axis=0)
+    return float(np.corrcoef(ranks.T)[0, 1])
+
+
+def _shown(slow: Slow) -> Evidence:
+    over = "" if slow.is_over else ", and lasts"
+    cost = f": {signed(seconds(slow.extra_s))} a step, {seconds(slow.cost_s)} in all" if slow.kind == "slow" else ""
+    text = f"{_who(slow)}, {steps_text(slow.since, slow.last, slow.axis)}{over}{cost}"
+    return Evidence("finding", slow.since, text)
+
+
+def _who(slow: Slow) -> str:
+    if slow.kind == "silent":
+        return f"rank {slow.rank} was silent"
+    where = "outside of its timers" if slow.phase == UNTIMED else f"in {slow.phase}"
+    return f"rank {slow.rank} was slow {where}"
+
+
+def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
+    if not effect.pauses:
+        return []
+    return [Evidence("change", None, f"{plural(effect.pauses, place.axis)} with a long pause are left out")]
+
+
+def _what(place: Place, first: int, last: int, effect: _Effect) -> str:
+    of = "" if place.prefix == "" else f" of {place.role}"
+    took = f"{steps_text(first, last, place.axis).capitalize()}{of} took {seconds(effect.mean_s)}"
+    each = " each" if len(effect.steps) > 1 else ""
+    if not effect.usual:
+        return f"{took}{each}; there are no usual steps to compare with."
+    if not effect.is_noticed:
+        return f"{took}{each}, as usual ({seconds(effect.usual_s)})."
+    total = effect.by * len(effect.kept)
+    more = f", {seconds(abs(total))} in all" if len(effect.steps) > 1 else ""
+    return f"{took}{each} instead of {seconds(effect.usual_s)}: {signed(seconds(effect.by))} a {place.axis}{more}."
+
+
+def _why(
+    verdict: Verdict,
+    causes: Sequence[Slow],
+    explained: float,
+    effect: _Effect,
+    evidence: Sequence[Evidence],
+    time: StepTime,
+) -> str:
+    if verdict == "caused":
+        names = listed([f"{_who(slow)}, {steps_text(slow.since, slow.last, slow.axis)}" for slow in causes])
+        return f"Caused: {names}; {explained:.0%} of it goes with that."
+    if verdict == "coincided":
+        return f"Coincided: {listed([one.text for one in evidence], 3)}; nothing shows that one led to the other."
+    if not effect.is_noticed:
+        missing = "" if effect.usual else f" It takes {plural(8, 'calm step')} before or after to say what is usual."
+        return f"Cannot tell more: nothing in these steps has to be explained.{missing}"
+    grown = account(time, effect.kept, effect.usual)
+    if time.source == "account" and grown:
+        by = seconds(grown[0].seconds - (grown[0].usual_s or 0.0))
+        return (
+            f"Cannot tell: {signed(by)} of it is in {grown[0].name}, and no rank was found slower there than its peers."
+        )
+    return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
+
+
+def _then(
+    verdict: Verdict, causes: Sequence[Slow], effect: _Effect, saved: float, looks: Sequence[Look], time: StepTime
+) -> str:
+    if verdict == "caused":
+        without = f"Without it these steps are {seconds(min(saved, effect.by))} shorter"
+        return f"{without}; look at {looks[0].axis} {looks[0].step:,}." if looks else f"{without}."
+    if time.source == "clock" and not time.phases:
+        return _NO_TIMERS
+    if time.source != "account":
+        return (
+            "The timers of these steps have no account that adds up (one rank, a pipeline, or timers that overlap): "
+            "the slowest rank of each timer is shown."
+        )
+    return f"Look at {looks[0].axis} {looks[0].step:,}: {looks[0].text}." if looks else "There is no step to look at."
+
+
+def _looks(place: Place, causes: Sequence[Slow], effect: _Effect, time: StepTime) -> list[Look]:
+    looks = [
+        Look(place.axis, slow.shows, f"span {slow.span} of rank {slow.rank}, {slow.phase}")
+        for slow in causes
+        if slow.shows is not None and slow.span is not None
+    ]
+    longest = max(effect.steps, key=lambda step: time.seconds[step])
+    return [*looks, Look(place.axis, longest, f"the longest one, {seconds(time.seconds[longest])}")]
+
+
+def _nothing(facts: RunFacts, place: Place, first: int, last: int, time: StepTime) -> Answer:
+    have = sorted(time.seconds)
+    there = f"the run has {steps_text(have[0], have[-1], place.axis)}" if have else "the run has no steps of it"
+    return Answer(
+        run=facts.id, about=ABOUT, role=place.role, axis=place.axis, first=first, last=last, verdict="cannot tell",
+        effect=None, explained=0.0,
+        sentences=(
+            f"Nothing is known of {steps_text(first, last, place.axis)}: {there}.",
+            "Cannot tell: these steps were not recorded, or have not closed yet.",
+            _NO_TIMERS if not time.phases else "Ask for a step that is there.",
+        ),
+    )  # fmt: skip

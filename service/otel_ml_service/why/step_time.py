@@ -1,0 +1,153 @@
+"""How long each step of a role took, and what its phases have of it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from statistics import fmean, median
+
+from otel_ml.wire.reductions import row_of
+from otel_ml_service.why.answer import Phase
+from otel_ml_service.why.facts import Place, RunFacts
+
+__all__ = ["StepTime", "account", "calm_steps", "step_time", "usual_steps", "without_pauses"]
+
+Values = Mapping[int, float]
+
+_LONGEST = 1e9
+"""Seconds from which a value, NaN included, is no duration; ranks are below it, too."""
+
+_USUAL = 64
+"""Steps before that others are compared with."""
+
+_FEW = 8
+"""Fewer are nothing to compare with."""
+
+_WARM_UP = 3
+"""First steps that are never usual: they compile, allocate, fill caches."""
+
+_PAUSE = 10.0
+"""Scatters beyond which a step is a pause."""
+
+_IN_A_ROW = 4
+"""So many are no pause any more: as many as make a finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """What is known of the time of steps.
+
+    Attributes:
+        source: `account`: phases add up to the slowest rank's step; `timer`: steps were timed, and phases overlap where
+            ranks wait for each other; `clock`: nothing was timed, this is from the end of one step to that of the next.
+        seconds: step → seconds.
+        phases: name → step → seconds.
+        ranks: name → step → the rank at the front, or the slowest one.
+    """
+
+    source: str
+    seconds: Values
+    phases: Mapping[str, Values]
+    ranks: Mapping[str, Values]
+
+
+def step_time(facts: RunFacts, place: Place) -> StepTime:
+    """Return the times of a place's steps, from the best there is; empty ones where there is nothing."""
+    exposed = _named(facts, place, "time/exposed/")
+    phases = {name: values for name, values in exposed.items() if not name.endswith("/rank")}
+    if phases:
+        ranks = {name: exposed.get(f"{name}/rank", {}) for name in phases}
+        return StepTime("account", _total(phases.values()), phases, ranks)
+    timers = _named(facts, place, "time/")
+    phases = {name: values for name, values in timers.items() if not _is_further(name, timers) and name != "step"}
+    ranks = {name: timers.get(f"{name}/argmax", {}) for name in phases}
+    if "step" in timers:
+        return StepTime("timer", timers["step"], phases, ranks)
+    return StepTime("clock", _between(facts.times.get(place, {})), phases, ranks)
+
+
+def _named(facts: RunFacts, place: Place, prefix: str) -> dict[str, Values]:
+    whole = place.prefix + prefix
+    series = facts.history.series
+    return {
+        key.name.removeprefix(whole): {
+            step: value for step, value in sorted(series[key].items()) if 0 <= value < _LONGEST
+        }
+        for key in list(series)
+        if key.axis == place.axis and key.name.startswith(whole)
+    }
+
+
+def _is_further(name: str, timers: Iterable[str]) -> bool:
+    base, _, last = name.rpartition("/")
+    return base in timers and (row_of(last) is not None or re.fullmatch(r"rank_\d+", last) is not None)
+
+
+def _total(phases: Iterable[Values]) -> Values:
+    total: dict[int, float] = {}
+    for values in phases:
+        for step, value in values.items():
+            total[step] = total.get(step, 0.0) + value
+    return dict(sorted(total.items()))
+
+
+def _between(times: Values) -> Values:
+    steps = sorted(times)
+    seconds = {step: times[step] - times[before] for before, step in pairwise(steps)}
+    return {step: value for step, value in seconds.items() if 0 <= value < _LONGEST}
+
+
+def usual_steps(time: StepTime, first: int, last: int, not_in: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the steps that `first` to `last` are compared with: the 64 before, else those after, without `not_in`.
+
+    Fewer than 8 are none.
+    """
+    steps = sorted(time.seconds)[_WARM_UP:]
+    calm = [step for step in steps if not any(begin <= step <= end for begin, end in not_in)]
+    before = [step for step in calm if step < first][-_USUAL:]
+    after = [step for step in calm if step > last][:_USUAL]
+    return before if len(before) >= _FEW else after if len(after) >= _FEW else []
+
+
+def without_pauses(time: StepTime, steps: Sequence[int]) -> list[int]:
+    """Return the steps without those that are far longer than the others, but for 4 and more in a row."""
+    calm, kept = set(calm_steps(time, steps)), list[int]()
+    for is_calm, group in groupby(steps, key=calm.__contains__):
+        members = list(group)
+        kept += members if is_calm or len(members) >= _IN_A_ROW else []
+    return kept
+
+
+def calm_steps(time: StepTime, steps: Sequence[int]) -> list[int]:
+    """Return the steps without any that are far longer than the others."""
+    if len(steps) < _FEW:
+        return list(steps)
+    usual = median(time.seconds[step] for step in steps)
+    scatter = max(1.4826 * median(abs(time.seconds[step] - usual) for step in steps), usual / 50)
+    return [step for step in steps if time.seconds[step] <= usual + _PAUSE * scatter]
+
+
+def account(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> tuple[Phase, ...]:
+    """Return the phases of `steps`, what grew most first; without `usual` the longest first."""
+    whole = sum(time.seconds[step] for step in steps)
+    found = [_phase(name, time, steps, usual, whole) for name in time.phases]
+    return tuple(sorted((phase for phase in found if phase.seconds > 0), key=_grown))
+
+
+def _phase(name: str, time: StepTime, steps: Sequence[int], usual: Sequence[int], whole: float) -> Phase:
+    values, ranks = time.phases[name], time.ranks.get(name, {})
+    fronts = Counter(int(ranks[step]) for step in steps if step in ranks)
+    rank = max(fronts, key=lambda one: fronts[one], default=None)
+    spent = sum(values.get(step, 0.0) for step in steps)
+    before = fmean(values.get(step, 0.0) for step in usual) if usual else None
+    share = spent / whole if whole > 0 else 0.0
+    return Phase(
+        name, spent / max(len(steps), 1), before, share, rank, fronts[rank] if rank is not None else 0, len(steps)
+    )
+
+
+def _grown(phase: Phase) -> tuple[float, float]:
+    return -abs(phase.seconds - (phase.usual_s or 0.0)), -phase.seconds

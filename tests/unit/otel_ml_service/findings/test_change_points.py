@@ -1,0 +1,104 @@
+"""Change points: found where there are some, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from otel_ml_service.findings.change_points import LEAST, RECENT, change_points
+from tests.quality.changes import NOISE, told_of_change, told_of_none
+
+SEEDS = range(20)
+"""20,000 steps of each kind; the table in the documentation is of ten times as many."""
+
+BENDS = "steeply falling loss"
+
+
+@pytest.mark.parametrize("kind", sorted(NOISE.keys() - {BENDS}))
+def test_noise_tails_and_trends_are_no_changes(kind: str) -> None:
+    assert told_of_none(kind, SEEDS).changes <= 2  # 1 in 10,000 steps
+
+
+def test_a_curve_that_bends_sharply_in_the_beginning_is_told_wrongly_now_and_then_and_only_there() -> None:
+    assert told_of_none(BENDS, SEEDS).changes <= 12
+
+
+@pytest.mark.parametrize("kind", ["normal", "trend, 2 σ a step", "log-normal", "Student t, 3 degrees"])
+def test_three_deviations_are_found_where_they_begin_before_they_are_old(kind: str) -> None:
+    told = told_of_change(kind, 3.0, range(100, 150))
+
+    assert told.found >= 45
+    assert told.near >= 0.9 * told.found
+    assert told.latest <= RECENT + 2
+
+
+def test_of_a_random_walk_it_is_said_that_nothing_can_be_told() -> None:
+    assert told_of_none("random walk", SEEDS).untold == len(SEEDS)
+    assert told_of_none("normal", SEEDS).untold == 0
+
+
+def test_a_level_that_comes_back_is_two_changes() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=240) * 0.001 + 0.005
+    values[80:150] += 0.015
+
+    found = change_points(range(240), values.tolist())
+
+    assert [change.step for change in found.changes] == [80, 150]
+    assert [round(change.by, 3) for change in found.changes] == [0.015, -0.015]
+
+
+def test_a_schedule_without_noise_changes_where_it_says() -> None:
+    found = change_points(range(100), [1e-3] * 60 + [1e-4] * 40)
+
+    assert [(change.step, change.before, change.after) for change in found.changes] == [(60, 1e-3, 1e-4)]
+
+
+def test_some_outliers_are_no_change() -> None:
+    values = np.random.default_rng(2).normal(size=300)
+    values[100:105] += 1000
+
+    assert change_points(range(300), values.tolist()).changes == ()
+
+
+@pytest.mark.parametrize("count", [0, 1, LEAST - 1])
+def test_too_few_steps_tell_nothing(count: int) -> None:
+    found = change_points(range(count), [float(step > 2) for step in range(count)])
+
+    assert not found.is_told
+
+
+@given(
+    values=st.lists(st.floats(-1e6, 1e6), min_size=LEAST, max_size=150),
+    scale=st.sampled_from([2.0**-20, 1.0, 2.0**20]),
+    gaps=st.sets(st.integers(0, 149), max_size=10),
+)
+@settings(max_examples=60, deadline=None)
+def test_units_directions_and_gaps_change_nothing(values: list[float], scale: float, gaps: set[int]) -> None:
+    """Powers of two are exact, so what is found is the same to the bit."""
+    steps = range(0, 7 * len(values), 7)
+    found = change_points(steps, values)
+
+    mirrored = change_points(steps, [-scale * value for value in values])
+    assert [change.step for change in mirrored.changes] == [change.step for change in found.changes]
+
+    filled, at = [], []
+    for index, value in enumerate(values):
+        if index in gaps:
+            filled, at = [*filled, math.nan, math.inf], [*at, 7 * index - 2, 7 * index - 1]
+        filled, at = [*filled, value], [*at, 7 * index]
+    assert change_points(at, filled) == found
+
+
+def test_the_largest_and_the_smallest_doubles_have_levels_too() -> None:
+    wobble = np.random.default_rng(3).normal(size=120)
+    for scale in (1e305, 1e-305):
+        values = (wobble + np.where(np.arange(120) >= 70, 20.0, 0.0)) * scale
+
+        found = change_points(range(120), values.tolist())
+
+        assert [change.step for change in found.changes] == [70]

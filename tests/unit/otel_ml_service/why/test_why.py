@@ -1,0 +1,275 @@
+"""Three verdicts and no fourth: caused needs something that leads there, and 80 % of the effect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.records import Params, Record, StepRecord
+from otel_ml_service.why.answer import Answer
+from otel_ml_service.why.ask import Question, why
+from otel_ml_service.why.facts import facts_of
+from tests.unit.otel_ml_service.why.jobs import event, finding, job, numbered
+
+SLOW = range(80, 120)
+
+
+def asked(
+    records: Sequence[Record], metric: str | None = None, steps: tuple[int, int] | None = None, axis: str | None = None
+) -> Answer:
+    return why(facts_of("run", records), Question(metric, *(steps or (None, None)), axis=axis))
+
+
+def texts(answer: Answer) -> str:
+    return "\n".join([*answer.sentences, *(one.text for one in answer.evidence)])
+
+
+def test_a_slow_rank_that_costs_what_the_steps_are_longer_caused_it() -> None:
+    found = finding(since=80, until=119, extra_s=0.0149)
+
+    answer = asked(job(slow=SLOW, extra_s=0.015, findings=[found]))
+
+    assert (answer.verdict, answer.first, answer.last) == ("caused", 80, 119)
+    assert answer.effect == pytest.approx(0.015, rel=0.02)
+    assert answer.sentences[0] == "Steps 80-119 took 27 ms each instead of 12 ms: +15 ms a step, 600 ms in all."
+    assert "rank 2 was slow in forward, steps 80-119; 99% of it goes with that" in answer.sentences[1]
+    assert "are 14.9 ms shorter; look at step 85" in answer.sentences[2]
+    [forward, *_] = answer.account
+    assert (forward.name, forward.rank, forward.at_front, forward.steps) == ("forward", 2, 40, 40)
+    assert answer.adds_up
+    assert sum(phase.seconds for phase in answer.account) == pytest.approx(0.027, rel=0.02)
+    assert answer.look_at[0].step == 85
+
+
+@given(extra_ms=st.floats(0.0, 30.0), effect_ms=st.sampled_from([5.0, 15.0, 40.0]))
+@settings(max_examples=40, deadline=None)
+def test_nothing_is_caused_with_less_than_80_percent_of_the_effect(extra_ms: float, effect_ms: float) -> None:
+    found = finding(since=80, until=119, extra_s=extra_ms / 1e3)
+
+    answer = asked(job(slow=SLOW, extra_s=effect_ms / 1e3, findings=[found]), steps=(80, 119))
+
+    assert answer.effect == pytest.approx(effect_ms / 1e3, rel=0.05)
+    if extra_ms < 0.77 * effect_ms:
+        assert answer.verdict != "caused"
+    if extra_ms > 0.83 * effect_ms:
+        assert answer.verdict == "caused"
+
+
+def test_two_slow_ranks_of_one_phase_do_not_add_up_and_of_two_phases_they_do() -> None:
+    one = finding(since=80, until=119, extra_s=0.008)
+    same = finding(rank=3, since=80, until=119, extra_s=0.008)
+    other = finding(rank=3, phase="backward", since=80, until=119, extra_s=0.007)
+
+    assert asked(job(slow=SLOW, extra_s=0.015, findings=[one, same])).verdict == "coincided"
+    assert asked(job(slow=SLOW, extra_s=0.015, findings=[one, other])).verdict == "caused"
+
+
+def test_a_finding_elsewhere_explains_nothing_here() -> None:
+    elsewhere = finding(since=10, until=30, extra_s=0.015)
+
+    answer = asked(job(slow=SLOW, extra_s=0.015, findings=[elsewhere]), steps=(80, 119))
+
+    assert answer.verdict == "cannot tell"
+    assert "+15 ms of it is in forward, and no rank was found slower there than its peers" in answer.sentences[1]
+
+
+@pytest.mark.feature("F22", "better", "`otel-ml why`: caused, coincided or cannot tell, with the evidence")
+def test_what_changed_at_the_same_time_coincided() -> None:
+    rate = job(slow=SLOW, extra_s=0.015, values=lambda step: {"seq_len": 2048.0 if step in SLOW else 1024.0})
+    happened = job(slow=SLOW, extra_s=0.015, more=[event("checkpoint_moved", 80, '{"to": "nfs"}')])
+    again = job(slow=SLOW, extra_s=0.015, attempt=lambda step: int(step >= 80))
+
+    for records, named in ((rate, "seq_len"), (happened, "checkpoint_moved"), (again, "restarted (attempt 2)")):
+        answer = asked(records)
+        assert answer.verdict == "coincided"
+        assert named in answer.sentences[1]
+        assert answer.explained == 0.0
+
+
+def test_parameters_that_were_set_then_coincided() -> None:
+    rows = job(slow=SLOW, extra_s=0.015)
+    at = next(row.time for row in rows if isinstance(row, StepRecord) and row.step == 80)
+
+    answer = asked(numbered([*rows, Params(0, at, {"batch_size": 64})]))
+
+    assert answer.verdict == "coincided"
+    assert "batch_size" in answer.sentences[1]
+
+
+def test_what_changed_elsewhere_does_not_coincide() -> None:
+    answer = asked(job(slow=SLOW, extra_s=0.015, values=lambda step: {"lr": 0.1 if step < 40 else 0.01}))
+
+    assert answer.verdict == "cannot tell"
+    assert "lr" not in texts(answer).replace("already", "")
+
+
+def test_a_step_time_that_follows_a_metric_is_said_to_follow_it() -> None:
+    rng = np.random.default_rng(3)
+    tokens = rng.lognormal(size=200)
+    rows = [
+        StepRecord(0, "trainer", "step", step, 0, 1e3 + step, {"tokens": float(count), "time/step": 0.01 + count / 500})
+        for step, count in enumerate(tokens)
+    ]  # fmt: skip
+
+    answer = asked(numbered(rows), steps=(int(tokens.argmax()),) * 2)
+
+    assert answer.verdict == "coincided"
+    assert "step time follows tokens (r = 1.00)" in answer.sentences[1]
+
+
+def test_a_usual_step_has_nothing_to_explain() -> None:
+    answer = asked(job(slow=SLOW, extra_s=0.015), steps=(50, 50))
+
+    assert answer.verdict == "cannot tell"
+    assert "as usual" in answer.sentences[0]
+
+
+def test_without_timers_it_says_which_would_be_needed() -> None:
+    answer = asked(job(slow=SLOW, extra_s=0.015, is_timed=False), steps=(80, 119))
+
+    assert answer.effect == pytest.approx(0.015, rel=0.1)  # from when the steps closed
+    assert answer.verdict == "cannot tell"
+    assert 'with otel_ml.timed("forward")' in answer.sentences[2]
+
+
+def test_steps_that_are_not_there_are_said_to_be_not_there() -> None:
+    answer = asked(job(), steps=(500, 510))
+
+    assert answer.verdict == "cannot tell"
+    assert answer.sentences[0] == "Nothing is known of steps 500-510: the run has steps 0-159."
+
+
+@pytest.mark.parametrize("records", [[], job(steps=1), job(steps=5), job(steps=1, is_timed=False)])
+def test_a_run_of_no_or_few_steps_has_an_answer(records: list[Record]) -> None:
+    answer = asked(records)
+
+    assert answer.verdict == "cannot tell"
+    assert all(answer.sentences)
+
+
+def test_how_much_is_known_is_said() -> None:
+    found = finding(since=80, until=119, extra_s=0.015)
+
+    answer = asked(job(slow=SLOW, extra_s=0.015, findings=[found], missing=frozenset({90, 91})))
+
+    assert "all ranks have values in 38 of 40 steps" in texts(answer)
+
+
+def noisy(seed: int, level: float, since: int, by: float) -> list[float]:
+    rng = np.random.default_rng(seed)
+    return [level + 0.05 * rng.normal() + (by if step >= since else 0.0) for step in range(160)]
+
+
+def test_a_metric_that_falls_when_a_rate_changes_coincided_and_is_never_caused() -> None:
+    reward = noisy(1, 0.8, 100, -0.4)
+
+    answer = asked(job(values=lambda step: {"reward": reward[step], "lr": 0.1 if step < 101 else 0.5}), metric="reward")
+
+    assert (answer.verdict, answer.first) == ("coincided", 100)
+    assert answer.sentences[0].startswith("reward fell at step 100 from 0.8")
+    assert "lr went from 0.1 to 0.5 at step 101" in answer.sentences[1]
+    assert answer.effect == pytest.approx(-0.4, abs=0.05)
+
+
+def test_a_metric_that_falls_alone_cannot_be_told() -> None:
+    reward = noisy(1, 0.8, 100, -0.4)
+
+    answer = asked(job(values=lambda step: {"reward": reward[step]}), metric="reward", steps=(130, 130))
+
+    assert (answer.verdict, answer.first) == ("cannot tell", 100)
+    assert "log what may" in answer.sentences[1]
+
+
+def test_another_role_is_met_in_time() -> None:
+    reward = noisy(1, 0.8, 100, -0.4)
+    rows = job(values=lambda step: {"reward": reward[step]})
+    times = {row.step: row.time for row in rows if isinstance(row, StepRecord)}
+    rollouts = [
+        StepRecord(0, "generator", "rollout", number, 0, times[2 * number] + 0.001, {
+            "generator/rollout/version": 390.0 if number >= 50 else 410.0
+        })
+        for number in range(80)
+    ]  # fmt: skip
+
+    answer = asked(numbered([*rows, *rollouts]), metric="reward")
+
+    assert answer.verdict == "coincided"
+    assert "generator/rollout/version went from 410 to 390 at rollout 50 (beside step 101)" in answer.sentences[1]
+
+
+def test_a_device_that_is_measured_by_the_clock_is_met_in_time() -> None:
+    rows = job(slow=SLOW, extra_s=0.4)
+    begin, end = (
+        next(row.time for row in rows if isinstance(row, StepRecord) and row.step == step) for step in (80, 119)
+    )
+    clocks = [
+        StepRecord(0, "trainer", "time", second, 0, 1000.0 + second * 0.05, {
+            "hw.gpu.clock": 700.0 if begin - 0.4 <= 1000.0 + second * 0.05 <= end else 1980.0
+        })
+        for second in range(420)
+    ]  # fmt: skip
+
+    answer = asked(numbered([*rows, *clocks]))
+
+    assert answer.verdict == "coincided"
+    assert "hw.gpu.clock went from 1980 to 700" in answer.sentences[1]
+
+
+def test_a_metric_that_is_no_longer_a_number_is_told_with_its_step() -> None:
+    answer = asked(job(values=lambda step: {"loss": 1.0 / (step + 1) if step < 70 else math.nan}))
+
+    assert answer.about == "loss"
+    assert answer.sentences[0] == "loss became nan at step 70; the step before had 0.01429."
+
+
+def test_of_a_random_walk_nothing_is_told() -> None:
+    walk = np.cumsum(np.random.default_rng(5).normal(size=160)).tolist()
+
+    answer = asked(job(values=lambda step: {"walk": walk[step]}), metric="walk")
+
+    assert answer.verdict == "cannot tell"
+    assert "follow one another" in answer.sentences[1]
+
+
+def test_a_short_metric_says_how_many_values_it_takes() -> None:
+    answer = asked(job(steps=20, values=lambda step: {"reward": float(step > 10)}), metric="reward")
+
+    assert "takes 44 values to be told from noise, and there are 20" in answer.sentences[1]
+
+
+def test_a_metric_that_is_not_there_is_named_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'reward'"):
+        asked(job(values=lambda step: {"reward": 1.0}), metric="rewrad")
+    with pytest.raises(ConfigError, match=r"no steps of axis 'rollout' .* It has: axis 'step' of role 'trainer'"):
+        asked(job(), steps=(1, 2), axis="rollout")
+
+
+def test_a_healthy_run_has_no_culprit() -> None:
+    answer = asked(job(steps=600))
+
+    assert answer.verdict == "cannot tell"
+    assert "Nothing stands out in 600 steps" in answer.sentences[0]
+    assert [phase.name for phase in answer.account] == ["forward", "all_reduce"]
+
+
+def test_a_pause_before_does_not_make_slow_steps_usual() -> None:
+    found = finding(since=80, until=119, extra_s=0.015)
+    rows = job(slow=SLOW, extra_s=0.015, findings=[found])
+    paused = [
+        replace(row, values={**row.values, "time/exposed/forward": 0.5})
+        if isinstance(row, StepRecord) and row.step in range(70, 76)
+        else row
+        for row in rows
+    ]
+
+    answer = asked(paused)
+
+    assert answer.verdict == "caused"
+    assert answer.effect == pytest.approx(0.015, rel=0.05)
