@@ -92,7 +92,7 @@ class Rank:
     Examples:
         >>> rank = Rank(3)
         >>> [type(o).__name__ for o in rank.record(0, {"loss": 0.5}) + rank.done(0)]
-        ['Fragment', 'Manifest']
+        ['Fragment', 'Watermark']
     """
 
     def __init__(self, rank: int = 0, *, role: str = "trainer", clock: float = START, **facts: object) -> None:

@@ -1,4 +1,4 @@
-"""How good findings are: `python -m tests.quality [SEEDS] [--from SEED]` prints two tables, and `--traces FOLDER` that of
+"""How good findings are: `python -m tests.quality [SEEDS] [--from SEED]` prints two tables, `--traces FOLDER` that of
 published traces, see docs/diagnostics/stragglers.md and docs/diagnostics/why.md."""
 
 from __future__ import annotations

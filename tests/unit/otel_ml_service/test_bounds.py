@@ -58,8 +58,8 @@ def test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest(monkeypatch
         point = cumulative(writer(role="other"), "tokens", 5.0, start=START, time=START + 1 + step, step=step)
         engine.observe(point, START + step)
 
-    assert len(engine._foreign.streams.known) <= 50
-    assert max(key.step or 0 for key in engine._foreign.streams.known) == 199
+    assert len(engine._third_party.streams.known) <= 50
+    assert max(key.step or 0 for key in engine._third_party.streams.known) == 199
 
 
 def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
