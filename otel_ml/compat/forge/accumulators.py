@@ -52,7 +52,8 @@ class MetricAccumulator(ABC):
 
     def __init__(self, reduction: Any = None) -> None:
         is_known = isinstance(reduction, (Reduce, Sample))
-        self.reduction_type = reduction if is_known else OwnReduction(self.name, type(self))
+        own: OwnReduction | None = None if is_known else OwnReduction(self.name, type(self))
+        self.reduction_type: Reduce | Sample | OwnReduction = own or reduction
         self.is_reset = True
         self.reset()
 

@@ -51,12 +51,12 @@ class TimeoutChecker:
     """
 
     def __init__(self, timeout: str | None = "00:03:45:00", fit_last_save_time: bool = False) -> None:
-        self.last_save_time = math.inf if timeout is None else convert_to_seconds(timeout)
+        self.last_save_time: float = math.inf if timeout is None else convert_to_seconds(timeout)
         self.fit_last_save_time = fit_last_save_time
-        self.start_time = monotonic()
+        self.start_time: float = monotonic()
         self.previous_iteration_time: float | None = None
         self.iteration_times: list[float] = []
-        self.last_saved = False
+        self.last_saved: bool = False
 
     def check_save(self) -> bool:
         """Return True at the first call after it is time to save, and False at all others."""

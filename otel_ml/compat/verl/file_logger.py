@@ -26,7 +26,7 @@ class FileLogger:
     def __init__(self, project_name: str, experiment_name: str) -> None:
         self.project_name = project_name
         self.experiment_name = experiment_name
-        self.filepath = os.environ.get("VERL_FILE_LOGGER_PATH") or _default_path(project_name, experiment_name)
+        self.filepath: str = os.environ.get("VERL_FILE_LOGGER_PATH") or _default_path(project_name, experiment_name)
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="otel_ml-verl-file")
         print(f"Creating file logger at {os.path.abspath(self.filepath)}")  # noqa: PTH100, T201 (verl's own line)
         self._writer.submit(_append, Path(self.filepath), "")

@@ -11,7 +11,7 @@ from otel_ml.compat.wandb.values_by_name import ValuesByName
 __all__ = ["Summary"]
 
 
-class Summary(ValuesByName):
+class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
     """Final values by key or by attribute.
 
     What is logged is here by its last value, and not written again: every backend has it already. What is set here is
@@ -48,8 +48,6 @@ class Summary(ValuesByName):
 
     def __eq__(self, other: object) -> bool:
         return bool(self._values == (other._values if isinstance(other, Summary) else other))
-
-    __hash__ = None  # type: ignore[assignment] # as of every dictionary
 
     def _shown(self, key: str) -> Any:
         """Return a dictionary so that what is set in it is written, too."""

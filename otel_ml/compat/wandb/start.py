@@ -68,7 +68,7 @@ class State:
     def __init__(self) -> None:
         self._run: Run | None = None
         self.config: Config = Config()
-        self.environment = RunEnvironment()
+        self.environment: RunEnvironment = RunEnvironment()
 
     @property
     def run(self) -> Run | None:
