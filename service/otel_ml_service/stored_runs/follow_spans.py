@@ -9,7 +9,7 @@ from pathlib import Path
 from otel_ml_exporters.records import Span
 from otel_ml_exporters.span_lines import span_of
 
-__all__ = ["SpanFollower", "newest_spans", "spans_of_step"]
+__all__ = ["SpanFollower", "newest_spans", "spans_in", "spans_of_step"]
 
 _TAIL = 16 * 2**20
 """Bytes of the end of the file that are read: older steps are looked up when somebody asks for them."""
@@ -39,6 +39,13 @@ class SpanFollower:
 def newest_spans(path: Path) -> list[Span]:
     """Return the spans at the end of what the exporter `jsonl` wrote."""
     return SpanFollower(path).new_spans()
+
+
+def spans_in(path: Path) -> Iterator[Span]:
+    """Yield the spans of a file in its order."""
+    if path.is_file():
+        with path.open("rb") as file:
+            yield from (span for line in file if (span := _span_of(line)) is not None)
 
 
 def spans_of_step(path: Path, role: str, axis: str, step: int) -> Iterator[Span]:
