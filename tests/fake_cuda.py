@@ -798,7 +798,7 @@ class FakeCuda:
                 "reserved_bytes.all.current": self.allocated,
                 "reserved_bytes.all.peak": self.most_allocated,
             },
-            "get_device_properties": lambda device=None: SimpleNamespace(total_memory=80 * 2**30),
+            "get_device_properties": lambda device=None: SimpleNamespace(name="fake", total_memory=80 * 2**30),
             "_sleep": lambda cycles: self.launch(lambda: None),
             "get_device_name": lambda device=None: "a card that is not there",
         }

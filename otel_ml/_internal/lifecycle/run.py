@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, TypeVar, overload
+from typing import Any, Literal, NoReturn, Protocol, TypeVar, overload
 
 from otel_ml._internal.events import event_calls as events
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, refuse
@@ -238,6 +238,7 @@ class Run:
         within: str | None = None,
         span: bool = True,
         device: str | None = None,
+        kind: Literal["work", "wait"] | None = None,
     ) -> RunTiming: ...
     @publish("self", "name")
     def timed(
@@ -249,10 +250,11 @@ class Run:
         within: str | None = None,
         span: bool = True,
         device: str | None = None,
+        kind: Literal["work", "wait"] | None = None,
     ) -> Any:
         """Time a `with` block, or every call of a function, into this run; see `otel_ml.timed()`."""
         is_function = callable(name) or isinstance(name, (staticmethod, classmethod))
-        options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device}
+        options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device, "kind": kind}
         timing = RunTiming(self._scope, None if is_function else name, options)
         return timing(name) if is_function else timing
 
@@ -265,9 +267,10 @@ class Run:
         within: str | None = None,
         span: bool = True,
         device: str | None = None,
+        kind: Literal["work", "wait"] | None = None,
     ) -> RunTimer:
         """Return a timer that is started and stopped by hand, for this run; see `otel_ml.timer()`."""
-        options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device}
+        options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device, "kind": kind}
         return RunTimer(RunTiming(self._scope, name, options))
 
     def use(self) -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ def test_the_environment_asks_for_recording_or_not(environ: dict[str, str], expe
 
 TUNING = (
     env.CONSOLE, env.FLUSH_INTERVAL, env.TIMER_LEVEL, env.TRACES, env.SPANS_PER_STEP, env.TOKEN, env.TOKEN_FILE,
-    env.STRICT, env.CAPTURE, env.SPOOL_MAX, env.EXIT_WAIT,
+    env.STRICT, env.CAPTURE, env.SPOOL_MAX, env.EXIT_WAIT, env.TRACES_TO,
 )  # fmt: skip
 
 
