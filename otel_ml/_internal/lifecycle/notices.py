@@ -17,9 +17,11 @@ from otel_ml.wire import attributes as keys
 __all__ = ["Notices", "run_status"]
 
 
-def run_status(transport: Transport, run: str, query: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """Return what the service behind `transport` says of a run, or None."""
-    content = transport.get(f"/otel_ml/runs/{quote(run, safe='')}?{urlencode(query)}", timeout=1.0)
+def run_status(
+    transport: Transport, run: str, query: Mapping[str, str], timeout: float = 1.0
+) -> Mapping[str, Any] | None:
+    """Return what the service behind `transport` says of a run, or None; it is waited for `timeout` seconds."""
+    content = transport.get(f"/otel_ml/runs/{quote(run, safe='')}?{urlencode(query)}", timeout=timeout)
     try:
         found = json.loads(content) if content else None
     except ValueError:

@@ -55,6 +55,10 @@ killed, a rank that nobody starts again. In embedded mode the service looks, too
 RECOVER_AGAIN = 1.0
 """The same, where the receiver had no room for it."""
 
+ASKED_ASIDE_S = 5.0
+"""Seconds for which a thread that has nothing else to do waits for what the service says of the run: a busy one takes more
+than the 1 s of the background thread."""
+
 TIMEOUT_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
@@ -182,7 +186,7 @@ class Worker:
             return None
         transport = reached.fresh()
         try:
-            return run_status(transport, self.identity.run_id, {})
+            return run_status(transport, self.identity.run_id, {}, ASKED_ASIDE_S)
         finally:
             transport.close()
 
