@@ -56,8 +56,8 @@ RECOVER_AGAIN = 1.0
 """The same, where the receiver had no room for it."""
 
 ASKED_ASIDE_S = 5.0
-"""Seconds for which a thread that has nothing else to do waits for what the service says of the run: a busy one takes more
-than the 1 s of the background thread."""
+"""Seconds for which a thread that has nothing else to do waits for what the service says of the run: a busy one takes
+more than the 1 s of the background thread."""
 
 TIMEOUT_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
