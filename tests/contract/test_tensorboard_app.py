@@ -152,7 +152,9 @@ def test_a_metric_with_min_and_max_has_a_chart_with_a_band(app: App) -> None:
 
     band = {"value": "loss", "lower": "loss/min", "upper": "loss/max"}
     chart = {"title": "loss", "margin": {"series": [band]}}
-    assert chart in [chart for group in layout["category"] for chart in group["chart"]]
+    groups = [(group["title"], chart["title"]) for group in layout["category"] for chart in group["chart"]]
+    assert groups == [("loss", "loss"), ("eval", "eval/accuracy"), ("grad", "grad")]
+    assert layout["category"][0]["chart"] == [chart]
 
 
 @pytest.mark.feature("R8", "yes", "in TensorBoard's own tab too")
