@@ -63,7 +63,7 @@ def where_shown(finding: Finding) -> str:
     """
     if not finding.span_id:
         return ""
-    which = "shows it" if is_shown(finding) else f"is the nearest one that was sent, {finding.span_name!r}"
+    which = "shows it" if is_shown(finding) else f"is the nearest one that was kept, {finding.span_name!r}"
     return f" Span {finding.span_id} of trace {finding.trace_id}, step {finding.span_step}, {which}."
 
 
@@ -76,7 +76,5 @@ def _distance(finding: Finding, span: Span) -> tuple[int, int, int]:
 
 
 def _steps_off(finding: Finding, step: int) -> int:
-    """How many steps lie between; after `last`, the newest one that was looked at, trouble that lasts goes on."""
-    if finding.is_over and step > finding.last:
-        return step - finding.last
-    return max(finding.since - step, 0)
+    """How many steps lie between; of steps that were not looked at yet nobody knows whether the trouble goes on."""
+    return max(finding.since - step, step - finding.last, 0)

@@ -7,6 +7,7 @@ its peers, from step to step. Where these changes are large and go together, the
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -70,6 +71,10 @@ class _Seen:
     before: Floats = field(default_factory=lambda: np.zeros((0, 2)))
 
     @property
+    def is_enough(self) -> bool:
+        return self.steps >= _STEPS and self.changes >= _CHANGES
+
+    @property
     def correlation(self) -> float:
         scale = float(np.sqrt(self.products[0] * self.products[1]))
         return float(self.products[2]) / scale if scale > 0 else 0.0
@@ -107,6 +112,14 @@ class Shape:
             return {}
         often = np.quantile(np.array(seen.deviations), _BAD, axis=0, method="higher")
         return dict(zip(seen.phases, often.tolist(), strict=True))
+
+    @property
+    def explained_s(self) -> float:
+        """Seconds a step that the data costs; infinite while too little was seen to tell."""
+        if self.open is not None:
+            return self.open.saved_s
+        is_unknown = self._seen is not None and bool(self._groups) and not self._seen.is_enough
+        return math.inf if is_unknown else 0.0
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
@@ -154,7 +167,7 @@ class Shape:
 
     def _decided(self, step: int) -> list[Finding]:
         seen = self._seen
-        if seen is None or seen.steps < _STEPS or seen.changes < _CHANGES:
+        if seen is None or not seen.is_enough:
             return []
         varies = float(seen.deviation.min()) / np.sqrt(2)
         if self.open is None:

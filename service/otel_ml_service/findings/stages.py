@@ -1,7 +1,8 @@
 """Which pipeline stage has more work than the others: the model is cut unevenly, and no rank is slow.
 
 The work of a rank is the sum of its timers that do not wait, that of a stage the lower median over its ranks: so a slow
-rank is not taken for its stage. Stages are then compared with each other as ranks of one stage are.
+rank is not taken for its stage. Stages are then compared with each other as ranks of one stage are. Where times go with
+the data, a stage is only named where evening it out would save more than evening out the data.
 """
 
 from __future__ import annotations
@@ -36,14 +37,18 @@ class Stages:
     def __init__(self, open_findings: Sequence[Finding] = ()) -> None:
         inner = (replace(one, kind="slow", rank=one.stage, phase=_WORK) for one in open_findings)
         self._detector = Detector(open_findings=tuple(inner))
+        self._named = {one.stage for one in open_findings}
 
-    def step(self, step: int, timers: StepTimers, parents: Mapping[str, str]) -> list[Finding]:
+    def step(
+        self, step: int, timers: StepTimers, parents: Mapping[str, str], explained_s: float = 0.0
+    ) -> list[Finding]:
         """Take a step; return the findings that began, changed their level, or ended with it.
 
         Args:
             step: its number.
             timers: of the step.
             parents: timer → the one that it is inside of: what is around others is not added to them.
+            explained_s: seconds that the shape of the data costs; infinite while that is not known.
         """
         stages, seconds = work_of_stages(timers, parents)
         if len(stages) < 2:
@@ -54,16 +59,32 @@ class Stages:
                 saved = saved_without_stage(seconds, stages.index(key[0]))
                 weight = _SMOOTHING if one.saved_s else 1.0
                 self._detector.open[key] = replace(one, saved_s=one.saved_s + weight * (saved - one.saved_s))
-        return [_of_stage(one if one.is_over else self._detector.open[one.rank or 0, _WORK]) for one in found]
+        return [*self._told(found), *self._begun(explained_s)]
 
     @property
     def open(self) -> dict[int, Finding]:
         """What lasts, by stage."""
-        return {stage: _of_stage(one) for (stage, _), one in self._detector.open.items()}
+        every = {stage: _of_stage(one) for (stage, _), one in self._detector.open.items()}
+        return {stage: one for stage, one in every.items() if stage in self._named}
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
-        return [_of_stage(one) for one in self._detector.finish()]
+        over = self._told(self._detector.finish())
+        self._named.clear()
+        return over
+
+    def _told(self, found: Sequence[Finding]) -> list[Finding]:
+        """Return what is new of the stages that are named."""
+        of_named = [one for one in found if one.rank in self._named]
+        self._named -= {one.rank for one in of_named if one.is_over}
+        return [_of_stage(one if one.is_over else self._detector.open[one.rank or 0, _WORK]) for one in of_named]
+
+    def _begun(self, explained_s: float) -> list[Finding]:
+        """Name the stages that nothing else explains."""
+        of_others = [one for one in self._detector.open.values() if one.rank not in self._named]
+        begun = [one for one in of_others if not explained_s or one.saved_s > explained_s]
+        self._named |= {one.rank for one in begun}
+        return [_of_stage(one) for one in begun]
 
 
 def _of_stage(finding: Finding) -> Finding:

@@ -45,10 +45,11 @@ class Verdicts:
             parents: timer → the one that it is inside of.
         """
         timers = _without_containers(timers, parents)
-        of_nobody = [*self._stages.step(step, timers, parents), *self._shape.step(step, timers, parents)]
+        of_data = self._shape.step(step, timers, parents)
+        of_stages = self._stages.step(step, timers, parents, self._shape.explained_s)
         of_ranks = self._detector.step(step, timers, self._shape.deviations)
         self._work_out(timers, parents)
-        return [*(one if one.is_over else self.open.get(one.subject, one) for one in of_ranks), *of_nobody]
+        return [*(one if one.is_over else self.open.get(one.subject, one) for one in of_ranks), *of_stages, *of_data]
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""

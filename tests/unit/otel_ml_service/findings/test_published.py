@@ -353,7 +353,24 @@ def test_where_spans_were_limited_the_nearest_one_is_named_and_said_to_be_that()
     [row] = rows_of(service)
     assert (row["span of"], row["at step"]) == ("forward", 6)
     [said] = [notice for notice in service.notices if "slow" in notice]
-    assert "step 6, is the nearest one that was sent, 'forward'" in said
+    assert "step 6, is the nearest one that was kept, 'forward'" in said
+
+
+def test_a_finding_that_ended_names_no_span_of_a_step_after_its_end_while_there_is_a_better_one() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(10))
+    service.take([spans_of(ranks[2], range(40, 50), seconds=9.0)])  # a rank is ahead of the steps that close
+
+    steps(service, ranks, range(10, 16), slow=2)
+    [said] = [notice for notice in service.notices if "slow" in notice]
+    assert "step 40, is the nearest one that was kept" in said
+
+    service.take([spans_of(ranks[2], range(10, 16))])
+    steps(service, ranks, range(16, 40))
+
+    [finding] = service.engine.findings
+    assert finding["is_over"]
+    assert finding["since"] <= finding["span_step"] <= finding["last"]
 
 
 def test_the_last_span_of_a_silent_rank_tells_what_it_did_before() -> None:

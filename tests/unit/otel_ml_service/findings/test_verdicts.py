@@ -109,6 +109,38 @@ def test_times_that_go_with_the_lengths_of_sequences_accuse_nobody():
     assert finding.extra_s > 0
 
 
+def with_a_longer_last_stage(times: float) -> Work:
+    def work(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        forward, backward = lengths_of_sequences(draw)
+        forward[:, -1] *= times
+        backward[:, -1] *= times
+        return forward, backward
+
+    return work
+
+
+def test_where_times_go_with_the_data_a_stage_is_named_only_if_evening_it_out_would_save_more():
+    assert places(pipeline(with_a_longer_last_stage(1.15))) == {("shape", "nobody")}
+    assert places(pipeline(with_a_longer_last_stage(2.0))) == {("shape", "nobody"), ("stage", "stage 3")}
+
+
+def test_no_stage_is_named_before_it_is_known_whether_times_go_with_the_data():
+    named: set[str] = set()
+    for steps in range(1, 40):
+        named |= {place for kind, place in places(pipeline(with_a_longer_last_stage(1.15), steps)) if kind == "stage"}
+
+    assert named == set()
+
+
+def test_a_stage_is_named_where_it_has_one_rank_which_nothing_can_be_compared_with():
+    verdicts = Verdicts()
+    for step in range(12):
+        seconds = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.5, 3.0]])
+        verdicts.step(step, StepTimers((0, 1, 2, 3), ("forward", "backward"), seconds, stages=(0, 1, 2, 3)), {})
+
+    assert places(verdicts) == {("stage", "stage 3")}
+
+
 def test_a_verdict_is_over_when_what_it_says_is_no_longer_so():
     verdicts = pipeline(a_longer_last_stage)
     pipeline(even, verdicts=verdicts)
