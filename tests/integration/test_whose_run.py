@@ -486,6 +486,14 @@ def test_a_rank_that_ends_while_another_thread_of_it_joins_the_run_is_in_it(tmp_
     assert [row["values"]["loss"] for row in rows_of(folder) if "loss" in row.get("values", {})] == [10.0]
 
 
+def test_a_rank_that_ends_before_its_run_could_begin_says_how_many_values_are_lost(tmp_path: Path) -> None:
+    hangs = LEAVES_WHILE_IT_JOINS.replace("time.sleep(0.1)", "threading.Event().wait()").replace("LEAVE", "")
+
+    _, errors = run(LAUNCH.format(rank=hangs), environment(tmp_path), tmp_path)
+
+    assert errors.count("its run has not begun within 5 s. Values lost: 1.") == 2, errors
+
+
 def test_where_no_rank_begins_a_run_and_nothing_asks_for_one_nothing_is_written(tmp_path: Path) -> None:
     environ = environment(tmp_path)
     del environ["OTEL_ML_DIR"]

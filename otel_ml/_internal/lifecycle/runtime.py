@@ -42,7 +42,7 @@ from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.lifecycle.unknown_settings import misspelt
 from otel_ml._internal.lifecycle.worker import Status
 from otel_ml._internal.messages.recorder import recorder
-from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
+from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN, values_in
 from otel_ml._internal.record.fold import FOLDER
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml._internal.run_scope import CURRENT, NOW, InScope
@@ -52,6 +52,7 @@ from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers.user_spans import Tracing
 from otel_ml._internal.transport.choose_link import choose_link
 from otel_ml.config import Config
+from otel_ml.explanation import explained
 
 __all__ = ["RUNTIME", "Runtime"]
 
@@ -396,6 +397,9 @@ class Runtime:
         """Wait until the run that another thread is beginning has begun: it has what was recorded until now."""
         if self._lock.acquire(timeout=EXIT_TIMEOUT):
             self._lock.release()
+        elif not self._has_worker() and (lost := values_in([*buffer.RECORDS])):
+            said = f"The process ends, and its run has not begun within {EXIT_TIMEOUT:g} s. Values lost: {lost:,}."
+            self._say_now(explained(said, "nothing-recorded"))
 
     def _at_exit(self, status: str) -> None:
         """End the runs, or wait until another thread has."""

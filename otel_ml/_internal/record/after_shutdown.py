@@ -12,7 +12,7 @@ from otel_ml._internal.series.row import Row
 from otel_ml._internal.steps.axes import STEPS
 from otel_ml.explanation import explained
 
-__all__ = ["AFTER_SHUTDOWN", "AfterShutdown"]
+__all__ = ["AFTER_SHUTDOWN", "AfterShutdown", "values_in"]
 
 _SENTENCE = (
     "Something was recorded after the run had ended: it is not in any run. Call init() to begin a new one, or "
@@ -27,7 +27,7 @@ class Refusing(Records):
 
     def __iadd__(self, items: Iterable[Any], /) -> Refusing:  # type: ignore[misc] # a list that is not added to
         """Count the records."""
-        AFTER_SHUTDOWN.refuse(_values_in([*items]))
+        AFTER_SHUTDOWN.refuse(values_in([*items]))
         return self
 
 
@@ -82,7 +82,7 @@ class AfterShutdown:
             self._say(explained(said, "after-shutdown"))
 
 
-def _values_in(items: list[Any]) -> int:
+def values_in(items: list[Any]) -> int:
     """Return how many values records hold."""
     at = values = 0
     while at < len(items):
