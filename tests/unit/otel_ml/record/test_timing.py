@@ -83,14 +83,17 @@ def test_a_timer_begun_before_the_first_step_counts_at_the_one_then_current(reco
 def test_one_with_object_may_be_entered_by_many_tasks_and_inside_itself(recorded):
     shared = timed("shared")
 
-    async def task(i: int) -> None:
+    async def task(i: int, turns: list[asyncio.Event]) -> None:
         with step(i), shared:
-            await asyncio.sleep(0.001 * (5 - i))
+            await turns[i + 1].wait()
             with shared:
                 await asyncio.sleep(0)
+        turns[i].set()
 
     async def job() -> None:
-        await asyncio.gather(*(task(i) for i in range(5)))
+        turns = [asyncio.Event() for _ in range(6)]
+        turns[5].set()
+        await asyncio.gather(*(task(i, turns) for i in range(5)))
 
     asyncio.run(job())
     with shared:
