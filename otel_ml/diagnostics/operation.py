@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from time import perf_counter
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from otel_ml._internal.error_reporting import say_unused
 from otel_ml._internal.run_scope import NOW
+from otel_ml._internal.signature import publish
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timing import timed
 from otel_ml.diagnostics.device_memory import DeviceMemory, device_memory, reset_peaks
@@ -259,7 +261,8 @@ class Operation(Measurement):
         names.measures.record({name: value for name, value in self.values.items() if name not in timed_too})
 
 
-def operation(name: str, *, level: int = 1) -> Operation:
+@publish("name")
+def operation(name: str, *, level: int = 1, **unknown: NoReturn) -> Operation:
     """Measure a `with` block, or every call of a function, as an operation.
 
     Records `time/<name>/total`, `…/execute` and, where the block uses them, `…/onload` and `…/offload`; of each CUDA
@@ -269,6 +272,7 @@ def operation(name: str, *, level: int = 1) -> Operation:
     Args:
         name: cluster and work, such as `"actor_train/train_step"`.
         level: operations above `OTEL_ML_TIMER_LEVEL` measure nothing.
+        unknown: not used: said, as any other mistake.
 
     Examples:
         ```python
@@ -280,6 +284,7 @@ def operation(name: str, *, level: int = 1) -> Operation:
                 strategy.offload_states()
         ```
     """
+    say_unused("operation", (), unknown)
     if not isinstance(name, str) or not name:
         reporter.wrong("bad-name", f"operation(): expected a name such as 'actor_train/train_step', got {name!r:.80}.")
         name = "operation"

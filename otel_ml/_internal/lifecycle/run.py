@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Protocol, TypeVar, overload
 
+from otel_ml._internal.error_reporting import say_unused
 from otel_ml._internal.events import event_calls as events
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, refuse
 from otel_ml._internal.record import log as recording
@@ -205,13 +206,14 @@ class Run:
         exporters = (self._status() or {}).get("exporters") or {}
         return {name: str(state["url"]) for name, state in exporters.items() if state.get("url")}
 
-    def step(self, index: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]:
+    @publish("self", "index", "axis")
+    def step(self, index: int, axis: str = DEFAULT_AXIS, **unknown: NoReturn) -> AbstractContextManager[None]:
         """Make `index` the current step of this run inside a `with` block; see `otel_ml.step()`."""
         if self._scope.is_over:
             refuse(self, "step")
             return nullcontext()
         with InScope(self._scope):
-            return step_block(index, axis)
+            return step_block(index, axis, **unknown)
 
     @publish("self", "iterable", "start")
     def steps(
@@ -251,8 +253,10 @@ class Run:
         span: bool = True,
         device: str | None = None,
         kind: Literal["work", "wait"] | None = None,
+        **unknown: NoReturn,
     ) -> Any:
         """Time a `with` block, or every call of a function, into this run; see `otel_ml.timed()`."""
+        say_unused("timed", (), unknown)
         is_function = callable(name) or isinstance(name, (staticmethod, classmethod))
         options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device, "kind": kind}
         timing = RunTiming(self._scope, None if is_function else name, options)
@@ -268,8 +272,10 @@ class Run:
         span: bool = True,
         device: str | None = None,
         kind: Literal["work", "wait"] | None = None,
+        **unknown: NoReturn,
     ) -> RunTimer:
         """Return a timer that is started and stopped by hand, for this run; see `otel_ml.timer()`."""
+        say_unused("timer", (), unknown)
         options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device, "kind": kind}
         return RunTimer(RunTiming(self._scope, name, options))
 

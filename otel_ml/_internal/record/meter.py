@@ -54,8 +54,11 @@ class Metric:
         weight: Any = None,
         step: int | None = None,
         axis: str | None = None,
+        **unknown: NoReturn,
     ) -> None:
         """Record a value at the current step, or at `step` of `axis`; see `log()`."""
+        if unknown:
+            say_unused("record", (), unknown)
         if NOW.off:
             return
         series = self._series

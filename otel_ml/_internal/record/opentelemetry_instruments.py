@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from otel_ml._internal.error_reporting import say_unused
 from otel_ml._internal.series.definition import DEFINITIONS, Attributes, identity
-from otel_ml._internal.signature import public_type
+from otel_ml._internal.signature import public_type, publish
 
 if TYPE_CHECKING:
     from otel_ml._internal.record.meter import Metric
@@ -21,8 +22,16 @@ class Counter:
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
 
-    def add(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
+    @publish("self", "amount", "attributes", "context")
+    def add(
+        self,
+        amount: float,
+        attributes: Mapping[str, object] | None = None,
+        context: Any = None,
+        **unknown: NoReturn,
+    ) -> None:
         """Add to the current step."""
+        say_unused("add", (), unknown)
         self._metric.record(amount, attributes)
 
 
@@ -34,8 +43,16 @@ class UpDownCounter:
         self._metric = metric
         self._levels: dict[Attributes, float] = {}
 
-    def add(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
+    @publish("self", "amount", "attributes", "context")
+    def add(
+        self,
+        amount: float,
+        attributes: Mapping[str, object] | None = None,
+        context: Any = None,
+        **unknown: NoReturn,
+    ) -> None:
         """Change the level, and record the new one at the current step."""
+        say_unused("add", (), unknown)
         key = identity(attributes or {})
         with DEFINITIONS.lock:
             level = self._levels[key] = self._levels.get(key, 0) + amount
@@ -49,8 +66,16 @@ class Histogram:
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
 
-    def record(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
+    @publish("self", "amount", "attributes", "context")
+    def record(
+        self,
+        amount: float,
+        attributes: Mapping[str, object] | None = None,
+        context: Any = None,
+        **unknown: NoReturn,
+    ) -> None:
         """Record a value at the current step."""
+        say_unused("record", (), unknown)
         self._metric.record(amount, attributes)
 
 
@@ -61,6 +86,14 @@ class Gauge:
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
 
-    def set(self, amount: float, attributes: Mapping[str, object] | None = None, context: Any = None) -> None:
+    @publish("self", "amount", "attributes", "context")
+    def set(
+        self,
+        amount: float,
+        attributes: Mapping[str, object] | None = None,
+        context: Any = None,
+        **unknown: NoReturn,
+    ) -> None:
         """Set the value at the current step."""
+        say_unused("set", (), unknown)
         self._metric.record(amount, attributes)

@@ -6,9 +6,10 @@ import operator
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
 from time import time_ns
+from typing import NoReturn
 
 from otel_ml._internal.device_tensor import is_on_device
-from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.native import native
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.safe_repr import safe_repr
@@ -135,7 +136,7 @@ def _accepted(index: object, axis: object, call: str) -> int | None:
 
 @public
 @publish("index", "axis")
-def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
+def set_step(index: int, axis: str = DEFAULT_AXIS, **unknown: NoReturn) -> None:
     """Make `index` the current step of this process on `axis`.
 
     Records without `step=` count there until the next call; a `with step()` block overrides it for
@@ -145,7 +146,10 @@ def set_step(index: int, axis: str = DEFAULT_AXIS) -> None:
         index: a whole number from 0 on, also numpy's, or an array without dimensions in CPU memory; anything else is
             said, and changes nothing.
         axis: what is counted; each axis has a current step of its own.
+        unknown: not used: said, as any other mistake.
     """
+    if unknown:
+        say_unused("set_step", (), unknown)
     if NOW.off:
         STEPS.wanted[axis] = index
         return
@@ -160,7 +164,8 @@ if native is not None:
 
 
 @public
-def step(index: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]:
+@publish("index", "axis")
+def step(index: int, axis: str = DEFAULT_AXIS, **unknown: NoReturn) -> AbstractContextManager[None]:
     """Make `index` the current step inside a `with` block, for this context only.
 
     Several blocks may be open at once, in tasks or threads, on the same or different steps:
@@ -170,7 +175,10 @@ def step(index: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]:
     Args:
         index: a whole number from 0 on; anything else is said, and the block has no step of its own.
         axis: what is counted.
+        unknown: not used: said, as any other mistake.
     """
+    if unknown:
+        say_unused("step", (), unknown)
     found = None if NOW.off else _accepted(index, axis, "step()")
     return _NO_BLOCK if found is None else StepBlock(found, axis)
 

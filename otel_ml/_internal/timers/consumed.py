@@ -6,9 +6,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.record.append import append
 from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES
 from otel_ml._internal.safe_repr import safe_repr
@@ -60,7 +60,7 @@ _Groups = dict[str, _Group]
 
 @public
 @publish("contexts")
-def consumed(contexts: Any, version: int | None = None) -> None:
+def consumed(contexts: Any, version: int | None = None, **unknown: NoReturn) -> None:
     """Say what this step is made of: the contexts that came with samples, batches or weights.
 
     Published are, in all and for each producer (`…/generator/3`), `consumed/samples`, `consumed/version` and
@@ -75,6 +75,7 @@ def consumed(contexts: Any, version: int | None = None) -> None:
             headers; or a single one.
         version: of the consumer, from which staleness is counted; by default the step on the axis `policy_version`,
             where there is one.
+        unknown: not used: said, as any other mistake.
 
     Examples:
         >>> import otel_ml
@@ -86,6 +87,8 @@ def consumed(contexts: Any, version: int | None = None) -> None:
         ...     print(run.values("consumed/staleness"))
         [2.0]
     """
+    if unknown:
+        say_unused("consumed", (), unknown)
     if NOW.off:
         return
     try:

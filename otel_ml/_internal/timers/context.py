@@ -6,13 +6,13 @@ import itertools
 import operator
 import os
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, NoReturn
 
-from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.run_scope import NOW, SCOPES, Scope, current_scope
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.buffer import begin_run
-from otel_ml._internal.signature import public, public_type
+from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import Step, current_step
 from otel_ml._internal.timers.spans import STATE, mark
 from otel_ml.wire.attributes import VERSION
@@ -103,7 +103,8 @@ def new_mark_id() -> int:
 
 
 @public
-def context(version: int | None = None) -> Context:
+@publish("version")
+def context(version: int | None = None, **unknown: NoReturn) -> Context:
     """Return what names this moment for others: the current span, step, role, rank, and a version.
 
     Let it travel with what is made here: a sample, a batch, a set of weights. Whoever takes that in calls
@@ -114,6 +115,7 @@ def context(version: int | None = None) -> Context:
 
     Args:
         version: what it is made with, from 0 to 16,777,214: the version of the policy, for instance.
+        unknown: not used: said, as any other mistake.
 
     Examples:
         >>> import otel_ml
@@ -123,6 +125,8 @@ def context(version: int | None = None) -> Context:
         >>> len(made), made.role, made.rank, made.version
         (55, 'trainer', 0, 390)
     """
+    if unknown:
+        say_unused("context", (), unknown)
     if NOW.off:
         return NOWHERE
     try:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from contextvars import ContextVar
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 from otel_ml._internal.devices.device_timers import DEVICE_TIMERS, DeviceElapsed
-from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import append
 from otel_ml._internal.record.fold import relieve
@@ -306,6 +306,7 @@ def timed(
     span: bool = True,
     device: str | None = None,
     kind: Literal["work", "wait"] | None = None,
+    **unknown: NoReturn,
 ) -> Any:
     """Time a `with` block, or every call of a function: `time/<name>` in seconds, and a span.
 
@@ -323,7 +324,10 @@ def timed(
         kind: `"wait"` where the time goes by waiting for other ranks: nobody is called slow for it. `"work"` where it
             does not, whatever the name says. By default the name tells: `all_reduce`, `recv`, `barrier`, … wait.
             Said on one rank, it is so for the role.
+        unknown: not used: said, as any other mistake.
     """
+    if unknown:
+        say_unused("timed", (), unknown)
     try:
         if level > NOW.level:
             return _OFF[name]
@@ -497,8 +501,10 @@ def timer(
     span: bool = True,
     device: str | None = None,
     kind: Literal["work", "wait"] | None = None,
+    **unknown: NoReturn,
 ) -> Timer:
     """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
+    say_unused("timer", (), unknown)
     asked = _level(level, name)
     watch = watch_named(name, asked, reduce, within, span=span, device=device, kind=kind)
     if watch is None:

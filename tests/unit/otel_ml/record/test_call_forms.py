@@ -189,6 +189,40 @@ def test_an_option_that_there_is_not_loses_nothing_and_is_said(case: str) -> Non
         assert [expected in said for said in run.notices] == [True]
 
 
+def _blocks(to: Any) -> None:
+    with to.step(5, colour=1), to.timed("forward", colour=1):
+        to.record("loss", 1.0)
+
+
+UNKNOWN: dict[str, Callable[[Any], object]] = {
+    "step and timed": _blocks,
+    "set_step": lambda to: (to.set_step(5, colour=1), to.record("loss", 1.0)),
+    "timed as a decorator": lambda to: to.timed(colour=1)(lambda: to.log({"loss": 1.0}, step=5))(),
+    "timer": lambda to: (to.timer("forward", colour=1).start(), to.record("loss", 1.0, step=5)),
+    "a metric": lambda to: otel_ml.get_meter().metric("loss").record(1.0, step=5, colour=1),
+    "a counter": lambda to: otel_ml.get_meter().create_counter("loss").add(1.0, colour=1),
+    "consumed": lambda to: (to.consumed([], colour=1), to.record("loss", 1.0, step=5)),
+    "context": lambda to: (to.context(colour=1), to.record("loss", 1.0, step=5)),
+    "operation": lambda to: (otel_ml.operation("train", colour=1), to.record("loss", 1.0, step=5)),
+}
+
+
+@pytest.mark.parametrize("through", ["module", "run"])
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_an_option_that_there_is_not_is_said_with_the_call_and_all_else_counts(case: str, through: str) -> None:
+    with capture() as run:
+        if case == "a counter":
+            otel_ml.set_step(5)
+        UNKNOWN[case](otel_ml if through == "module" else otel_ml.init())
+
+        assert [point for point in recorded(run) if point[0] == "loss"] == LOSS_AT_5
+        assert recorder.dropped == {}
+        calls = [said.partition("(")[0] for said in run.notices if "unknown argument colour" in said]
+        assert calls == {"step and timed": ["step", "timed"], "timed as a decorator": ["timed"]}.get(case) or [
+            case.replace("a metric", "record").replace("a counter", "add")
+        ]
+
+
 def test_a_loop_may_be_told_where_it_begins_as_enumerate_is() -> None:
     with capture():
         assert [otel_ml.current_step() for _ in otel_ml.steps("ab", 60)] == [60, 61]
