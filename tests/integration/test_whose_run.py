@@ -460,7 +460,7 @@ def hold_up(event, arguments):
     # Joining sets variables for children: the thread that does it is held up there.
     if event == "os.putenv" and threading.current_thread() is not threading.main_thread():
         pathlib.Path(f"joins_{rank}").touch()
-        time.sleep(0.1)  # each: main leaves meanwhile
+        HOLD
 if rank:
     sys.addaudithook(hold_up)
     otel_ml.log({"loss": 10.0 * rank}, step=0)
@@ -479,7 +479,8 @@ def test_a_rank_that_ends_while_another_thread_of_it_joins_the_run_is_in_it(tmp_
     environ = environment(tmp_path)
     program = LAUNCH.replace("sum(process.wait()", "sum(process.wait() > 0")
 
-    run(program.format(rank=LEAVES_WHILE_IT_JOINS.replace("LEAVE", leave)), environ, tmp_path)
+    joins_late = LEAVES_WHILE_IT_JOINS.replace("HOLD", "time.sleep(0.1)  # each: main leaves meanwhile")
+    run(program.format(rank=joins_late.replace("LEAVE", leave)), environ, tmp_path)
 
     until(lambda: not services_of(XDG_RUNTIME_DIR=environ["XDG_RUNTIME_DIR"]))
     (folder,) = (tmp_path / "runs" / "exp").iterdir()
@@ -487,7 +488,7 @@ def test_a_rank_that_ends_while_another_thread_of_it_joins_the_run_is_in_it(tmp_
 
 
 def test_a_rank_that_ends_before_its_run_could_begin_says_how_many_values_are_lost(tmp_path: Path) -> None:
-    hangs = LEAVES_WHILE_IT_JOINS.replace("time.sleep(0.1)", "threading.Event().wait()").replace("LEAVE", "")
+    hangs = LEAVES_WHILE_IT_JOINS.replace("HOLD", "threading.Event().wait()").replace("LEAVE", "")
 
     _, errors = run(LAUNCH.format(rank=hangs), environment(tmp_path), tmp_path)
 
