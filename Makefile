@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check e2e collector browser launchers bench gpu wheels chaos night races endurance fuzz mutants audit docs full clean
+.PHONY: help setup demo test integration check e2e collector browser launchers bench gpu wheels chaos night races endurance fuzz mutants audit docs full clean
 
 PYTHON ?= python3
 SEED   ?= 1
@@ -19,8 +19,12 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # A test that hangs in its own clean-up has outlived its timeout: then its stack is printed and its process ends.
 STACK_AFTER := -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
 
+PYTEST := python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full and not gpu" \
+	-n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
+JOBS := $(addprefix tests/,integration examples packaging upgrade benchmarks mutants docs/test_blocks.py)
+
 help:  ## This list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(NATIVE)  ## Make .venv with everything the other targets use
 $(STAMP): pyproject.toml
@@ -33,11 +37,14 @@ $(NATIVE): $(STAMP) hatch_build.py $(wildcard native/*)
 demo: $(NATIVE)  ## The main job: real training on 5 processes, one run in TensorBoard, MLflow and W&B
 	otel-ml demo
 
-test: $(NATIVE)  ## Unit, property, contract, integration, examples, packaging, every block of the docs
-	python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full and not gpu" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
+test: $(NATIVE)  ## Unit, property, contract, security: what needs no job of its own
+	$(PYTEST) $(JOBS:%=--ignore=%)
 
-races: $(NATIVE)  ## The same while every thread is late at random; SEED=2 is another chance
-	PYTHONPATH=$(CURDIR)/tests/lagging LAG_SEED=$(SEED) python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full and not gpu" -n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
+integration: $(NATIVE)  ## Tests that start jobs: integration, examples, packaging, upgrades, every block of the docs
+	$(PYTEST) $(JOBS)
+
+races: $(NATIVE)  ## Both of these while every thread is late at random; SEED=2 is another chance
+	PYTHONPATH=$(CURDIR)/tests/lagging LAG_SEED=$(SEED) $(PYTEST)
 
 check: $(NATIVE)  ## ruff, mypy --strict, import-linter, typing as a user writes it, C without warnings, docs build
 	ruff check .
@@ -97,7 +104,7 @@ audit: $(NATIVE)  ## Known vulnerabilities in what the package brings; exits wit
 docs: $(NATIVE)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
-full: demo test check e2e browser chaos  ## Everything there is but the measurements
+full: demo test integration check e2e browser chaos  ## Everything there is but the measurements
 	python -m pytest -m full --durations=20 tests
 
 clean:  ## Remove what the other targets made, but not the runs
