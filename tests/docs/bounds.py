@@ -18,7 +18,7 @@ from otel_ml_service.aggregation import (
     writer_state,
 )
 from otel_ml_service.aggregation.settings import EngineSettings
-from otel_ml_service.delivery import pipeline
+from otel_ml_service.delivery import losses
 from otel_ml_service.live_runs import run_log, run_registry, unreadable_requests
 from otel_ml_service.receiver import admission, columns, compression, connection_limits, resource
 from otel_ml_service.storage import outbox
@@ -137,7 +137,7 @@ BOUNDS: Sequence[Bound] = (
           f"its `max_batch`, {size(outbox._READ_BYTES)}", "fixed", "the next batch", "–",
           f"{UNIT}/storage/test_damaged_outbox.py::"
           "test_a_batch_is_bounded_in_bytes_however_many_records_are_asked_for"),
-    Bound("A run in memory", "reasons why records were lost, an exporter", str(pipeline._REASONS), "fixed",
+    Bound("A run in memory", "reasons why records were lost, an exporter", str(losses.REASONS), "fixed",
           "counted as “for other reasons”", "`lost`",
           f"{SMALL}::test_reasons_of_losses_are_told_apart_up_to_a_hundred"),
     Bound("The service in memory", "counters by label", f"{MAX_LABELS:,}", "fixed", "counted as `other`", "`/metrics`",

@@ -18,7 +18,6 @@ import contextvars
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,6 +34,8 @@ from otel_ml_exporters.errors import (
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
 from otel_ml_service.delivery.backoff import Backoff, RetryPolicy, is_passing
+from otel_ml_service.delivery.failure_message import problem_of, say_failure
+from otel_ml_service.delivery.losses import Losses
 from otel_ml_service.delivery.refused_records import Refusal, Refused, export_all_but_refused
 
 __all__ = ["Pipeline", "PipelineStatus", "RecordSource"]
@@ -113,8 +114,7 @@ class Pipeline:
         self._make = make
         self._run = self._told = run.of_instance(name)
         self._source = source
-        self._lost = dict(lost or {})
-        self._losses: deque[tuple[int, str, int]] = deque(maxlen=_TAKEN_BACK)
+        self._losses = Losses(lost or {})
         self._mark = mark
         self._say = say
         self._retry = retry
@@ -127,7 +127,7 @@ class Pipeline:
         self._certain: int | None = None
         self._is_gone = False
         self._given_up: set[str] = set()
-        self.status = PipelineStatus("starting", delivered, dict(self._lost))
+        self.status = PipelineStatus("starting", delivered, self._losses.counts)
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -246,16 +246,15 @@ class Pipeline:
         if position is not None and not self._is_gone:
             self._set(delivered=min(position, self._source.last_seq))
         self._is_gone = False
-        self._take_back()
+        self._losses.take_back(self.status.delivered)
+        self._set(lost=self._losses.counts)
 
     def _go_back(self, *, is_gone: bool) -> None:
         """Count on what the backend said it has: what it was given since may be gone with the exporter."""
         if is_gone:
             # Of all that follows the exporter leaves out what it still has.
             self._is_gone = True
-            # All records are exported again, so those counted as lost are tried again, too.
-            self._lost.clear()
-            self._losses.clear()
+            self._losses.forget()
             self._set(lost={})
             self._advance(0)
         elif self._certain is not None:
@@ -433,28 +432,12 @@ class Pipeline:
             self._failed(error, state="stopped")
 
     def _failed(self, error: BaseException, *, state: str, is_passing: bool = True) -> None:
-        problem = error.sentence if isinstance(error, OtelMLError) else f"{type(error).__name__}: {error}".rstrip(": ")
+        problem = problem_of(error)
         if self.status.problem != problem:
             _log.warning("Exporter %s: %s", self.name, problem, exc_info=_is_unforeseen(error))
-            self._say_failure(error, problem, state, is_passing=is_passing)
+            tries_left = None if is_passing else self._retry.surprises
+            say_failure(self._say, self.name, error, state, tries_left=tries_left)
         self._set(state=state, problem=problem)
-
-    def _say_failure(self, error: BaseException, problem: str, state: str, *, is_passing: bool) -> None:
-        """Say what is wrong, and what becomes of the records."""
-        slug = error.slug if isinstance(error, OtelMLError) else "exporter-failing"
-        who = f"Exporter {self.name!r}"
-        if isinstance(error, StoreGoneError):
-            self._say(slug, f"{who}: {problem} It is written again, from the beginning of what is kept.")
-        elif state == "stopped":
-            self._say(slug, f"{who}: {problem} It is closed; what it did not store is kept for the next start.")
-        elif is_passing:
-            self._say(slug, f"{who}: {problem} It is tried again; the others go on, and what it does not have is kept.")
-        else:
-            self._say(
-                slug,
-                f"{who}: {problem} An exporter should not raise that. It is tried {self._retry.surprises} times more; "
-                "what it then still does not take is set aside and counted as lost. The others go on.",
-            )
 
     def _recovered(self) -> None:
         self._backoff.reset()
@@ -463,7 +446,7 @@ class Pipeline:
 
     def _set_aside(self, refused: Refused) -> None:
         """Count what the backend will never take; it stays among the run's records."""
-        is_new = refused.reason not in self._lost
+        is_new = refused.reason not in self._losses
         self._lose(refused.seq, refused.reason, refused.values)
         _log.error("Exporter %s does not take %s: %s", self.name, refused.what, refused.reason)
         if is_new:  # what follows for the same reason is counted, and in the log
@@ -475,26 +458,12 @@ class Pipeline:
             )
 
     def _lose(self, seq: int, reason: str, count: int) -> None:
-        if reason not in self._lost and len(self._lost) >= _REASONS:
-            reason = "for other reasons"
-        self._lost[reason] = self._lost.get(reason, 0) + count
-        self._losses.append((seq, reason, count))
-        self._set(lost=dict(self._lost))
-
-    def _take_back(self) -> None:
-        """Count no loss of a record that comes again: it is lost when it is refused again."""
-        for _, reason, count in (loss for loss in self._losses if loss[0] > self.status.delivered):
-            self._lost[reason] -= count
-            if not self._lost[reason]:
-                del self._lost[reason]
-        kept = [loss for loss in self._losses if loss[0] <= self.status.delivered]
-        self._losses.clear()
-        self._losses.extend(kept)
-        self._set(lost=dict(self._lost))
+        self._losses.add(seq, reason, count)
+        self._set(lost=self._losses.counts)
 
     def _advance(self, seq: int) -> None:
         self._set(delivered=seq)
-        self._mark(seq, self._lost)
+        self._mark(seq, self._losses.counts)
 
     def _set(self, **changes: object) -> None:
         # One thread writes; readers get the old or the new frozen status.
@@ -508,12 +477,6 @@ _NO_LONGER_KEPT = "its place was lost: the disk limit was reached"
 
 _IDLE_S = 5.0
 """How long an idle exporter's thread sleeps; new records and `stop` wake it sooner."""
-
-_REASONS = 100
-"""Reasons of losses that are told apart; a backend may name the record in each of them."""
-
-_TAKEN_BACK = 100_000
-"""Losses, the newest, that are not counted twice where their records come again."""
 
 _SHUTDOWN_GRACE_S = 1.0
 """The least an exporter gets to close its files, also after the deadline."""
