@@ -194,11 +194,18 @@ def _blocks(to: Any) -> None:
         to.record("loss", 1.0)
 
 
+def _by_hand(to: Any) -> None:
+    timer = to.timer("forward", colour=1)
+    timer.start()
+    timer.stop()
+    to.record("loss", 1.0, step=5)
+
+
 UNKNOWN: dict[str, Callable[[Any], object]] = {
     "step and timed": _blocks,
     "set_step": lambda to: (to.set_step(5, colour=1), to.record("loss", 1.0)),
     "timed as a decorator": lambda to: to.timed(colour=1)(lambda: to.log({"loss": 1.0}, step=5))(),
-    "timer": lambda to: (to.timer("forward", colour=1).start(), to.record("loss", 1.0, step=5)),
+    "timer": _by_hand,
     "a metric": lambda to: otel_ml.get_meter().metric("loss").record(1.0, step=5, colour=1),
     "a counter": lambda to: otel_ml.get_meter().create_counter("loss").add(1.0, colour=1),
     "consumed": lambda to: (to.consumed([], colour=1), to.record("loss", 1.0, step=5)),
