@@ -10,7 +10,7 @@ from tests.benchmarks.figures import Curve, Figure
 from tests.benchmarks.profiles import NAMES
 from tests.benchmarks.recorded import Part, Recorded
 from tests.benchmarks.scale import REFERENCE_US, SDK, scaled
-from tests.benchmarks.targets import TARGETS, Limit, Target, plain, said, verdict
+from tests.benchmarks.targets import TARGETS, Limit, Target, plain, said, said_plainly, verdict
 
 __all__ = ["SECTIONS", "figures_table", "image_of", "table", "target_table", "warning"]
 
@@ -277,8 +277,8 @@ def numbers() -> str:
     rows = [
         (
             what.format(cores=cores),
-            "; ".join(said(found.figures.get(name), label) for name, label in figures),
-            f"{whose} {said(found.figures.get(beside))}" if beside else whose,
+            "; ".join(said_plainly(found.figures.get(name), label) for name, label in figures),
+            f"{whose} {said_plainly(found.figures.get(beside))}" if beside else whose,
         )
         for what, figures, beside, whose in NUMBERS
     ]

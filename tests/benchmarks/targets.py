@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.originals import ORIGINALS
 
-__all__ = ["TARGETS", "Limit", "Target", "plain", "said", "verdict"]
+__all__ = ["TARGETS", "Limit", "Target", "plain", "said", "said_plainly", "verdict"]
 
 Figures = Mapping[str, Figure]
 """`part/figure` → what was measured."""
@@ -292,6 +292,14 @@ def said(figure: Figure | None, label: str = "") -> str:
     if figure.low is not None and figure.high is not None and figure.unit != "1":
         shown += f" ({plain(figure.low)}…{plain(figure.high)}{_doubt(figure)})"
     return f"{label} {shown}".strip() if not label.startswith("of ") else f"{shown} {label}"
+
+
+def said_plainly(figure: Figure | None, label: str = "") -> str:
+    """Return a figure without its spread, and with the doubt that it is one."""
+    if figure is None:
+        return said(None, label)
+    doubt = _doubt(figure).removeprefix(", ")
+    return said(replace(figure, low=None, high=None), label) + (f" ({doubt})" if doubt else "")
 
 
 def _doubt(figure: Figure) -> str:
