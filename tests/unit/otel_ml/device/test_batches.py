@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from otel_ml._internal.devices import device_batch, pinned_memory
+from otel_ml._internal.devices import device_batch, gather, pinned_memory, stream_buffer
 from otel_ml._internal.lifecycle.isolation import isolated
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
@@ -41,8 +41,8 @@ def by_step(batch: Any, name: str) -> dict[int | None, float]:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send no batch because it is old: how fast the test runs must not matter."""
-    monkeypatch.setattr(device_batch, "_SHORTEST_S", math.inf)  # a batch is never too old
-    monkeypatch.setattr(device_batch, "_LONGEST_S", math.inf)  # a batch is never too old
+    monkeypatch.setattr(stream_buffer, "_SHORTEST_S", math.inf)  # a batch is never too old
+    monkeypatch.setattr(stream_buffer, "_LONGEST_S", math.inf)  # a batch is never too old
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -64,7 +64,7 @@ def test_the_values_of_one_call_are_one_launch_and_of_one_step_one_copy_and_one_
 
 @pytest.mark.usefixtures("unhurried")
 def test_a_step_that_is_over_goes_with_the_first_record_of_the_next(recorded, cuda: FakeCuda, monkeypatch) -> None:
-    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)  # a batch goes at once
+    monkeypatch.setattr(stream_buffer, "_SHORTEST_S", 0.0)  # a batch goes at once
     loss = cuda.tensor(2.0)
     set_step(0)
     record("loss", loss)
@@ -269,7 +269,7 @@ class ForbidsCopies(TorchDispatchMode):
 def test_a_mode_of_the_program_costs_neither_its_own_values_nor_those_of_before(
     recorded, cuda: FakeCuda, monkeypatch
 ) -> None:
-    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)  # a batch goes at once
+    monkeypatch.setattr(stream_buffer, "_SHORTEST_S", 0.0)  # a batch goes at once
     x, y = cuda.tensor(2.0), cuda.tensor(3.0)
     set_step(0)
     log({"x": x, "y": y})
@@ -431,7 +431,7 @@ def test_pinned_memory_does_not_grow_beyond_its_bound_and_nothing_is_lost_by_it(
     recorded, cuda: FakeCuda, monkeypatch
 ) -> None:
     monkeypatch.setattr(pinned_memory.PinnedPool, "MOST", 32)
-    monkeypatch.setattr(device_batch, "_SHORTEST_S", 0.0)  # a batch goes at once
+    monkeypatch.setattr(stream_buffer, "_SHORTEST_S", 0.0)  # a batch goes at once
     cuda.stream.hold()
     for step in range(50):
         set_step(step)
@@ -490,7 +490,7 @@ def test_a_device_that_nobody_may_be_on_any_more_costs_its_values_alone(
 def test_a_handler_that_records_in_the_middle_of_a_record_loses_nothing(recorded, cuda: FakeCuda, monkeypatch) -> None:
     record("before", cuda.tensor(1.0))
     one, interrupted = cuda.tensor(2.0), []
-    copy = device_batch._copy
+    copy = gather._copy
 
     def interrupt(*arguments: Any) -> None:
         if not interrupted:
@@ -498,7 +498,7 @@ def test_a_handler_that_records_in_the_middle_of_a_record_loses_nothing(recorded
             record("handler", one)
         copy(*arguments)
 
-    monkeypatch.setattr(device_batch, "_copy", interrupt)  # a signal that comes in the middle of it
+    monkeypatch.setattr(gather, "_copy", interrupt)  # a signal that comes in the middle of it
     log({"outer": cuda.tensor(3.0), "too": cuda.tensor(4.0)})
     assert values(recorded.collect(final=True)) == {"before": 1.0, "handler": 2.0, "outer": 3.0, "too": 4.0}
 
