@@ -53,6 +53,7 @@ check: $(NATIVE)  ## ruff, mypy --strict, import-linter, typing as a user writes
 	mypy tests/typing/api.py hatch_build.py
 	pyright tests/typing/api.py
 	python -m tests.typing.complete
+	python -m tests.docs.english
 	CFLAGS=-Werror python hatch_build.py
 	lint-imports
 	mkdocs build --strict --quiet --site-dir build/site

@@ -281,7 +281,7 @@ def _attributes(pairs: Any) -> dict[str, Any]:
 
 @contextmanager
 def capture(**arguments: Any) -> Iterator[Capture]:
-    """Record into memory inside the block, in a run of its own; mistakes are said, not raised.
+    """Record into memory inside the block, in a run of its own; mistakes are reported, not raised.
 
     It knows nothing of runs before it in this process, but what `define_metric()` said before it.
 

@@ -106,13 +106,13 @@ def as_exporter(where: str, found: object) -> type[Exporter]:
     """Return a class as an exporter: one that has the four verbs gets the base class's defaults for all else.
 
     Raises:
-        TypeError: it is no class, or lacks a verb; which one is said.
+        TypeError: it is not a class, or lacks a verb; which one is said.
     """
     if isinstance(found, type) and issubclass(found, Exporter):
         return found
     missing = [verb for verb in VERBS if not callable(getattr(found, verb, None))]
     if missing or not isinstance(found, type):
-        lacks = f"it has no {', '.join(missing)}" if missing else f"it is no class, but {found!r:.80}"
+        lacks = f"it has no {', '.join(missing)}" if missing else f"it is not a class, but {found!r:.80}"
         raise TypeError(f"{where} is not an exporter: {lacks}. An exporter is a class with {', '.join(VERBS)}.")
     try:
         about = {"__doc__": found.__doc__, "__module__": found.__module__}

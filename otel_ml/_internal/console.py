@@ -228,7 +228,7 @@ def _by_reason(counts: Mapping[str, int]) -> str:
 
 
 def _besides(lost: Mapping[str, int]) -> str:
-    """Return what is no part of the values that were recorded: what was refused, events, spans."""
+    """Return what is not part of the values that were recorded: what was refused, events, spans."""
     refused, others = not_recorded(lost), other_losses(lost)
     parts = [f"not recorded: {_by_reason(refused)}"] if refused else []
     parts += [f"events and spans lost: {_by_reason(others)}"] if others else []

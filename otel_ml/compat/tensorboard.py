@@ -119,7 +119,7 @@ class SummaryWriter:
         return name, step
 
     def _beside(self, tag: Any, global_step: Any) -> tuple[str, dict[str, Any]]:
-        """Return the name, and step and axis of what is no scalar."""
+        """Return the name, and step and axis of what is not a scalar."""
         name, step = self._at(tag, global_step)
         return name, {"step": step, "axis": _WRITERS.counts.axis_of(name, step)}
 

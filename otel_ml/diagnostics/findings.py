@@ -37,7 +37,7 @@ class Finding:
     Attributes:
         kind: `slow` or `silent`, of a rank; `stage` where a stage has more work than the others; `shape` where the
             times of ranks go up and down together, with what they are given, and nobody is slow.
-        role, rank: which process; the rank is None where it is no rank.
+        role, rank: which process; the rank is None where it is not a rank.
         phase: name of the timer without `time/`; empty for a silent rank and a stage, two timers for a shape.
         level: `warning` or `critical`.
         axis: of the steps `since` (the first one of the trouble) and `last` (the newest one looked at).

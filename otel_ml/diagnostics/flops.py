@@ -31,8 +31,8 @@ def _rates(half: float, *, float8: float | None = None, tf32: float | None = Non
     return {dtype: rate for dtype, rate in rates.items() if rate is not None}
 
 
-_H100 = "NVIDIA H100 datasheet, halved where it says «with sparsity»"
-_H200 = "NVIDIA H200 datasheet, halved where it says «with sparsity»"
+_H100 = 'NVIDIA H100 datasheet, halved where it says "with sparsity"'
+_H200 = 'NVIDIA H200 datasheet, halved where it says "with sparsity"'
 _A100 = "NVIDIA A100 datasheet"
 
 PEAKS: tuple[Peak, ...] = (

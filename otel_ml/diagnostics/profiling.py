@@ -119,7 +119,7 @@ def window(
         with_flops: also estimate floating-point operations of matrix products.
 
     Raises:
-        ConfigError: a step or a rank is no whole number from 0 on.
+        ConfigError: a step or a rank is not a whole number from 0 on.
 
     Examples:
         ```python

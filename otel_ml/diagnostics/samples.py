@@ -82,7 +82,7 @@ def log_samples(
     try:
         numbers = [None if reward is None else float(reward) for reward in given]
     except (TypeError, ValueError) as error:
-        reporter.drop("bad_event", f"log_samples(): a reward is no number: {error}. Expected one number a response.")
+        reporter.drop("bad_event", f"log_samples(): a reward is not a number: {error}. Expected one number a response.")
         return
     found = [*map(Sample, asked, answered, numbers)]
     place = step_for(step, axis, "log_samples()", 1)

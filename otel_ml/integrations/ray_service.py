@@ -243,7 +243,7 @@ class ServiceHost:
 
 
 def _have_it_started() -> None:
-    """Start the service by a process that leaves, so that the service is no child of a Ray worker."""
+    """Start the service by a process that leaves, so that the service is not a child of a Ray worker."""
     import ray
 
     address = ray.util.get_node_ip_address()

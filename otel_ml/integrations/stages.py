@@ -26,7 +26,7 @@ def stage(name: str) -> Stage:
     the innermost counts.
 
     Args:
-        name: such as `eval`; anything but a non-empty string is said, and names stay as they are.
+        name: such as `eval`; anything but a non-empty string is reported, and names stay as they are.
     """
     if isinstance(name, str) and name:
         return Stage(name)

@@ -163,7 +163,7 @@ def places(body: bytes, start: int = 0, end: int | None = None) -> Iterator[Plac
         tag, start = _read_varint(body, start, end)
         kind = tag & 7
         if tag < 8:
-            raise WireError("0 is no field of a protobuf message. Expected an OTLP message.")
+            raise WireError("0 is not a field of a protobuf message. Expected an OTLP message.")
         if kind == LENGTH:
             length, start = _read_varint(body, start, end)
             stop = start + length

@@ -88,7 +88,7 @@ class ServiceConfig:
         dir: folder of all runs.
         dir_max: bytes of records kept on disk.
         journal_dir: folder of the journal; None for one in `dir`.
-        limits: of memory, and of files that are no records.
+        limits: of memory, and of files that are not records.
         http: address of OTLP/HTTP; port 0 picks a free one.
         grpc: address of OTLP/gRPC, or None.
         token: bearer token, or "".
@@ -320,7 +320,7 @@ def _aliases(said: FileSettings, file: Path | None, problems: list[str]) -> Mapp
         if not may_have_alias(key):
             known = ", ".join(ALIASED)
             problems.append(
-                f"{file}: aliases.{key}: is no setting. Known: {known}, topology.<dim>, topology.<dim>.size."
+                f"{file}: aliases.{key}: is not a setting. Known: {known}, topology.<dim>, topology.<dim>.size."
             )
         elif not isinstance(value, str) or not value:
             problems.append(

@@ -104,7 +104,7 @@ class _Reader:
         for key in sorted(set(found) - set(known)):
             near = difflib.get_close_matches(key, list(known), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            self._problem(f"{where}.{key}".lstrip("."), f"is no setting.{hint} Known: {', '.join(known)}.")
+            self._problem(f"{where}.{key}".lstrip("."), f"is not a setting.{hint} Known: {', '.join(known)}.")
         return found
 
     def texts(self, content: object, where: str) -> list[str]:

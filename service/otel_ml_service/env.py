@@ -41,7 +41,7 @@ EXPORTERS: Final[Variable[tuple[str, ...]]] = Variable(
 DIR: Final = Variable("OTEL_ML_DIR", text, "./otel-ml-runs", "Folder of all runs.")
 DIR_MAX: Final = Variable(
     "OTEL_ML_DIR_MAX", size_bytes, 10 * 2**30,
-    "Most bytes of records kept on disk; beyond it the slowest exporter loses its place, and it is said.",
+    "Most bytes of records kept on disk; beyond it the slowest exporter loses its place, and it is reported.",
     unit="bytes", shown_default="10 GiB",
 )  # fmt: skip
 JOURNAL_DIR: Final = Variable(

@@ -142,5 +142,5 @@ def _check_names(name: str, found: type[Exporter], options: Mapping[str, Any]) -
         near = "".join(f" Did you mean {hint[0]!r}?" for hint in hints if hint)
         known = ", ".join(names)
         raise ConfigError(
-            f"exporters.{name}: {', '.join(unknown)} is no option.{near} Known: {known}.", slug="exporter-option"
+            f"exporters.{name}: {', '.join(unknown)} is not an option.{near} Known: {known}.", slug="exporter-option"
         )

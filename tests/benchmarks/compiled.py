@@ -85,7 +85,7 @@ def calls(statement: str) -> Taken:
         found = []
         for _ in range(TURNS):
             found.append(timer.timeit(CALLS) / CALLS * 1e6)
-            otel_ml.flush(10)  # what one turn has recorded is no load of the next
+            otel_ml.flush(10)  # what one turn has recorded is not a load of the next
         otel_ml.shutdown()
         return found
 

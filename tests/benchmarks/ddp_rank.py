@@ -121,7 +121,7 @@ def main(spec: Spec) -> list[tuple[dict[str, float], dict[str, float]]]:
         turns: dict[str, Any] = {}
         for side in ("on", "off") if pair % 2 else ("off", "on"):
             turns[side] = block(loop, BEFORE_S[side], spec, sides[side])
-            otel_ml.flush(10)  # what a block has recorded is no load of the next
+            otel_ml.flush(10)  # what a block has recorded is not a load of the next
             dist.barrier()
         found.append((turns["on"], turns["off"]))
     otel_ml.shutdown()

@@ -73,7 +73,7 @@ def steps(loop: str, pairs: int) -> dict[str, Any]:
         for pair in range(-1, pairs):
             for side in ("on", "off") if pair % 2 else ("off", "on"):
                 taken = block(sides[side])
-                otel_ml.flush(10)  # what a block has recorded is no load of the next
+                otel_ml.flush(10)  # what a block has recorded is not a load of the next
                 if pair >= 0:
                     found[side].append(taken)
     otel_ml.shutdown()

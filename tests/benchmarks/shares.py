@@ -1,6 +1,6 @@
 """What a busy process takes of two cores beside four busy ranks, by its session and niceness (ADR 0020).
 
-`taskset --cpu-list 0,1 python -m tests.benchmarks.shares` prints a table. It is no part of `make bench`: what it
+`taskset --cpu-list 0,1 python -m tests.benchmarks.shares` prints a table. It is not part of `make bench`: what it
 measures is the kernel's scheduler.
 """
 

@@ -150,7 +150,7 @@ def check_account(summary: Mapping[str, float], table: Table, *, is_swallowed: b
 
     Args:
         summary: the run's own.
-        table: in which what is missing was counted; what the run says is lost is no silent loss.
+        table: in which what is missing was counted; what the run says is lost is not a silent loss.
         is_swallowed: a hop acknowledged requests and did not pass them on.
     """
     said = {name: int(value) for name, value in summary.items() if name.startswith("otel_ml/dropped/")}

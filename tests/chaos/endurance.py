@@ -2,7 +2,7 @@
 
 One rank records; the service is a process of its own, and every 500 steps the rank waits until that has caught up: what
 is measured is what both hold of steps that are over. Prints the resident memory of both, and the bytes of the files
-that are no records, in twenty lines over the run. Fails where the last quarter is above the second.
+that are not records, in twenty lines over the run. Fails where the last quarter is above the second.
 """
 
 from __future__ import annotations

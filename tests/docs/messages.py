@@ -255,7 +255,7 @@ def texts(node: ast.expr, known: Mapping[str, ast.expr | list[ast.expr]]) -> Ite
 
 
 def text_of(node: ast.expr) -> str:
-    """Return the text of a string expression, or an empty one where it is no string."""
+    """Return the text of a string expression, or an empty one where it is not a string."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):

@@ -27,7 +27,7 @@ class Job(NamedTuple):
         """The values of a name as they stand at last, by step: a rank that joins late amends."""
         rows = [row for row in self.rows if name in row.get("values", {})]
         firsts = [row["step"] for row in rows if not row.get("amendment")]
-        assert len(firsts) == len(set(firsts)), f"{name} stands twice at a step, and is no amendment"
+        assert len(firsts) == len(set(firsts)), f"{name} stands twice at a step, and is not an amendment"
         return sorted({row["step"]: row["values"][name] for row in rows}.items())
 
     def ancestors(self, span: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -22,7 +22,7 @@ def kernels_are_compiled(request: pytest.FixtureRequest) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let torch warn of what is new or will change in it: that is no failure of ours. Captured graphs come last.
+    """Let torch warn of what is new or will change in it: that is not a failure of ours. Captured graphs come last.
 
     What a graph records into stays on the device as long as the process does, and each new step is told to it.
     """

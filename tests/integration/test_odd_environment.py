@@ -1,4 +1,4 @@
-"""Variables that are meant for other programs, or misspelt: training goes on, with their defaults, and it is said."""
+"""Variables that are meant for other programs, or misspelled: training goes on, with their defaults, and it is said."""
 
 from __future__ import annotations
 

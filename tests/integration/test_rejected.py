@@ -71,9 +71,9 @@ def test_an_sdk_that_nobody_told_of_a_run_is_named_in_the_services_log_once(
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
-        ({"ml.step": "3"}, "ml.step='3' is no step"),
-        ({"ml.step": 3.5}, "ml.step=3.5 is no step"),
-        ({"ml.step": -1}, "ml.step=-1 is no step"),
+        ({"ml.step": "3"}, "ml.step='3' is not a step"),
+        ({"ml.step": 3.5}, "ml.step=3.5 is not a step"),
+        ({"ml.step": -1}, "ml.step=-1 is not a step"),
         ({"ml.step": 3, "ml.reduction": "avg"}, "Unknown reduction 'avg'"),
     ],
 )
@@ -109,9 +109,9 @@ def test_each_kind_of_reason_is_said_once_however_many_values_are_wrong(bench: B
     send(sender, {"ml.step": 2})
     eventually(lambda: b'otel_ml_received_total{run="run-1"} 2' in sender.request("GET", "/metrics").body)
 
-    said = eventually(lambda: [notice for notice in sender.run()["notices"] if "is no step" in notice])
+    said = eventually(lambda: [notice for notice in sender.run()["notices"] if "is not a step" in notice])
 
-    assert [notice.partition("lost: ")[2][:20] for notice in said] == ["ml.step='step 0' is ", "ml.step=0.5 is no st"]
+    assert [notice.partition("lost: ")[2][:20] for notice in said] == ["ml.step='step 0' is ", "ml.step=0.5 is not a"]
 
 
 def test_a_sender_that_calls_itself_something_else_each_time_fills_neither_the_log_nor_the_run(
@@ -135,7 +135,7 @@ def test_what_goes_on_to_be_rejected_is_written_down_again_after_an_hour(log: py
     refusals = RefusalLog(iter([0.0, 61.0, 3599.0, 3601.0]).__next__)
 
     for step in "1234":
-        refusals.reject(Rejected("", "trainer", f"ml.step={step!r} is no step.", "rejected-points"))
+        refusals.reject(Rejected("", "trainer", f"ml.step={step!r} is not a step.", "rejected-points"))
 
     assert [message.partition("ml.step=")[2][:3] for message in log.messages] == ["'1'", "'4'"]
 

@@ -309,7 +309,7 @@ def test_exporters_named_where_the_service_decides_are_said_to_be_unused(server:
 
 
 @pytest.mark.parametrize("begin", ["otel_ml.init('exp'); ", ""])
-def test_a_misspelt_variable_is_said_once_for_the_job_with_the_one_that_is_meant(
+def test_a_misspelled_variable_is_said_once_for_the_job_with_the_one_that_is_meant(
     server: OtlpServer, tmp_path: Path, begin: str
 ) -> None:
     program = f"""
@@ -331,7 +331,7 @@ def test_a_misspelt_variable_is_said_once_for_the_job_with_the_one_that_is_meant
     assert "ACME" not in errors
 
 
-def test_a_misspelt_variable_is_not_said_where_nobody_asks_for_a_run(tmp_path: Path) -> None:
+def test_a_misspelled_variable_is_not_said_where_nobody_asks_for_a_run(tmp_path: Path) -> None:
     environ = environment(tmp_path, {"OTEL_ML_EXPORTER": "mlflow"})
     del environ["OTEL_ML_DIR"]
 

@@ -111,5 +111,5 @@ def _add(covering: Covering, folder: Path) -> None:
 
 
 def _named(contexts: Iterable[str]) -> set[str]:
-    """Return tests without parameters and phase; "" is no test: what an import runs."""
+    """Return tests without parameters and phase; "" is not a test: what an import runs."""
     return {context.partition("|")[0].partition("[")[0] for context in contexts}

@@ -17,7 +17,7 @@ Change = tuple[str, str, str]
 
 
 def equivalent() -> dict[Change, str]:
-    """Return why each mutant of the list is no mistake."""
+    """Return why each mutant of the list is not a mistake."""
     listed = tomllib.loads(Path(__file__).with_name("survivors.toml").read_text()).get("survivor", [])
     return {(entry["file"], entry["was"], entry["becomes"]): entry["why"] for entry in listed}
 

@@ -82,7 +82,7 @@ def test_a_message_that_ends_anywhere_is_read_up_to_there_or_refused(
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        (b"\x00\x01", "0 is no field"), (b"\x07", "0 is no field"), (b"\x0b", "3 is not one of"),
+        (b"\x00\x01", "0 is not a field"), (b"\x07", "0 is not a field"), (b"\x0b", "3 is not one of"),
         (b"\x0c", "4 is not one of"), (b"\x0e", "6 is not one of"), (b"\x08" + b"\xff" * 10 + b"\x01", "64 bits"),
     ],
 )  # fmt: skip

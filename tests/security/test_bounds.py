@@ -328,7 +328,7 @@ def test_names_longer_than_any_name_are_rejected_with_the_limit(
     assert sender.send("metrics", FakeWriter().step(1, {"b" * 300: 1.0})).body == b""
 
 
-# A browser is no sender
+# A browser is not a sender
 
 
 def test_a_page_that_points_its_name_at_us_gets_nothing_without_a_token(bench: Bench) -> None:

@@ -173,7 +173,7 @@ def everything_else() -> None:
 
 
 def mistakes() -> None:
-    """Both say it of an ignored line that is no error: each must be one."""
+    """Both say it of an ignored line that is not an error: each must be one."""
     otel_ml.log("loss")  # type: ignore[call-overload]
     otel_ml.log({"loss": 1.0}, 3, "eval")  # type: ignore[call-overload]
     otel_ml.timed("x", 2)  # type: ignore[call-overload]

@@ -119,7 +119,7 @@ class ExporterContract:
         assert {step for name, _, step, _ in found if name == "loss"} == {1, 2, 3, 4, 5, 7}
 
     def test_every_thins_steps(self, case: ExporterCase, tmp_path: Path) -> None:
-        """The pipeline leaves out steps that are no multiples of `every`; nothing is averaged."""
+        """The pipeline leaves out steps that are not multiples of `every`; nothing is averaged."""
         exporter = case.make()
         exporter.every = 10
         _delivered(exporter, tmp_path, 35)

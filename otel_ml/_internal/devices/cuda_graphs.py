@@ -244,7 +244,7 @@ class Captured:
         reporter.dropped["device_error"] += lost
         reporter.say(
             "device-error",
-            f"What captured CUDA graphs record is not read any more: {type(error).__name__}: {error}.",
+            f"What captured CUDA graphs record is no longer read: {type(error).__name__}: {error}.",
         )
 
 

@@ -185,7 +185,7 @@ def _passed(ended: list[DeviceElapsed], device: int) -> int:
             else:
                 high = at
             at = (low + high) // 2
-    except Exception:  # noqa: BLE001 - whatever a device raises is said when they are read
+    except Exception:  # noqa: BLE001 - whatever a device raises is reported when they are read
         return len(ended)
     return low
 

@@ -23,7 +23,7 @@ def copy_all(torch: Any, places: Sequence[Any], tensors: Sequence[Any]) -> None:
     """Copy tensors to their places.
 
     Raises:
-        TypeError: elements of one are no numbers.
+        TypeError: elements of one are not numbers.
     """
     kinds = {tensor.dtype: None for tensor in tensors}
     for kind in kinds:
@@ -50,7 +50,7 @@ def _check(kind: Any) -> bool:
     """Return whether many tensors of a type are copied at once.
 
     Raises:
-        TypeError: its elements are no numbers: complex, quantized.
+        TypeError: its elements are not numbers: complex, quantized.
     """
     name = str(kind).removeprefix("torch.")
     if name not in _FUSED and name not in _SINGLY:

@@ -111,9 +111,9 @@ def _log_made(
 def log_params(params: Any, *, prefix: str | None = None) -> None:
     """Record hyper-parameters: a (nested) mapping, dataclass, attrs class, namespace, pydantic model or OmegaConf.
 
-    What of it cannot be read, such as OmegaConf's `???`, is said, and costs that value only. May be called again to add
-    some. Where ranks disagree, the lowest rank's value counts. Texts that look like secrets, by their name (`api_key`,
-    `password`) or their form (`hf_…`), are recorded as `***`.
+    What of it cannot be read, such as OmegaConf's `???`, is reported, and costs that value only. May be called again to
+    add some. Where ranks disagree, the lowest rank's value counts. Texts that look like secrets, by their name
+    (`api_key`, `password`) or their form (`hf_…`), are recorded as `***`.
     """
     if not _is_on():
         return
@@ -337,7 +337,7 @@ def _read_or_located(
 
 
 def _found(path: str | PathLike[str], call: str) -> Path | None:
-    """Return the file or folder that is meant; None (counted, said) where there is none. An empty path is no folder."""
+    """Return the file or folder that is meant; None (counted, said) where there is none. An empty path is none."""
     given = fspath(path) if isinstance(path, (str, PathLike)) else None
     if not given or not isinstance(given, str):
         reporter.drop("bad_event", f"{call}: expected a path, got {safe_repr(path)}.")

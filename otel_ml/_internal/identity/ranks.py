@@ -52,7 +52,7 @@ class JobPlace:
 
 
 _MOST_DIGITS = 10
-"""Longer numbers are no ranks, and no whole numbers of OTLP."""
+"""Longer numbers are neither ranks nor whole numbers of OTLP."""
 
 
 def _number(environ: Environ, *names: str) -> int | None:

@@ -52,8 +52,8 @@ def init(
         topology: `{"dp": (coordinate, size)}` or a DeviceMesh; what `over="dp"` refers to.
 
     Raises:
-        ConfigError: arguments are wrong; all of them in one message. A variable that is wrong is said, and its default
-            used; under `OTEL_ML_STRICT=true` it is an error, too.
+        ConfigError: arguments are wrong; all of them in one message. A variable that is wrong is reported, and its
+            default used; under `OTEL_ML_STRICT=true` it is an error, too.
     """
     arguments = {
         "experiment": experiment,

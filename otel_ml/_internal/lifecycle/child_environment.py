@@ -85,9 +85,10 @@ def _parent(config: Config, identity: Identity, instance: str) -> Parent:
 def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the environment as an `init()` with these arguments has to see it.
 
-    A start is a run. What a parent's run wrote into the environment makes a process join it where it is no start of its
-    own: a fork or a child of `multiprocessing`, a rank of a launch, or one that was given `child_env()`; and where the
-    `init()` does not explicitly ask for another experiment, name or id. One that asks for the parent's id joins, too.
+    A start is a run. What a parent's run wrote into the environment makes a process join it where it is not a start of
+    its own: a fork or a child of `multiprocessing`, a rank of a launch, or one that was given `child_env()`; and where
+    the `init()` does not explicitly ask for another experiment, name or id. One that asks for the parent's id joins,
+    too.
     """
     written = environ.get(env.PARENT.name)
     if written is None:

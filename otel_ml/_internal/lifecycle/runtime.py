@@ -39,7 +39,7 @@ from otel_ml._internal.lifecycle.join_rank_zero import announce
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings, status_of
 from otel_ml._internal.lifecycle.sessions import Sessions
-from otel_ml._internal.lifecycle.unknown_settings import misspelt
+from otel_ml._internal.lifecycle.unknown_settings import misspelled
 from otel_ml._internal.lifecycle.worker import Status
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN, values_in
@@ -136,7 +136,7 @@ class Runtime:
         if config.id and not arguments.get("id") and any(config.id == other.run.id for other in self._sessions.running):
             config = replace(config, id="")  # the environment's is taken
         session = self.started(config, self.identified(config, environ), arguments)
-        self.say_misspelt(session)
+        self.say_misspelled(session)
         if config.is_remote and arguments.get("exporters"):
             reporter.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
         return session
@@ -174,10 +174,10 @@ class Runtime:
         )
         return begun
 
-    def say_misspelt(self, session: Session) -> None:
+    def say_misspelled(self, session: Session) -> None:
         """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
         if session.identity.speaks:
-            for sentence in misspelt(os.environ):
+            for sentence in misspelled(os.environ):
                 reporter.say("unknown-setting", sentence)
 
     def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:

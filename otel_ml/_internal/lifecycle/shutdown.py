@@ -40,7 +40,7 @@ TIMEOUT_WITH_STARTS = 60.0
 """The same while an exporter starts, which imports its backend's library, or a large file is hashed."""
 
 TOLD_AFTER = 2.0
-"""Seconds of waiting for delivery after which it is said what for."""
+"""Seconds of waiting for delivery after which it says what for."""
 
 
 class ShutdownSequence:

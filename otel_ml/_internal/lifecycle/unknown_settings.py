@@ -1,4 +1,4 @@
-"""Variables named as ours that nobody reads: misspelt, or a plug-in's own."""
+"""Variables named as ours that nobody reads: misspelled, or a plug-in's own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from otel_ml import env
 
-__all__ = ["misspelt", "unknown_settings"]
+__all__ = ["misspelled", "unknown_settings"]
 
 _PREFIXES = ("OTEL_ML_", "OTEL_EXPORTER_OTLP_", "OTEL_")
 """The longer one first; `OTEL_ML_ENDPOINT` is meant to be OpenTelemetry's."""
@@ -27,11 +27,11 @@ def unknown_settings(environ: Mapping[str, str]) -> Mapping[str, str]:
     return {name: _near(name) for name in unknown}
 
 
-def misspelt(environ: Mapping[str, str]) -> list[str]:
+def misspelled(environ: Mapping[str, str]) -> list[str]:
     """Return a sentence for each variable that is set and not read, and may mean one that is.
 
     Examples:
-        >>> misspelt({"OTEL_ML_EXPORTER": "mlflow", "OTEL_ML_ACME_KEY": "x"})
+        >>> misspelled({"OTEL_ML_EXPORTER": "mlflow", "OTEL_ML_ACME_KEY": "x"})
         ['OTEL_ML_EXPORTER: there is no such setting. Did you mean OTEL_ML_EXPORTERS?']
     """
     return [

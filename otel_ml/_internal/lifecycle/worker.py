@@ -215,7 +215,7 @@ class Worker:
             try:
                 if self._handle(request):
                     return
-            except Exception as error:  # noqa: BLE001 (this thread must outlive any mistake; it is said)
+            except Exception as error:  # noqa: BLE001 (this thread must outlive any mistake; it is reported)
                 reporter.failed("The background thread", error) if not reporter.strict else self._fail_loudly(error)
                 if request is not None and request is self._ending:
                     return

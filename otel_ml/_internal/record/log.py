@@ -111,7 +111,7 @@ def log(
         ):
             target, table, options = NOW.step or current_step(), _PLAIN, None
         else:
-            # Both by position and by name are said, as what is no step and no axis.
+            # Both by position and by name are reported, as what is neither a step nor an axis.
             step = step if at is None else at if step is None else (at, step)  # type: ignore[assignment]
             axis = axis if where is None else where if axis is None else (where, axis)  # type: ignore[assignment]
             given = step_for(step, axis, "log()", len(values))

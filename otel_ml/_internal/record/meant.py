@@ -27,7 +27,7 @@ class Meant(NamedTuple):
 
 
 def meant_by_log(values: Any, step: Any, axis: Any, named: dict[str, Any]) -> Meant:
-    """Return what `log()` means whose first argument is no mapping, or that has names which are no options.
+    """Return what `log()` means whose first argument is not a mapping, or that has names which are not options.
 
     `log("loss", 1.0)`, and `log("loss", 1.0, 3)` as TensorBoard has it, are one value; `log(loss=1.0)` and
     `log([("loss", 1.0)])` are several.
@@ -66,7 +66,7 @@ def _pairs(values: Any) -> list[tuple[str, Any]]:
 
 
 def meant_by_record(name: Any, value: Any, step: Any, named: dict[str, Any]) -> Meant:
-    """Return what `record()` means that has no name or no value, or names which are no options.
+    """Return what `record()` means that has no name or no value, or names which are not options.
 
     `record({"loss": 1.0})` and `record(loss=1.0)` are values by name.
     """

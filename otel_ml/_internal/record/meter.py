@@ -145,7 +145,7 @@ if native is not None:
 
 @public_type
 class Meter:
-    """Makes metrics; `get_meter()` returns it. Its name tells who measures and is no part of a metric's name."""
+    """Makes metrics; `get_meter()` returns it. Its name tells who measures and is not part of a metric's name."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""What a user may record: numbers, 0-d arrays and tensors, 1-d sequences of them. All else is said and counted."""
+"""What a user may record: numbers, 0-d arrays and tensors, 1-d sequences of them. All else is reported and counted."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def plain_numbers(values: Collection[object]) -> list[float] | None:
             return None
     try:
         return [*map(float, values)]  # type: ignore[arg-type] # float() reads each of these
-    except Exception:  # noqa: BLE001 - one such as 10**400 is no float; which one it is, is found out one by one
+    except Exception:  # noqa: BLE001 - one such as 10**400 is not a float; which one it is, is found out one by one
         return None
 
 

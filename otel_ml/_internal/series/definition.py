@@ -299,7 +299,7 @@ CLOCK_BOUND = Series(Definition("otel_ml/clock/bound", Reduction(("rank",)), "s"
 """How far that may be off."""
 
 OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET, CLOCK_OFFSET, CLOCK_BOUND)
-"""Series that are no values of the user (`otel_ml.wire.attributes.OWN_COUNTS`)."""
+"""Series that are not values of the user (`otel_ml.wire.attributes.OWN_COUNTS`)."""
 
 for _series in OWN_COUNTS:
     _series.settle()
@@ -340,7 +340,7 @@ def _reduction(across: tuple[str, ...] | None, within: str | None, over: str | N
 def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: object) -> Reduction | None:
     """Return the reduction that the arguments of a call ask for; None where they ask for nothing.
 
-    What is unknown is said, with the nearest known name, and asks for nothing.
+    What is unknown is reported, with the nearest known name, and asks for nothing.
     """
     if reduce is None and within is None and over is None:
         return None

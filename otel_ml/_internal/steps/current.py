@@ -20,7 +20,7 @@ def current_step(axis: str | None = None) -> int | None:
     axis `step`, else the axis set last.
 
     Args:
-        axis: the axis whose current step is meant; anything but a name of one is said, and has no step.
+        axis: the axis whose current step is meant; anything but a name of one is reported, and has no step.
 
     Examples:
         >>> import otel_ml

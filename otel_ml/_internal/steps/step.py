@@ -173,7 +173,7 @@ def step(index: int, axis: str = DEFAULT_AXIS, **unknown: NoReturn) -> AbstractC
     inside do not inherit it; asyncio tasks do.
 
     Args:
-        index: a whole number from 0 on; anything else is said, and the block has no step of its own.
+        index: a whole number from 0 on; anything else is reported, and the block has no step of its own.
         axis: what is counted.
         unknown: not used: said, as any other mistake.
     """

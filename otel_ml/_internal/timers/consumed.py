@@ -39,7 +39,7 @@ _KEY = 30
 """Characters of a key of ours; a context of another tracer is its own key."""
 
 _BAD = "bad"
-"""The key of what is no context."""
+"""The key of what is not a context."""
 
 _STRIDE = 4
 _LIMIT = _STRIDE * 8192
@@ -67,7 +67,7 @@ def consumed(contexts: Any, version: int | None = None, **unknown: NoReturn) -> 
     `consumed/staleness`: how far the consumer's version is ahead. The current span is linked to what was consumed,
     with a count for each producer and version; outside of spans there is one of that moment.
 
-    Never raises; what is no context is counted (`bad_context`) and said once. It costs the caller less than a
+    Never raises; what is not a context is counted (`bad_context`) and said once. It costs the caller less than a
     microsecond a call and a few nanoseconds a context.
 
     Args:
@@ -244,12 +244,12 @@ def _text(context: Any) -> str | None:
         if isinstance(context, str):
             return context
         return traceparent(context.trace_id, context.span_id) if _is_ids(context) else None
-    except Exception:  # noqa: BLE001 - whatever an object of the program raises, it is no context
+    except Exception:  # noqa: BLE001 - whatever an object of the program raises, it is not a context
         return None
 
 
 def _refuse(step: Step, bad: _Group) -> None:
-    """Count and say what is no context; not raised in strict mode, since it is found in the background."""
+    """Count and say what is not a context; not raised in strict mode, since it is found in the background."""
     dropped = (SCOPES.of(step.generation) or NOBODY).dropped if NOW.several else reporter.dropped
     dropped["bad_context"] += bad.size
     reporter.say(

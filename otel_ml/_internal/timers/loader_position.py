@@ -51,7 +51,7 @@ def _under_progress_bars(iterable: Any) -> Any:
 
 
 class UnexpectedNumbers:
-    """Looks at what an iterable yields that is not known to count: numbers that look like steps are said, once.
+    """Looks at what an iterable yields that is not known to count: numbers that look like steps are reported, once.
 
     Two items tell: consecutive whole numbers above 0, alone or first in a tuple.
     """

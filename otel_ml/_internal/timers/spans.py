@@ -325,7 +325,7 @@ class _State:
 
     def restart(self) -> None:
         """Draw new ids, from the system: a program that seeds `random` must not give ranks equal ids."""
-        # 63 bits, so that counting on needs no mask; never 0, which is no id.
+        # 63 bits, so that counting on needs no mask; never 0, which is not an id.
         self.next_id = itertools.count(1 + (int.from_bytes(os.urandom(8), "big") >> 1)).__next__
         self.offset_ns = time.time_ns() - time.perf_counter_ns()
         self.collected = 0

@@ -26,7 +26,7 @@ class StepLoop(Generic[T]):
     """What `steps()` returns; as long as what it iterates over."""
 
     def __init__(self, iterable: Iterable[T] | AsyncIterable[T], start: int | None, axis: str) -> None:
-        self._iterable: Any = iterable  # what it is not is said by Python, where it is iterated over
+        self._iterable: Any = iterable  # what it is not is reported by Python, where it is iterated over
         self._start = start
         self._axis = axis
         self._scope: Scope | None = None

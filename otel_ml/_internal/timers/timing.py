@@ -334,7 +334,7 @@ def timed(
         # What a call would cost:
         is_usual = reduce is None and within is None and span is True and device is None and kind is None
         watch = _WATCHES[name if is_usual else (name, reduce, within, span, device, kind)]
-    except (KeyError, TypeError):  # first seen, or neither a name nor a level, which is said there
+    except (KeyError, TypeError):  # first seen, or neither a name nor a level, which is reported there
         return _timed(name, level, reduce, within, span=span, device=device, kind=kind)
     timing = Timing()  # as timing_of() does, without the call
     timing.watch = watch

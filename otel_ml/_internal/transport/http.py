@@ -313,7 +313,7 @@ def _length(text: str) -> int:
 
 
 def _check_begin(received: bytes, begin: bytes) -> None:
-    """Do not wait for the rest of what is no answer of HTTP/1.
+    """Do not wait for the rest of what is not an answer of HTTP/1.
 
     Raises:
         OtherProtocolError: it begins with HTTP/2's SETTINGS or GOAWAY (RFC 9113, §4.1).

@@ -78,7 +78,7 @@ def where_of(endpoint: Endpoint) -> str:
         encrypted = proxy_for(replace(target, scheme="https")) if endpoint.protocol == "grpc" else None
         proxy = encrypted or proxy_for(target)
     except (OSError, ValueError):
-        proxy = None  # what is wrong with it is said when something is sent
+        proxy = None  # what is wrong with it is reported when something is sent
     through = "" if proxy is None else f", through the proxy {proxy.shown}"
     return f"{endpoint.shown} ({endpoint.source}{through})"
 

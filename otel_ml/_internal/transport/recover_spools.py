@@ -24,7 +24,7 @@ def recover_spools(folder: Path, transport: Transport, deadline: float, say: Say
     """Send and delete every spool file whose writer is dead; return whether none is left.
 
     Files of live writers are locked by them and left alone; two processes that recover at once share the work. One that
-    cannot be read, such as that of a newer otel_ml, stays and is said.
+    cannot be read, such as that of a newer otel_ml, stays and is reported.
     """
     is_done = True
     for path in sorted(folder.glob(f"*{SUFFIX}")):

@@ -65,7 +65,7 @@ class Sender:
     Attributes:
         delivered: points acknowledged.
         refused: reason → points that the receiver will never take.
-        refused_records: the same of events and spans, which are no values.
+        refused_records: the same of events and spans, which are not values.
         last_error: why the newest attempt did not arrive, empty once one does.
         notices: how many notices the service had at the last answer; None: no otel_ml service answered.
         answers: how many requests were answered for good.

@@ -213,7 +213,7 @@ class SampleAccumulator(MetricAccumulator):
         self._bottom: list[tuple[float, int, Mapping[str, Any]]] = []
 
     def append(self, value: Mapping[str, Any]) -> None:
-        """Take a dictionary; one without a number to rank it by is said and left out."""
+        """Take a dictionary; one without a number to rank it by is reported and left out."""
         number = _number(value.get(self.sample.by) if isinstance(value, Mapping) else None)
         if number is None:
             say(

@@ -185,8 +185,8 @@ def start(config: Mapping[str, Mapping[str, Any]], process_name: str | None, glo
     Args:
         config: backend → its options: `logging_mode` (`global_reduce` by default), W&B's `project`, `name`, `tags`,
             `notes`.
-        process_name: of this process; an event of the run says which rank it is. It is no role: values of all roles of
-            torchforge meet under one name.
+        process_name: of this process; an event of the run says which rank it is. It is not a role: values of all roles
+            of torchforge meet under one name.
         global_step: the first step to flush.
 
     Raises:

@@ -63,7 +63,7 @@ class Document:
         self._run.wasAssociatedWith(agent)
 
     def note(self, context: str, entry: Entry) -> None:
-        """Note one thing that was logged and is no metric."""
+        """Note one thing that was logged and is not a metric."""
         value = entry.item if isinstance(entry.item, (bool, int, float, str)) else type(entry.item).__qualname__
         attributes = {"kind": entry.kind, "value": value, "step": entry.step}
         node = self._entity(entry.identifier, attributes)

@@ -80,7 +80,7 @@ def is_path(item: Any) -> bool:
     """Whether `item` names a file or folder that is there."""
     try:
         return isinstance(item, (str, PathLike)) and Path(item).exists()
-    except (OSError, ValueError):  # a long text is no path
+    except (OSError, ValueError):  # a long text is not a path
         return False
 
 

@@ -39,7 +39,7 @@ class ToRegister:
 
 
 def register(models: Sequence[ToRegister], run: Run) -> None:
-    """Make a version of each of `models`; what cannot be registered stays an artifact of the run, which is said."""
+    """Make a version of each of `models`; what cannot be registered stays an artifact of the run, which is reported."""
     missing = list(models)
     error: list[Exception] = []
 

@@ -153,7 +153,7 @@ class TrainingLog:
 
     def validation(self, iteration: int, losses: Mapping[str, float], *, prefix: str | None = None) -> None:
         """Record `<loss>_validation`, its perplexity where the configuration says so, and print a line."""
-        perplexities = {name: math.exp(min(value, 20.0)) for name, value in losses.items()}  # NaN stays: it is no less
+        perplexities = {name: math.exp(min(value, 20.0)) for name, value in losses.items()}  # NaN stays: it is not less
         values = {f"{name} validation": value for name, value in losses.items()}
         if self._config.log_validation_ppl_to_tensorboard:
             values |= {f"{name} validation ppl": value for name, value in perplexities.items()}

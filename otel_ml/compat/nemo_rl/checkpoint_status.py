@@ -17,7 +17,7 @@ _NAME = "latest_checkpoint_status.json"
 def write_checkpoint_status(checkpoint_dir: str | os.PathLike[str], step: int) -> Path:
     """Write `latest_checkpoint_status.json` into the folder of all checkpoints; return its path.
 
-    A reader finds the old content or the new one, never half of it. A disk that is full is said, not raised.
+    A reader finds the old content or the new one, never half of it. A disk that is full is reported, not raised.
     """
     path = Path(checkpoint_dir) / _NAME
     status = {"last_successful_ckpt_save_completion": time.time(), "last_checkpoint_step": int(step)}

@@ -28,7 +28,7 @@ _USED: Mapping[str, frozenset[str]] = {
     "tensorboard": frozenset({"log_dir"}),
     "mlflow": frozenset({"experiment_name", "run_id", "run_name", "tracking_uri"}),
 }
-"""What means something here; other keys are said. `resume` and the folders are what otel_ml does anyway."""
+"""What means something here; other keys are reported. `resume` and the folders are what otel_ml does anyway."""
 
 _LISTS = frozenset({"tags"})
 
@@ -117,7 +117,7 @@ def _problems(cfg: Mapping[str, Any]) -> list[str]:
     for key in cfg:
         near = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.8)
         if key not in _KEYS and near:
-            wrong.append(f"{key}: is no key of the Logger's configuration. Did you mean {near[0]!r}?")
+            wrong.append(f"{key}: is not a key of the Logger's configuration. Did you mean {near[0]!r}?")
     for name in _BACKENDS:
         wrong += _section_problems(name, cfg.get(name))
     return wrong + _gpu_problems(cfg) + _count_problems(cfg)

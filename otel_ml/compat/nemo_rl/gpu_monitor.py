@@ -20,8 +20,8 @@ class RayGpuMonitorLogger:
     Args:
         collection_interval: seconds between two samples.
         flush_interval: seconds of a row.
-        metric_prefix: not used, which is said: names are OpenTelemetry's, such as `hw.gpu.utilization`.
-        step_metric: not used, which is said with it: the axis is `time`.
+        metric_prefix: not used, which is reported: names are OpenTelemetry's, such as `hw.gpu.utilization`.
+        step_metric: not used, which is reported with it: the axis is `time`.
         parent_logger: not used: the run has all backends.
     """
 

@@ -1,4 +1,4 @@
-"""Say where training diverges: a gradient norm that is no finite number."""
+"""Say where training diverges: a gradient norm that is not a finite number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def warn_if_inf_grad_norm(grad_norm: Any) -> bool:
     """Record the event `grad_norm.not_finite` where `grad_norm` is infinite or NaN, and warn on rank 0 (`RANK`).
 
     Args:
-        grad_norm: a number or a tensor, waited for where it is on a device; None is no norm.
+        grad_norm: a number or a tensor, waited for where it is on a device; None is not a norm.
 
     Returns:
         Whether some of it is not finite.

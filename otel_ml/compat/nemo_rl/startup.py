@@ -24,7 +24,7 @@ _TITLES = {
 
 
 def startup_times(environ: Mapping[str, str], now_s: float) -> dict[str, float]:
-    """Return seconds by phase; phases whose times are not set, or are no numbers, are left out.
+    """Return seconds by phase; phases whose times are not set, or are not numbers, are left out.
 
     Args:
         environ: may hold `SLURM_JOB_START_TIME`, `NRL_JOB_START_EPOCH`, `NRL_RAY_READY_EPOCH` (seconds since 1970).

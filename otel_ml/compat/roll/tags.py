@@ -27,7 +27,7 @@ def reduction_of(key: str, default: str = "mean") -> str:
     if at:
         say(
             "compat-roll",
-            f"Metric {key!r}: {tag!r} is no reduction; expected one of {', '.join(TAGS)}. "
+            f"Metric {key!r}: {tag!r} is not a reduction; expected one of {', '.join(TAGS)}. "
             "It is reduced as without one. Correct the key.",
         )
         return default

@@ -14,7 +14,7 @@ def reduce_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
     A word is what stands between `/` and `_`: `minmax_diff` is averaged. Of lists in lists, as several workers return
     them, all elements count; one that is NaN makes the result NaN. A `Metric` of verl says itself how its values become
-    one. What is empty is left out, for there is no value; what is no list stays.
+    one. What is empty is left out, for there is no value; what is not a list stays.
 
     Examples:
         >>> reduce_metrics({"reward/max": [1, 3], "loss": [1, 3], "minmax_diff": [1, 3], "none": [], "lr": 0.5})

@@ -40,7 +40,7 @@ class Extremes:
     last: float = math.nan
 
     def add(self, value: float) -> None:
-        """Take a value; NaN is no extreme."""
+        """Take a value; NaN is not an extreme."""
         self.first = value if not self.count else self.first
         self.last = value
         self.count += 1

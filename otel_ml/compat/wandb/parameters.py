@@ -99,7 +99,7 @@ def with_files(given: Mapping[str, Any]) -> dict[str, Any]:
 def _what_can_be_read(given: Any) -> dict[str, Any]:
     found, problems = readable(given)
     if not isinstance(found, dict):
-        not_kept(f"config={safe_repr(given)}", "it is no mapping, namespace or file. Pass a dictionary.")
+        not_kept(f"config={safe_repr(given)}", "it is not a mapping, namespace or file. Pass a dictionary.")
         return {}
     not_kept(f"config={type(given).__name__}", f"of {', '.join(problems)} the text is kept, if there is one.")
     return found

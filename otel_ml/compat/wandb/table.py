@@ -33,7 +33,7 @@ class Table(Media):
         self.data: list[list[Any]] = [list(row) for row in (given if given is not None else ())]
 
     def add_data(self, *data: Any) -> None:
-        """Add a row. One of another length, for which W&B raises, is said and left out."""
+        """Add a row. One of another length, for which W&B raises, is reported and left out."""
         if len(data) != len(self.columns):
             wrong = f"ValueError: this table expects {len(self.columns)} columns: {self.columns}, found {len(data)}"
             not_kept("wandb.Table.add_data()", f"{wrong}. The row is left out.")

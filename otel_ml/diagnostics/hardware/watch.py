@@ -74,7 +74,9 @@ class Watch:
             found.extend(source.read())
         except SourceLostError as error:
             self._source, self._is_over = None, True
-            reporter.say("hardware-lost", f"{self._kind.of} is measured any more: {error}. Everything else goes on.")
+            reporter.say(
+                "hardware-lost", f"{self._kind.of} is measured from here on: {error}. Everything else goes on."
+            )
         return found
 
     def close(self) -> None:

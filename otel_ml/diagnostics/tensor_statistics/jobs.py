@@ -27,7 +27,7 @@ COLUMNS = 8
 
 FIELDS = 8
 """Of a row of the table: address, elements, first row of what its programs write, how many those are, the same two of
-the job that has the tensor's extremes, elements of the last dimension, and whether it is no summary."""
+the job that has the tensor's extremes, elements of the last dimension, and whether it is not a summary."""
 
 MOST_PROGRAMS = 1024
 """Of a job: as many as the largest devices run at once, and what `fold` adds up in one go."""

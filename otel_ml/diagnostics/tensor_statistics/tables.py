@@ -26,7 +26,7 @@ LOWEST = 2**32
 its beginning it was, and nothing else that compiled code sees of it tells."""
 
 _PAIR = 2
-"""Words to which each table is rounded up: a kernel is compiled anew for a table whose address is no multiple of 16."""
+"""Words to which each table is rounded up: a kernel is compiled anew for an address that is not a multiple of 16."""
 
 
 class Layout(NamedTuple):

@@ -169,7 +169,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
 
     def _begin(self, args: Any) -> otel_ml.Run:
         if self._run is None or not self._run.is_active:
-            # Transformers once made the output folder the run's name; that is no name.
+            # Transformers once made the output folder the run's name; that is not a name.
             is_name = args.run_name != args.output_dir and not RUNTIME.is_chosen
             name = args.run_name if is_name else None
             self._is_owner = not RUNTIME.is_chosen

@@ -37,7 +37,7 @@ def follow(trainer: Any) -> None:
 
 
 def _run(trainer: Any, loop: Any) -> Any:
-    """Run a loop that is no training in its stage. Hooks come too late and leave too early for others' hooks."""
+    """Run a loop that is not a training in its stage. Hooks come too late and leave too early for others' hooks."""
     with Stage(_stage_of(trainer), step_of(trainer)):
         return type(loop).run(loop)
 

@@ -91,7 +91,7 @@ class RankTimers:
         return seconds
 
     def _timers(self, shape: Shape) -> tuple[str, ...]:
-        """Return the phase of each series, empty for what is no timer; nothing at all where none is."""
+        """Return the phase of each series, empty for what is not a timer; nothing at all where none is."""
         names = self._names.get(shape.number)
         if names is None:
             if len(self._names) >= _MAX_SHAPES:
@@ -102,7 +102,7 @@ class RankTimers:
 
 
 def _phase(key: SeriesKey) -> str:
-    """Return what is timed; empty for what is no timer.
+    """Return what is timed; empty for what is not a timer.
 
     Examples:
         >>> _phase(SeriesKey("time/forward", (), "moments")), _phase(SeriesKey("loss", (), "moments"))

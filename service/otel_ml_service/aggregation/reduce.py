@@ -170,7 +170,7 @@ _SCALABLE = frozenset({"mean", "std"})
 _FACTOR = 2.0**-600
 _DEGREES = np.array([statistic.degree for statistic in STATISTICS])
 _SMALLER, _SMALLER_SQUARE = np.where(_DEGREES > 0, _FACTOR, 1.0), np.where(_DEGREES > 1, _FACTOR, 1.0)
-"""What the statistics become where all values are so much smaller; the factor's square is no double."""
+"""What the statistics become where all values are so much smaller; the factor's square is not a double."""
 EXTREMES = {"argmax": (MAX, np.argmax), "argmin": (MIN, np.argmin)}
 """Those that are a rank: which statistic, and how the rank is picked."""
 

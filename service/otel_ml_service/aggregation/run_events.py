@@ -40,7 +40,7 @@ class RunEvents:
         }
 
     def take(self, event: Event) -> None:
-        """Turn `event` into a record; one whose body is not what its name says is said, once for its name."""
+        """Turn `event` into a record; one whose body is not what its name says is reported, once for its name."""
         try:
             self._takers.get(event.kind, self._own)(event)
         except (TypeError, ValueError, KeyError, AttributeError) as error:

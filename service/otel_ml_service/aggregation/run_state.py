@@ -42,7 +42,7 @@ class RunState:
         superseded: values of an older attempt or of an incarnation that was replaced; `too_late`: of steps whose fold
             state was gone.
         events: log records taken.
-        rejected: items that the service will never accept, each said and counted: they arrived, and are no gap.
+        rejected: items that the service will never accept, each said and counted: they arrived, and are not a gap.
         native: a writer of ours was heard.
         is_missing_said: a person was told that something does not arrive.
         changed_windows: windows whose header is to be committed.

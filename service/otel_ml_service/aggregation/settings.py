@@ -33,7 +33,7 @@ class EngineSettings:
         foreign_window_s: the same for points of other SDKs and scraped engines.
         writers: most processes that ever sent anything; points of further ones are counted only.
         axes: most (role, axis) of the run; points on further ones are counted only.
-        params: most hyper-parameters; further ones are said.
+        params: most hyper-parameters; further ones are reported.
         summaries: most values of `summary()` that are kept until the end of the run; further ones name their rank.
         identities: most points and events without a running number that are remembered in one `identity_memory_s`;
             where more come, each is remembered for a shorter time.

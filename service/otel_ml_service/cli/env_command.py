@@ -26,7 +26,7 @@ _NOTHING = ("", (), None)
 def command(only_set: bool, as_markdown: bool) -> None:
     """Print every setting, its effective value and where it came from; secrets are masked.
 
-    A value that cannot be read is said, and the default is in effect. The command fails then.
+    A value that cannot be read is reported, and the default is in effect. The command fails then.
     """
     if as_markdown:
         click.echo(markdown())

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 _INSTRUCTIONS = (
     "Training runs recorded by otel_ml. Start with runs(), then why(run). A verdict is 'caused' only where something "
-    "leads there and 80 % of the effect goes with it; 'coincided' is no cause. Nothing can be changed."
+    "leads there and 80 % of the effect goes with it; 'coincided' is not a cause. Nothing can be changed."
 )
 
 

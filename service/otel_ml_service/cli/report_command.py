@@ -57,7 +57,7 @@ def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, tim
     file = out or (folders[0].path / "report.html" if len(folders) == 1 else Path("report.html"))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # What a name holds that is no character (half a surrogate pair) must not cost the page.
+        # What a name holds that is not a character (half a surrogate pair) must not cost the page.
         file.write_text(content, encoding="utf-8", errors="replace")
     except OSError as error:
         raise ReportError(

@@ -142,6 +142,6 @@ def _say(output: Screen, file: Path, found: Found, written: Written) -> None:
             f"without {plural(written.backward, 'arrow')} to what did not begin after its cause, by the hosts' clocks"
         )
     if found.without_time:
-        output.note(f"without {plural(found.without_time, 'span')} whose times are no times")
+        output.note(f"without {plural(found.without_time, 'span')} whose times are not times")
     counts = f"{plural(written.spans, 'span')}, {plural(written.values, 'value')}, {plural(written.flows, 'arrow')}"
     output.note(f"{counts}, {size(file.stat().st_size)}; open it in https://ui.perfetto.dev, which uploads nothing")

@@ -39,7 +39,7 @@ class _Steps(click.ParamType):  # type: ignore[type-arg]  # generic since click 
             return value
         found = re.fullmatch(r"(\d+)(?:(?:-|\.\.|–)(\d+))?", value)
         if found is None:
-            self.fail(f"{value!r} is no step. Write for example 412, or 400-450.", param, ctx)
+            self.fail(f"{value!r} is not a step. Write for example 412, or 400-450.", param, ctx)
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
             self.fail(f"{value!r} ends before it begins. Write {last}-{first}.", param, ctx)

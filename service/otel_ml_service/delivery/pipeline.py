@@ -279,7 +279,7 @@ class Pipeline:
         return True
 
     def _describe(self, exporter: Exporter) -> None:
-        """Tell what is new about the run, with retries; what the backend refuses is said, and the records go on."""
+        """Tell what is new about the run, with retries; what the backend refuses is reported, and the records go on."""
         while self._told is not self._run:
             run = self._run
             try:

@@ -246,7 +246,7 @@ class LiveRun:
         for name, make in self._settings.exporters.items():
             try:
                 sentence = make().foreseen(self.info.of_instance(name))
-            except Exception:  # noqa: BLE001 (code of others; what is wrong is said when it starts)
+            except Exception:  # noqa: BLE001 (code of others; what is wrong is reported when it starts)
                 _log.debug("Exporter %s foresees nothing.", name, exc_info=True)
             else:
                 if sentence is not None:

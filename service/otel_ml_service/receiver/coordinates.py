@@ -33,10 +33,10 @@ def coordinates(found: Mapping[str, JsonValue]) -> Coordinates:
     """
     step = found.get(wire.STEP)
     if step is not None and (not isinstance(step, int) or isinstance(step, bool) or step < 0):
-        raise ValueError(f"{wire.STEP}={step!r} is no step; expected a whole number of at least 0.")
+        raise ValueError(f"{wire.STEP}={step!r} is not a step; expected a whole number of at least 0.")
     axis = found.get(wire.AXIS, wire.DEFAULT_AXIS)
     if not isinstance(axis, str) or not axis:
-        raise ValueError(f"{wire.AXIS}={axis!r} is no axis; expected a name such as 'step' or 'rollout'.")
+        raise ValueError(f"{wire.AXIS}={axis!r} is not an axis; expected a name such as 'step' or 'rollout'.")
     reduction = found.get(wire.REDUCTION)
     if reduction is None:
         return Coordinates(axis, step, None)

@@ -26,7 +26,7 @@ Shares = tuple[tuple[int, float], ...]
 
 
 def exponential(bounds: Sequence[float], counts: Sequence[int]) -> Buckets | None:
-    """Return the buckets, or None where the point has no bounds, or bounds that are no numbers.
+    """Return the buckets, or None where the point has no bounds, or bounds that are not numbers.
 
     Args:
         bounds: ascending; bucket i holds (bounds[i - 1], bounds[i]].

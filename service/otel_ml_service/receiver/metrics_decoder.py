@@ -88,7 +88,7 @@ class MetricsDecoder:
         return found or [self._nothing(writer, seq)]
 
     def _nothing(self, writer: Writer, seq: int) -> Fragment:
-        """Return what a rejected ScopeMetrics becomes: its running number is no gap that steps would wait for."""
+        """Return what a rejected ScopeMetrics becomes: its running number is not a gap that steps would wait for."""
         return Fragment(writer, None, None, Reduction.parse(DEFAULT), seq, 0, self._shapes.partials(Columns()))
 
 

@@ -39,7 +39,7 @@ def _part(body: bytes, tag: int, start: int, end: int) -> ResourcePart:
         elif inner == _FIRST and not resource:
             resource = body[first:last]
         elif inner == _THIRD:
-            body[first:last].decode()  # what is no text was another field once: the decoder refuses the request
+            body[first:last].decode()  # what is not a text was another field once: the decoder refuses the request
         else:
             raise ValueError(inner)
     return ResourcePart(resource, scopes)

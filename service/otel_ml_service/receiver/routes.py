@@ -46,7 +46,7 @@ _SETTLE_STEP_S = 0.01
 
 _CONSOLE = "/console"
 _DIGITS = 19
-"""A number of so many is no number of a line."""
+"""A number of so many is not a number of a line."""
 
 _BUSY = "As much is under way to the service as it may hold. Send the same request again later."
 

@@ -186,7 +186,7 @@ class SpanFastPath:
         """Return the JSON of what follows the times.
 
         Raises:
-            ValueError: it is no timer's, or says again what came before.
+            ValueError: it is not a timer's, or says again what came before.
         """
         message = SpanMessage.FromString(tail)
         given = attributes(message.attributes)

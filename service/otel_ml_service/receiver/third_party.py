@@ -141,7 +141,7 @@ class ThirdPartyDecoder:
         group.starts.append(point.start_time_unix_nano)
 
     def _attributes(self, point: Any, scope: Coordinates) -> tuple[int | None, _Known, Mapping[str, JsonValue]]:
-        """Return the step, what else the attributes mean, and values that are no coordinates and no identity."""
+        """Return the step, what else the attributes mean, and values that are neither coordinates nor an identity."""
         step, kinds = scope.step, []
         for pair in point.attributes:
             value = pair.value

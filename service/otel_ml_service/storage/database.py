@@ -95,7 +95,7 @@ def _close_to_others(folder: Path) -> None:
     try:
         folder.chmod(0o700)
     except OSError as error:
-        if error.errno != errno.EROFS:  # on which nobody writes anything; the file that cannot be made is said
+        if error.errno != errno.EROFS:  # on which nobody writes anything; the file that cannot be made is reported
             raise
 
 

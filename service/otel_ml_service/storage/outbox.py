@@ -162,7 +162,7 @@ class Outbox:
     def _note_lost_state(self) -> None:
         found = self.damage or f"{self.path.name} was damaged."
         self.damage = (
-            f"{found} What was open and what had arrived is not known any more: "
+            f"{found} What was open and what had arrived is no longer known: "
             f"open steps begin anew with what comes, and records are numbered from {self.base + 1} on."
         )
 

@@ -122,6 +122,6 @@ def _marks(connection: sqlite3.Connection, kept: set[int], last: int) -> Iterato
 def _decodes(row: Row) -> bool:
     try:
         record: Record = decode(row[1:])
-    except Exception:  # noqa: BLE001 (whatever the damage made of it, it is no record)
+    except Exception:  # noqa: BLE001 (whatever the damage made of it, it is not a record)
         return False
     return bool(record.seq == row[0])

@@ -16,7 +16,7 @@ _TAIL = 16 * 2**20
 
 
 class SpanFollower:
-    """Hands out each span once, from some way before the end of the file on. What is no span is left out."""
+    """Hands out each span once, from some way before the end of the file on. What is not a span is left out."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -35,7 +35,7 @@ class Merged:
         records: as many as there were, `seq` unchanged: a backend that holds them already does not get them again.
         values: how many late values are in them.
         left: names of late values that could not be merged.
-        torn: bytes at the end of the file that are no whole point: it was cut off while it was written.
+        torn: bytes at the end of the file that are not a whole point: it was cut off while it was written.
     """
 
     records: Sequence[Record]

@@ -77,7 +77,7 @@ def blocks(
     import otel_ml
 
     turns = (lambda: _block_of(on, device, steps, uncounted), lambda: _block_of(off, device, steps, uncounted))
-    # What a block has recorded is no load of the next.
+    # What a block has recorded is not a load of the next.
     ours, bare = in_turns(*turns, pairs, after_ours=lambda: otel_ml.flush(10))
     return {"on": ours, "off": bare}
 

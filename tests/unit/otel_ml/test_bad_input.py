@@ -33,7 +33,7 @@ A_NAME = "expected a name that is a non-empty string and does not begin with 'ot
 
 CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "an empty name": (lambda: otel_ml.log({"": 1.0}), (A_NAME, "got ''.", "Give it one such as 'loss'")),
-    "a name that is no string": (lambda: otel_ml.record(None, 1.0), (A_NAME, "got None.")),
+    "a name that is not a string": (lambda: otel_ml.record(None, 1.0), (A_NAME, "got None.")),
     "a reserved name": (lambda: otel_ml.log({"otel_ml/x": 1.0}), (A_NAME, "got 'otel_ml/x'.")),
     "None": (lambda: otel_ml.log({"v": None}), ("Metric 'v'", A_NUMBER, "got None", "leave the name out")),
     "a dictionary": (
@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
         lambda: otel_ml.event("e", np.ones(2)),
         ("event(): expected attributes in a mapping, got array([1., 1.]).",),
     ),
-    "a prefix that is no text": (
+    "a prefix that is not a text": (
         lambda: otel_ml.log_params({"lr": 1}, prefix=["a"]),
         ("log_params(): expected a prefix such as 'model', got ['a'].",),
     ),

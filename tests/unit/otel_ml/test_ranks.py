@@ -105,7 +105,7 @@ class RayContext:
 
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """Ray at its boundary, connected to a cluster: the package is no dependency of the tests."""
+    """Ray at its boundary, connected to a cluster: the package is not a dependency of the tests."""
     module = types.ModuleType("ray")
     vars(module).update(is_initialized=lambda: True, get_runtime_context=RayContext)
     monkeypatch.setitem(sys.modules, "ray", module)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml import env
-from otel_ml._internal.lifecycle.unknown_settings import misspelt, unknown_settings
+from otel_ml._internal.lifecycle.unknown_settings import misspelled, unknown_settings
 from otel_ml_service.env import VARIABLES as OF_THE_SERVICE
 
 ROOT = Path(__file__).parents[3]
@@ -40,7 +40,7 @@ def test_the_names_of_the_collector_are_those_that_its_configurations_read() -> 
 )
 def test_what_may_be_meant_by_a_name(name: str, meant: str) -> None:
     assert unknown_settings({name: "x"}) == {name: meant}
-    assert len(misspelt({name: "x"})) == bool(meant)
+    assert len(misspelled({name: "x"})) == bool(meant)
 
 
 def test_no_setting_is_unknown() -> None:

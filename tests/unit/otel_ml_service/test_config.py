@@ -82,8 +82,8 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     found = problems(tmp_path, text, {"OTEL_ML_DIR_MAX": "much"})
 
     assert len(found) == 5
-    assert any("exportes: is no setting. Did you mean 'exporters'?" in problem for problem in found)
-    assert any("listen.htp: is no setting. Did you mean 'http'?" in problem for problem in found)
+    assert any("exportes: is not a setting. Did you mean 'exporters'?" in problem for problem in found)
+    assert any("listen.htp: is not a setting. Did you mean 'http'?" in problem for problem in found)
     assert any(problem.startswith("http: expected host:port") for problem in found)
     assert any(problem.startswith("allowed_lateness: expected a whole number") for problem in found)
     assert any(problem.startswith("OTEL_ML_DIR_MAX: expected a size") for problem in found)
@@ -97,7 +97,7 @@ def test_wrong_exporters_are_said_with_wrong_settings(tmp_path: Path) -> None:
     assert len(found) == 4
     assert any(problem.startswith("allowed_lateness: expected a whole number") for problem in found)
     assert any(problem.startswith("OTEL_ML_DIR_MAX: expected a size") for problem in found)
-    assert any("exporters.jsonl: evry is no option. Did you mean 'every'?" in problem for problem in found)
+    assert any("exporters.jsonl: evry is not an option. Did you mean 'every'?" in problem for problem in found)
     assert any("'tensorbord'" in problem and "tensorboard" in problem for problem in found)
 
 
@@ -214,7 +214,7 @@ def test_names_of_other_programs_come_from_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("aliases: {rnk: dl.rank}", "aliases.rnk: is no setting. Known: experiment, "),
+        ("aliases: {rnk: dl.rank}", "aliases.rnk: is not a setting. Known: experiment, "),
         ("aliases: {rank: 5}", "aliases.rank: expected the name of an attribute, such as 'dl.rank', got 5."),
         ("aliases: dl.rank", "aliases: expected keys and values, got 'dl.rank'."),
         ("scraped: {alow: ['vllm/*']}", "Did you mean 'allow'?"),

@@ -7,7 +7,7 @@ Guarantee:
     Scalars exactly once, over any number of SIGKILLs of the exporter and of answers that got lost: a point's key in
     MLflow is (metric, time, step, value), all from the record, and the tag `otel_ml.seq` is written after the points
     it counts. Files and tables are written at least once, under names that a replay repeats. A parameter keeps its
-    first value; another one is said in the tag `otel_ml.param_conflicts`.
+    first value; another one is reported in the tag `otel_ml.param_conflicts`.
 Ordering:
     Steps may come in any order. A correction is a second point at its step, n ms after its source time (n: the run's
     n-th correction), so it is the newer one; the tag `otel_ml.amended` lists them. A restarted job's points are second

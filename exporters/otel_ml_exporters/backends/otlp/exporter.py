@@ -40,7 +40,7 @@ class OtlpExporter(Exporter):
     name, time and attributes is that point. Scalars only.
     **Ordering**: by `seq`. A correction is a further point at its step, with the attribute `ml.amendment`.
     **Non-finite values**: NaN and ±Inf, as doubles; what the backend makes of them is its own.
-    **Names**: as published, which is as they were written. Prometheus has `_` for what is no letter of ASCII or digit,
+    **Names**: as published, which is as they were written. Prometheus has `_` for all but letters of ASCII and digits,
     unless it is told to take UTF-8: there `a b` and `a/b` are one.
     """
 

@@ -26,9 +26,9 @@ def setting_checks() -> Iterator[Check]:
         yield Check("ok", "every variable can be read")
     for name, meant in unknown_settings(os.environ).items():
         if meant:
-            yield Check("wrong", f"{name} is no setting", f"set {meant}, if that is meant, and unset {name}")
+            yield Check("wrong", f"{name} is not a setting", f"set {meant}, if that is meant, and unset {name}")
         else:
-            yield Check("note", f"{name} is no setting of otel_ml: a plug-in may read it", f"else unset {name}")
+            yield Check("note", f"{name} is not a setting of otel_ml: a plug-in may read it", f"else unset {name}")
     asked = worker.EXPORTERS.read().value
     for name in asked if asked != (NO_EXPORTER,) else ():
         yield from _exporter_check(name)

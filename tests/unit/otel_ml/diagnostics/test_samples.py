@@ -133,7 +133,7 @@ def test_the_table_keeps_the_newest_thousand(captured: Capture) -> None:
     [
         ((["a"], ["b", "c"]), "1 prompts, 2 responses and no rewards were given. Expected equally many."),
         ((["a"], ["b"], []), "1 prompts, 1 responses and 0 rewards were given. Expected equally many."),
-        ((["a"], ["b"], ["good"]), "a reward is no number"),
+        ((["a"], ["b"], ["good"]), "a reward is not a number"),
     ],
 )
 def test_samples_that_do_not_fit_together_are_counted_and_said(

@@ -1,4 +1,4 @@
-"""A point with the flag `NO_RECORDED_VALUE`, as scrapers send it for a series that has ended, is no value."""
+"""A point with the flag `NO_RECORDED_VALUE`, as scrapers send it for a series that has ended, is not a value."""
 
 from __future__ import annotations
 

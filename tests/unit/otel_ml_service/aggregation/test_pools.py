@@ -1,4 +1,4 @@
-"""A pool of actors of which some are replaced is no restart of the job (docs/protocol.md §5.7, ADR 0011)."""
+"""A pool of actors of which some are replaced is not a restart of the job (docs/protocol.md §5.7, ADR 0011)."""
 
 from __future__ import annotations
 

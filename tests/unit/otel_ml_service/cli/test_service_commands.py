@@ -156,11 +156,11 @@ def test_doctor_fails_on_a_setting_that_cannot_be_read(tmp_path: Path) -> None:
     assert "'5s'" in done.stdout
 
 
-def test_doctor_fails_on_a_misspelt_setting_and_names_the_right_one(tmp_path: Path) -> None:
+def test_doctor_fails_on_a_misspelled_setting_and_names_the_right_one(tmp_path: Path) -> None:
     done = otel_ml(tmp_path, "doctor", OTEL_ML_EXPORTER="jsonl")
 
     assert done.returncode == 1
-    assert "OTEL_ML_EXPORTER is no setting" in done.stdout
+    assert "OTEL_ML_EXPORTER is not a setting" in done.stdout
     assert "set OTEL_ML_EXPORTERS, if that is meant" in done.stdout
 
 
@@ -168,7 +168,7 @@ def test_doctor_lets_a_plug_in_have_variables_of_its_own_and_a_collector_those_i
     done = otel_ml(tmp_path, "doctor", OTEL_ML_ACME_URL="http://acme.example", OTEL_ML_SERVICE="service:4317")
 
     assert done.returncode == 0, done.stdout
-    assert "OTEL_ML_ACME_URL is no setting of otel_ml: a plug-in may read it" in done.stdout
+    assert "OTEL_ML_ACME_URL is not a setting of otel_ml: a plug-in may read it" in done.stdout
     assert "OTEL_ML_SERVICE" not in done.stdout
 
 
@@ -183,7 +183,7 @@ def test_env_says_where_each_value_comes_from_and_masks_secrets(tmp_path: Path) 
     assert "hush" not in done.stdout + done.stderr
 
 
-def test_env_fails_on_a_misspelt_setting_and_names_the_right_one(tmp_path: Path) -> None:
+def test_env_fails_on_a_misspelled_setting_and_names_the_right_one(tmp_path: Path) -> None:
     done = otel_ml(tmp_path, "env", OTEL_ML_EXPORTER="jsonl")
 
     assert done.returncode == 1

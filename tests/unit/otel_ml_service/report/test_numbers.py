@@ -38,7 +38,7 @@ def curve(name: str, *values: float, axis: str = "step") -> str:
 
 
 def test_steps_are_counted_once_for_each_role_and_axis() -> None:
-    """Corrections, windows of time and otel_ml's own rows are no steps."""
+    """Corrections, windows of time and otel_ml's own rows are not steps."""
     texts = shown(
         *(step(n) for n in range(6)), step(3, amendment=True), step(0, "eval"),
         *(step(n, "rollout", "generator") for n in range(4)), step(0, "time"), step(10, "time"),

@@ -108,7 +108,7 @@ def test_megatrons_energy_of_a_gpu_is_the_runs_times_its_ranks() -> None:
 
 
 def test_an_energy_that_is_none_of_hardware_is_not_the_runs() -> None:
-    """Force fields are trained on energies, too; and kilowatt-hours are no joules."""
+    """Force fields are trained on energies, too; and kilowatt-hours are not joules."""
     rows = [STEPS | {"val/energy_mae": 3.0, "energy_kWh": 0.1, "loss/energy": 1.0}]
     (row,) = scaling([run_of(rows, summary={"test/energy_rmse": 2.0})])
 

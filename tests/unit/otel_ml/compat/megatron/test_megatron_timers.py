@@ -177,7 +177,7 @@ def test_a_timer_that_was_asked_for_above_the_level_may_be_asked_for_below_it() 
     assert isinstance(timers("a", log_level=0), Timer)
 
 
-@pytest.mark.feature("M21", "better", "one call is every backend; a second one for W&B or MLflow is no second value")
+@pytest.mark.feature("M21", "better", "one call is every backend; a second one for W&B or MLflow is not a second value")
 def test_writing_to_each_backend_in_turn_records_once(captured: Capture) -> None:
     timers = Timers(1, "max")
     ran(timers, "optimizer", 1.0)

@@ -125,7 +125,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     assert list(raised.value.problems) == [
         "log_dir: expected a folder, got None.",
         "wandb_enabled: expected true or false, got 'yes'.",
-        "tensorboard_enable: is no key of the Logger's configuration. Did you mean 'tensorboard_enabled'?",
+        "tensorboard_enable: is not a key of the Logger's configuration. Did you mean 'tensorboard_enabled'?",
         "wandb.project: expected text, got 3.",
         "wandb.tags: expected a list of texts, got 'one'.",
         "mlflow: expected a mapping, got ['experiment'].",
