@@ -179,7 +179,7 @@ class Energy:
             try:
                 joules = device.energy()
             except Exception as error:  # noqa: BLE001 - whatever a driver that went away answers
-                reporter.say("hardware-lost", f"No energy is measured from here on: {error}. Everything else goes on.")
+                reporter.say("hardware-lost", f"No energy is measured from now on: {error}. Everything else goes on.")
                 return None
             if joules is None:
                 return None

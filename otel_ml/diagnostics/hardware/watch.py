@@ -75,7 +75,7 @@ class Watch:
         except SourceLostError as error:
             self._source, self._is_over = None, True
             reporter.say(
-                "hardware-lost", f"{self._kind.of} is measured from here on: {error}. Everything else goes on."
+                "hardware-lost", f"{self._kind.of} is measured from now on: {error}. Everything else goes on."
             )
         return found
 

@@ -101,4 +101,4 @@ def test_an_amd_driver_that_goes_away_is_said_once(
         eventually(lambda: otel_ml_capture.notices)
 
     (notice,) = otel_ml_capture.notices
-    assert notice.startswith("No GPU is measured from here on: amdsmi: AMDSMI_STATUS_NO_DATA.")
+    assert notice.startswith("No GPU is measured from now on: amdsmi: AMDSMI_STATUS_NO_DATA.")

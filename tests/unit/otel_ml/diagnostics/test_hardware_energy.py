@@ -230,7 +230,7 @@ def test_a_driver_that_goes_away_ends_the_counting_and_keeps_what_was_counted(
 
     assert energy.total == counted
     assert {p.step for p in otel_ml_capture.points if p.name == "hw.energy.step"} == {0}
-    assert any(notice.startswith("No energy is measured from here on") for notice in otel_ml_capture.notices)
+    assert any(notice.startswith("No energy is measured from now on") for notice in otel_ml_capture.notices)
 
 
 def test_steps_close_without_their_energy_while_the_driver_hangs(

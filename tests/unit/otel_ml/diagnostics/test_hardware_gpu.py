@@ -200,7 +200,7 @@ def test_a_driver_that_goes_away_in_mid_run_is_said_once_and_training_goes_on(
         otel_ml.log({"loss": 1.0}, step=0)
 
     (notice,) = otel_ml_capture.notices
-    assert notice.startswith("No GPU is measured from here on: NVML:")
+    assert notice.startswith("No GPU is measured from now on: NVML:")
     assert otel_ml_capture.values("loss") == [1.0]
 
 
