@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import difflib
 import math
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,9 +14,9 @@ import click
 from otel_ml.exceptions import ConfigError
 from otel_ml.nested import leaves
 from otel_ml.printable import printable
-from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.records import Record, Table
 from otel_ml_service.cli.figures import compact, plural
+from otel_ml_service.cli.own_account import not_as_it_should_be
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
@@ -41,8 +40,11 @@ _WIDEST = 120
 @dir_option
 @click.option("--log", is_flag=True, help="Logarithmic y axis; values that are not positive are gaps.")
 @click.option("--height", type=click.IntRange(2, 60), default=10, show_default=True, help="Lines of a plot.")
+@click.option("--all", "everything", is_flag=True, help="Also otel_ml's own account where it is as it should be.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print axis, name, step, value as CSV, for programs.")
-def command(run: str, metrics: Sequence[str], base: Path, log: bool, height: int, as_csv: bool) -> None:
+def command(
+    run: str, metrics: Sequence[str], base: Path, log: bool, height: int, everything: bool, as_csv: bool
+) -> None:
     """Show what a run recorded: everything in a table, or METRICs (globs too) as plots."""
     output = screen()
     folder = find(run, base)
@@ -54,7 +56,7 @@ def command(run: str, metrics: Sequence[str], base: Path, log: bool, height: int
     elif metrics:
         _print_plots(output, chosen, height=height, log=log)
     else:
-        _print_overview(output, folder, read, chosen)
+        _print_overview(output, folder, read, chosen, everything=everything)
         _print_time(output, time_account(read), tables.values())
 
 
@@ -124,7 +126,7 @@ def _figures(values: Sequence[float]) -> str:
     return f"last {compact(values[-1])}{bounds}  {plural(len(values), 'step')}"
 
 
-def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen) -> None:
+def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen, *, everything: bool) -> None:
     output.line(f"{folder.experiment}/{folder.name}  {standing(folder, read.status)}", style="bold")
     if folder.notes:
         output.line(folder.notes)
@@ -142,24 +144,16 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     output.line()
     users = [entry for entry in chosen if not is_own(entry[0].name)]
     own = [entry for entry in chosen if is_own(entry[0].name)]
-    wrong = [entry for entry in own if _is_wrong(*entry)]
+    wrong = not_as_it_should_be(read)
+    told = [entry for entry in own if everything or entry[0].name in wrong]
     output.table(
         ["metric", "axis", "steps", "last", "min", "max", ""],
         # What a user recorded first, what otel_ml says about itself last, and only where it is not as it should be.
-        [_row(*entry) for entry in [*users, *wrong]],
+        [_row(*entry) for entry in [*users, *told]],
         right=["steps", "last", "min", "max"],
     )
-    if hidden := len(own) - len(wrong):
-        output.line(f"{hidden} more of otel_ml's own account: otel-ml show {folder.name} '*otel_ml/*'", style="dim")
-
-
-_ALWAYS = re.compile(rf"(?:^|/){re.escape(RESERVED_PREFIX)}(?:attempt|delivered|overhead_s|recorded|step)(?:/|$)")
-"""Of otel_ml's own account what is there in each run, and not 0."""
-
-
-def _is_wrong(key: SeriesName, series: Series) -> bool:
-    """Whether a series of otel_ml's own account tells that something is not as it should be: lost, late, rejected."""
-    return _ALWAYS.search(key.name) is None and series[max(series)] != 0
+    if hidden := len(own) - len(told):
+        output.line(f"{hidden} more of otel_ml's own account: otel-ml show {folder.name} --all", style="dim")
 
 
 _NOUNS = {

@@ -81,11 +81,13 @@ def test_of_its_own_account_show_has_what_is_not_as_it_should_be(otel_ml: Run, t
     write_run(tmp_path, "01abc", rows)
 
     _, shown, _ = otel_ml("show", "01abc")
+    _, whole, _ = otel_ml("show", "01abc", "--all")
     _, asked, _ = otel_ml("show", "01abc", "*otel_ml/*", "--csv")
 
     table = shown[shown.index("metric ") :].splitlines()[1:]
     assert [line.split()[0] for line in table[:-1]] == ["loss", "otel_ml/lost/exporter/jsonl", "otel_ml/too_late"]
-    assert table[-1] == "2 more of otel_ml's own account: otel-ml show 01abc '*otel_ml/*'"
+    assert table[-1] == "2 more of otel_ml's own account: otel-ml show 01abc --all"
+    assert {line.split()[0] for line in whole.splitlines() if "otel_ml/" in line} == {*own, "otel_ml/too_late"}
     assert len(asked.splitlines()) == 5
 
 
