@@ -45,7 +45,7 @@ def job(tmp_path: Path, **variables: str) -> Path:
     """Run a job, wait until its service has delivered everything and ended, and return the run's folder."""
     run(JOB, environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl,tensorboard,mlflow", **variables}), tmp_path)
     folder = tmp_path / "runs" / "digits" / "one"
-    eventually((folder / "state" / "run.db").exists, timeout=60)
+    eventually((folder / "metrics.jsonl").exists, timeout=60)
     assert is_over_within(find("one", tmp_path / "runs"), 60)
     return folder
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from otel_ml.exceptions import ConfigError
+from otel_ml.exceptions import ConfigError, VersionError
 from otel_ml.nested import leaves
 from otel_ml.printable import printable
 from otel_ml_exporters.records import Record, Table
@@ -21,13 +21,15 @@ from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, time_account
-from otel_ml_service.stored_runs.read_records import records
+from otel_ml_service.stored_runs.read_records import RunUnreadableError, points, records
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, history, is_own
 from otel_ml_service.stored_runs.run_standing import standing
 from otel_ml_service.stored_runs.unfinished import lacking
 
 __all__ = ["command"]
+
+Chosen = list[tuple[SeriesName, Series]]
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _WIDEST = 120
@@ -48,16 +50,40 @@ def command(
     """Show what a run recorded: everything in a table, or METRICs (globs too) as plots."""
     output = screen()
     folder = find(run, base)
+    if metrics and (few := _few(folder, metrics)) is not None:
+        _print_chosen(output, few, as_csv=as_csv, height=height, log=log)
+        return
     tables: dict[str, Table] = {}
     read = history(_noting_findings(records(folder), tables))
     chosen = _chosen(read, metrics, folder) if metrics else list(read.matching("*"))
-    if as_csv:
-        _print_csv(chosen)
-    elif metrics:
-        _print_plots(output, chosen, height=height, log=log)
+    if metrics or as_csv:
+        _print_chosen(output, chosen, as_csv=as_csv, height=height, log=log)
     else:
         _print_overview(output, folder, read, chosen, everything=everything)
         _print_time(output, time_account(read), tables.values())
+
+
+def _few(folder: RunFolder, names: Sequence[str]) -> Chosen | None:
+    """Return the series of exact names without reading the others; None where a name is a glob, or is not there."""
+    chosen: Chosen = []
+    for name in dict.fromkeys(names):
+        found: dict[str, dict[int, float]] = {}
+        try:
+            for point in points(folder, name):
+                found.setdefault(point.axis, {})[point.step] = point.value
+        except (RunUnreadableError, VersionError):
+            return None  # what can be read of it at all is found by reading everything
+        if not found:
+            return None
+        chosen += [(SeriesName(axis, name), dict(sorted(series.items()))) for axis, series in found.items()]
+    return chosen
+
+
+def _print_chosen(output: Screen, chosen: Chosen, *, as_csv: bool, height: int, log: bool) -> None:
+    if as_csv:
+        _print_csv(chosen)
+    else:
+        _print_plots(output, chosen, height=height, log=log)
 
 
 def _noting_findings(every: Iterable[Record], tables: dict[str, Table]) -> Iterator[Record]:
@@ -81,9 +107,6 @@ def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table
         output.line("found", style="bold")
         for line in lines:
             output.line(line)
-
-
-Chosen = list[tuple[SeriesName, Series]]
 
 
 def _chosen(read: History, patterns: Sequence[str], folder: RunFolder) -> Chosen:

@@ -489,3 +489,21 @@ def test_replay_names_an_unknown_exporter_before_it_waits(otel_ml: Run, live_run
     assert status == 1
     assert "Did you mean 'jsonl'?" in err
     assert "still at work" not in err
+
+
+def test_one_metric_is_shown_as_it_is_among_all_others(otel_ml: Run, tmp_path: Path) -> None:
+    rows = [
+        StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0, "a": 1.0}),
+        StepRecord(2, "trainer", "step", 1, 0, 1.0, {"loss": 2.0}),
+        StepRecord(3, "trainer", "step", 0, 0, 1.0, {"loss": 0.5}, amendment=True),
+        StepRecord(4, "trainer", "eval", 1, 0, 1.0, {"loss": 7.0}),
+    ]
+    write_run(tmp_path, "01abc", rows)
+
+    _, one, _ = otel_ml("show", "01abc", "loss", "--csv")
+    _, glob, _ = otel_ml("show", "01abc", "los*", "--csv")
+    status, _, errors = otel_ml("show", "01abc", "los")
+
+    assert one == glob == "axis,name,step,value\nstep,loss,0,0.5\nstep,loss,1,2.0\neval,loss,1,7.0\n"
+    assert status == 1
+    assert "Did you mean 'loss'?" in errors
