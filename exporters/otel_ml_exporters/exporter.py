@@ -49,6 +49,9 @@ class Exporter(ABC):
     max_delay: float = 0.0
     """Seconds the pipeline may wait to fill a batch (MLflow wants large ones)."""
 
+    keeps_self_telemetry: bool = False
+    """Whether it gets all of `otel_ml/…`, and not only what is not as it should be: a store for programs does."""
+
     @abstractmethod
     def start(self, run: RunInfo) -> None:
         """Open or resume the run in the backend.

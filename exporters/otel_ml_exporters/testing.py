@@ -28,6 +28,8 @@ class RecordingExporter(Exporter):
         [1]
     """
 
+    keeps_self_telemetry = True
+
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.run: RunInfo | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from otel_ml.variable import AnyVariable, Variable, integer, size_bytes, text, token
+from otel_ml.variable import AnyVariable, Variable, choice, integer, size_bytes, text, token
 
 __all__ = ["VARIABLES", "address", "names"]
 
@@ -88,6 +88,12 @@ TOP_RANKS: Final = Variable(
     "So many of the slowest and of the fastest ranks of each timer are in the table `otel_ml/top_ranks` of the run, "
     "every 100 steps and at its end; 0 for none.",
 )  # fmt: skip
+FULL: Final = "full"
+SELF: Final = Variable(
+    "OTEL_ML_SELF", choice("problems", FULL), "problems",
+    "Which of `otel_ml/*` backends get: `problems` for what is not as it should be (a loss, a lag, a rejected point), "
+    "`full` for all. The run's folder has all of it in any case.",
+)  # fmt: skip
 LISTEN_GRPC: Final[Variable[tuple[str, int]]] = Variable(
     "OTEL_ML_LISTEN_GRPC", address, ("127.0.0.1", 4317),
     "Where `otel-ml serve` takes OTLP/gRPC (with the extra `grpc`).", shown_default="`127.0.0.1:4317`",
@@ -120,7 +126,7 @@ RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the ru
 
 VARIABLES: Final[Sequence[AnyVariable]] = (
     EXPORTERS, DIR, JOURNAL_DIR, DIR_MAX, QUEUE_MAX, OPEN_MAX, RETAINED_MAX, CLOSED_MAX, CLOSED_HOURS, LATE_MAX,
-    SERIES_MAX, TOP_RANKS, LISTEN_GRPC, LISTEN_HTTP, TOKEN, TOKEN_FILE, ALLOWED_LATENESS, END_SILENCE,
+    SERIES_MAX, TOP_RANKS, SELF, LISTEN_GRPC, LISTEN_HTTP, TOKEN, TOKEN_FILE, ALLOWED_LATENESS, END_SILENCE,
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME,
 )  # fmt: skip
 """The service's variables; those it shares with the worker have the same meaning there."""

@@ -28,6 +28,7 @@ from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml.wire.versions import own_version
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.registry import is_registered, split_name
+from otel_ml_service import env
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.config import EmbeddedRun, ServiceConfig
@@ -142,6 +143,7 @@ class Service:
             ),
             retry or RetryPolicy(),
             late_max=config.limits.late,
+            all_self_telemetry=config.self_telemetry == env.FULL,
             served=served,
             unavailable={name: problem for name, problem in unavailable.items() if name not in makers},
         )

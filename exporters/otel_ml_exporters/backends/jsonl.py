@@ -69,6 +69,8 @@ class JsonlExporter(Exporter):
     **Names**: as published, which is as they were written.
     """
 
+    keeps_self_telemetry = True
+
     def __init__(self, *, every: int = 1) -> None:
         if problems := every_problems("jsonl", every):
             raise ConfigError(*problems)

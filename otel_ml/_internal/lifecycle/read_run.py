@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.names import ascii_spelling, sanitised
+from otel_ml.wire.step_line import MetricFinder
 
 __all__ = ["Series", "metric_rows", "metrics_file", "read"]
 
@@ -25,7 +26,7 @@ Newest = dict[int, tuple[int, int, float]]
 
 
 @public
-def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
+def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
     """Return {published name: (steps, values)} of a run, from the file that exporter `jsonl` wrote.
 
     A correction supersedes the value it amends; of a step done in several attempts, the newest counts. Of a name that
@@ -35,12 +36,15 @@ def read(run: Run | str | PathLike[str]) -> Mapping[str, Series]:
     Args:
         run: a `Run`, its folder, its `metrics.jsonl`, its id below `OTEL_ML_DIR`, or `"latest"`: the run there that
             was written to last.
+        names: of the metrics to read, as they were written; all without any. Of a long run a few take half of the
+            time and a fraction of the memory. What the run does not have is not there.
 
     Raises:
         OtelMLError: there is no such file; says where it was looked for.
     """
     newest: dict[str, dict[str, Newest]] = {}
-    for row in metric_rows(metrics_file(run)):
+    path = metrics_file(run)
+    for row in _rows_with(path, names) if names else metric_rows(path):
         rank = (int(row.get("attempt", 0)), int(row.get("seq", 0)))
         axis, step = str(row.get("axis", DEFAULT_AXIS)), int(row["step"])
         for name, value in row.get("values", {}).items():
@@ -111,6 +115,20 @@ def _below(base: Path, run: str) -> list[Path]:
     if run == "latest":
         return sorted(base.glob("*/*/metrics.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     return sorted(base.glob(f"*/{run}/metrics.jsonl"))
+
+
+def _rows_with(path: Path, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of steps that have one of the metrics, with these only."""
+    spellings = dict.fromkeys(one for name in names for one in (name, sanitised(name), ascii_spelling(name)))
+    finders = [MetricFinder(name) for name in spellings]
+    with path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                return  # being written
+            found = {finder.name: point for finder in finders if (point := finder.find(line)) is not None}
+            if found:
+                place = next(iter(found.values()))._asdict()
+                yield {**place, "values": {name: point.value for name, point in found.items()}}
 
 
 def metric_rows(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -17,6 +17,8 @@ from otel_ml_service.cli.figures import plural
 from otel_ml_service.cli.parameters import EXPORTERS, RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.config import ServiceConfig
+from otel_ml_service.delivery.self_telemetry_filter import everything
+from otel_ml_service.env import FULL, SELF
 from otel_ml_service.exporter_makers import exporter_makers
 from otel_ml_service.stored_runs.collector_recording import RecordedRun, is_recording, read_recording
 from otel_ml_service.stored_runs.extra_reductions import ExtraReductions
@@ -161,7 +163,8 @@ def _delivered(
             for name, seq in delivered.items():
                 bar.update(tasks[name], completed=seq)
 
-        return replay(recorded, info, makers, timeout=timeout, progress=show)
+        select = everything if SELF.read().value == FULL else None
+        return replay(recorded, info, makers, timeout=timeout, progress=show, select=select)
 
 
 def _report(info: RunInfo, recorded: Sequence[Record], results: Sequence[Replayed], output: Screen) -> None:

@@ -5,30 +5,31 @@ from __future__ import annotations
 import csv
 import difflib
 import math
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from otel_ml.exceptions import ConfigError
+from otel_ml.exceptions import ConfigError, VersionError
 from otel_ml.nested import leaves
 from otel_ml.printable import printable
-from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.records import Record, Table
 from otel_ml_service.cli.figures import compact, plural
+from otel_ml_service.cli.own_account import not_as_it_should_be
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, time_account
-from otel_ml_service.stored_runs.read_records import records
+from otel_ml_service.stored_runs.read_records import RunUnreadableError, points, records
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, history, is_own
 from otel_ml_service.stored_runs.run_standing import standing
 from otel_ml_service.stored_runs.unfinished import lacking
 
 __all__ = ["command"]
+
+Chosen = list[tuple[SeriesName, Series]]
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _WIDEST = 120
@@ -41,21 +42,48 @@ _WIDEST = 120
 @dir_option
 @click.option("--log", is_flag=True, help="Logarithmic y axis; values that are not positive are gaps.")
 @click.option("--height", type=click.IntRange(2, 60), default=10, show_default=True, help="Lines of a plot.")
+@click.option("--all", "everything", is_flag=True, help="Also otel_ml's own account where it is as it should be.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print axis, name, step, value as CSV, for programs.")
-def command(run: str, metrics: Sequence[str], base: Path, log: bool, height: int, as_csv: bool) -> None:
+def command(
+    run: str, metrics: Sequence[str], base: Path, log: bool, height: int, everything: bool, as_csv: bool
+) -> None:
     """Show what a run recorded: everything in a table, or METRICs (globs too) as plots."""
     output = screen()
     folder = find(run, base)
+    if metrics and (few := _few(folder, metrics)) is not None:
+        _print_chosen(output, few, as_csv=as_csv, height=height, log=log)
+        return
     tables: dict[str, Table] = {}
     read = history(_noting_findings(records(folder), tables))
     chosen = _chosen(read, metrics, folder) if metrics else list(read.matching("*"))
+    if metrics or as_csv:
+        _print_chosen(output, chosen, as_csv=as_csv, height=height, log=log)
+    else:
+        _print_overview(output, folder, read, chosen, everything=everything)
+        _print_time(output, time_account(read), tables.values())
+
+
+def _few(folder: RunFolder, names: Sequence[str]) -> Chosen | None:
+    """Return the series of exact names without reading the others; None where a name is a glob, or is not there."""
+    chosen: Chosen = []
+    for name in dict.fromkeys(names):
+        found: dict[str, dict[int, float]] = {}
+        try:
+            for point in points(folder, name):
+                found.setdefault(point.axis, {})[point.step] = point.value
+        except (RunUnreadableError, VersionError):
+            return None  # what can be read of it at all is found by reading everything
+        if not found:
+            return None
+        chosen += [(SeriesName(axis, name), dict(sorted(series.items()))) for axis, series in found.items()]
+    return chosen
+
+
+def _print_chosen(output: Screen, chosen: Chosen, *, as_csv: bool, height: int, log: bool) -> None:
     if as_csv:
         _print_csv(chosen)
-    elif metrics:
-        _print_plots(output, chosen, height=height, log=log)
     else:
-        _print_overview(output, folder, read, chosen)
-        _print_time(output, time_account(read), tables.values())
+        _print_plots(output, chosen, height=height, log=log)
 
 
 def _noting_findings(every: Iterable[Record], tables: dict[str, Table]) -> Iterator[Record]:
@@ -79,9 +107,6 @@ def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table
         output.line("found", style="bold")
         for line in lines:
             output.line(line)
-
-
-Chosen = list[tuple[SeriesName, Series]]
 
 
 def _chosen(read: History, patterns: Sequence[str], folder: RunFolder) -> Chosen:
@@ -124,7 +149,7 @@ def _figures(values: Sequence[float]) -> str:
     return f"last {compact(values[-1])}{bounds}  {plural(len(values), 'step')}"
 
 
-def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen) -> None:
+def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen, *, everything: bool) -> None:
     output.line(f"{folder.experiment}/{folder.name}  {standing(folder, read.status)}", style="bold")
     if folder.notes:
         output.line(folder.notes)
@@ -142,24 +167,16 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     output.line()
     users = [entry for entry in chosen if not is_own(entry[0].name)]
     own = [entry for entry in chosen if is_own(entry[0].name)]
-    wrong = [entry for entry in own if _is_wrong(*entry)]
+    wrong = not_as_it_should_be(read)
+    told = [entry for entry in own if everything or entry[0].name in wrong]
     output.table(
         ["metric", "axis", "steps", "last", "min", "max", ""],
         # What a user recorded first, what otel_ml says about itself last, and only where it is not as it should be.
-        [_row(*entry) for entry in [*users, *wrong]],
+        [_row(*entry) for entry in [*users, *told]],
         right=["steps", "last", "min", "max"],
     )
-    if hidden := len(own) - len(wrong):
-        output.line(f"{hidden} more of otel_ml's own account: otel-ml show {folder.name} '*otel_ml/*'", style="dim")
-
-
-_ALWAYS = re.compile(rf"(?:^|/){re.escape(RESERVED_PREFIX)}(?:attempt|delivered|overhead_s|recorded|step)(?:/|$)")
-"""Of otel_ml's own account what is there in each run, and not 0."""
-
-
-def _is_wrong(key: SeriesName, series: Series) -> bool:
-    """Whether a series of otel_ml's own account tells that something is not as it should be: lost, late, rejected."""
-    return _ALWAYS.search(key.name) is None and series[max(series)] != 0
+    if hidden := len(own) - len(told):
+        output.line(f"{hidden} more of otel_ml's own account: otel-ml show {folder.name} --all", style="dim")
 
 
 _NOUNS = {

@@ -2,7 +2,7 @@
 
 ::
 
-    outbox ──read──▶ thin (every) ──▶ batch (max_batch, max_delay) ──▶ export ──▶ mark
+    outbox ──read──▶ thin (every), select ──▶ batch (max_batch, max_delay) ──▶ export ──▶ mark
                                                     │ RetryableExportError: pause, the same batch again
                                                     │ RestartExporterError: a new exporter, from its own position
                                                     │ StoreGoneError: the same, from the beginning
@@ -37,6 +37,7 @@ from otel_ml_service.delivery.backoff import Backoff, RetryPolicy, is_passing
 from otel_ml_service.delivery.failure_message import problem_of, say_failure
 from otel_ml_service.delivery.losses import Losses
 from otel_ml_service.delivery.refused_records import Refusal, Refused, export_all_but_refused
+from otel_ml_service.delivery.self_telemetry_filter import Selection, everything
 
 __all__ = ["Pipeline", "PipelineStatus", "RecordSource"]
 
@@ -94,6 +95,7 @@ class Pipeline:
         delivered: the position and losses kept from before.
         mark: called with (`seq`, lost) after each batch.
         say: called with a slug of the catalogue and a sentence for a person.
+        select: what of a record an exporter gets that does not keep all of otel_ml's own account.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Pipeline:
         mark: Callable[[int, Mapping[str, int]], None],
         say: Callable[[str, str], None],
         retry: RetryPolicy,
+        select: Selection = everything,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -118,6 +121,7 @@ class Pipeline:
         self._mark = mark
         self._say = say
         self._retry = retry
+        self._select = select
         self._clock = clock
         self._backoff = Backoff(retry)
         self._wake = threading.Event()
@@ -340,7 +344,9 @@ class Pipeline:
         for record in records:
             if isinstance(record, RunStatus):
                 self._last_status = record
-        wanted = [record for record in records if _is_wanted(record, exporter.every)]
+        select = everything if exporter.keeps_self_telemetry else self._select
+        thinned = (record for record in records if _is_wanted(record, exporter.every))
+        wanted = [selected for record in thinned if (selected := select(record)) is not None]
         if wanted:
             # A batch of its own: the same exception in the next one is tried again, since it may have been the records.
             self._given_up.clear()

@@ -15,7 +15,7 @@ from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.versions import not_taken_up
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.records import RunInfo, StepRecord
+from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.observation import Observation
 from otel_ml_service.aggregation.older_state import version_of
@@ -23,6 +23,7 @@ from otel_ml_service.aggregation.outcome import Outcome, Status
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline, PipelineStatus
+from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, everything
 from otel_ml_service.live_runs.artifact_store import with_content
 from otel_ml_service.live_runs.artifact_thread import ArtifactThread
 from otel_ml_service.live_runs.late_file import LateFile
@@ -47,6 +48,9 @@ _LATE = "late.otlp"
 _FILES = "files"
 """The fact that tells which artifacts' files are still looked for."""
 
+_SHOWN_SINCE = "self_telemetry"
+"""The fact that tells from which record on a series of otel_ml's own account is shown."""
+
 _FILES_S = 0.05
 """How often it is looked whether one was found."""
 
@@ -69,6 +73,7 @@ class RunSettings:
         late_max: bytes of `late.otlp`.
         served: what is kept in its folder of how it is served; None keeps what is there.
         unavailable: name → why, of exporters that were asked for and cannot be used: what they lack stays to be said.
+        all_self_telemetry: backends get all of `otel_ml/…`, and not only what is not as it should be.
         log: name of the log in the run's folder; empty in embedded mode, where the process' output is that file.
     """
 
@@ -80,6 +85,7 @@ class RunSettings:
     late_max: int = 2**30
     served: ServedSettings | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    all_self_telemetry: bool = False
     log: str = "service.log"
 
 
@@ -123,6 +129,7 @@ class LiveRun:
         self._now = 0.0
         self._has_steps = False
         self.trouble = StorageErrors(f"Run {experiment}")
+        self._self_telemetry = SelfTelemetryFilter(self.outbox.facts.get(_SHOWN_SINCE, "{}"))
         self._rejected_kinds: set[tuple[str, str]] = set()
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._engine.note_rejected(self.rejected)
@@ -347,7 +354,7 @@ class LiveRun:
         outcome, said, files = self._unwritten  # kept until they are written: the engine hands out everything once
         records = with_content(outcome.records, outcome.files, self.folder)
         self._has_steps |= any(isinstance(record, StepRecord) and record.axis != TIME_AXIS for record in records)
-        facts = self._keep_late(outcome)
+        facts = self._keep_late(outcome) | self._note_self_telemetry(records)
         if files != self.outbox.facts.get(_FILES, "[]"):
             facts[_FILES] = files
         self._unwritten = None
@@ -358,6 +365,13 @@ class LiveRun:
             notices=tuple(map(redacted, (*outcome.notices, *said))),
             facts=facts | ({"rejected": str(self.rejected)} if self.rejected else {}),
         )
+
+    def _note_self_telemetry(self, records: Iterable[Record]) -> dict[str, str]:
+        """Find what of it is shown from here on: it is kept with these records, so a restart shows the same."""
+        before = self._self_telemetry.since
+        self._self_telemetry.note(records)
+        since = self._self_telemetry.since
+        return {} if since == before else {_SHOWN_SINCE: since}
 
     def _keep_late(self, outcome: Outcome) -> dict[str, str]:
         """Append what came too late, and return the length of the file, which counts once it is committed."""
@@ -420,6 +434,7 @@ class LiveRun:
             mark=keep,
             say=self.say,
             retry=self._settings.retry,
+            select=everything if self._settings.all_self_telemetry else self._self_telemetry.select,
         )
 
     def _describe(self, info: RunInfo) -> None:

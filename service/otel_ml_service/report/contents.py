@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.loss_reasons import lost_values
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
+from otel_ml_exporters.span_lines import SpanLines, span_of
 from otel_ml_service.report.rank_times import RankTimes
 from otel_ml_service.stored_runs.follow_spans import newest_spans
 from otel_ml_service.stored_runs.read_records import not_taken, records
+from otel_ml_service.stored_runs.read_spans import SpanRow
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import History, history, is_own
 
@@ -27,7 +31,6 @@ class Contents:
 
     Attributes:
         texts, tables, images, histograms: name → the newest one.
-        spans: the newest ones, oldest first.
         times: (role, axis) → how slow each rank was in each step.
         workers: (role, rank) that sent spans.
         attempts: lives of the job that closed steps.
@@ -47,7 +50,7 @@ class Contents:
     tables: dict[str, Table] = field(default_factory=dict)
     images: dict[str, Image] = field(default_factory=dict)
     histograms: dict[str, HistogramValue] = field(default_factory=dict)
-    spans: deque[Span] = field(default_factory=lambda: deque(maxlen=_SPANS))
+    _newest: deque[SpanRow] = field(default_factory=lambda: deque(maxlen=_SPANS))
     times: dict[tuple[str, str], RankTimes] = field(default_factory=lambda: defaultdict(RankTimes))
     workers: set[tuple[str, int]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)
@@ -72,17 +75,23 @@ class Contents:
         elif isinstance(record, HistogramValue):
             self.histograms[record.name] = record
         elif isinstance(record, SpanBatch):
-            self._add_spans(list(record.spans))
+            self._add_spans(SpanLines.of(record.spans).rows())
 
-    def _add_spans(self, spans: Sequence[Span]) -> None:
-        self.spans.extend(spans)
-        self.workers.update((span.role, span.rank) for span in spans)
-        of_steps: dict[tuple[str, str], list[Span]] = {}
-        for span in spans:
-            if span.step is not None and span.axis is not None:
-                of_steps.setdefault((span.role, span.axis), []).append(span)
+    def _add_spans(self, rows: Sequence[SpanRow]) -> None:
+        # Of a long run a million: rows, not spans, of which only the newest are made.
+        self._newest.extend(rows)
+        self.workers.update({(row["role"], row["rank"]) for row in rows})
+        of_steps: dict[tuple[str, str], list[SpanRow]] = defaultdict(list)
+        for row in rows:
+            if row["step"] is not None and row["axis"] is not None:
+                of_steps[row["role"], row["axis"]].append(row)
         for place, found in of_steps.items():
             self.times[place].add(found)
+
+    @property
+    def spans(self) -> list[Span]:
+        """The newest ones, oldest first."""
+        return list(map(span_of, self._newest))
 
     def _add_step(self, record: StepRecord) -> None:
         self.attempts.add(record.attempt)
@@ -91,7 +100,9 @@ class Contents:
         if energy:
             self.energy.setdefault((record.axis, record.step, record.attempt), {}).update(energy)
         if not all(map(is_own, record.values)):
-            done = self.steps.setdefault((record.role, record.axis), {})
+            done = self.steps.get((record.role, record.axis))
+            if done is None:
+                done = self.steps[record.role, record.axis] = {}
             before = done.setdefault(record.step, record.attempt)
             if record.attempt > before:
                 self.redone += record.axis != TIME_AXIS
@@ -144,9 +155,22 @@ def read_contents(run: RunFolder) -> Contents:
     Raises:
         RunUnreadableError: it is being recorded without the exporter `jsonl`, or is damaged.
     """
-    read = contents(run.id, run.experiment, records(run))
+    with _without_collecting():
+        read = contents(run.id, run.experiment, records(run))
     if not read.workers:  # while the service has the run open
         read.add(SpanBatch(0, newest_spans(run.path / "spans.jsonl")))
     read.not_taken = not_taken(run)
     read.name, read.notes = run.name, run.notes
     return read
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Keep the garbage collector from looking at millions of rows again and again: none of them is in a circle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

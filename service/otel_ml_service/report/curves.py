@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
+import numpy as np
+
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_service.report.markup import Markup, chart_number, joined, tag
 from otel_ml_service.report.units import quantity, unit_of
@@ -43,17 +45,15 @@ def thinned(series: Series, most: int = _POINTS) -> list[tuple[int, float]]:
     if len(points) <= most:
         return points
     stretch = math.ceil(len(points) * 2 / most)
-    kept: list[tuple[int, float]] = []
-    for start in range(0, len(points), stretch):
-        part = points[start : start + stretch]
-        finite = [point for point in part if math.isfinite(point[1])]
-        chosen = {min(finite, key=_value), max(finite, key=_value)} if finite else {part[0]}
-        kept += sorted(chosen)
-    return kept
-
-
-def _value(point: tuple[int, float]) -> float:
-    return point[1]
+    values = np.full(math.ceil(len(points) / stretch) * stretch, np.nan)
+    values[: len(points)] = np.fromiter(series.values(), np.float64, len(points))
+    parts = values.reshape(-1, stretch)
+    finite = np.isfinite(parts)
+    # Of a stretch without a finite value both are its first point.
+    lowest = np.where(finite, parts, np.inf).argmin(axis=1)
+    highest = np.where(finite, parts, -np.inf).argmax(axis=1)
+    begin = np.arange(len(parts)) * stretch
+    return [points[place] for place in np.unique(np.concatenate([begin + lowest, begin + highest])).tolist()]
 
 
 def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
@@ -61,7 +61,7 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     unit = unit_of(title)
     curves = [Curve(curve.label, dict(sorted(curve.series.items()))) for curve in curves]
     drawn = [thinned(curve.series) for curve in curves]
-    holes = sorted({step for curve in curves for step, value in curve.series.items() if not math.isfinite(value)})
+    holes = sorted({step for curve in curves for step in _holes(curve.series)})
     caption = _caption(title, _said(unit, curves, len(holes)))
     finite = [value for found in drawn for _, value in found if math.isfinite(value)]
     if not finite:
@@ -79,6 +79,13 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
         aria_label=f"{title} over {axis}", data_curves=_json(shown),
     )  # fmt: skip
     return tag("figure", caption, picture, _legend(names), class_="chart", tabindex=0)
+
+
+def _holes(series: Series) -> Iterable[int]:
+    """Return the steps at which a value is NaN or infinite."""
+    if math.isfinite(sum(series.values())):
+        return ()
+    return (step for step, value in series.items() if not math.isfinite(value))
 
 
 def strip(title: str, axis: str, series: Series) -> Markup:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, zip_longest
+from heapq import heappop, heappush
+from itertools import groupby, islice, zip_longest
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_exporters.records import Span
+from otel_ml_exporters.span_lines import span_of
 from otel_ml_service.findings.blame import own_extra
 from otel_ml_service.findings.frontier import parents_of
 from otel_ml_service.findings.peers import groups_of, usual_of
 from otel_ml_service.findings.phases import STEP, in_order, is_routed, is_waiting
+from otel_ml_service.stored_runs.read_spans import SpanRow
 
 __all__ = ["RankTimes"]
 
@@ -44,6 +47,8 @@ class RankTimes:
     most_slowdowns: int = _SLOWDOWNS
     slowdowns: dict[int, Mapping[int, float]] = field(default_factory=dict)
     _open: dict[int, dict[tuple[int, str], float]] = field(default_factory=lambda: defaultdict(dict))
+    _ascending: list[int] = field(default_factory=list)
+    _ranks: set[int] = field(default_factory=set)
     _cells: int = 0
     _looks: int = 0
     _slowdowns: int = 0
@@ -52,16 +57,20 @@ class RankTimes:
     _known: dict[str, None] = field(default_factory=dict)
     _computed: dict[int, tuple[int, Mapping[int, float]]] = field(default_factory=dict)
 
-    def add(self, spans: Iterable[Span]) -> None:
+    def add(self, rows: Sequence[SpanRow]) -> None:
         """Take spans of the role and axis, each with a step."""
-        for (rank, _), found in groupby(spans, key=lambda span: (span.rank, span.step)):
-            self._add_step_of_rank(rank, list(found))
+        if self._looks < _SAMPLES:
+            self._learn(rows)
+        self._ranks.update({row["rank"] for row in rows})
+        self._count(rows)
         while self._cells > self.most_cells and len(self._open) > 1:
-            self._close(min(self._open))
+            self._close(heappop(self._ascending))
 
-    def _add_step_of_rank(self, rank: int, spans: list[Span]) -> None:
-        self._looks += 1
-        if self._looks <= _SAMPLES:
+    def _learn(self, rows: Sequence[SpanRow]) -> None:
+        """Look at how the timers of the first ranks' steps follow each other."""
+        for _, found in islice(groupby(rows, key=itemgetter("rank", "step")), _SAMPLES - self._looks):
+            self._looks += 1
+            spans = list(map(span_of, found))
             self._around.update(parents_of(spans).values())
             begun = sorted(spans, key=lambda span: span.start_ns)
             order = tuple(dict.fromkeys(span.name for span in begun))
@@ -69,11 +78,26 @@ class RankTimes:
                 self._orders.append(order)
                 self._known = dict.fromkeys(in_order(self._orders))
                 self._computed.clear()
-        for span in spans:
-            seconds = self._open[span.step or 0]
-            before = seconds.get((rank, span.name))
-            self._cells += before is None
-            seconds[rank, span.name] = (before or 0.0) + (span.end_ns - span.start_ns) / 1e9
+
+    def _count(self, rows: Sequence[SpanRow]) -> None:
+        """Add up what each rank took in each timer of each step."""
+        last, seconds = None, {}
+        for row in rows:
+            step = row["step"]
+            if step != last:
+                last, seconds = step, self._of_step(step)
+            cell = row["rank"], row["name"]
+            taken = (row["end_ns"] - row["start_ns"]) / 1e9
+            if cell in seconds:
+                seconds[cell] += taken
+            else:
+                seconds[cell] = taken
+                self._cells += 1
+
+    def _of_step(self, step: int) -> dict[tuple[int, str], float]:
+        if step not in self._open:
+            heappush(self._ascending, step)
+        return self._open[step]
 
     def _close(self, step: int) -> None:
         seconds = self._open.pop(step)
@@ -93,8 +117,10 @@ class RankTimes:
     def all(self) -> dict[int, Mapping[int, float]]:
         """Return step → rank → slow-down, ascending; NaN of a rank that is alone with its timers.
 
-        The newest steps of which nothing can be compared yet are left out.
+        The newest steps of which nothing can be compared yet are left out: of a rank that is alone, all of them.
         """
+        if len(self._ranks) < 2:
+            return {}
         for step, seconds in self._open.items():
             if self._computed.get(step, (0,))[0] != len(seconds):
                 self._computed[step] = len(seconds), self._slowdown(seconds)
@@ -106,6 +132,8 @@ class RankTimes:
 
     def _slowdown(self, seconds: Mapping[tuple[int, str], float]) -> Mapping[int, float]:
         ranks = sorted({rank for rank, _ in seconds})
+        if len(ranks) == 1:  # nobody to compare it with
+            return {ranks[0]: math.nan}
         names = dict.fromkeys(name for _, name in seconds)
         known = [name for name in self._known if name in names] + [name for name in names if name not in self._known]
         phases = [name for name in known if name not in self._around]

@@ -16,6 +16,7 @@ from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline, PipelineStatus
+from otel_ml_service.delivery.self_telemetry_filter import Selection, SelfTelemetryFilter
 from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.stored_runs.run_folders import RunFolder
 
@@ -89,6 +90,7 @@ def replay(
     *,
     timeout: float,
     progress: Callable[[Mapping[str, int]], None],
+    select: Selection | None = None,
 ) -> Sequence[Replayed]:
     """Deliver `records` to every exporter. What an exporter's backend holds already is not written again.
 
@@ -98,13 +100,15 @@ def replay(
         exporters: name → builds it.
         timeout: seconds without progress after which an exporter is given up.
         progress: called often with exporter → `seq` delivered.
+        select: what backends get of a record; by default, of otel_ml's own account what is not as it should be.
 
     Raises:
         ReplayError: an exporter cannot start, or makes no progress; names it and its last problem.
     """
     source = _Recorded(records)
+    select = select or _problems_only(records)
     pipelines = [
-        Pipeline(name, make, info, source, mark=_nothing, say=_nothing, retry=RetryPolicy())
+        Pipeline(name, make, info, source, mark=_nothing, say=_nothing, retry=RetryPolicy(), select=select)
         for name, make in exporters.items()
     ]
     for pipeline in pipelines:
@@ -117,6 +121,12 @@ def replay(
         for pipeline in pipelines:
             pipeline.join()
     return [Replayed(pipeline.name, pipeline.status.url, pipeline.status.lost) for pipeline in pipelines]
+
+
+def _problems_only(records: Sequence[Record]) -> Selection:
+    found = SelfTelemetryFilter()
+    found.note(records)
+    return found.select
 
 
 def _nothing(*_: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -51,6 +51,7 @@ class History:
     last_seq: int = 0
     began: float | None = None
     ended: float | None = None
+    _row: tuple[tuple[str, ...], Sequence[dict[int, float]]] = field(default=((), ()), repr=False)
 
     def add(self, record: Record) -> None:
         """Take one record, in the order of `seq`."""
@@ -72,10 +73,17 @@ class History:
         self.rows += 1
         if record.amendment:
             self.amendments += sum(not is_own(name) for name in record.values)
-        self.began = record.time if self.began is None else min(self.began, record.time)
-        self.ended = record.time if self.ended is None else max(self.ended, record.time)
-        for name, value in record.values.items():
-            self.series[SeriesName(record.axis, name)][record.step] = value
+        self.began = record.time if self.began is None or record.time < self.began else self.began
+        self.ended = record.time if self.ended is None or record.time > self.ended else self.ended
+        for series, value in zip(self._columns(record), record.values.values(), strict=True):
+            series[record.step] = value
+
+    def _columns(self, record: StepRecord) -> Sequence[dict[int, float]]:
+        """Return the series of a row's values: most rows have the same ones as the one before."""
+        names = record.axis, *record.values
+        if names != self._row[0]:
+            self._row = names, [self.series[SeriesName(record.axis, name)] for name in record.values]
+        return self._row[1]
 
     @property
     def steps(self) -> int:

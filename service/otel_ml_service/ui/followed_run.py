@@ -180,7 +180,7 @@ class FollowedRun:
 
     def _steps(self) -> Markup:
         """Return the place of the step view, which asks for steps; it does not change while the run goes on."""
-        if not self._contents.spans:
+        if not self._contents.workers:
             return Markup("")
         return section("What every rank did in a step", tag("div", class_="step", data_steps="[]", data_live="1"))
 

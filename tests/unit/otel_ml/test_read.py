@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +142,46 @@ def test_a_run_that_went_on_after_names_stayed_as_they_were_written_has_one_seri
         "plain": ([0, 1], [1.0, 1.0]),
         "training loss": ([0, 1], [3.0, 2.0]),
     }
+
+
+def test_some_metrics_are_read_as_with_all_others(tmp_path: Path) -> None:
+    rows = [
+        {
+            "seq": 1,
+            "role": "trainer",
+            "axis": "step",
+            "step": 0,
+            "attempt": 0,
+            "time": 1.0,
+            "values": {"loss": 1.0, "a": 2},
+        },
+        {"seq": 2, "role": "trainer", "axis": "step", "step": 1, "attempt": 0, "time": 1.0, "values": {"loss": 3.0}},
+        {"seq": 3, "role": "trainer", "axis": "step", "step": 1, "attempt": 1, "time": 1.0, "values": {"loss": 4.0}},
+        {"seq": 4, "role": "trainer", "axis": "eval", "step": 1, "attempt": 0, "time": 1.0, "values": {"loss": 5.0}},
+        {"seq": 5, "role": "trainer", "axis": "step", "step": 0, "attempt": 0, "time": 1.0, "values": {"a": 6.0}},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+
+    every = otel_ml.read(tmp_path)
+
+    assert every["loss"] == ([0, 1], [1.0, 4.0])
+    assert otel_ml.read(tmp_path, "loss") == {name: every[name] for name in ("loss", "loss/over_eval")}
+    assert otel_ml.read(tmp_path, "a", "none") == {"a": ([0], [6.0])}
+
+
+def test_to_read_one_of_many_metrics_holds_that_one_in_memory(tmp_path: Path) -> None:
+    values = ",".join(f'"layer/{number}":{number}.5' for number in range(100))
+    head = '{{"seq":{0},"role":"trainer","axis":"step","step":{0},"attempt":0,"time":1.0,"values":{{'
+    lines = (head.format(step) + values + "}}\n" for step in range(500))
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
+
+    def peak(*names: str) -> int:
+        tracemalloc.start()
+        try:
+            found = otel_ml.read(tmp_path, *names)
+            assert found["layer/7"] == (list(range(500)), [7.5] * 500)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak("layer/7") * 10 < peak()

@@ -36,6 +36,7 @@ class ParquetExporter(Exporter):
     **Names**: as published, which is as they were written.
     """
 
+    keeps_self_telemetry = True
     max_batch = 4096
     max_delay = 10.0
 

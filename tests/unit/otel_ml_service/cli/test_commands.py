@@ -81,11 +81,13 @@ def test_of_its_own_account_show_has_what_is_not_as_it_should_be(otel_ml: Run, t
     write_run(tmp_path, "01abc", rows)
 
     _, shown, _ = otel_ml("show", "01abc")
+    _, whole, _ = otel_ml("show", "01abc", "--all")
     _, asked, _ = otel_ml("show", "01abc", "*otel_ml/*", "--csv")
 
     table = shown[shown.index("metric ") :].splitlines()[1:]
     assert [line.split()[0] for line in table[:-1]] == ["loss", "otel_ml/lost/exporter/jsonl", "otel_ml/too_late"]
-    assert table[-1] == "2 more of otel_ml's own account: otel-ml show 01abc '*otel_ml/*'"
+    assert table[-1] == "2 more of otel_ml's own account: otel-ml show 01abc --all"
+    assert {line.split()[0] for line in whole.splitlines() if "otel_ml/" in line} == {*own, "otel_ml/too_late"}
     assert len(asked.splitlines()) == 5
 
 
@@ -487,3 +489,21 @@ def test_replay_names_an_unknown_exporter_before_it_waits(otel_ml: Run, live_run
     assert status == 1
     assert "Did you mean 'jsonl'?" in err
     assert "still at work" not in err
+
+
+def test_one_metric_is_shown_as_it_is_among_all_others(otel_ml: Run, tmp_path: Path) -> None:
+    rows = [
+        StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0, "a": 1.0}),
+        StepRecord(2, "trainer", "step", 1, 0, 1.0, {"loss": 2.0}),
+        StepRecord(3, "trainer", "step", 0, 0, 1.0, {"loss": 0.5}, amendment=True),
+        StepRecord(4, "trainer", "eval", 1, 0, 1.0, {"loss": 7.0}),
+    ]
+    write_run(tmp_path, "01abc", rows)
+
+    _, one, _ = otel_ml("show", "01abc", "loss", "--csv")
+    _, glob, _ = otel_ml("show", "01abc", "los*", "--csv")
+    status, _, errors = otel_ml("show", "01abc", "los")
+
+    assert one == glob == "axis,name,step,value\nstep,loss,0,0.5\nstep,loss,1,2.0\neval,loss,1,7.0\n"
+    assert status == 1
+    assert "Did you mean 'loss'?" in errors

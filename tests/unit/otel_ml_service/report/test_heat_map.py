@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_ml_exporters.records import Span
+from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.report.heat_map import heat_map
 from otel_ml_service.report.rank_times import RankTimes
+from otel_ml_service.stored_runs.read_spans import SpanRow
 from tests.unit.otel_ml_service.report.test_page import Reader
 
 
@@ -19,8 +21,10 @@ def shown(slowdowns: Mapping[int, Mapping[int, float]]) -> dict[str, Any]:
     return found
 
 
-def span(name: str, rank: int, step: int, begin: int, ms: int) -> Span:
-    return Span("0" * 32, "0" * 16, None, name, begin, begin + ms * 10**6, "trainer", rank, "step", step)
+def span(name: str, rank: int, step: int, begin: int, ms: int) -> SpanRow:
+    made = Span("0" * 32, "0" * 16, None, name, begin, begin + ms * 10**6, "trainer", rank, "step", step)
+    [row] = SpanLines.of([made]).rows()
+    return row
 
 
 def test_who_works_longer_is_slow_and_who_waits_for_it_is_not() -> None:
@@ -65,6 +69,21 @@ def test_of_a_long_run_of_many_ranks_the_slow_step_is_kept_in_bounded_memory() -
     assert sum(map(len, found.values())) <= 550
     assert round(found[101][7], 2) == 2.0
     assert max(value for step, ranks in found.items() for rank, value in ranks.items() if rank != 7) == 0.0
+
+
+def test_what_a_step_of_a_long_run_costs_does_not_grow_with_the_run() -> None:
+    class Step(int):
+        compared = 0
+
+        def __lt__(self, other: int) -> bool:
+            Step.compared += 1
+            return int(self) < int(other)
+
+    times = RankTimes(most_cells=2_000)
+    for step in range(4_000):
+        times.add([{**span("forward", 0, 0, 0, 20), "step": Step(step)}])
+
+    assert Step.compared < 4_000 * 40
 
 
 def test_a_row_a_rank_and_a_column_a_step() -> None:

@@ -56,10 +56,9 @@ def test_to_go_through_a_batch_reads_its_text_once() -> None:
         __slots__ = ()
         reads = 0
 
-        @property
-        def lines(self) -> list[str]:
+        def written(self, begin: str, end: str = "") -> str:
             Counted.reads += 1
-            return list(super().lines)
+            return super().written(begin, end)
 
     spans = [
         Span("0" * 32, "0" * 16, None, "forward", step, step + 1, "trainer", 0, "step", step) for step in range(50)
