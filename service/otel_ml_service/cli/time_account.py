@@ -98,6 +98,12 @@ def _what(cells: Mapping[str, JsonValue]) -> str:
         return f"{place} has more work than the others"
     if kind == "shape":
         return f"{place} is slow: {phase} go with the shape of the data"
+    if kind == "pause":
+        return (
+            f"{place} is slow: pauses{f' in {phase}' if phase else ''}"
+            if place == "nobody"
+            else (f"{place} pauses in {phase}")
+        )
     return f"{place} {kind}{f' in {phase}' if phase else ''}"
 
 
