@@ -23,7 +23,7 @@ def _when(draw: np.random.Generator) -> tuple[float, int, int]:
 
 
 def _hosts(kind: str, seed: int, draw: np.random.Generator) -> Job:
-    """Data-parallel ranks on hosts of four; all of a host are slow, say for its memory, or one or two ranks of it are."""
+    """Data-parallel ranks on hosts of four; all of a host are slow, or two ranks of it are."""
     count = int(draw.choice([2, 4, 8]))
     ranks = count * ON_A_HOST
     host = int(draw.integers(count))

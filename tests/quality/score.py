@@ -66,12 +66,8 @@ def score(job: Job) -> Score:
     )
     true = {one.place for one in job.slow}
     for one in wanted:
-        order = list(
-            dict.fromkeys(
-                finding.place
-                for finding in stands[min(one.end, STEPS - 1) if isinstance(one, Pausing) else min(one.end, STEPS) - 1]
-            )
-        )
+        known_at = one.end if isinstance(one, Pausing) else one.end - 1  # that it was a pause shows in the step after
+        order = list(dict.fromkeys(finding.place for finding in stands[min(known_at, STEPS - 1)]))
         result.first += order[:1] == [one.place] or (len(true) > 1 and order[:1] != [] and order[0] in true)
         result.among_three += one.place in order[:3]
         of_it = [found for found in every if found.place == one.place and found.phase in (one.phases or (found.phase,))]

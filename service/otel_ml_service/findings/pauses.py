@@ -49,8 +49,12 @@ _WORTH = 0.01
 _DECIDED = 6
 """Pauses of one rank after which it is nobody, if that may be chance still."""
 _CHANCE = 1e-3
-_TIGHT = 0.05
+_BACK = 0.5
+"""Of what a pause is longer: a step before or after it that is longer by more shows another level."""
+_TIGHT = 0.02
 """Deviations of the usual step, as a share, with which a long phase of work is a pause, and no long sequence."""
+_NOTHING_BETWEEN = 3
+"""Times that such a pause is longer than anything else lately."""
 _A_PART = 0.1
 """Of the usual step: two phases of work at least have it."""
 _GAPS, _LEAST_GAP = 3, 32
@@ -75,15 +79,14 @@ class _Seen:
 
     Attributes:
         steps: the last ones.
-        phases: in which they were.
         ranks: which rank stood still alone, and how often; None where it was no single one.
         longest: distance between two.
         told: what was found; None before.
     """
 
+    phase: str
     since: int
     steps: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    phases: Counter[str] = field(default_factory=Counter)
     ranks: Counter[int | None] = field(default_factory=Counter)
     times: int = 0
     cost_s: float = 0.0
@@ -94,7 +97,6 @@ class _Seen:
         if self.steps:
             self.longest = max(self.longest, pause.step - self.steps[-1])
         self.steps.append(pause.step)
-        self.phases[pause.phase or ""] += 1
         self.ranks[pause.rank] += 1
         self.times += 1
         self.cost_s += pause.seconds
@@ -136,7 +138,8 @@ class Pauses:
             return []
         longer = self._longer(length)
         if longer is None:
-            found = self._noted()
+            found = self._noted() if self._is_back(length) else []
+            self._row.clear()
             self._remember(length, account)
             return [*found, *self._ended()]
         self._row.append((self._long(step, longer, account, timers), length, account))
@@ -178,6 +181,13 @@ class Pauses:
             return None
         return longer
 
+    def _is_back(self, length: float) -> bool:
+        """Whether the steps around those that were long are usual ones."""
+        if not self._row:
+            return True
+        around = max(length, self._lengths[-1]) - self._usual
+        return around <= _BACK * min(longer.seconds for longer, _, _ in self._row)
+
     def _scatter(self) -> float:
         usual = self._usual
         return median(abs(one - usual) for one in self._sorted)
@@ -198,6 +208,7 @@ class Pauses:
         self._sorted.clear()
         self._accounts.clear()
         found = self._noted()
+        self._row.clear()
         for _, length, account in usual:
             self._remember(length, account)
         self._is_sure = True
@@ -207,7 +218,7 @@ class Pauses:
         usual = self._usual_phases()
         grown = {one.phase: one.seconds - usual.get(one.phase, 0.0) for one in account}
         phase = max(grown, key=lambda name: grown[name])
-        if grown[phase] < _NEARLY_ALL * longer or not self._pauses(phase, usual, timers):
+        if grown[phase] < _NEARLY_ALL * longer or not self._pauses(phase, longer, usual, timers):
             return _Long(step, longer, None, None)
         front = next(one.rank for one in account if one.phase == phase)
         return _Long(step, longer, phase, front if _is_alone(front, phase, usual, longer, timers) else None)
@@ -220,14 +231,17 @@ class Pauses:
         few = len(self._accounts) / 2  # a phase that most steps do not have usually takes nothing
         return {phase: median(of_it) for phase, of_it in seconds.items() if len(of_it) > few}
 
-    def _pauses(self, phase: str, usual: Mapping[str, float], timers: StepTimers) -> bool:
+    def _pauses(self, phase: str, longer: float, usual: Mapping[str, float], timers: StepTimers) -> bool:
         """Whether a phase that is long for once stands still, and has not just more to do."""
         if is_pausing(phase):
             return True
         if is_waiting(phase):  # all ranks, at once: who waits for another one is behind the front
             return not is_pipeline(timers.phases, timers.kinds)
         works = [one for one, of_it in usual.items() if accuses(one, timers.kinds) and of_it >= _A_PART * self._usual]
-        return phase in works and len(works) > 1 and self._scatter() <= _TIGHT * self._usual
+        is_tight = (
+            self._scatter() <= _TIGHT * self._usual and self._sorted[-1] - self._usual <= longer / _NOTHING_BETWEEN
+        )
+        return phase in works and len(works) > 1 and is_tight
 
     def _noted(self) -> list[Finding]:
         """Take the steps that were long in a row, now that the row is over; return what is found with them."""
@@ -235,13 +249,11 @@ class Pauses:
         for pause, _, _ in self._row:
             if pause.phase is not None:
                 found += self._note(pause, pause.phase)
-        self._row.clear()
         return found
 
     def _note(self, pause: _Long, phase: str) -> list[Finding]:
-        seen = self._seen.setdefault(_key(phase), _Seen(pause.step))
-        if seen.told is None and seen.steps and seen.is_over(pause.step):
-            seen = self._seen[_key(phase)] = _Seen(pause.step)
+        key = _key(phase)
+        seen = self._seen.setdefault(key, _Seen(key, pause.step))
         seen.add(pause)
         return self._told(seen)
 
@@ -260,14 +272,14 @@ class Pauses:
         return not is_one_rank or finding.rank is not None or seen.times >= _DECIDED
 
     def _described(self, seen: _Seen, *, is_over: bool = False) -> Finding:
-        rank, phase = (seen.told.rank, seen.told.phase) if seen.told else (self._culprit(seen), _phase_of(seen))
+        rank = seen.told.rank if seen.told else self._culprit(seen)
         last = seen.steps[-1] if is_over else max(self._step, seen.steps[-1])
         extra_s = seen.cost_s / (last - seen.since + 1)
         usual_s = self._usual or (seen.told.extra_s / seen.told.slowdown if seen.told and seen.told.slowdown else 0.0)
         slowdown = extra_s / usual_s if usual_s > 0 else 0.0
         level: Level = "critical" if slowdown >= _DEFAULTS.critical else "warning"
         return Finding(
-            "pause", rank, phase, level, seen.since, last, is_over, slowdown, extra_s, seen.cost_s, saved_s=extra_s,
+            "pause", rank, seen.phase, level, seen.since, last, is_over, slowdown, extra_s, seen.cost_s, saved_s=extra_s,
             times=seen.times, every=seen.every,
         )  # fmt: skip
 
@@ -289,10 +301,6 @@ def _key(phase: str) -> str:
     return phase if is_pausing(phase) or is_waiting(phase) else DIFFERENT
 
 
-def _phase_of(seen: _Seen) -> str:
-    return next(iter(seen.phases)) if len(seen.phases) == 1 else DIFFERENT
-
-
 def _is_alone(rank: int, phase: str, usual: Mapping[str, float], longer: float, timers: StepTimers) -> bool:
     """Whether no other rank stands still: whoever waits for it does so in another phase."""
     if phase not in timers.phases or rank not in timers.ranks:
@@ -303,7 +311,7 @@ def _is_alone(rank: int, phase: str, usual: Mapping[str, float], longer: float, 
 
 
 def _restored(finding: Finding) -> _Seen:
-    seen = _Seen(finding.since, times=finding.times, cost_s=finding.cost_s, told=finding)
+    seen = _Seen(finding.phase, finding.since, times=finding.times, cost_s=finding.cost_s, told=finding)
     seen.steps.append(finding.last)
     mean = (finding.last - finding.since) / max(finding.times - 1, 1)
     seen.longest = max(finding.every or 0, math.ceil(mean), 1)

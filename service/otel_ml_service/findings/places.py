@@ -62,10 +62,18 @@ class _Place:
         self.hidden.discard(rank)
         self.ended.append(finding)
 
-    def of(self, worst: Finding, ranks: Collection[int]) -> Finding:
-        """Return what is told of it, as its slowest rank has it."""
-        here = {"rank": None, "where": self.told.where, "ranks": tuple(sorted(ranks)), "since": self.told.since}
-        return replace(worst, **here, saved_s=self.told.saved_s)  # type: ignore[arg-type]
+    def of(self, members: Sequence[Finding]) -> Finding:
+        """Return what is told of it, as the rank that costs most has it; critical where one of them is."""
+        worst = max(members, key=lambda one: (one.cost_s, one.extra_s) if one.is_over else (0.0, one.extra_s))
+        return replace(
+            worst,
+            rank=None,
+            where=self.told.where,
+            ranks=tuple(sorted(map(_rank, members))),
+            since=self.told.since,
+            level="critical" if any(one.level == "critical" for one in members) else "warning",
+            saved_s=self.told.saved_s,
+        )
 
 
 class Places:
@@ -160,10 +168,9 @@ class Places:
     def _begin(self, where: str, ranks: frozenset[int], phase: str, slow: set[int], detector: Detector) -> Finding:
         members = [detector.open[rank, phase] for rank in sorted(slow)]
         since = sorted(one.since for one in members)[(len(members) - 1) // 2]
-        worst = max(members, key=lambda one: one.extra_s)
-        place = _Place(ranks, replace(worst, where=where, since=since, saved_s=0.0), slow)
+        place = _Place(ranks, replace(members[0], where=where, since=since, saved_s=0.0), slow)
         place.hidden = {rank for rank in slow if self._waiting.pop((rank, phase), None) is not None}
-        place.told = place.of(worst, slow)
+        place.told = place.of(members)
         self.open[where, phase] = place
         return place.told
 
@@ -189,14 +196,11 @@ class Places:
         for (where, phase), place in list(self.open.items()):
             slow = [detector.open[rank, phase] for rank in place.slow if (rank, phase) in detector.open]
             if len(slow) > len(place.ended) or (slow and step - place.ended[-1].last < _LAST_ONES):
-                before, worst = place.told, max(slow, key=lambda one: one.extra_s)
-                place.told = place.of(worst, place.slow)
+                before, place.told = place.told, place.of(slow)
                 told += [place.told] if before.level != place.told.level else []
                 continue
             del self.open[where, phase]
-            costliest = max(place.ended or slow, key=lambda one: one.cost_s)
-            every = {_rank(one) for one in (*place.ended, *slow)}
-            told.append(replace(place.of(costliest, every), is_over=True))
+            told.append(replace(place.of(place.ended), is_over=True))
             told += [self._alone((_rank(one), phase), detector) for one in slow if _rank(one) in place.hidden]
         return told
 

@@ -67,12 +67,8 @@ class Verdicts:
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
-        return [
-            *self._places.finish(self._detector.finish()),
-            *self._stages.finish(),
-            *self._shape.finish(),
-            *self._pauses.finish(),
-        ]
+        of_ranks = self._places.finish(self._detector.finish())
+        return [*of_ranks, *self._stages.finish(), *self._shape.finish(), *self._pauses.finish()]
 
     def __iter__(self) -> Iterator[Finding]:
         """Yield what is the matter now."""
