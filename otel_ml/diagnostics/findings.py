@@ -1,4 +1,4 @@
-"""Slow and silent ranks, as the service finds them, for a program that acts on them.
+"""Slow and silent ranks, and pauses, as the service finds them, for a program that acts on them.
 
 ```python
 from otel_ml.diagnostics import findings
@@ -32,17 +32,19 @@ _LAST_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rank that is slow in a phase or silent, a pipeline stage with more work, or times that go with the data.
+    """A rank or a host that is slow in a phase, a silent rank, a stage with more work, shape of the data, pauses.
 
     Attributes:
         kind: `slow` or `silent`, of a rank; `stage` where a stage has more work than the others; `shape` where the
-            times of ranks go up and down together, with what they are given, and nobody is slow.
-        role, rank: which process; the rank is None where it is not a rank.
-        phase: name of the timer without `time/`; empty for a silent rank and a stage, two timers for a shape.
+            times of ranks go up and down together, with what they are given, and nobody is slow; `pause` where the job
+            stands still now and then.
+        role, rank: which process; the rank is None where it is not a rank, or several of a place.
+        phase: name of the timer without `time/`; empty for a silent rank and a stage, two timers for a shape; empty for
+            pauses in whatever ranks work at.
         level: `warning` or `critical`.
         axis: of the steps `since` (the first one of the trouble) and `last` (the newest one looked at).
         attempt: how many restarts of the job came before.
-        is_over: the rank is as quick as the others again, or was heard again.
+        is_over: the rank is as quick as the others again, or was heard again; there were no pauses for long.
         slowdown: how much longer than the usual rank (the other stages, the mean rank) it takes, as a share of the
             usual time: lately, or over all steps since `since` where it is over.
         extra_s: the same in seconds per step.
@@ -50,10 +52,13 @@ class Finding:
         trace_id, span_id: of the span that shows it, in hexadecimal digits; empty where its rank sent none.
         span_name, span_step: which timer that is, and of which step: the nearest one where spans were limited, the last
             one of a rank that fell silent.
-        place: where it is: `rank 3`, `stage 3`, or `nobody`; empty where an older service found it.
+        place: where it is: `rank 3`, `stage 3`, `host n3`, `dp 2`, or `nobody`; empty where an older service found it.
         stage: of a `stage`, which one.
         correlation: of a `shape`, between its two timers.
         saved_s: seconds that a step would be shorter without it.
+        ranks: of a host, or another place of several ranks, which of them are slow.
+        times: of a `pause`, how many steps had one.
+        every: of a `pause`, the steps from one to the next; None where they come as they like.
     """
 
     kind: str
@@ -77,6 +82,9 @@ class Finding:
     stage: int | None = None
     correlation: float | None = None
     saved_s: float = 0.0
+    ranks: tuple[int, ...] = ()
+    times: int = 0
+    every: int | None = None
 
 
 class Watch:
@@ -137,6 +145,7 @@ class Watch:
                 finding.attempt,
                 finding.rank,
                 finding.stage,
+                finding.place,
                 finding.phase,
                 finding.since,
             )
@@ -177,7 +186,7 @@ def _found(status: Mapping[str, Any] | None) -> list[Finding]:
     """Return the findings in the service's account; a newer service may say more of each, an older one less."""
     entries = (status or {}).get("findings") or ()
     return [
-        Finding(**{name: entry[name] for name in _NAMES if name in entry})
+        Finding(**{name: entry[name] for name in _NAMES if name in entry} | {"ranks": tuple(entry.get("ranks", ()))})
         for entry in entries
         if entry.keys() >= _REQUIRED
     ]

@@ -1,5 +1,8 @@
-"""How good findings are: `python -m tests.quality [SEEDS] [--from SEED]` prints two tables, `--traces FOLDER` that of
-published traces, see docs/diagnostics/stragglers.md and docs/diagnostics/why.md."""
+"""How good findings are: `python -m tests.quality [SEEDS] [--from SEED]` plays seeded jobs and prints a table.
+
+`--traces FOLDER` prints that of published traces, `--series COUNT` that of change points. With `--write` the table is
+written into docs/diagnostics/stragglers.md or docs/diagnostics/why.md, where it stands beside its command.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.quality import changes
-from tests.quality.jobs import job
-from tests.quality.score import Score, score, table
+from tests.quality.jobs import KINDS, job
+from tests.quality.pages import CHANGES, JOBS, TRACES, write
+from tests.quality.score import Score, score
+from tests.quality.score import table as scores
 from tests.quality.traces import traces
 
 __all__ = ["by_kind"]
@@ -18,26 +23,37 @@ __all__ = ["by_kind"]
 
 def by_kind(seeds: range) -> Mapping[str, Score]:
     """Return the score of each kind of job, over the jobs of these seeds, and of all together."""
-    scores: dict[str, Score] = defaultdict(Score)
+    found: dict[str, Score] = defaultdict(Score)
     for seed in seeds:
         one = job(seed)
-        scores[one.kind] += score(one)
-    scores["all"] = sum(scores.values(), Score())
-    return scores
+        found[one.kind] += score(one)
+    found["all"] = sum(found.values(), Score())
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.quality")
-    parser.add_argument("seeds", type=int, nargs="?", default=840)
+    parser.add_argument("seeds", type=int, nargs="?", default=40 * len(KINDS))
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="published traces instead: trace-<name>.parquet")
+    parser.add_argument("--series", type=int, metavar="COUNT", help="change points instead: of so many series a kind")
+    parser.add_argument("--write", action="store_true", help="write the table into the documentation, too")
     arguments = parser.parse_args()
+    place, command, table = _asked(arguments)
+    print(table)
+    if arguments.write:
+        write(place, command, table)
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[tuple[Path, str], str, str]:
+    """Return where a table belongs, the command that makes it, and the table."""
     if arguments.traces is not None:
-        print("\n".join(traces(arguments.traces)))
-        return
-    print(table(by_kind(range(arguments.first, arguments.first + arguments.seeds)).items()))
-    print()
-    print(changes.table(arguments.seeds))
+        return TRACES, "python -m tests.quality --traces FOLDER", "\n".join(traces(arguments.traces))
+    if arguments.series is not None:
+        return CHANGES, f"python -m tests.quality --series {arguments.series}", changes.table(arguments.series)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    beginning = f" --from {seeds.start}" if seeds.start else ""
+    return JOBS, f"python -m tests.quality {len(seeds)}{beginning}", scores(by_kind(seeds).items())
 
 
 if __name__ == "__main__":

@@ -1,11 +1,7 @@
-"""How good change points are: series of which it is known whether they change.
-
-python -m tests.quality.changes [SERIES]
-"""
+"""How good change points are: series of which it is known whether they change."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -113,7 +109,3 @@ def table(count: int) -> str:
         found = f"{some.found / count:.1%} | {some.near / count:.1%} | {some.latest} steps" if deviation else " | | "
         lines.append(f"| {kind} | {none.changes / none.steps * 1e4:.2f} | {found} | {none.untold / count:.1%} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(table(int(sys.argv[1]) if len(sys.argv) > 1 else 200))

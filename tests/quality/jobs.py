@@ -6,97 +6,19 @@ are then what these frameworks time. Nothing here knows how slow ranks are found
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from tests.quality.pauses import KINDS_WITH_PAUSES
 from tests.quality.pipelines import interleaved, one_forward_one_backward, timers_of
+from tests.quality.places import KINDS_WITH_PLACES
+from tests.quality.truths import STEPS, Job, Slow, Truth, Uneven, Varying
 
-__all__ = ["KINDS", "STEPS", "Job", "Slow", "Truth", "Uneven", "Varying", "job"]
+__all__ = ["KINDS", "STEPS", "Job", "job"]
 
 Floats = npt.NDArray[np.float64]
-
-STEPS = 80
-
-
-@dataclass(frozen=True)
-class Slow:
-    """One rank that works longer by `share` in `phases`, from `first` to before `end`."""
-
-    rank: int
-    phases: tuple[str, ...]
-    share: float
-    first: int
-    end: int
-
-    @property
-    def place(self) -> str:
-        return f"rank {self.rank}"
-
-    def at(self, step: int) -> float:
-        return self.share if self.first <= step < self.end else 0.0
-
-    @property
-    def is_to_be_found(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
-class Uneven:
-    """A stage whose work is larger by `share` than that of the others, from `first` to before `end`."""
-
-    stage: int
-    share: float
-    first: int = 0
-    end: int = STEPS
-    phases: tuple[str, ...] = ("",)
-
-    @property
-    def place(self) -> str:
-        return f"stage {self.stage}"
-
-    def at(self, step: int) -> float:
-        return self.share if self.first <= step < self.end else 0.0
-
-    @property
-    def is_to_be_found(self) -> bool:
-        """Around a tenth, which is the threshold, either is right."""
-        return self.share >= 0.15
-
-
-@dataclass(frozen=True)
-class Varying:
-    """Times go with the lengths of sequences, and nobody is slow."""
-
-    place: str = "nobody"
-    first: int = 0
-    end: int = STEPS
-    phases: tuple[str, ...] = ()
-    is_to_be_found: bool = True
-
-    def at(self, step: int) -> float:
-        return 0.0
-
-
-Truth = Slow | Uneven | Varying
-
-
-@dataclass(frozen=True)
-class Job:
-    """Attributes:
-    stages: of each rank, empty where there are none.
-    slow: what is the matter.
-    seconds: yields [ranks, phases] of each step; NaN where a rank has no such timer.
-    """
-
-    kind: str
-    seed: int
-    phases: tuple[str, ...]
-    stages: tuple[int | None, ...]
-    slow: tuple[Truth, ...]
-    seconds: Callable[[], Iterator[Floats]]
 
 
 def job(seed: int) -> Job:
@@ -282,7 +204,7 @@ def _pipeline(kind: str, seed: int, draw: np.random.Generator) -> Job:
     return Job(kind, seed, phases, where if says_stages else (), truth, seconds)
 
 
-KINDS: dict[str, Callable[[str, int, np.random.Generator], Job]] = {
+KINDS: Mapping[str, Callable[[str, int, np.random.Generator], Job]] = {
     "in line, one slow": _in_line,
     "in line, nobody": _in_line,
     "two culprits": _in_line,
@@ -304,4 +226,6 @@ KINDS: dict[str, Callable[[str, int, np.random.Generator], Job]] = {
     "lengths of sequences, one slow": _sequences,
     "experts, one slow": _experts,
     "overlapped communication, nobody": _overlapped,
+    **KINDS_WITH_PAUSES,
+    **KINDS_WITH_PLACES,
 }

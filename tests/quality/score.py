@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.findings.verdicts import Verdicts
-from tests.quality.jobs import STEPS, Job
+from tests.quality.truths import STEPS, Job, Pausing
 
 __all__ = ["Score", "score", "table"]
 
@@ -17,7 +17,7 @@ __all__ = ["Score", "score", "table"]
 @dataclass
 class Score:
     """Attributes:
-    culprits: injected: ranks, stages, and jobs whose times go with their data.
+    culprits: injected: ranks, places, stages, pauses, and jobs whose times go with their data.
     first, among_three: of the culprits, how many were the costliest finding, and among the three, when they ended.
     exact: of those found, how many have a first and a last step within 2 of what is so.
     wrong: (place, phase) that was said to be slow, or to vary, and worked as its peers do.
@@ -55,7 +55,8 @@ def score(job: Job) -> Score:
     stands: dict[int, list[Finding]] = {}
     every: list[Finding] = []
     for step, seconds in enumerate(job.seconds()):
-        changes = verdicts.step(step, StepTimers(ranks, job.phases, seconds, stages=job.stages), {})
+        where = {"stages": job.stages, "hosts": job.hosts, "topologies": job.topologies}
+        changes = verdicts.step(step, StepTimers(ranks, job.phases, seconds, **where), {})
         every += [finding for finding in changes if finding.is_over]
         stands[step] = sorted(verdicts, key=lambda one: -one.extra_s)
     every += verdicts
@@ -65,7 +66,8 @@ def score(job: Job) -> Score:
     )
     true = {one.place for one in job.slow}
     for one in wanted:
-        order = list(dict.fromkeys(finding.place for finding in stands[min(one.end, STEPS) - 1]))
+        known_at = one.end if isinstance(one, Pausing) else one.end - 1  # that it was a pause shows in the step after
+        order = list(dict.fromkeys(finding.place for finding in stands[min(known_at, STEPS - 1)]))
         result.first += order[:1] == [one.place] or (len(true) > 1 and order[:1] != [] and order[0] in true)
         result.among_three += one.place in order[:3]
         of_it = [found for found in every if found.place == one.place and found.phase in (one.phases or (found.phase,))]
@@ -76,7 +78,7 @@ def score(job: Job) -> Score:
 
 
 def _wrong(job: Job, findings: list[Finding]) -> Counter[tuple[str, str]]:
-    accused = Counter(finding.subject for finding in findings)
+    accused = Counter((finding.place, finding.phase) for finding in findings)
     for one in job.slow:
         true = [subject for subject in accused if subject[0] == one.place]
         for subject in true:

@@ -21,6 +21,7 @@ class Source:
         number: the engine's own number of it.
         pool: instance of the process whose rank it pools with: its own, or its parent's.
         topology: dimension → coordinate.
+        host: that it runs on, "" where it did not say.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Source:
     pool: str
     topology: dict[str, int] = field(default_factory=dict)
     with_role: bool = True
+    host: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -42,14 +42,19 @@ class RankTimers:
         """Return seconds of each (rank, timer) in `window`; what a rank's messages and children hold is added."""
         timed_pieces = (piece for piece in window.pieces if piece.reduction.within in _TOTALS)
         pieces = sorted((piece for piece in timed_pieces if self._timers(piece.shape)), key=fold_order)
-        stage_of = {piece.source.rank: _stage(piece.source.topology) for piece in window.pieces}
-        ranks = tuple(sorted(stage_of))
-        stages = tuple(stage_of[rank] for rank in ranks)
-        if not pieces:
-            return StepTimers(ranks, (), np.zeros((len(ranks), 0)), absent, stages)
-        phases = self._phases(pieces)
-        seconds = self._seconds(pieces, ranks, phases)
-        return StepTimers(ranks, phases, seconds, absent, stages)
+        source_of = {piece.source.rank: piece.source for piece in window.pieces}
+        ranks = tuple(sorted(source_of))
+        sources = [source_of[rank] for rank in ranks]
+        phases = self._phases(pieces) if pieces else ()
+        return StepTimers(
+            ranks,
+            phases,
+            self._seconds(pieces, ranks, phases) if pieces else np.zeros((len(ranks), 0)),
+            absent,
+            stages=tuple(_stage(source.topology) for source in sources),
+            hosts=tuple(source.host for source in sources),
+            topologies=tuple(source.topology for source in sources),
+        )
 
     def _phases(self, pieces: Sequence[Piece]) -> tuple[str, ...]:
         """Return the phases of a window in their order; what a step takes outside of its timers comes before them.

@@ -9,6 +9,9 @@ from otel_ml_service.findings.phases import UNTIMED
 
 __all__ = ["say_finding"]
 
+_NAMED = 16
+"""Ranks of a place that are listed; the table has all of them."""
+
 
 def say_finding(output: Output, finding: Finding, role: str, axis: str) -> None:
     """Say it once, on the console of the job and in the log of the service."""
@@ -16,8 +19,8 @@ def say_finding(output: Output, finding: Finding, role: str, axis: str) -> None:
 
 
 def _slow(output: Output, finding: Finding, role: str, axis: str) -> None:
-    who = f"Rank {finding.rank} of role {role!r}"
-    where = "outside of its timers" if finding.phase == UNTIMED else f"in {finding.phase!r}"
+    who = f"{_capital(finding.place)} of role {role!r}"
+    where = _where(finding)
     if finding.is_over:
         output.say(
             "straggler",
@@ -28,7 +31,7 @@ def _slow(output: Output, finding: Finding, role: str, axis: str) -> None:
         output.say(
             "straggler",
             f"{who} is slow {where} since {axis} {finding.since}: {finding.extra_s:.3g} s longer than the usual rank, "
-            f"{finding.slowdown:+.0%}{_without(finding)} ({finding.level}).{where_shown(finding)}",
+            f"{finding.slowdown:+.0%}{_without(finding)} ({finding.level}).{_ranks(finding)}{where_shown(finding)}",
         )
 
 
@@ -72,8 +75,44 @@ def _shape(output: Output, finding: Finding, role: str, axis: str) -> None:
         )
 
 
+def _pause(output: Output, finding: Finding, role: str, axis: str) -> None:
+    each_s = finding.cost_s / max(finding.times, 1)
+    if finding.is_over:
+        output.say(
+            "straggler",
+            f"Role {role!r} no longer pauses {_where(finding)}: {finding.times} times from {axis} {finding.since} to "
+            f"{finding.last}, {each_s:.3g} s each, {finding.cost_s:.3g} s in all.",
+        )
+    else:
+        who = "Nobody is slow" if finding.rank is None else f"Rank {finding.rank} stands still, and the others wait"
+        often = "now and then" if finding.every is None else f"every {finding.every} {axis}s"
+        output.say(
+            "straggler",
+            f"Role {role!r} pauses {_where(finding)} {often} since {axis} {finding.since}: {each_s:.3g} s each, "
+            f"{finding.extra_s:.3g} s a {axis} on average, {finding.slowdown:+.0%} ({finding.level}). {who}.",
+        )
+
+
+def _capital(place: str) -> str:
+    return place[:1].upper() + place[1:]
+
+
+def _where(finding: Finding) -> str:
+    if finding.phase == UNTIMED:
+        return "outside of its timers"
+    return f"in {finding.phase!r}" if finding.phase else "in whatever its ranks work at"
+
+
+def _ranks(finding: Finding) -> str:
+    """Return which ranks of a place are slow, the first ones of many."""
+    if not finding.ranks:
+        return ""
+    more = f" and {len(finding.ranks) - _NAMED} more" if len(finding.ranks) > _NAMED else ""
+    return f" Slow are ranks {', '.join(map(str, finding.ranks[:_NAMED]))}{more}."
+
+
 def _without(finding: Finding) -> str:
     return f"; without it a step is {finding.saved_s:.3g} s shorter" if finding.saved_s > 0 else ""
 
 
-_SAY = {"slow": _slow, "silent": _silent, "stage": _stage, "shape": _shape}
+_SAY = {"slow": _slow, "silent": _silent, "stage": _stage, "shape": _shape, "pause": _pause}

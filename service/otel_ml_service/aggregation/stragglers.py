@@ -20,8 +20,8 @@ from otel_ml_service.aggregation.top_ranks import TopRanks
 from otel_ml_service.findings.blocking_ranks import blocking_ranks, without
 from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.evidence_span import is_shown, linked
-from otel_ml_service.findings.finding import COLUMNS, Finding, Level, row_of
-from otel_ml_service.findings.frontier import Exposed, exposed, parents_of
+from otel_ml_service.findings.finding import COLUMNS, Finding, Kind, Level, row_of
+from otel_ml_service.findings.frontier import Exposed, parents_of
 from otel_ml_service.findings.heatmap import Heatmap
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind
 from otel_ml_service.findings.verdicts import Verdicts
@@ -71,7 +71,7 @@ class _Watch:
     is_published: bool = False
     closes: int = _EVERY
     is_news: bool = False
-    told: dict[tuple[str, str], Level] = field(default_factory=dict)
+    told: dict[tuple[str, str, Kind], Level] = field(default_factory=dict)
     step: int = 0
     time_ns: int = 0
     timers: StepTimers | None = None
@@ -152,7 +152,7 @@ class Stragglers:
         changes = [self._linked(stream, watch, finding) for finding in found]
         watch.heat.add(window.step, watch.verdicts.slowdowns)
         self._note(stream, watch, changes)
-        return {**dict(_account(stream, exposed(timers, parents))), **dict(self._values(stream, watch))}
+        return {**dict(_account(stream, watch.verdicts.account)), **dict(self._values(stream, watch))}
 
     def publish(self, stream: StepStream, *, at_end: bool = False) -> None:
         """Emit the table and the picture where there is news, not more often than every ten steps."""
@@ -200,7 +200,7 @@ class Stragglers:
         """Take up what was found and declared before."""
         self._kinds = {role: dict(kinds) for role, kinds in state.get("kinds", {}).items()}
         for role, axis, attempt, is_news, is_published, step, time_ns, *entries in state.get("watches", ()):
-            found = [Finding(**entry) for entry in entries]
+            found = [Finding(**{**entry, "ranks": tuple(entry.get("ranks", ()))}) for entry in entries]
             verdicts = Verdicts([one for one in found if not one.is_over])
             watch = _Watch(attempt, verdicts, over=[one for one in found if one.is_over])
             watch.is_news, watch.is_published, watch.step, watch.time_ns = is_news, is_published, step, time_ns

@@ -325,4 +325,4 @@ class WriterState:
 
 def _source(number: int, writer: Writer, pool: str) -> Source:
     topology = {dimension: coordinate for dimension, coordinate, _ in writer.topology}
-    return Source(number, writer.rank, writer.instance, pool, topology, writer.with_role)
+    return Source(number, writer.rank, writer.instance, pool, topology, writer.with_role, writer.host)

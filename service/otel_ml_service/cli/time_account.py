@@ -84,6 +84,10 @@ def finding_lines(table: Table) -> Iterator[str]:
         >>> rows = (("warning", "slow", "rank 2", "forward", 40, 69, 0.025, 0.02),)
         >>> list(finding_lines(Table(1, 0.0, "otel_ml/findings", "step", 80, columns, rows)))
         ['warning: rank 2 slow in forward, step 40 to 69: +0.025 s a step, 0.02 s shorter without it']
+        >>> columns += ("times",)
+        >>> rows = (("warning", "pause", "nobody", "checkpoint", 9, 59, 0.4, 0.4, 6),)
+        >>> [line.partition(":")[2] for line in finding_lines(Table(1, 0.0, "findings", "step", 80, columns, rows))]
+        [' nobody is slow, the job pauses in checkpoint, 6 times, step 9 to 59: +0.4 s a step, 0.4 s shorter without it']
     """
     axis = table.axis or DEFAULT_AXIS
     for row in table.rows:
@@ -98,7 +102,11 @@ def _what(cells: Mapping[str, JsonValue]) -> str:
         return f"{place} has more work than the others"
     if kind == "shape":
         return f"{place} is slow: {phase} go with the shape of the data"
-    return f"{place} {kind}{f' in {phase}' if phase else ''}"
+    where = f" in {phase}" if phase else ""
+    if kind == "pause":
+        who = "nobody is slow, the job" if place == "nobody" else place
+        return f"{who} pauses{where}, {cells.get('times')} times"
+    return f"{place} {kind}{where}"
 
 
 def _when(axis: str, cells: Mapping[str, JsonValue]) -> str:

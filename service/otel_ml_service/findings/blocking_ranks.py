@@ -47,6 +47,11 @@ def blocking_ranks(now: StepTimers, before: StepTimers) -> dict[int, str]:
 def without(timers: StepTimers, ranks: frozenset[int]) -> StepTimers:
     """Return the timers as if nothing had been heard of `ranks`."""
     kept = [row for row, rank in enumerate(timers.ranks) if rank not in ranks]
-    heard = tuple(timers.ranks[row] for row in kept)
-    stages = tuple(timers.stages[row] for row in kept) if timers.stages else ()
-    return StepTimers(heard, timers.phases, timers.seconds[kept], timers.absent | ranks, stages, timers.kinds)
+    heard = timers._replace(
+        ranks=tuple(timers.ranks[row] for row in kept), seconds=timers.seconds[kept], absent=timers.absent | ranks
+    )
+    return heard._replace(
+        stages=tuple(timers.stages[row] for row in kept) if timers.stages else (),
+        hosts=tuple(timers.hosts[row] for row in kept) if timers.hosts else (),
+        topologies=tuple(timers.topologies[row] for row in kept) if timers.topologies else (),
+    )

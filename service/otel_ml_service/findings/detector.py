@@ -50,6 +50,8 @@ _LEAST = 0.9
 _SURE = 9.0
 """Deviations of changes, of a mean over steps, that chance does not make: 4.5 of the times themselves, of two ranks."""
 NO_DEVIATIONS: Mapping[str, float] = {}
+_LIKELY = 0.4
+"""Part of the evidence that is needed, of a rank that may be found soon."""
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
 
@@ -64,6 +66,8 @@ class StepTimers(NamedTuple):
         absent: ranks that were expected and of which nothing had arrived.
         stages: the pipeline stage of each rank, None where it did not say one; empty where nobody did.
         kinds: what timers were declared to measure; of others the name tells.
+        hosts: of each rank, "" where it did not say one; empty where nobody did.
+        topologies: of each rank, dimension → coordinate; the same.
     """
 
     ranks: tuple[int, ...]
@@ -72,6 +76,8 @@ class StepTimers(NamedTuple):
     absent: frozenset[int] = frozenset()
     stages: tuple[int | None, ...] = ()
     kinds: Mapping[str, TimerKind] = NOTHING_SAID
+    hosts: tuple[str, ...] = ()
+    topologies: tuple[Mapping[str, int], ...] = ()
 
 
 class Detector:
@@ -191,6 +197,18 @@ class Detector:
         if not late < total:  # also where nothing is known
             return extra
         return {phase: max(late, 0.0) * seconds / total for phase, seconds in extra.items()}
+
+    def slow_in(self, phase: str) -> set[int]:
+        """Return the ranks that are slow in a phase."""
+        return {rank for (rank, of_it), one in self.open.items() if of_it == phase and one.kind == "slow"}
+
+    def suspects(self, phase: str) -> set[int]:
+        """Return the ranks that may be found slow in a phase soon."""
+        column = self._cells.phases.get(phase)
+        if column is None:
+            return set()
+        likely = self._cells.evidence[:, column] >= _LIKELY * self._needed
+        return {rank for rank, is_likely in zip(self._cells.ranks, likely.tolist(), strict=True) if is_likely}
 
     @property
     def slowest(self) -> Finding | None:

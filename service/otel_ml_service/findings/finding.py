@@ -1,4 +1,4 @@
-"""What is found: a rank that is slow in a phase or silent, a stage with more work, times that go with the data."""
+"""What is found: who is slow or silent, a stage with more work, times that go with the data, pauses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["COLUMNS", "Finding", "Kind", "Level", "row_of"]
 
-Kind = Literal["slow", "silent", "stage", "shape"]
+Kind = Literal["slow", "silent", "stage", "shape", "pause"]
 Level = Literal["warning", "critical"]
 
 NOBODY = "nobody"
@@ -20,14 +20,17 @@ class Finding:
 
     Attributes:
         kind: `slow` or `silent`, of a rank; `stage` where a pipeline stage has more work than the others; `shape` where
-            the times of ranks go up and down together, with what they are given, and nobody is slow.
-        rank: which one; None where it is no rank.
-        phase: name of the timer without `time/`; empty for a silent rank and a stage, two timers for a shape.
+            the times of ranks go up and down together, with what they are given, and nobody is slow; `pause` where the
+            job stands still now and then.
+        rank: which one; None where it is no rank, or several are slow.
+        phase: name of the timer without `time/`; empty for a silent rank and a stage, two timers for a shape; empty for
+            pauses in whatever a rank works at.
         since: first step of the trouble; `last` is the newest one that was looked at.
         level: now, or of the mean slow-down where it is over.
-        is_over: the rank is as quick as the others again, or was heard again.
+        is_over: the rank is as quick as the others again, or was heard again; there were no pauses for long.
         slowdown: how much longer than usual it took, as a share of the usual time of peers, of the other stages, or of
-            the mean rank: lately, or over all steps since `since` where it is over; 0 for a silent rank.
+            the mean rank: lately, or over all steps since `since` where it is over; 0 for a silent rank. Of pauses, as
+            a share of the usual step, and over all steps since `since`, those without a pause too.
         extra_s: the same in seconds per step.
         cost_s: the same, summed over all steps since `since`.
         trace_id, span_id: of the span that shows it, in hexadecimal digits; empty where its rank sent none.
@@ -37,6 +40,10 @@ class Finding:
         correlation: of a `shape`, between its two timers.
         saved_s: seconds that a step would be shorter without it (`what_if.py`), lately; less than `extra_s` where
             somebody else is nearly as late. Of a stage: if its work were spread over all of them.
+        where: of several ranks, the host or the coordinates that they have in common: `host n3`, `dp 2`.
+        ranks: of several ranks, which ones are slow, ascending.
+        times: of a `pause`, how many steps had one.
+        every: of a `pause`, the steps from one to the next; None where they come as they like.
     """
 
     kind: Kind
@@ -56,10 +63,14 @@ class Finding:
     stage: int | None = None
     correlation: float | None = None
     saved_s: float = 0.0
+    where: str = ""
+    ranks: tuple[int, ...] = ()
+    times: int = 0
+    every: int | None = None
 
     @property
     def place(self) -> str:
-        """Where it is: `rank 3`, `stage 3`, or `nobody`.
+        """Where it is: `rank 3`, `stage 3`, `host n3`, or `nobody`.
 
         Examples:
             >>> Finding("slow", 3, "forward", "warning", 40, 60).place
@@ -67,19 +78,21 @@ class Finding:
             >>> Finding("stage", None, "", "warning", 40, 60, stage=3).place
             'stage 3'
         """
+        if self.where:
+            return self.where
         if self.rank is not None:
             return f"rank {self.rank}"
         return NOBODY if self.stage is None else f"stage {self.stage}"
 
     @property
-    def subject(self) -> tuple[str, str]:
-        """What is the matter with whom: (place, phase), the same while it lasts."""
-        return self.place, self.phase
+    def subject(self) -> tuple[str, str, Kind]:
+        """What is the matter with whom: (place, phase, kind), the same while it lasts."""
+        return self.place, self.phase, self.kind
 
 
 COLUMNS = (
     "level", "kind", "rank", "phase", "since", "until", "slowdown", "s per step", "s in all",
-    "span of", "at step", "span", "trace", "place", "s saved per step",
+    "span of", "at step", "span", "trace", "place", "s saved per step", "ranks", "times", "every",
 )  # fmt: skip
 """Of the table of findings; `until` is empty while the trouble lasts, those of spans where its rank sent none."""
 
@@ -90,8 +103,8 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
     Examples:
         >>> row_of(Finding("slow", 3, "forward", "warning", 40, 60, True, 0.31, 0.0312, 0.624))[:9]
         ('warning', 'slow', 3, 'forward', 40, 60, 0.31, 0.0312, 0.624)
-        >>> row_of(Finding("stage", None, "", "warning", 40, 60, stage=3, saved_s=0.2))[-2:]
-        ('stage 3', 0.2)
+        >>> row_of(Finding("stage", None, "", "warning", 40, 60, stage=3, saved_s=0.2))[-5:]
+        ('stage 3', 0.2, None, None, None)
     """
     measured = finding.kind != "silent"
     return (
@@ -110,4 +123,7 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
         finding.trace_id or None,
         finding.place,
         round(finding.saved_s, 6) if measured else None,
+        " ".join(map(str, finding.ranks)) or None,
+        finding.times or None,
+        finding.every,
     )

@@ -16,6 +16,7 @@ __all__ = [
     "accuses",
     "in_order",
     "is_between_stages",
+    "is_pausing",
     "is_routed",
     "is_waiting",
 ]
@@ -44,6 +45,12 @@ _WAITING = re.compile(
 """Words of torch, NCCL, Megatron and RL frameworks for communication; to clip gradients takes a norm over ranks."""
 
 _ROUTED = re.compile(r"(^| )(experts?|moe)( |$)")
+
+_PAUSING = re.compile(
+    r"(^| )(data|dataloader|loader|load|loading|prefetch|fetch|get batch|batch generator|checkpoint|checkpointing|ckpt|"
+    r"save|saving|gc|garbage|eval|evaluate|evaluation|validate|validation|compile|recompile|log|logging)( |$)"
+)
+"""Words for what a job does now and then while its training stands still."""
 
 _STAGES = re.compile(rf"(^| )({_BETWEEN_STAGES})( |$)")
 
@@ -81,6 +88,19 @@ def is_routed(phase: str) -> bool:
     A rank that is long in it has popular experts, for as long as they are popular: it is not slow.
     """
     return _ROUTED.search(_words(phase)) is not None
+
+
+@lru_cache(maxsize=4096)
+def is_pausing(phase: str) -> bool:
+    """Whether a timer's name says that training stands still meanwhile: for data, a checkpoint, a garbage collector.
+
+    So does what is in no timer, where whole steps are timed.
+
+    Examples:
+        >>> [is_pausing(name) for name in ("data", "saveCheckpoint", "gc", UNTIMED, "forward", "dataset_mixing_loss")]
+        [True, True, True, True, False, False]
+    """
+    return phase == UNTIMED or _PAUSING.search(_words(phase)) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""All that is found in the steps of one role, axis and attempt: slow and silent ranks, stages, shapes of the data."""
+"""All that is found in the steps of one role, axis and attempt: slow ranks, stages, shapes of the data, pauses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from otel_ml_service.findings.detector import Detector, Floats, StepTimers
-from otel_ml_service.findings.finding import Finding
-from otel_ml_service.findings.frontier import Line, line_of
+from otel_ml_service.findings.finding import Finding, Kind
+from otel_ml_service.findings.frontier import Exposed, Line, exposed, line_of
+from otel_ml_service.findings.pauses import Pauses
 from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, TimerKind, accuses
+from otel_ml_service.findings.places import Places
 from otel_ml_service.findings.shape import Shape
 from otel_ml_service.findings.stages import Stages
 from otel_ml_service.findings.what_if import saved_without
@@ -28,13 +30,19 @@ class Verdicts:
 
     Attributes:
         open: subject → what is the matter now.
+        account: where the time of the newest step goes (`frontier.py`); empty where there is no account.
     """
 
     def __init__(self, open_findings: Sequence[Finding] = ()) -> None:
-        of_ranks = tuple(one for one in open_findings if one.rank is not None)
-        self._detector = Detector(open_findings=of_ranks)
+        of_places = [one for one in open_findings if one.where]
+        alone = [one for one in open_findings if one.rank is not None and one.kind != "pause"]
+        of_ranks = [*alone, *(replace(one, rank=rank, where="", ranks=()) for one in of_places for rank in one.ranks)]
+        self._detector = Detector(open_findings=tuple(of_ranks))
+        self._places = Places(of_places, alone)
         self._stages = Stages([one for one in open_findings if one.kind == "stage"])
         self._shape = Shape(next((one for one in open_findings if one.kind == "shape"), None))
+        self._pauses = Pauses([one for one in open_findings if one.kind == "pause"])
+        self.account: list[Exposed] = []
 
     def step(self, step: int, timers: StepTimers, parents: Mapping[str, str]) -> list[Finding]:
         """Take a step; return the findings that began, changed their level, or ended with it.
@@ -44,32 +52,43 @@ class Verdicts:
             timers: of the step.
             parents: timer → the one that it is inside of.
         """
+        self.account = exposed(timers, parents)
+        pauses = self._pauses.step(step, self.account, timers)
         timers = _without_containers(timers, parents)
         of_data = self._shape.step(step, timers, parents)
         of_stages = self._stages.step(step, timers, parents, self._shape.explained_s)
-        of_ranks = self._detector.step(step, timers, self._shape.deviations)
+        paused = self._pauses.phase_of(step)
+        working = timers if paused is None else timers._replace(kinds={**timers.kinds, paused: "wait"})
+        of_ranks = self._detector.step(step, working, self._shape.deviations)
+        told = self._places.step(step, of_ranks, self._detector, timers)
         self._work_out(timers, parents)
-        return [*(one if one.is_over else self.open.get(one.subject, one) for one in of_ranks), *of_stages, *of_data]
+        named = (one if one.is_over else self.open.get(one.subject, one) for one in told)
+        return [*named, *of_stages, *of_data, *pauses]
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
-        return [*self._detector.finish(), *self._stages.finish(), *self._shape.finish()]
+        of_ranks = self._places.finish(self._detector.finish())
+        return [*of_ranks, *self._stages.finish(), *self._shape.finish(), *self._pauses.finish()]
 
     def __iter__(self) -> Iterator[Finding]:
         """Yield what is the matter now."""
-        yield from self._detector.open.values()
+        for key, one in self._detector.open.items():
+            if not self._places.hides(key):
+                yield one
+        yield from (place.told for place in self._places.open.values())
         yield from self._stages.open.values()
         if self._shape.open is not None:
             yield self._shape.open
+        yield from self._pauses.open
 
     @property
-    def open(self) -> dict[tuple[str, str], Finding]:
+    def open(self) -> dict[tuple[str, str, Kind], Finding]:
         """What is the matter now, by subject."""
         return {one.subject: one for one in self}
 
     @property
     def slow_ranks(self) -> list[Finding]:
-        """What is the matter with ranks now."""
+        """What is the matter with ranks now, also with those that are told with their place."""
         return list(self._detector.open.values())
 
     @property
@@ -94,30 +113,40 @@ class Verdicts:
 
     def know(self, finding: Finding) -> None:
         """Go on with a finding about a rank as it is given here."""
-        if finding.rank is not None:
+        if finding.rank is not None and finding.kind != "pause":
             self._detector.open[finding.rank, finding.phase] = finding
 
     def _work_out(self, timers: StepTimers, parents: Mapping[str, str]) -> None:
-        """Note how much shorter the step would have been without each slow rank."""
+        """Note how much shorter the step would have been without each slow rank, and each slow place."""
         slow = [one for one in self._detector.open.values() if one.kind == "slow"]
         if not slow:
             return
         costliest = sorted(slow, key=lambda one: -one.extra_s)[:_PLAYED]
         line = None if is_pipeline(timers.phases, timers.kinds) else line_of(timers, parents)
         for one in costliest:
-            saved = self._saved(one, timers, line)
-            weight = _SMOOTHING if one.saved_s else 1.0
-            self.know(replace(one, saved_s=one.saved_s + weight * (saved - one.saved_s)))
+            saved = self._saved([_rank(one)], one.phase, timers, line)
+            self.know(replace(one, saved_s=_smoothed(one.saved_s, saved)))
+        for (where, phase), place in self._places.open.items():
+            saved = self._saved(sorted(place.slow), phase, timers, line)
+            self._places.save(where, phase, _smoothed(place.told.saved_s, saved))
 
-    def _saved(self, finding: Finding, timers: StepTimers, line: Line | None) -> float:
-        rank = -1 if finding.rank is None else finding.rank
-        phase = UNTIMED if finding.phase == STEP else finding.phase
+    def _saved(self, ranks: Sequence[int], phase: str, timers: StepTimers, line: Line | None) -> float:
         if line is None:
-            return self._detector.lost(rank).get(finding.phase, 0.0)
-        if rank not in timers.ranks or phase not in line.phases:
+            return max((self._detector.lost(rank).get(phase, 0.0) for rank in ranks), default=0.0)
+        in_line = UNTIMED if phase == STEP else phase
+        rows = [timers.ranks.index(rank) for rank in ranks if rank in timers.ranks]
+        if not rows or in_line not in line.phases:
             return 0.0
-        saved = saved_without(line.seconds, timers.ranks.index(rank), line.phases.index(phase))
+        saved = saved_without(line.seconds, rows, line.phases.index(in_line))
         return saved if np.isfinite(saved) else 0.0
+
+
+def _rank(finding: Finding) -> int:
+    return -1 if finding.rank is None else finding.rank
+
+
+def _smoothed(before: float, now: float) -> float:
+    return before + (_SMOOTHING if before else 1.0) * (now - before)
 
 
 def _without_containers(timers: StepTimers, parents: Mapping[str, str]) -> StepTimers:

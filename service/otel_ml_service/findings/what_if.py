@@ -8,7 +8,7 @@ pace as far as no other one has as much work, and layers can be moved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,27 +22,31 @@ __all__ = ["lateness", "saved_without", "saved_without_stage"]
 Floats = npt.NDArray[np.float64]
 
 
-def saved_without(line: Floats, row: int, column: int) -> float:
-    """Return how many seconds the step would be shorter if a rank took in a phase what the others usually take.
+def saved_without(line: Floats, rows: Sequence[int], column: int) -> float:
+    """Return how many seconds the step would be shorter if ranks took in a phase what the others usually take.
 
     Never more than what is taken away, and 0 where somebody else is as late.
 
     Args:
         line: [ranks, phases] in their order, none inside of another.
-        row: the rank.
+        rows: the ranks.
         column: the phase.
 
     Examples:
         Rank 1 works for 1.3 s and rank 2 for 1.1 s, instead of 1 s, and all wait for them:
 
         >>> line = np.array([[1.0, 0.4], [1.3, 0.1], [1.1, 0.3], [1.0, 0.4]])
-        >>> round(saved_without(line, 1, 0), 9), saved_without(line, 2, 0), saved_without(line, 0, 1)
+        >>> round(saved_without(line, [1], 0), 9), saved_without(line, [2], 0), saved_without(line, [0], 1)
         (0.2, 0.0, 0.0)
+        >>> round(saved_without(line, [1, 2], 0), 9)
+        0.3
     """
     own, waits = _own_and_waiting(line)
-    usual = float(low_median(np.delete(own[:, column], row)[:, None])[0]) if len(own) > 1 else own[row, column]
+    others = np.delete(own[:, column], rows)
+    if not len(others):
+        return 0.0
     quicker = own.copy()
-    quicker[row, column] = min(usual, own[row, column])
+    quicker[rows, column] = np.minimum(float(low_median(others[:, None])[0]), own[rows, column])
     return max(_played(own, waits) - _played(quicker, waits), 0.0)
 
 

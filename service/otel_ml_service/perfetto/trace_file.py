@@ -183,11 +183,14 @@ def _sentence(row: Mapping[str, Any]) -> str:
     Examples:
         >>> _sentence({"kind": "slow", "rank": 2, "phase": "forward"}), _sentence({"kind": "silent", "rank": 0})
         ('rank 2 slow in forward', 'rank 0 silent')
+        >>> _sentence({"kind": "pause", "place": "nobody", "phase": "checkpoint"})
+        'pause in checkpoint'
         >>> _sentence({"kind": "stage", "place": "stage 3"})
         'stage 3'
     """
     who = f"rank {row['rank']}" if "rank" in row else str(row.get("place", ""))
     kind = str(row.get("kind", ""))
+    who = "" if kind == "pause" and who == "nobody" else who
     what = "" if who.startswith(kind) else kind
     where = f"in {row['phase']}" if row.get("phase") else ""
     return " ".join(part for part in (who, what, where) if part)

@@ -65,6 +65,9 @@ def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> No
             "trace": None,
             "place": "rank 2",
             "s saved per step": 1.0,
+            "ranks": None,
+            "times": None,
+            "every": None,
         }
     )
     assert [record.name for record in service.records if isinstance(record, Image)] == ["otel_ml/stragglers"]
@@ -96,6 +99,59 @@ def test_a_stage_with_more_work_is_told_and_no_rank_is_named() -> None:
         "without it a step is 0.25 s shorter (critical)."
     )
     assert straggler(service, 19) == {}
+
+
+def test_a_host_whose_ranks_are_all_slow_is_told_once_with_its_ranks() -> None:
+    service = Service()
+    ranks = [Rank(rank, world_size=8, host=f"n{rank // 2}") for rank in range(8)]
+
+    for step in range(40):
+        for one in ranks:
+            is_slow = one.writer.host == "n2" and 5 <= step < 30
+            service.take(one.step(step, {"time/forward": 1.3 if is_slow else 1.0}, "sum>max"))
+        service.wait(1, *ranks)
+        if step == 15:
+            service.restart()
+
+    [finding] = service.engine.findings
+    assert (finding["place"], finding["rank"], finding["ranks"]) == ("host n2", None, (4, 5))
+    assert (finding["since"], finding["last"], finding["is_over"]) == (5, 29, True)
+    begins, ends = service.notices
+    assert begins.startswith("Host n2 of role 'trainer' is slow in 'forward' since step 5: 0.3 s longer than the usual")
+    assert "Slow are ranks 4, 5." in begins
+    assert ends.startswith("Host n2 of role 'trainer' is no longer slow in 'forward': step 5 to 29, ")
+    row = newest_row(service)
+    assert (row["place"], row["rank"], row["ranks"], row["until"]) == ("host n2", None, "4 5", 29)
+
+
+def test_checkpoints_every_ten_steps_are_told_once_and_when_there_are_no_more() -> None:
+    service, ranks = Service(), ranks_of(4)
+
+    for step in range(100):
+        times = {"time/forward": 1.0, "time/backward": 2.0}
+        if step % 10 == 9 and step < 60:
+            times["time/checkpoint"] = 3.0
+        service.take(*(one.step(step, times, "sum>max") for one in ranks))
+        service.wait(1, *ranks)
+        if step == 40:
+            service.restart()
+
+    [finding] = service.engine.findings
+    assert (finding["kind"], finding["place"], finding["phase"]) == ("pause", "nobody", "checkpoint")
+    assert (finding["since"], finding["last"], finding["is_over"]) == (9, 59, True)
+    begins, ends = service.notices
+    assert begins.startswith(
+        "Role 'trainer' pauses in 'checkpoint' every 10 steps since step 9: 3 s each, 0.409 s a step on average, +14% "
+        "(warning). Nobody is slow."
+    )
+    assert ends.startswith("Role 'trainer' no longer pauses in 'checkpoint': ")
+    assert newest_row(service)["kind"] == "pause"
+    assert straggler(service, 50) == {}
+
+
+def newest_row(service: Service) -> dict[str, object]:
+    table = [record for record in service.records if isinstance(record, Table)][-1]
+    return dict(zip(table.columns, table.rows[0], strict=True))
 
 
 def test_what_a_timer_was_declared_to_measure_counts_more_than_its_name() -> None:
