@@ -42,8 +42,12 @@ class Slow:
 
     Attributes:
         place: what the names of its role and axis begin with.
+        kind: `slow` or `silent`, of a rank; `stage`, of a pipeline stage; `shape` where times follow the data.
+        rank: None where it is no rank; `who` is `rank 3`, `stage 2` or `nobody`.
         last: its last step; the newest one that was looked at where it lasts.
         extra_s: seconds a step that it cost, over all its steps; 0 of a silent rank.
+        slowdown: how much longer than the others it took, as a share.
+        saved_s: seconds that a step would be shorter without it, where that was worked out.
         shows: the step of the span that shows it; `span` is that span's id.
     """
 
@@ -51,14 +55,22 @@ class Slow:
     axis: str
     kind: str
     rank: JsonValue
+    who: str
     phase: str
     since: int
     last: int
     is_over: bool
     extra_s: float
     cost_s: float
+    slowdown: float = 0.0
+    saved_s: float | None = None
     shows: int | None = None
     span: str | None = None
+
+    @property
+    def accuses(self) -> bool:
+        """Whether somebody can be told to be the one: not where times follow the data."""
+        return self.kind != "shape"
 
 
 class Restart(NamedTuple):
@@ -162,9 +174,11 @@ def _findings(table: Table) -> Iterator[Slow]:
         last = until if until is not None else max(since, table.step or since)
         cost = _figure(row.get("s in all"))
         phase, kind, span = str(row.get("phase") or ""), str(row.get("kind")), row.get("span")
+        rank, saved = row.get("rank"), row.get("s saved per step")
         yield Slow(
-            place, table.axis, kind, row.get("rank"), phase, since, last, until is not None,
-            cost / (last - since + 1), cost, _whole(row.get("at step")), None if span is None else str(span),
+            place, table.axis, kind, rank, str(row.get("place") or f"rank {rank}"), phase, since, last,
+            until is not None, cost / (last - since + 1), cost, _figure(row.get("slowdown")),
+            None if saved is None else _figure(saved), _whole(row.get("at step")), None if span is None else str(span),
         )  # fmt: skip
 
 
