@@ -19,7 +19,7 @@ from otel_ml_service.report.timing import timers
 from otel_ml_service.report.units import quantity
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 
-__all__ = ["FINDINGS", "Trouble", "answer", "troubles"]
+__all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
 
 FINDINGS = "otel_ml/findings"
 _SHOWN = 5
@@ -57,7 +57,7 @@ class Trouble:
 def troubles(run: Contents) -> list[Trouble]:
     """Return all findings of a run, the most expensive first."""
     found = [
-        _trouble(run, name.removesuffix(FINDINGS), table, dict(zip(table.columns, row, strict=False)))
+        trouble_of(run, name.removesuffix(FINDINGS), table, dict(zip(table.columns, row, strict=False)))
         for name, table in run.tables.items()
         if name == FINDINGS or name.endswith(f"/{FINDINGS}")
         for row in table.rows
@@ -67,7 +67,8 @@ def troubles(run: Contents) -> list[Trouble]:
     )
 
 
-def _trouble(run: Contents, place: str, table: Table, row: Mapping[str, JsonValue]) -> Trouble | None:
+def trouble_of(run: Contents, place: str, table: Table, row: Mapping[str, JsonValue]) -> Trouble | None:
+    """Return what a row of a table of findings says; None where it says since when of nothing."""
     since, until = _whole(row.get("since")), _whole(row.get("until"))
     if since is None:
         return None

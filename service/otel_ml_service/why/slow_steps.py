@@ -11,6 +11,7 @@ import numpy as np
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Verdict
 from otel_ml_service.why.coincidences import changes_near, completeness, is_looked_at
+from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text, what_was_when
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
@@ -94,7 +95,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     found = _found_at(facts, place)
     effect = _effect(time, steps, [(slow.since, slow.last) for slow in found])
     there = _there(found, effect)
-    causes = [slow for slow in there if slow.accuses]
+    causes = [shown_exactly(facts, place, slow) for slow in there if slow.accuses]
     effect = effect if effect.usual else _without(effect, causes)
     saved = _saved(causes, effect)
     explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0

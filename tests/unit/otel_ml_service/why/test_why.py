@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.records import Params, Record, StepRecord
+from otel_ml_exporters.records import Params, Record, Span, StepRecord
 from otel_ml_service.why.answer import Answer
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
@@ -315,3 +315,20 @@ def test_times_that_follow_the_data_coincided_and_nobody_is_accused() -> None:
     assert "followed the data (forward and backward varied together), and nobody was slow" in answer.sentences[1]
     assert answer.sentences[2] == "Where the longest rank is given as much as the mean one, a step is 3 ms shorter."
     assert "rank None" not in texts(answer)
+
+
+def test_of_a_finding_whose_span_is_of_other_steps_the_one_that_shows_it_is_looked_up() -> None:
+    found = list(finding(since=80, until=119, extra_s=0.015))
+    found[10] = 131  # "at step": told late, when only newer spans were left
+    facts = facts_of("run", job(slow=SLOW, extra_s=0.015, findings=[tuple(found)]))
+    facts.spans = lambda begin, end, *wanted: iter(
+        Span("aa", f"s{step}-{rank}-{name}", None, name, 0, length, "trainer", rank, "step", step)
+        for step, length in [(79, 900), (85, 20), (97, 30), (131, 800)]
+        for rank in (1, 2)
+        for name in ("forward", "data")
+    )
+
+    answer = why(facts, Question())
+
+    assert (answer.look_at[0].step, answer.look_at[0].text) == (97, "span s97-2-forward of rank 2, forward")
+    assert "look at step 97" in answer.sentences[2]
