@@ -4,17 +4,17 @@
 
 A small policy learns sums modulo 3 by PPO while generators go on with the version they have. Generator 1 takes four
 times as long and generator 0 fails once. Generator 2 once gets its weights from a mirror, which is slow and has the
-first ones, and goes on with these for 30 versions. Expected: reward rises, but falls while generator 2 is stale; every
+first ones, and goes on with these for 36 versions. Expected: reward rises, but falls while generator 2 is stale; every
 name of `otel_ml.diagnostics.rl` is in the run; and what is wrong is found from the run alone:
 
-    reward: 0.… → 0.…
+    reward: 0.… → 4.…
     slow: generator 1 (… tokens/s, others …)
     stale: generator 2 (… versions behind, others …)
     without it: … versions newer
     failures: 1, recovered in … s
-    rl/sample/reward fell at step … from 0.… to 0.… (…).
-    Caused: the samples of generator 2, …; it served version 0 since step …; its rl/sync/pull took …
-    …
+    rl/sample/reward fell at step 6… from 3.… to 2.… (…).
+    Caused: the samples of generator 2 had 0.… instead of 3.…: it served version 0 since step 6… and its rl/sync/pull
+    took …
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from otel_ml.types import Context
 
 UPDATES, EPISODES, GROUP, LONGEST, GENERATORS = 110, 48, 4, 6, 3
 SLOW, STALE, FAILS = 1, 2, 0
-MIRRORED, PATIENCE, MIRROR_S = 60, 30, 0.3  # the version at which the mirror is asked, versions until the next pull
+MIRRORED, PATIENCE, MIRROR_S = 60, 36, 0.5  # the version at which the mirror is asked, versions until the next pull
 QUESTIONS = [f"{a}+{b}=" for a in range(5) for b in range(5)]
 LETTERS = "0123456789+="
 
@@ -298,9 +298,8 @@ def train(buffer: Any, generators: list[Any]) -> None:
         for rank in {one.rank for one in contexts if one.version > failed_at.get(one.rank, UPDATES)}:
             watch.recovered(str(rank))
             del failed_at[rank]
-        rewards = [reward for episode in episodes for reward in episode.rewards]
-        made_by = [episode.context for episode in episodes for _ in episode.rewards]
-        rl.batch_reward(rewards, correct=[reward > 0 for reward in rewards], contexts=made_by)
+        rewards = [sum(episode.rewards) for episode in episodes]
+        rl.batch_reward(rewards, correct=[reward == LONGEST for reward in rewards], contexts=contexts)
         rl.policy_staleness(contexts)
         trainer.update(trainer.batch(episodes))
     ray.get(buffer.stop.remote())

@@ -58,12 +58,17 @@ def _by_producer(numbers: Any, contexts: list[Any]) -> None:
     who = {text: (one.role, one.rank) for text, one in known.items() if one.role and one.rank is not None}
     reward = measure("rl/sample/reward")
     for role, rank in sorted(set(who.values())):
-        mine = [who.get(text) == (role, rank) for text in of_sample]
-        if isinstance(numbers, list):
-            chosen = [number for number, is_mine in zip(numbers, mine, strict=True) if is_mine]
-            reward.record(chosen, attributes={role: str(rank)})
-        else:  # on a device: nothing is read here
-            reward.record(numbers, weight=[float(is_mine) for is_mine in mine], attributes={role: str(rank)})
+        mine = [place for place, text in enumerate(of_sample) if who.get(text) == (role, rank)]
+        reward.record(_chosen(numbers, mine), attributes={role: str(rank)})
+
+
+def _chosen(numbers: Any, places: list[int]) -> Any:
+    """Return those at some places; on a device nothing is waited for."""
+    if isinstance(numbers, list):
+        return [numbers[place] for place in places]
+    import torch
+
+    return numbers[torch.tensor(places)]
 
 
 def _split(numbers: Any, verdicts: Any, attributes: dict[str, str] | None) -> None:

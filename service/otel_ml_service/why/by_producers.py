@@ -10,7 +10,7 @@ from typing import NamedTuple
 from otel_ml_service.why.answer import Evidence, Look
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.producers import USUAL, Producer, Responsible, Series
-from otel_ml_service.why.weight_pulls import Pull, slow_pull
+from otel_ml_service.why.weight_pulls import Pull, pull_of
 from otel_ml_service.why.wording import listed, number, seconds, steps_text
 
 __all__ = ["ByProducers", "told"]
@@ -38,10 +38,12 @@ class _Served(NamedTuple):
     Attributes:
         since: the first step that used them.
         text: empty where it was nothing special.
+        version: where it was one.
     """
 
     since: int
     text: str
+    version: float | None = None
 
 
 def told(facts: RunFacts, place: Place, metric: str, step: int, last: int, found: Responsible) -> ByProducers:
@@ -49,14 +51,16 @@ def told(facts: RunFacts, place: Place, metric: str, step: int, last: int, found
     reasons: list[str] = []
     evidence: list[Evidence] = []
     looks: list[Look] = []
+    where = ""
     for one in found.producers:
         served = _served(one, place.axis, step, last)
-        pull = slow_pull(facts, place, one, served.since, last)
+        pull = pull_of(facts, place, one, served.version, served.since, last)
         reasons.append(_reason(one, step, last, served, pull))
         evidence += _evidence(facts, place, one, step, last, pull)
         looks += _looks(one, pull)
+        where = where or _where(facts, place, pull)
     them = "its samples" if len(found.producers) == 1 else "their samples"
-    first = f"; look at {looks[0].axis} {looks[0].step:,}{_beside(facts, place, looks[0])}" if looks else ""
+    first = f"; look at {where}" if where else ""
     return ByProducers(
         f"Caused: {listed(reasons)}; {found.part:.0%} of it goes with {them}.",
         f"Without {them} {metric} would be {number(found.without)}{first}.",
@@ -92,7 +96,7 @@ def _served(one: Producer, axis: str, step: int, last: int) -> _Served:
         before = "" if old is None else f" instead of {old:.1f}"
         return _Served(step, f"it was {new:.1f} versions behind{before}")
     since = _since(one.version, version, step)
-    return _Served(since, f"it served version {version:.0f} since {steps_text(since, since, axis)}")
+    return _Served(since, f"it served version {version:.0f} since {steps_text(since, since, axis)}", version)
 
 
 def _since(versions: Series, version: float, step: int) -> int:
@@ -112,25 +116,24 @@ def _evidence(
     steps = steps_text(step, last, place.axis)
     yield Evidence("link", step, f"{steps} consumed {given:,.0f} samples that are linked to {one.name}")
     if pull is not None:
-        at = "" if pull.span.step is None else f" at {pull.span.axis} {pull.span.step:,}"
-        beside = facts.beside(place, pull.span.end_ns / 1e9)
-        beside_text = "" if beside is None or not at else f" (beside {place.axis} {beside:,})"
-        yield Evidence(
-            "link", pull.span.step,
-            f"{one.name} took version {pull.version}{at}{beside_text}: {pull.span.name}, {_took(pull)}",
-        )  # fmt: skip
+        at = f" at {where}" if (where := _where(facts, place, pull)) else ""
+        text = f"{one.name} took version {pull.version}{at}: {pull.span.name}, {_took(pull)}"
+        yield Evidence("link", pull.span.step, text)
+
+
+def _where(facts: RunFacts, place: Place, pull: Pull | None) -> str:
+    """Return at which step of its own a producer pulled, and beside which one of `place`; nothing where it has none."""
+    if pull is None or pull.span.step is None:
+        return ""
+    beside = facts.beside(place, pull.span.end_ns / 1e9)
+    of_place = "" if beside is None or pull.span.axis == place.axis else f" (beside {place.axis} {beside:,})"
+    return f"{pull.span.axis} {pull.span.step:,}{of_place}"
 
 
 def _looks(one: Producer, pull: Pull | None) -> list[Look]:
     if pull is None or pull.span.step is None or pull.span.axis is None:
         return []
     return [Look(pull.span.axis, pull.span.step, f"span {pull.span.span_id} of {one.name}, {pull.span.name}")]
-
-
-def _beside(facts: RunFacts, place: Place, look: Look) -> str:
-    times = (at.get(look.step) for other, at in facts.times.items() if other.axis == look.axis != place.axis)
-    beside = next((facts.beside(place, time) for time in times if time is not None), None)
-    return "" if beside is None else f" (beside {place.axis} {beside:,})"
 
 
 def _mean(series: Series, first: int, last: int) -> float | None:

@@ -176,7 +176,8 @@ def _changed(values: Mapping[int, float]) -> Iterator[tuple[int, str]]:
                 yield step, f"went from {number(values[before])} to {number(values[step])}"
     elif len(values) >= LEAST:
         for change in change_points(list(values), list(values.values())).changes:
-            yield change.step, f"went from {number(change.before)} to {number(change.after)}"
+            if number(change.before) != number(change.after):
+                yield change.step, f"went from {number(change.before)} to {number(change.after)}"
 
 
 def first_not_finite(values: Mapping[int, float]) -> int | None:

@@ -11,7 +11,7 @@ from otel_ml_service.why.answer import Answer, Evidence, Look, Verdict
 from otel_ml_service.why.by_producers import told
 from otel_ml_service.why.coincidences import changes_near, completeness, first_not_finite, is_looked_at
 from otel_ml_service.why.facts import Place, RunFacts
-from otel_ml_service.why.producers import Producer, Responsible, producers_of, responsible_for
+from otel_ml_service.why.producers import Producer, Responsible, are_parts_of, producers_of, responsible_for
 from otel_ml_service.why.wording import listed, number, plural, signed, steps_text
 
 __all__ = ["explain_metric", "largest_change"]
@@ -64,22 +64,22 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
         return _unchanged(facts, place, name, values, points, first, last)
     near = changes_near(facts, place, turn.step, but=name)
     producers = producers_of(facts, place, name)
-    last_of = _last_of(turn, points, values)
-    found = None if turn.effect is None else responsible_for(producers, turn.step, last_of, turn.effect)
+    are_parts = are_parts_of(producers, values, turn.step, turn.found_at)
+    found = responsible_for(producers, turn.step, turn.found_at) if are_parts else None
     if found is not None:
-        return _caused(facts, place, name, turn, last_of, found)
+        return _caused(facts, place, name, turn, found)
     verdict: Verdict = "coincided" if near else "cannot tell"
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
         verdict=verdict, effect=turn.effect, explained=0.0,
-        sentences=(turn.text, _why(near, turn), _edge(producers, name)),
+        sentences=(turn.text, _why(near, turn), _edge(producers, name, are_parts=are_parts)),
         evidence=(*near, *completeness(facts, place, turn.step, turn.found_at)),
         look_at=(Look(place.axis, turn.step, _FIRST),),
     )  # fmt: skip
 
 
-def _caused(facts: RunFacts, place: Place, name: str, turn: _Turn, last: int, found: Responsible) -> Answer:
-    said = told(facts, place, name, turn.step, last, found)
+def _caused(facts: RunFacts, place: Place, name: str, turn: _Turn, found: Responsible) -> Answer:
+    said = told(facts, place, name, turn.step, turn.found_at, found)
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
         verdict="caused", effect=turn.effect, explained=found.part, sentences=(turn.text, said.why, said.then),
@@ -88,17 +88,15 @@ def _caused(facts: RunFacts, place: Place, name: str, turn: _Turn, last: int, fo
     )  # fmt: skip
 
 
-def _last_of(turn: _Turn, points: ChangePoints, values: Mapping[int, float]) -> int:
-    """Return the last step with the new level, of the 64 that are looked at."""
-    later = (change.step for change in points.changes if change.step > turn.step)
-    return min(min(later, default=max(values) + 1) - 1, turn.step + _BACK - 1)
-
-
-def _edge(producers: Sequence[Producer], name: str) -> str:
+def _edge(producers: Sequence[Producer], name: str, *, are_parts: bool) -> str:
     if not producers:
         return _LINKS
+    if are_parts:
+        return f"It is by the samples of no one producer: without any of them {name} would have changed, too."
     if any(one.values for one in producers):
-        return f"It is not by the samples of some producers: without any of them {name} would have changed, too."
+        return (
+            f"The values of its producers do not make up {name}: record one a sample, as many as `consumed()` counts."
+        )
     return (
         f"An edge would tell: record {name} for each producer, too, with `rl.batch_reward(…, contexts=…)` "
         f"or `attributes={{{producers[0].role!r}: {producers[0].rank}}}`."

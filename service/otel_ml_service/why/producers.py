@@ -15,7 +15,7 @@ from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import CAUSED
 from otel_ml_service.why.facts import Place, RunFacts
 
-__all__ = ["USUAL", "Producer", "Responsible", "producers_of", "responsible_for"]
+__all__ = ["USUAL", "Producer", "Responsible", "are_parts_of", "producers_of", "responsible_for"]
 
 _SAMPLES, _VERSION, _STALENESS = "consumed/samples", "consumed/version", "consumed/staleness"
 
@@ -62,13 +62,11 @@ class Responsible:
         producers: who; the one with most samples first.
         part: of the change that is gone without them, 0 to 1.
         without: what the metric would have been after the change.
-        steps: those after the change that tell.
     """
 
     producers: Sequence[Producer]
     part: float
     without: float
-    steps: Sequence[int]
 
 
 def producers_of(facts: RunFacts, place: Place, metric: str) -> list[Producer]:
@@ -89,32 +87,43 @@ def producers_of(facts: RunFacts, place: Place, metric: str) -> list[Producer]:
     return sorted(found, key=lambda one: (-sum(one.samples.values()), one.name))
 
 
-def responsible_for(producers: Sequence[Producer], step: int, last: int, effect: float) -> Responsible | None:
-    """Return by whose samples a metric changed by `effect` at `step`; None where that is not known, or is nobody's.
+def are_parts_of(producers: Sequence[Producer], values: Series, step: int, last: int) -> bool:
+    """Whether a metric changed as the mean over all producers' samples did: else it is of something else.
 
     Args:
         producers: all of them; those without values of the metric tell nothing.
+        values: of the metric.
         step: the first one with the new level.
-        last: the last one with it.
-        effect: new level less old one.
+        last: the last one that is looked at.
     """
-    known = [one for one in producers if one.values]
-    if len(known) < 2 or effect == 0:
-        return None
-    before = sorted({at for one in known for at in one.values if at < step})[-USUAL:]
-    after = sorted({at for one in known for at in one.values if step <= at <= last})
+    known, before, after = _windows(producers, step, last)
     whole = _change(known, before, after)
-    if whole is None or abs(whole - effect) > _ALIKE * abs(effect):
-        return None
-    for some in _candidates(known, after):
+    old, new = ([values[at] for at in steps if at in values] for steps in (before, after))
+    if len(known) < 2 or whole is None or not old or not new:
+        return False
+    effect = fmean(new) - fmean(old)
+    return effect != 0 and abs(whole - effect) <= _ALIKE * abs(effect)
+
+
+def responsible_for(producers: Sequence[Producer], step: int, last: int) -> Responsible | None:
+    """Return by whose samples a metric that they are parts of changed at `step`; None where it is nobody's."""
+    known, before, after = _windows(producers, step, last)
+    whole = _change(known, before, after)
+    for some in _candidates(known, after) if whole else ():
         others = [one for one in known if one not in some]
         left = _change(others, before, after)
-        part = 0.0 if left is None else min(max(1 - left / whole, 0.0), 1.0)
+        part = 0.0 if left is None or whole is None else min(max(1 - left / whole, 0.0), 1.0)
         if part >= CAUSED:
             told = sorted(some, key=lambda one: -_given(one, after))
-            steps = [at for at in after if any(at in one.values for one in some)]
-            return Responsible(told, part, fmean(_means(others, after)), steps)
+            return Responsible(told, part, fmean(_means(others, after)))
     return None
+
+
+def _windows(producers: Sequence[Producer], step: int, last: int) -> tuple[list[Producer], list[int], list[int]]:
+    """Return who has values of the metric, and the steps before and after the change that anybody has any in."""
+    known = [one for one in producers if one.values]
+    before = sorted({at for one in known for at in one.values if at < step})[-USUAL:]
+    return known, before, sorted({at for one in known for at in one.values if step <= at <= last})
 
 
 def _candidates(known: Sequence[Producer], after: Sequence[int]) -> list[Collection[Producer]]:

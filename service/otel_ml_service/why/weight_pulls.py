@@ -11,7 +11,7 @@ from otel_ml_exporters.records import Span
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.producers import Producer
 
-__all__ = ["Pull", "slow_pull"]
+__all__ = ["Pull", "pull_of"]
 
 _BEFORE = 32
 """Steps before in which its other pulls are looked for."""
@@ -40,24 +40,30 @@ class Pull:
         return self.usual_s is None or self.seconds >= _LONG * self.usual_s
 
 
-def slow_pull(facts: RunFacts, place: Place, producer: Producer, since: int, last: int) -> Pull | None:
-    """Return the longest pull of a producer from a little before the step `since` up to `last`; None without spans.
+def pull_of(
+    facts: RunFacts, place: Place, producer: Producer, version: float | None, since: int, last: int
+) -> Pull | None:
+    """Return the pull that brought what a producer served, else its longest one meanwhile; None without spans.
 
     Args:
         facts: of the run.
         place: whose steps these are.
         producer: who pulled.
-        since: the first step that used what it made with the weights in question.
+        version: that it served; None where it was not one.
+        since: the first step that used it.
         last: the last one.
     """
     wanted = b'"links":[', b'"rank":%d,' % producer.rank
     spans = facts.spans_of_steps(place, since - _BEFORE, last, *wanted)
-    pulls = [(span, version) for span in spans if (version := _taken(span, producer)) is not None]
-    if not pulls:
+    pulls = [(span, taken) for span in spans if (taken := _taken(span, producer)) is not None]
+    begin_ns = max((at for step, at in facts.times.get(place, {}).items() if step < since), default=0.0) * 1e9
+    brought = [pull for pull in pulls if pull[1] == version][-1:]
+    meanwhile = [pull for pull in pulls if pull[0].end_ns >= begin_ns]
+    if not brought and not meanwhile:
         return None
-    span, version = max(pulls, key=lambda pull: _seconds(pull[0]))
+    span, taken = max(brought or meanwhile, key=lambda pull: _seconds(pull[0]))
     others = [_seconds(one) for one, _ in pulls if one is not span]
-    return Pull(span, version, _seconds(span), median(others) if others else None)
+    return Pull(span, taken, _seconds(span), median(others) if others else None)
 
 
 def _taken(span: Span, producer: Producer) -> int | None:
