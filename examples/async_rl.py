@@ -3,20 +3,26 @@
     python examples/async_rl.py
 
 A small policy learns sums modulo 3 by PPO while generators go on with the version they have. Generator 1 takes four
-times as long, generator 2 takes new weights when it is 12 versions behind, and generator 0 fails once. Expected: reward
-rises; every name of `otel_ml.diagnostics.rl` is in the run; and what is wrong is found from the run alone:
+times as long and generator 0 fails once. Generator 2 once gets its weights from a mirror, which is slow and has the
+first ones, and goes on with these for 36 versions. Expected: reward rises, but falls while generator 2 is stale; every
+name of `otel_ml.diagnostics.rl` is in the run; and what is wrong is found from the run alone:
 
-    reward: 0.… → 0.…
+    reward: 0.… → 4.…
     slow: generator 1 (… tokens/s, others …)
     stale: generator 2 (… versions behind, others …)
     without it: … versions newer
     failures: 1, recovered in … s
+    rl/sample/reward fell at step 6… from 3.… to 2.… (…).
+    Caused: the samples of generator 2 had 0.… instead of 3.…: it served version 0 since step 6… and its rl/sync/pull
+    took …
 """
 
 from __future__ import annotations
 
 import asyncio
 import statistics
+import subprocess
+import sys
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass
@@ -29,8 +35,9 @@ import otel_ml
 from otel_ml.diagnostics import rl
 from otel_ml.types import Context
 
-UPDATES, EPISODES, GROUP, LONGEST, GENERATORS = 60, 48, 4, 6, 3
+UPDATES, EPISODES, GROUP, LONGEST, GENERATORS = 110, 48, 4, 6, 3
 SLOW, STALE, FAILS = 1, 2, 0
+MIRRORED, PATIENCE, MIRROR_S = 60, 36, 0.5  # the version at which the mirror is asked, versions until the next pull
 QUESTIONS = [f"{a}+{b}=" for a in range(5) for b in range(5)]
 LETTERS = "0123456789+="
 
@@ -125,7 +132,9 @@ class Generator:
         otel_ml.set_step(0, axis="rollout")
         self.rank, self.buffer = rank, buffer
         self.rollout, self.version = 0, -1
-        self.has_failed = False
+        self.has_failed = self.has_asked_mirror = False
+        self.asks_at = 0
+        self.mirror: tuple[Context, Any] | None = None
         self.cache: OrderedDict[str, torch.Tensor] = OrderedDict()
         with rl.model_loading():
             self.policy = Policy()
@@ -148,16 +157,24 @@ class Generator:
         otel_ml.shutdown()
 
     def refresh(self) -> None:
-        """Take new weights, if there are any; the stale one waits until they are twelve versions newer."""
+        """Take new weights, if there are any: once from the mirror, which is slow and has the first ones."""
         with rl.synchronisation():
             newest = ray.get(self.buffer.version.remote())
-        if newest - self.version >= (12 if self.rank == STALE and self.version >= 0 else 1):
-            with rl.weight_pull():
-                context, (weights,) = ray.get(self.buffer.newest.remote())
-                otel_ml.consumed(context)
-                self.version = context.version
-                self.policy.load_state_dict(ray.get(weights))
-            self.cache.clear()
+        if newest < self.asks_at:
+            return
+        with rl.weight_pull():
+            if self.rank == STALE and newest >= MIRRORED and not self.has_asked_mirror and self.mirror is not None:
+                time.sleep(MIRROR_S)
+                context, weights = self.mirror
+                self.has_asked_mirror, self.asks_at = True, newest + PATIENCE
+            else:
+                context, (reference,) = ray.get(self.buffer.newest.remote())
+                weights, self.asks_at = ray.get(reference), context.version + 1
+            otel_ml.consumed(context)
+            self.mirror = self.mirror or (context, weights)
+            self.version = context.version
+            self.policy.load_state_dict(weights)
+        self.cache.clear()
 
     def generate(self) -> list[Episode]:
         began = time.perf_counter()
@@ -281,8 +298,8 @@ def train(buffer: Any, generators: list[Any]) -> None:
         for rank in {one.rank for one in contexts if one.version > failed_at.get(one.rank, UPDATES)}:
             watch.recovered(str(rank))
             del failed_at[rank]
-        rewards = [reward for episode in episodes for reward in episode.rewards]
-        rl.batch_reward(rewards, correct=[reward > 0 for reward in rewards])
+        rewards = [sum(episode.rewards) for episode in episodes]
+        rl.batch_reward(rewards, correct=[reward == LONGEST for reward in rewards], contexts=contexts)
         rl.policy_staleness(contexts)
         trainer.update(trainer.batch(episodes))
     ray.get(buffer.stop.remote())
@@ -338,6 +355,8 @@ def main() -> None:
     while len(otel_ml.read(run).get("loss", ([], []))[0]) < UPDATES and time.monotonic() < until:
         time.sleep(0.5)
     findings(run)
+    why = [sys.executable, "-m", "otel_ml_service", "why", run.id, "--metric", "rl/sample/reward"]
+    subprocess.run(why, check=True)
 
 
 if __name__ == "__main__":

@@ -271,14 +271,17 @@ class Service:
         """Return the account of every open run."""
         return self._runs.accounts(self._loop.undecided)
 
-    def run(self, experiment: str, writer: str | None, *, speaker: bool) -> Mapping[str, Any] | None:
+    def run(self, experiment: str, writer: str | None, *, speaker: str | None) -> Mapping[str, Any] | None:
         """Return the account of one run; to a writer, also whether it has `left`, as the `last`."""
         run = self._runs.get(experiment)
         if run is None:
             return None
         said = account(run, self._loop.undecided)
         if speaker:
-            run.told = len(said["notices"])
+            notices = len(said["notices"])
+            first = run.speaker.first_for(speaker, run.told or 0, notices, run.status.left)
+            run.told = run.told if first is None else notices
+            said = {**said, "speaks_from": first}
         if writer is None:
             return said
         return {**said, "left": writer in run.status.left, "last": run.status.last_writer == writer}

@@ -23,6 +23,9 @@ def spans_of(runs: Path) -> list[str]:
 @pytest.mark.timeout(240)  # five processes import torch or Ray
 @pytest.mark.feature("F19", "better", "all of the RFC's list from one job of three roles, in one run")
 @pytest.mark.feature("R14", "better", "the RL families of a job that learns, under one table of names")
+@pytest.mark.feature(
+    "F22", "better", "reward fell because a generator served an old version: caused, by counts of links"
+)
 @pytest.mark.feature("F8", "better", "trainer, generators and replay buffer, as Ray actors, are one run")
 def test_a_job_of_three_roles_learns_and_its_run_shows_all_that_is_wrong(tmp_path: Path) -> None:
     done = subprocess.run(
@@ -40,17 +43,24 @@ def test_a_job_of_three_roles_learns_and_its_run_shows_all_that_is_wrong(tmp_pat
     assert re.search(r"^slow: generator 1 ", said, re.MULTILINE), said
     assert re.search(r"^stale: generator 2 ", said, re.MULTILINE), said
     assert float(re.findall(r"^without it: ([\d.]+) versions newer$", said, re.MULTILINE)[0]) >= 1.0, said
-    assert "Rank 2 of role 'generator' is stale since step" in done.stderr
+    stale = "Rank 2 of role 'generator' is stale since step"
+    assert done.stderr.count(stale) == 1, "rank 0 of every role would print it, and one does"
     assert re.search(r"^failures: 1, recovered in 0\.\d*[1-9]", said, re.MULTILINE), said
     before, after = map(float, re.findall(r"^reward: ([\d.]+) → ([\d.]+)$", said, re.MULTILINE)[0])
     assert after > before + 0.15, said
+    why = " ".join(said.partition("recovered in")[2].split())
+    assert re.search(r"rl/sample/reward fell at step \d+ from", why), said
+    assert re.search(
+        r"Caused: the samples of generator 2 had [\d.]+ instead of [\d.]+: it served version 0 since", why
+    ), said
+    assert "generator 0" not in why, said
 
     shown = otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))
     bare = {re.sub(r"^(generator/rollout|replay_buffer)/|/replica/\w+|/reason/\w+", "", name) for name in shown}
     histograms = {"rl/sample/sequence_length/distribution"}  # a record of its own, not a scalar
     assert {row.measure.name for row in rl.ROWS} - histograms - bare == set()
-    assert shown["rl/train/advantage"][0] == list(range(60))
-    assert shown["consumed/samples"] == (list(range(60)), [48.0] * 60), "each sample is known"
+    assert shown["rl/train/advantage"][0] == list(range(110))
+    assert shown["consumed/samples"] == (list(range(110)), [48.0] * 110), "each sample is known"
     spans = {span["span_id"]: span for span in map(json.loads, spans_of(tmp_path / "otel-ml-runs"))}
     links = [(span, link) for span in spans.values() if span["role"] == "trainer" for link in span.get("links", ())]
     producers = {(spans[link["span_id"]]["role"], spans[link["span_id"]]["rank"]) for _, link in links}

@@ -116,7 +116,7 @@ class _NoRuns:
     def runs(self) -> list[Mapping[str, Any]]:
         return []
 
-    def run(self, experiment: str, writer: str | None, *, speaker: bool) -> Mapping[str, Any] | None:
+    def run(self, experiment: str, writer: str | None, *, speaker: str | None) -> Mapping[str, Any] | None:
         return {"id": experiment, "writer": writer}
 
     def console(self, experiment: str, taken: int) -> None:

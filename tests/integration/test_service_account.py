@@ -136,3 +136,22 @@ def test_every_entry_of_the_catalogue_is_filled_and_the_run_says_what_was_reject
     assert float(values["otel_ml_journal_bytes"]) == 0
     told = [record.values for record in picky.records if isinstance(record, StepRecord)]
     assert {row["otel_ml/rejected"] for row in told if "otel_ml/rejected" in row} == {1.0}
+
+
+def test_of_the_rank_0_of_several_roles_one_is_to_print_the_notices(bench: Bench, recording: RecordingExporter) -> None:
+    sender = bench.sender(bench.service({"recording": lambda: recording}))
+    trainer, generator = FakeWriter(instance="trainer-0"), FakeWriter(instance="generator-0", role="generator")
+    for writer in (trainer, generator):
+        sender.send("metrics", writer.step(0, {"loss": 1.0}))
+    sender.send("logs", trainer.event("ml.notice", "Rank 1 is slow."))
+    eventually(lambda: (run := sender.run()) and run["notices"])
+
+    first, second = (sender.run(query=f"?speaker={writer}") for writer in ("trainer-0", "generator-0"))
+    sender.send("logs", trainer.goodbye())
+    eventually(lambda: (run := sender.run(query="?writer=trainer-0")) and run["left"])
+    sender.send("logs", generator.event("ml.notice", "Rank 2 is slow."))
+    eventually(lambda: (run := sender.run()) and len(run["notices"]) == 2)
+    third = sender.run(query="?speaker=generator-0")
+
+    assert (first["speaks_from"], second["speaks_from"], second["told"]) == (0, None, 1)
+    assert third["speaks_from"] == 1

@@ -30,11 +30,15 @@ def run_status(
 
 
 class Notices:
-    """Sends sentences to the service, and prints: the service's on global rank 0; without one, ours on local rank 0."""
+    """Sends sentences to the service, and prints: the service's on global rank 0; without one, ours on local rank 0.
+
+    Of the rank 0 of several roles one prints: the service says which.
+    """
 
     def __init__(self, console: Console, identity: Identity) -> None:
         self._console = console
         self._is_speaker = identity.speaks and not console.is_quiet  # who prints nothing must not seem to have told it
+        self._instance = identity.instance
         self._is_first_here = identity.place.local_rank == 0
         self._unsaid: list[str] = []
         self._shown: int | None = None
@@ -60,19 +64,25 @@ class Notices:
     @property
     def query(self) -> Mapping[str, str]:
         """What to ask the service for an account with: it remembers which notices went to who prints them."""
-        return {"speaker": "1"} if self._is_speaker else {}
+        return {"speaker": self._instance} if self._is_speaker else {}
 
     def hear(self, run: Mapping[str, Any] | None) -> None:
         """Note what an earlier launch of the run was told by the first account: it is not new."""
         if run is not None and self._shown is None:
             self._shown = int(run.get("told") or 0)
 
-    def print_of(self, run: Mapping[str, Any] | None) -> None:
+    def print_of(self, run: Mapping[str, Any] | None, *, is_last: bool = False) -> None:
         """Print the run's notices that are new; as the last writer, those that came after global rank 0 had left."""
-        notices = [str(notice) for notice in (run or {}).get("notices", ())]
-        told = (run or {}).get("told")
-        shown = self._shown or 0
-        first = shown if self._is_speaker else len(notices) if told is None else int(told)
-        for notice in notices[first:]:
+        run = run or {}
+        notices = [str(notice) for notice in run.get("notices", ())]
+        shown, told = self._shown or 0, run.get("told")
+        first = len(notices) if told is None else int(told)
+        if self._is_speaker:
+            speaks_from = run.get("speaks_from", shown)
+            first = first if speaks_from is None and is_last else speaks_from
+        if first is None:  # another process prints
+            self._shown = max(shown, int(told or 0))
+            return
+        for notice in notices[max(first, shown) :]:
             self._console.line(notice)
         self._shown = max(shown, len(notices))

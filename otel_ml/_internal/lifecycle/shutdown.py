@@ -118,7 +118,7 @@ class ShutdownSequence:
         is_last = run is not None and bool(run.get("last")) and self._has_starter_left(identity)
         self._exporter_lines.print_rest(reached, identity.run_id, is_last=is_last)
         if is_last or self._notices.query:
-            self._notices.print_of(run)
+            self._notices.print_of(run, is_last=is_last)
         if run is not None and is_last:
             self._console.line(finished_line(run, status, outlived=not self._is_last_chance))
         elif run is None or not run.get("left"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from otel_ml._internal.timers.context import Context
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.extent import one_a_sample
 from otel_ml.diagnostics.rl.table import measure
@@ -13,18 +14,22 @@ __all__ = ["batch_reward", "episode", "groups", "sequence_lengths"]
 
 
 @harmless
-def batch_reward(rewards: Any, *, correct: Any = None, environment: str = "") -> None:
+def batch_reward(rewards: Any, *, correct: Any = None, environment: str = "", contexts: Any = None) -> None:
     """Record the rewards of a batch; with `environment`, as a series of its own.
 
     Args:
         rewards: one a sample: numbers, an array, or a tensor on any device, which is not waited for.
         correct: whether each sample's answer is, as many as rewards: also splits the reward.
-        environment: a tag, such as the name of a validation set.
+        environment: a tag, such as the name of a validation set or of a task.
+        contexts: what came with each sample (`otel_ml.context()`), as many as rewards: also splits the reward by who
+            made it, `…/generator/3`, so that `otel-ml why` tells whose samples it fell by.
     """
     attributes = {"environment": environment} if environment else None
     numbers = one_a_sample(rewards)
     if len(numbers):
         measure("rl/sample/reward").record(numbers, attributes=attributes)
+    if contexts is not None:
+        _by_producer(numbers, list(contexts))
     if correct is None:
         return
     verdicts = one_a_sample(correct)
@@ -37,6 +42,33 @@ def batch_reward(rewards: Any, *, correct: Any = None, environment: str = "") ->
     elif len(verdicts):
         measure("rl/sample/correct").record(verdicts, attributes=attributes)
         _split(numbers, verdicts, attributes)
+
+
+def _by_producer(numbers: Any, contexts: list[Any]) -> None:
+    """Record rewards for each producer; of a context that is none of ours nobody knows whose it is."""
+    if len(contexts) != len(numbers):
+        reporter.drop(
+            "bad_value",
+            f"batch_reward(): contexts= has {len(contexts)} contexts for {len(numbers)} rewards, which are not split "
+            "by producer therefore. Pass one a reward.",
+        )
+        return
+    of_sample = [str(context) for context in contexts]
+    known = {text: Context(text) for text in dict.fromkeys(of_sample)}  # all samples of a span share one
+    who = {text: (one.role, one.rank) for text, one in known.items() if one.role and one.rank is not None}
+    reward = measure("rl/sample/reward")
+    for role, rank in sorted(set(who.values())):
+        mine = [place for place, text in enumerate(of_sample) if who.get(text) == (role, rank)]
+        reward.record(_chosen(numbers, mine), attributes={role: str(rank)})
+
+
+def _chosen(numbers: Any, places: list[int]) -> Any:
+    """Return those at some places; on a device nothing is waited for."""
+    if isinstance(numbers, list):
+        return [numbers[place] for place in places]
+    import torch
+
+    return numbers[torch.tensor(places)]
 
 
 def _split(numbers: Any, verdicts: Any, attributes: dict[str, str] | None) -> None:

@@ -31,6 +31,7 @@ from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.live_runs.name_files import keep_name
 from otel_ml_service.live_runs.run_log import RunLog
 from otel_ml_service.live_runs.served_settings import ServedSettings
+from otel_ml_service.live_runs.speaker import Speaker
 from otel_ml_service.live_runs.storage_errors import StorageErrors
 from otel_ml_service.live_runs.wait_for_name import UNNAMED, may_be_named
 from otel_ml_service.receiver.partial_success import Rejected
@@ -103,6 +104,7 @@ class LiveRun:
 
     Attributes:
         told: notices that went to the process that prints them; the receiver's thread counts. None: it never asked.
+        speaker: which process that is.
     """
 
     def __init__(
@@ -142,6 +144,7 @@ class LiveRun:
         self.status: Status = self._engine.status
         # What a launch that has ended was told is no news to the one that goes on with the run.
         self.told = None if self.status.state == "running" else len(self.outbox.notices)
+        self.speaker = Speaker()
         self.findings = self._engine.findings
         if self.outbox.damage:
             _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))

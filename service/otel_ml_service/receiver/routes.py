@@ -73,13 +73,13 @@ class RunsView(Protocol):
     def runs(self) -> list[Mapping[str, Any]]:
         """Return every run the service holds."""
 
-    def run(self, experiment: str, writer: str | None, *, speaker: bool) -> Mapping[str, Any] | None:
+    def run(self, experiment: str, writer: str | None, *, speaker: str | None) -> Mapping[str, Any] | None:
         """Return one run, with `last` where a writer asks; None where there is no such run.
 
         Args:
             experiment: id of the run.
             writer: instance of the writer that asks.
-            speaker: who asks prints the notices.
+            speaker: who asks, where it would print the notices.
         """
 
     def console(self, experiment: str, taken: int) -> Mapping[str, Any] | None:
@@ -221,7 +221,7 @@ class Routes:
             experiment = path.removeprefix("/otel_ml/runs/")
             if experiment.endswith(_CONSOLE):
                 return self._console(head, experiment.removesuffix(_CONSOLE))
-            run = self._runs.run(experiment, head.query.get("writer"), speaker="speaker" in head.query)
+            run = self._runs.run(experiment, head.query.get("writer"), speaker=head.query.get("speaker"))
             if run is not None:
                 return _json(run)
             return _error(head, 404, f"No run {experiment!r} here. GET /otel_ml/runs lists them.")

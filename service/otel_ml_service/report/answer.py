@@ -19,7 +19,7 @@ from otel_ml_service.report.timing import timers
 from otel_ml_service.report.units import quantity
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 
-__all__ = ["FINDINGS", "Trouble", "answer", "troubles"]
+__all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
 
 FINDINGS = "otel_ml/findings"
 _SHOWN = 5
@@ -31,6 +31,7 @@ class Trouble:
 
     Attributes:
         place: what comes first in the names of its role and axis, `generator/`; empty for the trainer's steps.
+        who: `rank 3`, `stage 2`, or `nobody`.
         shows: the step that shows it best.
         until: None while it lasts.
         share: of the time of the steps that had it; None where nothing tells how long these took.
@@ -42,6 +43,7 @@ class Trouble:
     level: str
     kind: str
     rank: JsonValue
+    who: str
     phase: str
     since: int
     until: int | None
@@ -55,7 +57,7 @@ class Trouble:
 def troubles(run: Contents) -> list[Trouble]:
     """Return all findings of a run, the most expensive first."""
     found = [
-        _trouble(run, name.removesuffix(FINDINGS), table, dict(zip(table.columns, row, strict=False)))
+        trouble_of(run, name.removesuffix(FINDINGS), table, dict(zip(table.columns, row, strict=False)))
         for name, table in run.tables.items()
         if name == FINDINGS or name.endswith(f"/{FINDINGS}")
         for row in table.rows
@@ -65,7 +67,8 @@ def troubles(run: Contents) -> list[Trouble]:
     )
 
 
-def _trouble(run: Contents, place: str, table: Table, row: Mapping[str, JsonValue]) -> Trouble | None:
+def trouble_of(run: Contents, place: str, table: Table, row: Mapping[str, JsonValue]) -> Trouble | None:
+    """Return what a row of a table of findings says; None where it says since when of nothing."""
     since, until = _whole(row.get("since")), _whole(row.get("until"))
     if since is None:
         return None
@@ -78,7 +81,8 @@ def _trouble(run: Contents, place: str, table: Table, row: Mapping[str, JsonValu
     shows = _shown_by(slow, _whole(row.get("rank")), since, last, _whole(row.get("at step")))
     return Trouble(
         place, role, axis, str(row.get("level", "")), str(row.get("kind", "")), row.get("rank"),
-        str(row.get("phase") or ""), since, until, extra, _number(row.get("s in all")), _number(row.get("slowdown")),
+        str(row.get("place") or f"rank {row.get('rank')}"), str(row.get("phase") or ""), since, until,
+        extra, _number(row.get("s in all")), _number(row.get("slowdown")),
         shows=shows, share=_share(run.history, axis, place, since, last, extra),
     )  # fmt: skip
 
@@ -131,7 +135,7 @@ def answer(run: Contents, *, is_live: bool = False) -> Markup:
     sentences = [_sentence(one) for one in found[:_SHOWN]] or [tag("p", _nothing(run), class_="answer calm")]
     more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
     bands = [
-        {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind} {one.rank}"} for one in found
+        {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in found
     ]
     marks = tag("div", hidden="", data_bands=json.dumps(bands)) if bands else Markup("")
     return tag("section", *sentences, *more, _state(run, is_live), marks, class_="top")
@@ -147,13 +151,20 @@ def _sentence(one: Trouble) -> Markup:
 
 def _what(one: Trouble) -> str:
     of = "" if one.role == "trainer" else f" of {one.role}"
-    who = f"Rank {one.rank}{of}" if one.rank is not None else f"Somebody{of}"
+    if one.kind == "shape":
+        return f"Step time{of} follows the data ({one.phase} vary together), nobody is slow, {_when(one)}"
     lasts = one.until is None
-    name = one.axis if one.axis != DEFAULT_AXIS else "step"
-    when = f"since {name} {one.since:,}" if lasts else f"{name}s {one.since:,}–{one.until:,}"
+    if one.kind == "stage":
+        more = f"{1 + (one.slowdown or 0.0):.3g} × the work of the other stages"
+        return f"{one.who.capitalize()}{of} {'has' if lasts else 'had'} {more}, {_when(one)}"
     verb = ("is" if one.kind == "slow" else "has been") if lasts else "was"
     where = f" in {one.phase}" if one.phase else ""
-    return f"{who} {verb} {one.kind}{where}, {when}"
+    return f"{one.who.capitalize()}{of} {verb} {one.kind}{where}, {_when(one)}"
+
+
+def _when(one: Trouble) -> str:
+    name = one.axis if one.axis != DEFAULT_AXIS else "step"
+    return f"since {name} {one.since:,}" if one.until is None else f"{name}s {one.since:,}–{one.until:,}"
 
 
 def _cost(one: Trouble) -> str:

@@ -23,6 +23,7 @@ from otel_ml_service.report.chart_groups import (
 )
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve
+from otel_ml_service.report.exact_spans import with_exact_spans
 from otel_ml_service.report.markup import Markup, cell_table, details, joined, section, tag
 from otel_ml_service.report.scalability import scaling, yardstick
 from otel_ml_service.report.step_view import StepName, by_step, step_view
@@ -76,6 +77,7 @@ def _sha256(program: str) -> str:
 
 def _one(run: Contents, steps: Mapping[StepName, Sequence[Span]]) -> Markup:
     shown = charts_of(run)
+    run = with_exact_spans(run, {**by_step(run.spans), **steps})
     return joined(parts(run, _curves(shown), _bookkeeping(shown), _step_section(run, steps)).values())
 
 

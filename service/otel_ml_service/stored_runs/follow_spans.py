@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from otel_ml_exporters.records import Span
 from otel_ml_exporters.span_lines import span_of
 
-__all__ = ["SpanFollower", "newest_spans", "spans_in", "spans_of_step"]
+__all__ = ["SpanFollower", "newest_spans", "spans_between", "spans_in", "spans_of_step"]
 
 _TAIL = 16 * 2**20
 """Bytes of the end of the file that are read: older steps are looked up when somebody asks for them."""
+
+_SLACK_NS = 60_000_000_000
+"""By how much lines may be out of order: ranks send their spans some time after these ended."""
+
+_MOST = 256 * 2**20
+"""Bytes that are read of a stretch of time: a second, about."""
 
 
 class SpanFollower:
@@ -58,6 +65,50 @@ def spans_of_step(path: Path, role: str, axis: str, step: int) -> Iterator[Span]
             span = _span_of(line) if wanted in line else None  # most lines are not even decoded
             if span is not None and (span.role, span.axis, span.step) == (role, axis, step):
                 yield span
+
+
+def spans_between(path: Path, begin_ns: int, end_ns: int, *wanted: bytes) -> Iterator[Span]:
+    """Yield the spans that overlap a stretch of time, from lines that hold all that is `wanted`.
+
+    The file is in the order in which spans arrived, so the stretch is found by bisection, and nothing else is read.
+    """
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        file.seek(_offset_of(file, path.stat().st_size, begin_ns - _SLACK_NS))
+        until = file.tell() + _MOST
+        for line in iter(file.readline, b""):
+            if file.tell() > until or (_end_of(line) or 0) > end_ns + _SLACK_NS:
+                return
+            span = _span_of(line) if all(part in line for part in wanted) else None
+            if span is not None and span.start_ns <= end_ns and span.end_ns >= begin_ns:
+                yield span
+
+
+def _offset_of(file: IO[bytes], size: int, time_ns: int) -> int:
+    """Return where the first line begins that ends at a time or later."""
+    low, high = 0, size
+    while high - low > _NEAR:
+        middle = (low + high) // 2
+        file.seek(middle)
+        file.readline()  # the rest of a line
+        begins = file.tell()
+        ended = next(filter(None, map(_end_of, iter(file.readline, b""))), None)
+        if ended is None or ended >= time_ns:
+            high = middle
+        else:
+            low = begins
+    return low
+
+
+_NEAR = 64 * 1024
+"""Bytes before the place that are read for nothing."""
+
+
+def _end_of(line: bytes) -> int | None:
+    _, _, after = line.partition(b'"end_ns":')
+    digits = after[:20].partition(b",")[0].strip()
+    return int(digits) if digits.isdigit() else None
 
 
 def _span_of(line: bytes) -> Span | None:

@@ -39,7 +39,7 @@ class Evidence:
     """A fact of the run.
 
     Attributes:
-        kind: `finding`, `change`, `event`, `restart`, `parameter`, `completeness`, `follows`, `state`.
+        kind: `finding`, `change`, `event`, `restart`, `parameter`, `completeness`, `follows`, `link`, `state`.
         step: where it begins, on the axis of the answer; None where it has none.
     """
 

@@ -57,6 +57,9 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
     noticed = [answer for answer in answers if answer.effect is not None and answer.effect > 0]
     if noticed:
         return max(noticed, key=_cost)
+    with_data = next((answer for answer in answers if answer.verdict == "coincided"), None)
+    if with_data is not None:
+        return with_data
     for place in places:
         name = largest_change(facts, place)
         if name is not None:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from otel_ml_service.findings.change_points import LEAST, change_points
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.finding_text import what_was
 from otel_ml_service.why.wording import listed, number, plural, steps_text
 
 __all__ = ["NEAR", "changes_near", "completeness", "first_not_finite", "is_looked_at", "is_of_time"]
@@ -95,12 +96,9 @@ def _parameters(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
 def _findings(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
     for slow in facts.findings:
         other = Place("", slow.axis) if slow.place == place.prefix else facts.place_of(slow.axis, slow.place)
-        for at, what in ((slow.since, "becomes"), (slow.last, "was last")):
-            if (what == "becomes" or slow.is_over) and _same_time(facts, place, step, other, at):
-                where = f" in {slow.phase}" if slow.phase else ""
-                yield Evidence(
-                    "finding", at, f"rank {slow.rank} {what} {slow.kind}{where} at {_at(facts, place, other, at)}"
-                )
+        for at, when in ((slow.since, "from"), (slow.last, "up to")):
+            if (when == "from" or slow.is_over) and _same_time(facts, place, step, other, at):
+                yield Evidence("finding", at, f"{what_was(slow)} {when} {_at(facts, place, other, at)}")
 
 
 def _metrics(facts: RunFacts, place: Place, step: int, but: str) -> Iterator[Evidence]:
@@ -178,7 +176,8 @@ def _changed(values: Mapping[int, float]) -> Iterator[tuple[int, str]]:
                 yield step, f"went from {number(values[before])} to {number(values[step])}"
     elif len(values) >= LEAST:
         for change in change_points(list(values), list(values.values())).changes:
-            yield change.step, f"went from {number(change.before)} to {number(change.after)}"
+            if number(change.before) != number(change.after):
+                yield change.step, f"went from {number(change.before)} to {number(change.after)}"
 
 
 def first_not_finite(values: Mapping[int, float]) -> int | None:

@@ -12,9 +12,10 @@ from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import CAUSED, Verdict
 from otel_ml_service.why.coincidences import is_looked_at, is_of_time
 from otel_ml_service.why.facts import Place, RunFacts, Slow
+from otel_ml_service.why.finding_text import what_was_when
 from otel_ml_service.why.interval import Interval, of_differences, of_means
 from otel_ml_service.why.step_time import StepTime, step_time, without_pauses
-from otel_ml_service.why.wording import listed, number, seconds, signed, steps_text
+from otel_ml_service.why.wording import listed, number, seconds, signed
 
 __all__ = ["Changed", "Comparison", "Difference", "compared"]
 
@@ -247,11 +248,11 @@ def _lost_more(slow: RunFacts, other: RunFacts, place: Place) -> float:
 
 
 def _of_place(run: RunFacts, place: Place) -> list[Slow]:
-    return [slow for slow in run.findings if slow.place == place.prefix and slow.kind == "slow"]
+    return [slow for slow in run.findings if slow.place == place.prefix and slow.kind in {"slow", "stage"}]
 
 
 def _lost(found: Iterable[Slow]) -> float:
-    """Return the seconds that a run lost to slow ranks: of several in one phase, the costliest counts."""
+    """Return the seconds that a run lost to slow ranks and stages: of several in one phase, the costliest counts."""
     lost: dict[str, float] = {}
     for slow in found:
         lost[slow.phase] = max(lost.get(slow.phase, 0.0), slow.cost_s)
@@ -260,8 +261,7 @@ def _lost(found: Iterable[Slow]) -> float:
 
 def _shown(slow: Slow) -> str:
     cost = f", {seconds(slow.cost_s)} in all" if slow.cost_s else ""
-    where = f" in {slow.phase}" if slow.phase else ""
-    return f"rank {slow.rank} was {slow.kind}{where}, {steps_text(slow.since, slow.last, slow.axis)}{cost}"
+    return f"{what_was_when(slow)}{cost}"
 
 
 def _worse(metrics: Sequence[Difference]) -> str:

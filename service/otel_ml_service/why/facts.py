@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from otel_ml.nested import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.names import published_name
-from otel_ml_exporters.records import JsonValue, Params, Record, StepRecord, Table, Text
+from otel_ml_exporters.records import JsonValue, Params, Record, Span, StepRecord, Table, Text
+from otel_ml_service.stored_runs.follow_spans import spans_between
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import History, history, is_own
@@ -19,6 +21,9 @@ from otel_ml_service.stored_runs.run_history import History, history, is_own
 __all__ = ["Place", "Restart", "RunFacts", "Slow", "facts_of", "read_facts"]
 
 _FINDINGS = "otel_ml/findings"
+
+_FIRST_STEP_S = 600.0
+"""Before the first step of a run began there is no other one to go by; it may compile for long."""
 
 _LARGEST = 2**53
 """Whole numbers beyond this are no steps."""
@@ -42,8 +47,12 @@ class Slow:
 
     Attributes:
         place: what the names of its role and axis begin with.
+        kind: `slow` or `silent`, of a rank; `stage`, of a pipeline stage; `shape` where times follow the data.
+        rank: None where it is no rank; `who` is `rank 3`, `stage 2` or `nobody`.
         last: its last step; the newest one that was looked at where it lasts.
         extra_s: seconds a step that it cost, over all its steps; 0 of a silent rank.
+        slowdown: how much longer than the others it took, as a share.
+        saved_s: seconds that a step would be shorter without it, where that was worked out.
         shows: the step of the span that shows it; `span` is that span's id.
     """
 
@@ -51,14 +60,30 @@ class Slow:
     axis: str
     kind: str
     rank: JsonValue
+    who: str
     phase: str
     since: int
     last: int
     is_over: bool
     extra_s: float
     cost_s: float
+    slowdown: float = 0.0
+    saved_s: float | None = None
     shows: int | None = None
     span: str | None = None
+
+    @property
+    def accuses(self) -> bool:
+        """Whether somebody can be told to be the one: not where times follow the data."""
+        return self.kind != "shape"
+
+
+SpansBetween = Callable[..., Iterator[Span]]
+"""(first and last nanosecond, bytes that a line has to hold, …) → spans, as `spans_between()` without its file."""
+
+
+def _no_spans(*_: object) -> Iterator[Span]:
+    return iter(())
 
 
 class Restart(NamedTuple):
@@ -80,6 +105,7 @@ class RunFacts:
         incomplete: place → steps of which a rank was missing.
         params: (seconds since the epoch, names) of parameters, as they came.
         is_live: a service records it now.
+        spans: reads the stored spans of a stretch of time, and no others.
     """
 
     id: str
@@ -91,6 +117,7 @@ class RunFacts:
     incomplete: dict[Place, set[int]] = field(default_factory=dict)
     params: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
     is_live: bool = False
+    spans: SpansBetween = _no_spans
     _attempts: dict[Place, int] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
@@ -146,6 +173,15 @@ class RunFacts:
         index = bisect_left(times, (time, -1))
         return times[index][1] if index < len(times) and (index > 0 or times[0][0] == time) else None
 
+    def spans_of_steps(self, place: Place, first: int, last: int, *wanted: bytes) -> Iterator[Span]:
+        """Yield the stored spans of the time in which the steps `first` to `last` of a place were recorded."""
+        times = self.times.get(place, {})
+        before = max((at for step, at in times.items() if step < first), default=-math.inf)
+        there = [at for step, at in times.items() if first <= step <= last]
+        if there:
+            begin = before if math.isfinite(before) else min(there) - _FIRST_STEP_S
+            yield from self.spans(int(begin * 1e9), int(max(there) * 1e9), *wanted)
+
     def place_of(self, axis: str, name: str) -> Place:
         """Return whose series a published name is."""
         fitting = [place for place in self.times if place.axis == axis and name.startswith(place.prefix)]
@@ -162,9 +198,11 @@ def _findings(table: Table) -> Iterator[Slow]:
         last = until if until is not None else max(since, table.step or since)
         cost = _figure(row.get("s in all"))
         phase, kind, span = str(row.get("phase") or ""), str(row.get("kind")), row.get("span")
+        rank, saved = row.get("rank"), row.get("s saved per step")
         yield Slow(
-            place, table.axis, kind, row.get("rank"), phase, since, last, until is not None,
-            cost / (last - since + 1), cost, _whole(row.get("at step")), None if span is None else str(span),
+            place, table.axis, kind, rank, str(row.get("place") or f"rank {rank}"), phase, since, last,
+            until is not None, cost / (last - since + 1), cost, _figure(row.get("slowdown")),
+            None if saved is None else _figure(saved), _whole(row.get("at step")), None if span is None else str(span),
         )  # fmt: skip
 
 
@@ -197,4 +235,5 @@ def read_facts(run: RunFolder) -> RunFacts:
     """
     read = facts_of(run.id, records(run))
     read.is_live = is_live(run)
+    read.spans = partial(spans_between, run.jsonl.with_name("spans.jsonl"))
     return read

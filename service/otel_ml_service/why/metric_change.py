@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from otel_ml_service.findings.change_points import LEAST, Change, ChangePoints, change_points
 from otel_ml_service.why.answer import Answer, Evidence, Look, Verdict
+from otel_ml_service.why.by_producers import told
 from otel_ml_service.why.coincidences import changes_near, completeness, first_not_finite, is_looked_at
 from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.producers import Producer, Responsible, are_parts_of, producers_of, responsible_for
 from otel_ml_service.why.wording import listed, number, plural, signed, steps_text
 
 __all__ = ["explain_metric", "largest_change"]
@@ -23,7 +25,12 @@ _NEWEST = 2048
 _AS_LARGE = 0.9
 """Of changes about as large as the largest one the first counts: what comes after may be the way back."""
 
-_LINKS = "An edge would tell: span links (`Span.add_link`) from what made these values to the step that used them."
+_LINKS = (
+    "An edge would tell: `otel_ml.consumed(contexts)` of what made these values, and the metric of each producer "
+    "(`rl.batch_reward(…, contexts=…)`)."
+)
+
+_FIRST = "the first one with the new level"
 
 
 class _Turn(NamedTuple):
@@ -56,14 +63,44 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     if turn is None:
         return _unchanged(facts, place, name, values, points, first, last)
     near = changes_near(facts, place, turn.step, but=name)
+    producers = producers_of(facts, place, name)
+    are_parts = are_parts_of(producers, values, turn.step, turn.found_at)
+    found = responsible_for(producers, turn.step, turn.found_at) if are_parts else None
+    if found is not None:
+        return _caused(facts, place, name, turn, found)
     verdict: Verdict = "coincided" if near else "cannot tell"
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
         verdict=verdict, effect=turn.effect, explained=0.0,
-        sentences=(turn.text, _why(near, turn), _LINKS),
+        sentences=(turn.text, _why(near, turn), _edge(producers, name, are_parts=are_parts)),
         evidence=(*near, *completeness(facts, place, turn.step, turn.found_at)),
-        look_at=(Look(place.axis, turn.step, "the first one with the new level"),),
+        look_at=(Look(place.axis, turn.step, _FIRST),),
     )  # fmt: skip
+
+
+def _caused(facts: RunFacts, place: Place, name: str, turn: _Turn, found: Responsible) -> Answer:
+    said = told(facts, place, name, turn.step, turn.found_at, found)
+    return Answer(
+        run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
+        verdict="caused", effect=turn.effect, explained=found.part, sentences=(turn.text, said.why, said.then),
+        evidence=(*said.evidence, *completeness(facts, place, turn.step, turn.found_at)),
+        look_at=(*said.look_at, Look(place.axis, turn.step, _FIRST)),
+    )  # fmt: skip
+
+
+def _edge(producers: Sequence[Producer], name: str, *, are_parts: bool) -> str:
+    if not producers:
+        return _LINKS
+    if are_parts:
+        return f"It is by the samples of no one producer: without any of them {name} would have changed, too."
+    if any(one.values for one in producers):
+        return (
+            f"The values of its producers do not make up {name}: record one a sample, as many as `consumed()` counts."
+        )
+    return (
+        f"An edge would tell: record {name} for each producer, too, with `rl.batch_reward(…, contexts=…)` "
+        f"or `attributes={{{producers[0].role!r}: {producers[0].rank}}}`."
+    )
 
 
 def _points(values: Mapping[int, float]) -> ChangePoints:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 import numpy as np
 
 from otel_ml_service.findings.change_points import change_points
-from otel_ml_service.findings.phases import UNTIMED
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Verdict
 from otel_ml_service.why.coincidences import changes_near, completeness, is_looked_at
+from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
+from otel_ml_service.why.finding_text import found_text, what_was_when
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
@@ -44,7 +45,8 @@ class _Effect:
 
     Attributes:
         kept, usual: steps that are compared; `pauses` are left out of `steps`.
-        by: seconds a step; 0 where nothing is usual.
+        usual_s: seconds of a usual step; without any, of one without what was found, if that was worked out.
+        by: seconds a step; 0 where nothing tells what they would take.
         is_noticed: more than the usual steps differ by themselves.
     """
 
@@ -57,7 +59,7 @@ class _Effect:
 
     @property
     def by(self) -> float:
-        return self.mean_s - self.usual_s if self.usual else 0.0
+        return self.mean_s - self.usual_s if self.usual_s else 0.0
 
     @property
     def pauses(self) -> int:
@@ -66,17 +68,22 @@ class _Effect:
 
 def slow_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
     """Return the steps of a place that need an answer most: its costliest finding, else its largest change of time."""
-    found = [slow for slow in facts.findings if slow.place == place.prefix and slow.axis == place.axis]
-    if found:
-        return found[0].since, found[0].last
+    found = _found_at(facts, place)
+    worst = next((slow for slow in found if slow.accuses), None)
+    if worst is not None:
+        return worst.since, worst.last
     time = step_time(facts, place)
     points = change_points(list(time.seconds), list(time.seconds.values()))
     slower = [change for change in points.changes if change.by > _NOTICED * change.before]
-    if not slower:
-        return None
-    worst = max(slower, key=lambda change: change.by)
-    ends = [change.step for change in points.changes if change.step > worst.step and change.by < 0]
-    return worst.step, min(ends, default=max(time.seconds) + 1) - 1
+    if slower:
+        most = max(slower, key=lambda change: change.by)
+        ends = [change.step for change in points.changes if change.step > most.step and change.by < 0]
+        return most.step, min(ends, default=max(time.seconds) + 1) - 1
+    return (found[0].since, found[0].last) if found else None
+
+
+def _found_at(facts: RunFacts, place: Place) -> list[Slow]:
+    return [slow for slow in facts.findings if slow.place == place.prefix and slow.axis == place.axis]
 
 
 def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answer:
@@ -85,21 +92,26 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     steps = [step for step in time.seconds if first <= step <= last]
     if not steps:
         return _nothing(facts, place, first, last, time)
-    found = [slow for slow in facts.findings if slow.place == place.prefix and slow.axis == place.axis]
+    found = _found_at(facts, place)
     effect = _effect(time, steps, [(slow.since, slow.last) for slow in found])
-    causes = _causes(found, effect)
+    there = _there(found, effect)
+    causes = [shown_exactly(facts, place, slow) for slow in there if slow.accuses]
+    effect = effect if effect.usual else _without(effect, causes)
     saved = _saved(causes, effect)
     explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0
-    evidence = [*map(_shown, causes), *(_meanwhile(facts, place, effect, time) if effect.is_noticed else ())]
+    evidence = [
+        *(Evidence("finding" if slow.accuses else "follows", slow.since, found_text(slow)) for slow in there),
+        *(_meanwhile(facts, place, effect, time) if effect.is_noticed and effect.usual else ()),
+    ]
     verdict = _verdict(explained, effect, evidence)
     looks = _looks(place, causes, effect, time)
     return Answer(
         run=facts.id, about=ABOUT, role=place.role, axis=place.axis, first=first, last=last, verdict=verdict,
-        effect=effect.by if effect.usual else None, explained=explained,
+        effect=effect.by if effect.usual_s else None, explained=explained,
         sentences=(
             _what(place, first, last, effect),
             _why(verdict, causes, explained, effect, evidence, time),
-            _then(verdict, causes, effect, saved, looks, time),
+            _then(verdict, there, effect, saved, looks, time),
         ),
         account=account(time, effect.kept, effect.usual), adds_up=time.source == "account",
         evidence=(*evidence, *_left_out(effect, place), *completeness(facts, place, first, last)), look_at=tuple(looks),
@@ -118,24 +130,37 @@ def _effect(time: StepTime, steps: Sequence[int], not_in: Sequence[tuple[int, in
     return _Effect(steps, kept, usual, mean_s, usual_s, abs(mean_s - usual_s) > least)
 
 
-def _causes(found: Iterable[Slow], effect: _Effect) -> list[Slow]:
-    """Return the findings of slow ranks in these steps, the costliest first."""
+def _without(effect: _Effect, causes: Iterable[Slow]) -> _Effect:
+    """Return steps against what they would take without what was found: of what lasts from the beginning on."""
+    saved = sum((slow.saved_s or 0.0) * _share(slow, effect) for slow in causes)
+    if not 0 < saved < effect.mean_s:
+        return effect
+    return replace(effect, usual_s=effect.mean_s - saved, is_noticed=saved > _NOTICED * effect.mean_s)
+
+
+def _there(found: Iterable[Slow], effect: _Effect) -> list[Slow]:
+    """Return what was found in these steps, the costliest first."""
     begin, end = effect.steps[0], effect.steps[-1]
     return [slow for slow in found if slow.since <= end and slow.last >= begin]
 
 
 def _saved(causes: Iterable[Slow], effect: _Effect) -> float:
     """Return the seconds a step that are lost to the causes: of ranks slow in one phase, the slowest counts."""
+    if not effect.usual:
+        return effect.by
     lost: dict[str, float] = {}
     for slow in causes:
-        share = sum(slow.since <= step <= slow.last for step in effect.kept) / len(effect.kept)
-        lost[slow.phase] = max(lost.get(slow.phase, 0.0), slow.extra_s * share)
+        lost[slow.phase] = max(lost.get(slow.phase, 0.0), slow.extra_s * _share(slow, effect))
     return sum(lost.values())
+
+
+def _share(slow: Slow, effect: _Effect) -> float:
+    return sum(slow.since <= step <= slow.last for step in effect.kept) / len(effect.kept)
 
 
 def _verdict(explained: float, effect: _Effect, evidence: Sequence[Evidence]) -> Verdict:
     if not effect.is_noticed:
-        return "cannot tell"
+        return "coincided" if not effect.usual and any(one.kind == "follows" for one in evidence) else "cannot tell"
     if explained >= CAUSED:
         return "caused"
     return "coincided" if evidence else "cannot tell"
@@ -170,20 +195,6 @@ def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float
     return float(np.corrcoef(ranks.T)[0, 1])
 
 
-def _shown(slow: Slow) -> Evidence:
-    over = "" if slow.is_over else ", and lasts"
-    cost = f": {signed(seconds(slow.extra_s))} a step, {seconds(slow.cost_s)} in all" if slow.kind == "slow" else ""
-    text = f"{_who(slow)}, {steps_text(slow.since, slow.last, slow.axis)}{over}{cost}"
-    return Evidence("finding", slow.since, text)
-
-
-def _who(slow: Slow) -> str:
-    if slow.kind == "silent":
-        return f"rank {slow.rank} was silent"
-    where = "outside of its timers" if slow.phase == UNTIMED else f"in {slow.phase}"
-    return f"rank {slow.rank} was slow {where}"
-
-
 def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
     if not effect.pauses:
         return []
@@ -194,6 +205,9 @@ def _what(place: Place, first: int, last: int, effect: _Effect) -> str:
     of = "" if place.prefix == "" else f" of {place.role}"
     took = f"{steps_text(first, last, place.axis).capitalize()}{of} took {seconds(effect.mean_s)}"
     each = " each" if len(effect.steps) > 1 else ""
+    if not effect.usual and effect.is_noticed:
+        share = f"{effect.by / effect.mean_s:.0%}"
+        return f"{took}{each}: {seconds(effect.by)} ({share}) more than without what was found; no step was without it."
     if not effect.usual:
         return f"{took}{each}; there are no usual steps to compare with."
     if not effect.is_noticed:
@@ -212,8 +226,10 @@ def _why(
     time: StepTime,
 ) -> str:
     if verdict == "caused":
-        names = listed([f"{_who(slow)}, {steps_text(slow.since, slow.last, slow.axis)}" for slow in causes])
-        return f"Caused: {names}; {explained:.0%} of it goes with that."
+        names = listed(list(map(what_was_when, causes)))
+        of_ranks = "; none of its ranks was slow" if all(slow.kind == "stage" for slow in causes) else ""
+        part = f"; {explained:.0%} of it goes with that" if effect.usual else ""
+        return f"Caused: {names}{of_ranks}{part}."
     if verdict == "coincided":
         return f"Coincided: {listed([one.text for one in evidence], 3)}; nothing shows that one led to the other."
     if not effect.is_noticed:
@@ -229,11 +245,16 @@ def _why(
 
 
 def _then(
-    verdict: Verdict, causes: Sequence[Slow], effect: _Effect, saved: float, looks: Sequence[Look], time: StepTime
+    verdict: Verdict, there: Sequence[Slow], effect: _Effect, saved: float, looks: Sequence[Look], time: StepTime
 ) -> str:
     if verdict == "caused":
-        without = f"Without it these steps are {seconds(min(saved, effect.by))} shorter"
+        is_stage = all(slow.kind == "stage" for slow in there)
+        without = "With the work spread over all stages" if is_stage else "Without it"
+        without = f"{without} these steps are {seconds(min(saved, effect.by))} shorter"
         return f"{without}; look at {looks[0].axis} {looks[0].step:,}." if looks else f"{without}."
+    evened = max((slow.saved_s or 0.0 for slow in there if slow.kind == "shape"), default=0.0)
+    if verdict == "coincided" and evened > _NOTICED * effect.mean_s:
+        return f"Where the longest rank is given as much as the mean one, a step is {seconds(evened)} shorter."
     if time.source == "clock" and not time.phases:
         return _NO_TIMERS
     if time.source != "account":
@@ -250,7 +271,7 @@ def _looks(place: Place, causes: Sequence[Slow], effect: _Effect, time: StepTime
         for slow in causes
         if slow.shows is not None and slow.span is not None
     ]
-    longest = max(effect.steps, key=lambda step: time.seconds[step])
+    longest = max(effect.kept if causes else effect.steps, key=lambda step: time.seconds[step])
     return [*looks, Look(place.axis, longest, f"the longest one, {seconds(time.seconds[longest])}")]
 
 

@@ -12,6 +12,7 @@ import torch
 import otel_ml
 from otel_ml.diagnostics import rl
 from otel_ml.testing import Capture, otel_ml_capture
+from otel_ml.wire.trace_context import half_of_role, span_half, traceparent
 from tests.e2e.jobs import the_run_in
 
 __all__ = ["otel_ml_capture"]
@@ -268,6 +269,30 @@ def test_environments_have_series_of_their_own(otel_ml_capture: Capture) -> None
 
     rewards = {p.attributes["environment"]: p.value for p in otel_ml_capture.points if p.name == "rl/sample/reward"}
     assert rewards == {"math": 1.0, "code": 0.0}
+
+
+def made_by(rank: int) -> str:
+    half = half_of_role("generator")
+    return traceparent(half << 64 | 7, span_half(half, rank, 390, 0))
+
+
+def test_rewards_are_split_by_who_made_the_samples(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    rl.batch_reward([1.0, 0.0, 0.5, 9.0], contexts=[made_by(3), made_by(1), made_by(3), "of another tracer"])
+
+    rewards = [(p.attributes.get("generator"), p.value) for p in otel_ml_capture.points if p.name == "rl/sample/reward"]
+    assert sorted(rewards, key=str) == [("1", 0.0), ("3", 1.5), (None, 10.5)], "sums"
+
+
+def test_contexts_that_are_fewer_than_rewards_are_said_and_split_nothing(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    rl.batch_reward([1.0, 0.0], contexts=[made_by(3)])
+
+    (notice,) = otel_ml_capture.notices
+    assert "1 contexts for 2 rewards" in notice
+    assert [(point.name, point.value) for point in otel_ml_capture.points] == [("rl/sample/reward", 1.0)]
 
 
 def test_a_mask_of_another_shape_is_said_and_training_goes_on(otel_ml_capture: Capture) -> None:

@@ -27,7 +27,7 @@ class NoRuns:
     def runs(self) -> list[Mapping[str, Any]]:
         return []
 
-    def run(self, experiment: str, writer: str | None, *, speaker: bool) -> None:
+    def run(self, experiment: str, writer: str | None, *, speaker: str | None) -> None:
         return None
 
     def console(self, experiment: str, taken: int) -> None:

@@ -53,6 +53,23 @@ def test_a_silent_rank_of_another_role_is_named_with_its_role() -> None:
     assert "Rank 1 of generator has been silent, since step 3." in said(run)
 
 
+def test_a_stage_with_more_work_is_named_and_no_rank() -> None:
+    run = run_of(("critical", "stage", None, "", 2, None, 0.72, 0.02, 0.2, *_NOBODY, "stage 2", 0.015))
+
+    text = said(run)
+
+    assert "Stage 2 has 1.72 × the work of the other stages, since step 2: +20 ms a step" in text
+    assert "None" not in text
+
+
+def test_times_that_follow_the_data_are_nobodys_fault() -> None:
+    found = ("warning", "shape", None, "forward and backward", 2, 7, 0.1, 0.005, 0.03, *_NOBODY, "nobody", 0.005)
+
+    text = said(run_of(found))
+
+    assert "Step time follows the data (forward and backward vary together), nobody is slow, steps 2–7" in text
+
+
 def test_how_far_a_live_run_is_and_what_is_left() -> None:
     assert "live · step 9 of 100 · 50 ms a step · 1 min 30 s left · 9 s so far" in said(run_of(), is_live=True)
 

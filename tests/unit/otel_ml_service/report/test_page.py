@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.records import Params, Span, StepRecord
+from otel_ml_exporters.records import Params, Span, StepRecord, Table
 from otel_ml_service.cli import main
+from otel_ml_service.findings.finding import COLUMNS
 from otel_ml_service.report.contents import contents
 from otel_ml_service.report.page import page
 from otel_ml_service.report.timeline import timeline
@@ -67,6 +68,22 @@ def test_everything_of_a_run_stands_on_one_page(content: str) -> None:
 
 @pytest.mark.feature("M4", "yes", "timers of all ranks in one table, with the rank that is mostly the slowest")
 @pytest.mark.feature("N21", "yes", "timers sorted, each with its share of the step and the rank that is at the front")
+def test_a_finding_that_names_a_span_of_other_steps_gets_the_one_that_shows_it() -> None:
+    slow = ("critical", "slow", 1, "forward", 20, 39, 1.2, 0.5, 10.0, "forward", 58, "ab" * 8, "cd" * 16, "rank 1", 0.5)
+    run = contents("run-1", "pages", [Table(1, 1060.0, "otel_ml/findings", "step", 59, COLUMNS, (slow,))])
+    stored = [
+        Span("e" * 32, f"{step}{rank}".rjust(16, "0"), None, "forward", 0, 900 - step, "trainer", rank, "step", step)
+        for step in (20, 21)
+        for rank in (0, 1)
+    ]
+
+    without, with_it = page([run]), page([run], {("trainer", "step", 20): stored})
+
+    assert "ab" * 8 in Reader(without).text
+    assert "ab" * 8 not in Reader(with_it).text
+    assert "201".rjust(16, "0") in Reader(with_it).text
+
+
 def test_timers_are_sorted_with_their_share_of_the_step_and_the_slowest_rank(content: str) -> None:
     texts = Reader(content).texts
 

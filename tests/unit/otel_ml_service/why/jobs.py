@@ -9,10 +9,10 @@ import numpy as np
 
 from otel_ml_exporters.records import JsonValue, Params, Record, RunStatus, StepRecord, Table, Text
 
-__all__ = ["FINDINGS", "event", "finding", "job", "numbered"]
+__all__ = ["FINDINGS", "event", "finding", "job", "no_rank", "numbered"]
 
 FINDINGS = ("level", "kind", "rank", "phase", "since", "until", "slowdown", "s per step", "s in all",
-            "span of", "at step", "span", "trace")  # fmt: skip
+            "span of", "at step", "span", "trace", "place", "s saved per step")  # fmt: skip
 
 Values = Callable[[int], Mapping[str, float]]
 
@@ -53,8 +53,14 @@ def job(
 def finding(
     *, rank: int = 2, phase: str = "forward", since: int, until: int, extra_s: float, kind: str = "slow"
 ) -> tuple[JsonValue, ...]:
-    cost = extra_s * (until - since + 1)
-    return ("critical", kind, rank, phase, since, until, 1.0, extra_s, cost, phase, since + 5, "ab12", "cd34")
+    cost, span = extra_s * (until - since + 1), (phase, since + 5, "ab12", "cd34")
+    return ("critical", kind, rank, phase, since, until, 1.0, extra_s, cost, *span, f"rank {rank}", extra_s)
+
+
+def no_rank(kind: str, place: str, phase: str, *, since: int, last: int, saved_s: float) -> tuple[JsonValue, ...]:
+    """Return the row of a stage, or of a shape of the data, that lasts; `last` is the last step of the run."""
+    measured = (0.77, 2 * saved_s, 2 * saved_s * (last - since + 1))
+    return ("critical", kind, None, phase, since, None, *measured, None, None, None, None, place, saved_s)
 
 
 def event(name: str, step: int, text: str) -> Text:

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.records import Params, Record, StepRecord
+from otel_ml_exporters.records import Params, Record, Span, StepRecord
 from otel_ml_service.why.answer import Answer
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
-from tests.unit.otel_ml_service.why.jobs import event, finding, job, numbered
+from tests.unit.otel_ml_service.why.jobs import event, finding, job, no_rank, numbered
 
 SLOW = range(80, 120)
 
@@ -273,3 +273,62 @@ def test_a_pause_before_does_not_make_slow_steps_usual() -> None:
 
     assert answer.verdict == "caused"
     assert answer.effect == pytest.approx(0.015, rel=0.05)
+
+
+def test_a_stage_with_more_work_from_the_first_step_on_caused_it_and_no_rank_is_accused() -> None:
+    found = no_rank("stage", "stage 2", "", since=0, last=159, saved_s=0.004)
+
+    answer = asked(job(findings=[found]))
+
+    assert (answer.verdict, answer.first, answer.last) == ("caused", 0, 159)
+    assert answer.effect == pytest.approx(0.004)
+    assert answer.sentences[0].endswith("ms each: 4 ms (33%) more than without what was found; no step was without it.")
+    assert answer.sentences[1] == (
+        "Caused: stage 2 had 1.77 × the work of the other stages, steps 0-159; none of its ranks was slow."
+    )
+    assert answer.sentences[2].startswith("With the work spread over all stages these steps are 4 ms shorter")
+    assert "rank" not in answer.sentences[0] + answer.evidence[0].text
+
+
+def test_a_rank_that_is_slow_from_the_first_step_on_caused_what_a_step_is_shorter_without_it() -> None:
+    found = finding(since=0, until=159, extra_s=0.005)
+
+    answer = asked(job(slow=range(160), extra_s=0.005, findings=[found]))
+
+    assert answer.verdict == "caused"
+    assert answer.effect == pytest.approx(0.005)
+    assert "rank 2 was slow in forward, steps 0-159" in answer.sentences[1]
+
+
+def test_what_saves_next_to_nothing_has_nothing_to_explain() -> None:
+    found = no_rank("stage", "stage 2", "", since=0, last=159, saved_s=0.0002)
+
+    assert asked(job(findings=[found]), steps=(0, 159)).verdict == "cannot tell"
+
+
+def test_times_that_follow_the_data_coincided_and_nobody_is_accused() -> None:
+    found = no_rank("shape", "nobody", "forward and backward", since=0, last=159, saved_s=0.003)
+
+    answer = asked(job(findings=[found]))
+
+    assert (answer.verdict, answer.explained) == ("coincided", 0.0)
+    assert "followed the data (forward and backward varied together), and nobody was slow" in answer.sentences[1]
+    assert answer.sentences[2] == "Where the longest rank is given as much as the mean one, a step is 3 ms shorter."
+    assert "rank None" not in texts(answer)
+
+
+def test_of_a_finding_whose_span_is_of_other_steps_the_one_that_shows_it_is_looked_up() -> None:
+    found = list(finding(since=80, until=119, extra_s=0.015))
+    found[10] = 131  # "at step": told late, when only newer spans were left
+    facts = facts_of("run", job(slow=SLOW, extra_s=0.015, findings=[tuple(found)]))
+    facts.spans = lambda begin, end, *wanted: iter(
+        Span("aa", f"s{step}-{rank}-{name}", None, name, 0, length, "trainer", rank, "step", step)
+        for step, length in [(79, 900), (85, 20), (97, 30), (131, 800)]
+        for rank in (1, 2)
+        for name in ("forward", "data")
+    )
+
+    answer = why(facts, Question())
+
+    assert (answer.look_at[0].step, answer.look_at[0].text) == (97, "span s97-2-forward of rank 2, forward")
+    assert "look at step 97" in answer.sentences[2]

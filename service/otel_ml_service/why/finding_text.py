@@ -1,0 +1,41 @@
+"""What was found, in words."""
+
+from __future__ import annotations
+
+from otel_ml_service.findings.phases import UNTIMED
+from otel_ml_service.why.facts import Slow
+from otel_ml_service.why.wording import seconds, signed, steps_text
+
+__all__ = ["found_text", "what_was", "what_was_when"]
+
+
+def what_was(slow: Slow) -> str:
+    """Return who did what.
+
+    Examples:
+        >>> what_was(Slow("", "step", "slow", 2, "rank 2", "forward", 80, 149, True, 0.0149, 1.04))
+        'rank 2 was slow in forward'
+        >>> what_was(Slow("", "step", "stage", None, "stage 2", "", 0, 59, False, 0.02, 1.2, slowdown=0.72))
+        'stage 2 had 1.72 × the work of the other stages'
+    """
+    if slow.kind == "silent":
+        return f"{slow.who} was silent"
+    if slow.kind == "stage":
+        return f"{slow.who} had {1 + slow.slowdown:.3g} × the work of the other stages"
+    if slow.kind == "shape":
+        return f"step time followed the data ({slow.phase} varied together), and nobody was slow"
+    where = "outside of its timers" if slow.phase == UNTIMED else f"in {slow.phase}"
+    return f"{slow.who} was slow {where}"
+
+
+def what_was_when(slow: Slow) -> str:
+    """Return who did what in which steps."""
+    return f"{what_was(slow)}, {steps_text(slow.since, slow.last, slow.axis)}"
+
+
+def found_text(slow: Slow) -> str:
+    """Return who did what when, and what it cost."""
+    over = "" if slow.is_over else ", and lasts"
+    measured = slow.kind != "silent" and slow.cost_s > 0
+    cost = f": {signed(seconds(slow.extra_s))} a step, {seconds(slow.cost_s)} in all" if measured else ""
+    return f"{what_was_when(slow)}{over}{cost}"

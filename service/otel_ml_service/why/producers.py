@@ -1,0 +1,161 @@
+"""Whose samples a metric's change comes from: by what `consumed()` counted, and the metric of each producer.
+
+A metric that is recorded for each producer, too (`reward` and `reward/generator/3`), is the mean of these, weighted by
+how many samples each gave (`consumed/samples/generator/3`). Without one of them it is the mean of the others: what is
+gone of a change then came by its samples. Both are counts of what was linked, no correlation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from otel_ml_service.stored_runs.run_history import SeriesName
+from otel_ml_service.why.answer import CAUSED
+from otel_ml_service.why.facts import Place, RunFacts
+
+__all__ = ["USUAL", "Producer", "Responsible", "are_parts_of", "producers_of", "responsible_for"]
+
+_SAMPLES, _VERSION, _STALENESS = "consumed/samples", "consumed/version", "consumed/staleness"
+
+USUAL, _FEW = 16, 4
+"""Steps before the change that are looked at, and how many it takes, of those after it, too."""
+
+_ALIKE = 0.35
+"""Part of the change by which the producers' own may make up another one: then they are not what the metric is of."""
+
+_LARGEST_PART = 0.5
+"""Of the producers: what most of them have in common is nobody's."""
+
+Series = Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who made samples, and what a step took of them.
+
+    Attributes:
+        role, rank: as `consumed()` publishes them: the first ten letters of the role.
+        samples, version, staleness: step → of this producer's samples.
+        values: step → the metric, of this producer's samples.
+    """
+
+    role: str
+    rank: int
+    samples: Series
+    version: Series
+    staleness: Series
+    values: Series
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"{self.role} {self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Responsible:
+    """Producers without whose samples a metric would not have changed.
+
+    Attributes:
+        producers: who; the one with most samples first.
+        part: of the change that is gone without them, 0 to 1.
+        without: what the metric would have been after the change.
+    """
+
+    producers: Sequence[Producer]
+    part: float
+    without: float
+
+
+def producers_of(facts: RunFacts, place: Place, metric: str) -> list[Producer]:
+    """Return who made what the steps of a place consumed; the values of those are empty of whom there are none."""
+    series = facts.history.series
+    prefix = f"{place.prefix}{_SAMPLES}/"
+    found = []
+    for key, samples in list(series.items()):
+        who = key.name.removeprefix(prefix)
+        role, _, rank = who.rpartition("/")
+        if key.axis != place.axis or who == key.name or not role or not rank.isdecimal():
+            continue
+        version, staleness, values = (
+            series.get(SeriesName(place.axis, f"{name}/{who}"), {})
+            for name in (f"{place.prefix}{_VERSION}", f"{place.prefix}{_STALENESS}", metric)
+        )
+        found.append(Producer(role, int(rank), samples, version, staleness, values))
+    return sorted(found, key=lambda one: (-sum(one.samples.values()), one.name))
+
+
+def are_parts_of(producers: Sequence[Producer], values: Series, step: int, last: int) -> bool:
+    """Whether a metric changed as the mean over all producers' samples did: else it is of something else.
+
+    Args:
+        producers: all of them; those without values of the metric tell nothing.
+        values: of the metric.
+        step: the first one with the new level.
+        last: the last one that is looked at.
+    """
+    known, before, after = _windows(producers, step, last)
+    whole = _change(known, before, after)
+    old, new = ([values[at] for at in steps if at in values] for steps in (before, after))
+    if len(known) < 2 or whole is None or not old or not new:
+        return False
+    effect = fmean(new) - fmean(old)
+    return effect != 0 and abs(whole - effect) <= _ALIKE * abs(effect)
+
+
+def responsible_for(producers: Sequence[Producer], step: int, last: int) -> Responsible | None:
+    """Return by whose samples a metric that they are parts of changed at `step`; None where it is nobody's."""
+    known, before, after = _windows(producers, step, last)
+    whole = _change(known, before, after)
+    for some in _candidates(known, after) if whole else ():
+        others = [one for one in known if one not in some]
+        left = _change(others, before, after)
+        part = 0.0 if left is None or whole is None else min(max(1 - left / whole, 0.0), 1.0)
+        if part >= CAUSED:
+            told = sorted(some, key=lambda one: -_given(one, after))
+            return Responsible(told, part, fmean(_means(others, after)))
+    return None
+
+
+def _windows(producers: Sequence[Producer], step: int, last: int) -> tuple[list[Producer], list[int], list[int]]:
+    """Return who has values of the metric, and the steps before and after the change that anybody has any in."""
+    known = [one for one in producers if one.values]
+    before = sorted({at for one in known for at in one.values if at < step})[-USUAL:]
+    return known, before, sorted({at for one in known for at in one.values if step <= at <= last})
+
+
+def _candidates(known: Sequence[Producer], after: Sequence[int]) -> list[Collection[Producer]]:
+    """Return whom to leave out: one after the other, then all whose samples are older than those of the others."""
+    single: list[Collection[Producer]] = [[one] for one in sorted(known, key=lambda one: -_given(one, after))]
+    behind = {one.name: _mean(one.staleness, after) for one in known}
+    usual = sorted(behind.values())[(len(behind) - 1) // 2]
+    stale = [one for one in known if behind[one.name] >= usual + 1]
+    return [*single, stale] if 1 < len(stale) <= _LARGEST_PART * len(known) else single
+
+
+def _given(one: Producer, steps: Sequence[int]) -> float:
+    return sum(one.samples.get(step, 0.0) for step in steps)
+
+
+def _mean(series: Series, steps: Sequence[int]) -> float:
+    found = [series[step] for step in steps if step in series]
+    return fmean(found) if found else 0.0
+
+
+def _change(some: Sequence[Producer], before: Sequence[int], after: Sequence[int]) -> float | None:
+    """Return by how much the mean over some producers' samples rose; None where too few steps have any."""
+    old, new = _means(some, before), _means(some, after)
+    return fmean(new) - fmean(old) if min(len(old), len(new)) >= _FEW else None
+
+
+def _means(some: Sequence[Producer], steps: Sequence[int]) -> list[float]:
+    """Return the mean over some producers' samples, of each step that has any."""
+    found = []
+    for step in steps:
+        given = [(one.samples.get(step, 0.0), one.values[step]) for one in some if step in one.values]
+        number = sum(samples for samples, _ in given)
+        if number > 0:
+            found.append(sum(samples * value for samples, value in given) / number)
+    return found
