@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import otel_ml
 from otel_ml.compat.forge.collector import COLLECTOR, publish_merged
@@ -122,12 +122,13 @@ def _is_by_rank(answer: Any) -> bool:
 class MetricCollector:
     """torchforge's name for the collector of the process; every instance is the same one."""
 
-    _only: ClassVar[Self | None] = None
+    _only: ClassVar[MetricCollector | None] = None
 
-    def __new__(cls) -> Self:
-        if cls._only is None:
-            cls._only = super().__new__(cls)
-        return cls._only
+    def __new__(cls) -> MetricCollector:
+        """Return the one of this process."""
+        if MetricCollector._only is None:
+            MetricCollector._only = super().__new__(cls)
+        return MetricCollector._only
 
     async def init_backends(
         self,

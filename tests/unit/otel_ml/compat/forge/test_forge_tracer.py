@@ -264,5 +264,5 @@ def test_a_device_that_fails_costs_the_memory_of_a_traced_block_and_not_the_trai
 
 @pytest.mark.parametrize("make", [Tracer, trace])
 def test_a_clock_that_there_is_not_is_refused_where_it_is_named(make: Any) -> None:
-    with pytest.raises(ValueError, match="timer must be .cpu. or .gpu., got 'cuda'"):
+    with pytest.raises(ValueError, match=r"timer must be .cpu. or .gpu., got 'cuda'"):
         make("generate", timer="cuda")

@@ -269,7 +269,9 @@ def test_what_has_no_text_is_shown_by_its_type() -> None:
     ],
 )
 @pytest.mark.parametrize("missing", [None, ""])
-def test_a_project_without_the_name_of_its_run_is_refused_as_there(project: str, name: str, missing: str | None) -> None:
+def test_a_project_without_the_name_of_its_run_is_refused_as_there(
+    project: str, name: str, missing: str | None
+) -> None:
     config = LoggerConfig(**{project: "p", name: missing})  # type: ignore[arg-type]  # names of fields
 
     with pytest.raises(ValueError, match=f"Set logger.{name}"):
