@@ -26,6 +26,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.counts import StepCounts, whole
 from otel_ml.compat.tracking.pictures import film_strip, grid, in_range, ordered
 from otel_ml.compat.tracking.said import never_raises, not_kept
+from otel_ml.wire.attributes import SESSIONS_PARAM
 
 __all__ = ["SummaryWriter"]
 
@@ -96,7 +97,7 @@ class SummaryWriter:
             not_kept("SummaryWriter(purge_step=…)", "a step that is done again is told apart by its attempt.")
         self._is_open = False
         self._run_id: str | None = None
-        self._sessions = 0
+        self._sessions: list[str] | None = None
         self._usual_step: int | None = None
         self._enter()
 
@@ -168,21 +169,19 @@ class SummaryWriter:
     ) -> None:
         """Record hyper-parameters and final values: TensorBoard's own tab, parameters and summary elsewhere.
 
-        A run has one session in that tab. What a later call gives begins with its `run_name`.
+        Each call is a row of that tab. In other backends what a later call gives begins with its `run_name`.
         """
         del hparam_domain_discrete, global_step
         if not self._is_open:
             self._enter()
-        self._sessions += 1
-        if self._sessions == 1:
+        if self._sessions is None:
+            self._sessions = []
             otel_ml.log_params(hparam_dict)
             self._run.summary(metric_dict)
             return
-        session = run_name or name or f"session-{self._sessions}"
-        not_kept(
-            "A second add_hparams()", "a run is one session; the others' names begin with theirs. Begin a run each."
-        )
-        otel_ml.log_params(hparam_dict, prefix=session)
+        session = run_name or name or f"session-{len(self._sessions) + 2}"
+        self._sessions = list(dict.fromkeys([*self._sessions, session]))
+        otel_ml.log_params({SESSIONS_PARAM: self._sessions, session: dict(hparam_dict)})
         self._run.summary({f"{session}/{key}": value for key, value in metric_dict.items()})
 
     # --- distributions -------------------------------------------------------------------------------------------

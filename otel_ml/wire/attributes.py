@@ -61,6 +61,9 @@ POSITION: Final = "otel_ml.position"
 
 # Log records
 EVENT_PARAMS: Final = "ml.params"
+SESSIONS_PARAM: Final = "otel_ml.sessions"
+"""A parameter: names of sets of hyper-parameters beside the run's own; theirs begin with `<name>.`, their metrics with
+`<name>/`."""
 EVENT_TEXT: Final = "ml.text"
 EVENT_TABLE: Final = "ml.table"
 EVENT_IMAGE: Final = "ml.image"

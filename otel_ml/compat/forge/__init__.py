@@ -18,7 +18,12 @@ from otel_ml.compat.forge.accumulators import (
     SumAccumulator,
     reduce_metrics_states,
 )
-from otel_ml.compat.forge.controller import GlobalLoggingActor, MetricCollector, get_or_create_metric_logger
+from otel_ml.compat.forge.controller import (
+    GlobalLoggingActor,
+    LocalFetcherActor,
+    MetricCollector,
+    get_or_create_metric_logger,
+)
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
 from otel_ml.compat.forge.modes import LoggingMode
 from otel_ml.compat.forge.recording import child_env, record_episode_sample, record_metric
@@ -26,6 +31,7 @@ from otel_ml.compat.forge.tracer import Tracer, trace
 
 __all__ = [
     "GlobalLoggingActor",
+    "LocalFetcherActor",
     "LoggingMode",
     "MaxAccumulator",
     "MeanAccumulator",

@@ -7,7 +7,7 @@ import heapq
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ __all__ = [
     "StdAccumulator",
     "SumAccumulator",
     "accumulator_for",
+    "merged_metrics",
     "reduce_metrics_states",
     "say_failed",
 ]
@@ -85,7 +86,7 @@ class MetricAccumulator(ABC):
 
 
 class SumAccumulator(MetricAccumulator):
-    """Sum of all values; none without one."""
+    """Sum of all values. An empty one is 0.0, as in torchforge; nothing is recorded of it."""
 
     name = "sum"
     count: int
@@ -98,11 +99,11 @@ class SumAccumulator(MetricAccumulator):
         self.count += 1
         self.total += float(value)
 
-    def get_value(self) -> float | None:
-        return self.get_reduced_value_from_states([self.get_state()])
+    def get_value(self) -> float:
+        return self.get_reduced_value_from_states([self.get_state()]) or 0.0
 
     def get_state(self) -> dict[str, Any]:
-        return {"reduction_type": self.name, "sum": self.total, "count": self.count}
+        return {"reduction_type": self.name, "total": self.total, "count": self.count}
 
     @classmethod
     def get_reduced_value_from_states(cls, states: Sequence[State]) -> float | None:
@@ -111,9 +112,12 @@ class SumAccumulator(MetricAccumulator):
 
 
 class MeanAccumulator(SumAccumulator):
-    """Mean of all values of all states."""
+    """Mean of all values of all states; an empty one is 0.0, as in torchforge, and nothing is recorded of it."""
 
     name = "mean"
+
+    def get_state(self) -> dict[str, Any]:
+        return {"reduction_type": self.name, "sum": self.total, "count": self.count}
 
     @classmethod
     def get_reduced_value_from_states(cls, states: Sequence[State]) -> float | None:
@@ -122,10 +126,11 @@ class MeanAccumulator(SumAccumulator):
 
 
 class MaxAccumulator(MetricAccumulator):
-    """Largest value; NaN if any is."""
+    """Largest value; NaN if any is. An empty one is -inf, as in torchforge, and nothing is recorded of it."""
 
     name = "max"
     choose: ClassVar[Any] = max
+    empty: ClassVar[float] = -math.inf
 
     def reset(self) -> None:
         self.value: float | None = None
@@ -134,11 +139,11 @@ class MaxAccumulator(MetricAccumulator):
         number = float(value)
         self.value = number if self.value is None else self._extreme([self.value, number])
 
-    def get_value(self) -> float | None:
-        return self.value
+    def get_value(self) -> float:
+        return self.empty if self.value is None else self.value
 
     def get_state(self) -> dict[str, Any]:
-        return {"reduction_type": self.name, self.name: self.value}
+        return {"reduction_type": self.name, f"{self.name}_val": self.value}
 
     @classmethod
     def _extreme(cls, values: Sequence[float]) -> float:
@@ -151,10 +156,11 @@ class MaxAccumulator(MetricAccumulator):
 
 
 class MinAccumulator(MaxAccumulator):
-    """Smallest value; NaN if any is."""
+    """Smallest value; NaN if any is. An empty one is inf, as in torchforge, and nothing is recorded of it."""
 
     name = "min"
     choose: ClassVar[Any] = min
+    empty: ClassVar[float] = math.inf
 
 
 class StdAccumulator(MetricAccumulator):
@@ -171,11 +177,14 @@ class StdAccumulator(MetricAccumulator):
     def append(self, value: Any) -> None:
         self.count, self.mean, self.m2 = _chan((self.count, self.mean, self.m2), (1, float(value), 0.0))
 
-    def get_value(self) -> float | None:
-        return self.get_reduced_value_from_states([self.get_state()])
+    def get_value(self) -> float:
+        return self.get_reduced_value_from_states([self.get_state()]) or 0.0
 
     def get_state(self) -> dict[str, Any]:
-        return {"reduction_type": self.name, "count": self.count, "mean": self.mean, "m2": self.m2}
+        """Return the exact moments, and beside them torchforge's sums."""
+        total = self.mean * self.count
+        theirs = {"sum": total, "sum_sq": self.m2 + self.mean * total}
+        return {"reduction_type": self.name, "count": self.count, "mean": self.mean, "m2": self.m2, **theirs}
 
     @classmethod
     def get_reduced_value_from_states(cls, states: Sequence[State]) -> float | None:
@@ -280,19 +289,39 @@ def say_failed(key: str, error: Exception) -> None:
 def reduce_metrics_states(states: Sequence[Mapping[str, State]]) -> list[Metric]:
     """Merge the states of several processes exactly, key by key.
 
+    Raises:
+        ValueError: processes disagree about the reduction of a key. A flush goes on: see `merged_metrics()`.
+    """
+    for key in _keys(states):
+        kinds = list(_by_kind(key, states))
+        if len(kinds) > 1:
+            raise ValueError(f"Mismatched reduction types for key {key!r}: {' vs '.join(kinds)}. Give it one of them.")
+    return merged_metrics(states)
+
+
+def merged_metrics(states: Sequence[Mapping[str, State]]) -> list[Metric]:
+    """Merge the states of several processes exactly, key by key; never raises.
+
     A key whose processes disagree about its reduction becomes one metric for each, `key/<reduction>`: said, and no
     reason to lose the others.
     """
-    return [
-        metric for key in dict.fromkeys(key for state in states for key in state) for metric in _merged(key, states)
-    ]
+    return [metric for key in _keys(states) for metric in _merged(key, states)]
 
 
-def _merged(key: str, states: Sequence[Mapping[str, State]]) -> Iterator[Metric]:
+def _keys(states: Sequence[Mapping[str, State]]) -> Iterable[str]:
+    return dict.fromkeys(key for state in states for key in state)
+
+
+def _by_kind(key: str, states: Sequence[Mapping[str, State]]) -> dict[str, list[State]]:
     by_kind: dict[str, list[State]] = {}
     for state in states:
         if key in state:
             by_kind.setdefault(_kind(state[key]["reduction_type"]), []).append(state[key])
+    return by_kind
+
+
+def _merged(key: str, states: Sequence[Mapping[str, State]]) -> Iterator[Metric]:
+    by_kind = _by_kind(key, states)
     if len(by_kind) > 1:
         say(
             "compat-forge",

@@ -19,7 +19,7 @@ from otel_ml.compat.forge.accumulators import (
     SampleAccumulator,
     State,
     accumulator_for,
-    reduce_metrics_states,
+    merged_metrics,
     say_failed,
 )
 from otel_ml.compat.forge.metric import Metric, Reduce, held_value
@@ -115,8 +115,9 @@ class Collector:
         if not has_run():
             say(
                 "compat-forge",
-                "What is recorded before init_backends() or otel_ml.init() is dropped: there is no run yet. Call one "
-                "of them first; an actor elsewhere needs the variables of child_env().",
+                "Metric logging backends were not initialized: what is recorded before init_backends() or "
+                "otel_ml.init() is dropped, as there is no run yet. Call one of them first; an actor elsewhere needs "
+                "the variables of child_env().",
             )
             return
         if not isinstance(metric.reduction, Reduce) or metric.reduction is Reduce.SAMPLE:
@@ -210,7 +211,7 @@ os.register_at_fork(after_in_child=COLLECTOR.forget)
 
 def publish_merged(states: list[Mapping[str, State]], step: int | None) -> None:
     """Record what states merge into: tables for samples, numbers for the rest."""
-    for metric in reduce_metrics_states(states):
+    for metric in merged_metrics(states):
         if metric.reduction is Reduce.SAMPLE or metric.reduction is SampleAccumulator:
             otel_ml.log_table(metric.key, [dict(sample) for sample in metric.value], step=step)
         else:

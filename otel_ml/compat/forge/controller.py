@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import otel_ml
 from otel_ml.compat.forge.collector import COLLECTOR, publish_merged
@@ -13,6 +13,7 @@ from otel_ml.compat.forge.metric import Metric
 from otel_ml.compat.forge.modes import LoggingMode
 from otel_ml.compat.forge.states import State
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
+from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
@@ -20,6 +21,7 @@ __all__ = [
     "FLUSH_TIMEOUT_S",
     "Endpoint",
     "GlobalLoggingActor",
+    "LocalFetcherActor",
     "MetricCollector",
     "get_or_create_metric_logger",
     "start",
@@ -120,6 +122,14 @@ def _is_by_rank(answer: Any) -> bool:
 class MetricCollector:
     """torchforge's name for the collector of the process; every instance is the same one."""
 
+    _only: ClassVar[MetricCollector | None] = None
+
+    def __new__(cls) -> MetricCollector:
+        """Return the one of this process."""
+        if MetricCollector._only is None:
+            MetricCollector._only = super().__new__(cls)
+        return MetricCollector._only
+
     async def init_backends(
         self,
         metadata_per_controller_backend: Mapping[str, Any] | None = None,
@@ -156,6 +166,12 @@ class MetricCollector:
             return_state: hand the states of samples and users' reductions to the caller, who merges them with
                 those of other processes; else this process writes its own.
         """
+        if not has_run():
+            say(
+                "compat-forge",
+                "Cannot flush collected metrics: there is no run yet. Call init_backends() or otel_ml.init() first.",
+            )
+            return {}
         states = COLLECTOR.flush(global_step)
         if return_state:
             return states
@@ -166,6 +182,28 @@ class MetricCollector:
         """Record what still waits."""
         COLLECTOR.finish()
         COLLECTOR.forget()
+
+
+class LocalFetcherActor:
+    """torchforge's actor for the collector of a process, with its endpoints; nothing has to be fetched by it here.
+
+    Registered as a fetcher it brings the states of users' own reductions.
+
+    Args:
+        global_logger: not used.
+        process_name: of this process.
+    """
+
+    def __init__(self, global_logger: Any = None, process_name: str | None = None) -> None:
+        del global_logger
+        self._process_name = process_name
+        self._collector = MetricCollector()
+        self.init_backends: Endpoint = Endpoint(self._init_backends)
+        self.flush: Endpoint = Endpoint(self._collector.flush)
+        self.shutdown: Endpoint = Endpoint(self._collector.shutdown)
+
+    async def _init_backends(self, metadata: Any, config: Mapping[str, Any], global_step: int = 0) -> None:
+        await self._collector.init_backends(metadata, config, global_step, self._process_name)
 
 
 _LOGGERS: dict[str, GlobalLoggingActor] = {}

@@ -38,7 +38,7 @@ class MemorySpan:
         elif _TRACKED_BY:
             say(
                 "compat-forge",
-                f"Tracer {self._prefix!r}: memory is tracked by {_TRACKED_BY[0]!r} around it already. "
+                f"Nested memory tracking detected in {self._prefix}: {_TRACKED_BY[0]!r} around it tracks already. "
                 "The peak is one for the process: only the outer one records memory.",
             )
         else:

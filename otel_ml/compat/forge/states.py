@@ -28,7 +28,7 @@ def in_our_words(states: Iterable[State]) -> list[State]:
         >>> in_our_words([{"max_val": 7.0}, {"total": 5.0}, {"sum": 3.0, "sum_sq": 5.0, "count": 2}])
         [{'max': 7.0}, {'count': 1, 'sum': 5.0}, {'count': 2, 'mean': 1.5, 'm2': 0.5}]
     """
-    return [_moments(state) if "sum_sq" in state else _renamed(state) for state in states]
+    return [_moments(state) if "sum_sq" in state and "m2" not in state else _renamed(state) for state in states]
 
 
 def _renamed(state: State) -> State:

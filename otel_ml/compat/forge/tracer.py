@@ -44,11 +44,13 @@ class _Stretch:
 
 def _check_timer(timer: str) -> None:
     if timer not in {"cpu", "gpu"}:
-        raise ConfigError(f"timer must be 'cpu' or 'gpu', got {timer!r}.")
+        raise ConfigError(f'timer must be "cpu" or "gpu", got {timer!r}.')
 
 
 class Tracer:
     """Measures steps between `start()` and `stop()`; may be used again.
+
+    Out of that order its methods raise `ConfigError`, a ValueError, as in torchforge.
 
     Records `<prefix>/<step>/duration_avg_s` and `duration_max_s` for each step, and
     `<prefix>/total_duration_avg_s` and `total_duration_max_s`.
@@ -76,8 +78,8 @@ class Tracer:
         if are_perf_metrics_off() or are_metrics_off():
             return
         if self._whole is not None:
-            self._say_wrong("started twice; the first measurement is dropped", "Call stop() before")
-        elif self._memory is not None:
+            raise self._wrong("started twice", "Call stop() before")
+        if self._memory is not None:
             self._memory.begin()
         self._is_gpu = timer_wanted(self._timer) == "gpu"
         self._place = COLLECTOR.place()
@@ -97,14 +99,14 @@ class Tracer:
             self._parts.append((step_name, self._part.end()))
             self._part = _Stretch(is_gpu=self._is_gpu)
         elif not (are_perf_metrics_off() or are_metrics_off()):
-            self._say_wrong(f"at step {step_name!r}, and not started", "Call start() first")
+            raise self._wrong(f"at step {step_name!r}, and not started", "Call start() first")
 
     def stop(self) -> None:
         """End, and record; what the device took, at the step in which it began."""
         whole, self._whole = self._whole, None
         if whole is None:
             if not (are_perf_metrics_off() or are_metrics_off()):
-                self._say_wrong("stopped, and not started", "Call start() first")
+                raise self._wrong("stopped, and not started", "Call start() first")
             return
         total = whole.end()
         if self._memory is not None:
@@ -120,8 +122,8 @@ class Tracer:
         else:
             COLLECTOR.push(metric)
 
-    def _say_wrong(self, what: str, do: str) -> None:
-        say("compat-forge", f"Tracer {self.prefix!r} was {what}. {do}.")
+    def _wrong(self, what: str, do: str) -> ConfigError:
+        return ConfigError(f"Tracer {self.prefix!r} was {what}. {do}.", slug="compat-forge")
 
 
 class trace:  # noqa: N801 (torchforge's name)

@@ -45,7 +45,8 @@ class ItwinaiLogger(LOGGER):  # type: ignore[misc] # which of two packages it co
         """The logger of itwinai, in a context."""
         if not self.itwinai_logger.is_initialized:
             # What is tested after training belongs to the run that was trained.
-            self._run_id = self.itwinai_logger.create_logger_context(rank=global_rank(), run_id=self._run_id)
+            again = {} if self._run_id is None else {"run_id": self._run_id}
+            self._run_id = self.itwinai_logger.create_logger_context(rank=global_rank(), **again)
             self._is_ours = True
         return self.itwinai_logger
 
@@ -69,7 +70,7 @@ class ItwinaiLogger(LOGGER):  # type: ignore[misc] # which of two packages it co
         if global_rank() == 0:
             with outside():
                 for name, value in metrics.items():
-                    self.experiment.log(value, name, kind="metric", step=step)
+                    self.experiment.log(item=value, identifier=name, kind="metric", step=step)
 
     def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
         """Log hyper-parameters: a dictionary or a Namespace."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +23,8 @@ from otel_ml.compat.itwinai.session import SESSION, Joined
 from otel_ml.exceptions import OtelMLError
 
 __all__ = ["EmptyLogger", "LogMixin", "Logger", "LoggerContextError"]
+
+_log = logging.getLogger(__name__)
 
 
 class LoggerContextError(OtelMLError, RuntimeError):
@@ -152,7 +154,7 @@ class Logger(LogMixin):
             The run's id, or None on a worker that does not log.
         """
         if self.is_initialized:
-            warnings.warn(f"The context of {type(self).__name__} was created before; it stays.", stacklevel=2)
+            _log.warning("Trying to initialize %s twice.. Skipping initialization.", type(self).__name__)
             return self.run_id
         self.worker_rank = rank
         if not self.logs_on(rank):
@@ -280,8 +282,8 @@ class Logger(LogMixin):
     def _require_context(self) -> None:
         if not self.is_initialized:
             raise LoggerContextError(
-                f"{type(self).__name__} has no context. Expected create_logger_context() or start_logging() before "
-                "anything is logged or destroyed."
+                f"{type(self).__name__} has not been initialized. Expected create_logger_context() or start_logging() "
+                "before anything is logged or destroyed."
             )
 
     # --- what a logger of its own may add ------------------------------------------------------------------------

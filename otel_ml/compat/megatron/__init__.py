@@ -22,7 +22,14 @@ from otel_ml.compat.megatron.callbacks import (
 )
 from otel_ml.compat.megatron.checkpoints import on_load_checkpoint_success, on_save_checkpoint_success
 from otel_ml.compat.megatron.config import LoggerConfig, start
-from otel_ml.compat.megatron.log_levels import setup_logging
+from otel_ml.compat.megatron.log_levels import (
+    add_filter_to_all_loggers,
+    barrier_and_log,
+    module_filter,
+    safe_serialize,
+    setup_logging,
+    warning_filter,
+)
 from otel_ml.compat.megatron.progress import ProgressLog, append_to_progress_log, progress_log
 from otel_ml.compat.megatron.timer_text import across_ranks_string
 from otel_ml.compat.megatron.timers import DummyTimer, Timer, Timers
@@ -40,12 +47,17 @@ __all__ = [
     "Timers",
     "TrainingLog",
     "across_ranks_string",
+    "add_filter_to_all_loggers",
     "append_to_progress_log",
+    "barrier_and_log",
+    "module_filter",
     "normalize_callbacks",
     "on_load_checkpoint_success",
     "on_save_checkpoint_success",
     "progress_log",
+    "safe_serialize",
     "setup_logging",
     "should_fire",
     "start",
+    "warning_filter",
 ]

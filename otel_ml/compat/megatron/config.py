@@ -201,9 +201,14 @@ class LoggerConfig:
         ]
 
     def _names(self) -> list[str]:
-        pairs = (("wandb_project", "wandb_exp_name"), ("mlflow_experiment", "mlflow_run_name"))
+        pairs = (
+            ("wandb_project", "wandb_exp_name"),
+            ("mlflow_experiment", "mlflow_run_name"),
+            ("comet_project", "comet_experiment_name"),
+        )
         return [
-            f"LoggerConfig.{name} is missing: it names the run of {project}={getattr(self, project)!r}. Set it."
+            f"LoggerConfig.{name} is missing: it names the run of {project}={getattr(self, project)!r}. "
+            f"Set logger.{name}."
             for project, name in pairs
             if getattr(self, project) and not getattr(self, name)
         ]

@@ -4,16 +4,56 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 
+from otel_ml.compat.megatron import place
 from otel_ml.once import say
 
-__all__ = ["setup_logging"]
+__all__ = [
+    "add_filter_to_all_loggers",
+    "barrier_and_log",
+    "module_filter",
+    "safe_serialize",
+    "setup_logging",
+    "warning_filter",
+]
 
 _VARIABLES = ("MEGATRON_LOGGING_LEVEL", "MEGATRON_BRIDGE_LOGGING_LEVEL")
 
 _THEIRS = "megatron.bridge"
 """Their own loggers have the level, too."""
+
+
+def warning_filter(record: logging.LogRecord) -> bool:
+    """Return False for a record of level WARNING."""
+    return record.levelno != logging.WARNING
+
+
+def module_filter(record: logging.LogRecord, modules_to_filter: Sequence[str]) -> bool:
+    """Return False for a record of a logger whose name begins with one of `modules_to_filter`."""
+    return not record.name.startswith(tuple(modules_to_filter))
+
+
+def add_filter_to_all_loggers(filter: logging.Filter | Callable[[logging.LogRecord], bool]) -> None:  # noqa: A002
+    """Add a filter to the root logger and to all that there are. `setup_logging()` reaches those made later, too."""
+    for logger in (logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))):
+        logger.addFilter(filter)
+
+
+def barrier_and_log(string: str) -> None:
+    """Print `string` and the time on rank 0. Nobody waits for other ranks."""
+    if place.rank() == 0:
+        now = datetime.now().strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ005 (Megatron's line, by local time)
+        print(f"[{string}] datetime: {now} ", flush=True)  # noqa: T201 (what it is for)
+
+
+def safe_serialize(obj: object) -> str:
+    """Return `str(obj)`, or `<its type>` where that fails."""
+    try:
+        return str(obj)
+    except Exception:  # noqa: BLE001 (an object of users fails in any way)
+        return f"<{type(obj).__name__}>"
 
 
 class _Quiet(logging.Filter):

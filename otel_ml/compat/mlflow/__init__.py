@@ -15,12 +15,12 @@ Every rank may call everything: values of the ranks are averaged, one run comes 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from otel_ml.compat.mlflow.experiments import (
     create_experiment,
     delete_experiment,
+    delete_experiment_tag,
     get_experiment,
     get_experiment_by_name,
     restore_experiment,
@@ -72,6 +72,7 @@ from otel_ml.compat.mlflow.runs import (
     set_tracking_uri,
     start_run,
 )
+from otel_ml.compat.tracking.of_original import name_of_the_original
 
 __all__ = [
     "ActiveRun",
@@ -79,6 +80,7 @@ __all__ = [
     "autolog",
     "create_experiment",
     "delete_experiment",
+    "delete_experiment_tag",
     "delete_run",
     "delete_tag",
     "disable_system_metrics_logging",
@@ -126,19 +128,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return `mlflow.pytorch` and the like; and `MlflowClient`, `search_runs`, … of MLflow."""
+    """Return `mlflow.pytorch` and the like; all other names are MLflow's own."""
     if name in FLAVORS:
         return Flavor(name)
-    if name in _OF_MLFLOW:
-        try:
-            return getattr(import_module("mlflow"), name)
-        except ImportError:
-            pass
-    raise AttributeError(f"otel_ml.compat.mlflow has no {name!r}; the package 'mlflow' may be imported beside it")
+    return name_of_the_original("mlflow", name, is_of_the_server=name in _OF_MLFLOW)
 
 
 _OF_MLFLOW = frozenset(
-    {"MlflowClient", "MlflowException", "artifacts", "entities", "exceptions", "models", "search_experiments",
-     "search_runs", "tracking"}
+    {"Image", "MlflowClient", "MlflowException", "artifacts", "doctor", "entities", "exceptions",
+     "get_registry_uri", "login", "models", "register_model", "search_experiments", "search_model_versions",
+     "search_registered_models", "search_runs", "set_registry_uri", "tracking"}
 )  # fmt: skip
-"""What asks MLflow's server or store: MLflow's own, where it is installed."""
+"""What asks MLflow's server or store, and records nothing."""

@@ -9,12 +9,13 @@ from typing import Any
 
 import otel_ml
 from otel_ml.compat.mlflow.runs import STATE
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.said import not_kept, options_not_kept
 from otel_ml.config import Config
 
 __all__ = [
     "create_experiment",
     "delete_experiment",
+    "delete_experiment_tag",
     "get_experiment",
     "get_experiment_by_name",
     "restore_experiment",
@@ -28,7 +29,12 @@ _CREATED: dict[str, SimpleNamespace] = {}
 
 def create_experiment(name: str, artifact_location: str | None = None, tags: Any = None, **more: Any) -> str:
     """Return the name as its id: an experiment begins with its first run."""
-    del artifact_location, more
+    options_not_kept(
+        "mlflow.create_experiment",
+        "artifacts are where the store of the run's exporter puts them.",
+        artifact_location=artifact_location,
+        **more,
+    )
     _CREATED[name] = _experiment(name, tags or {})
     return name
 
@@ -70,6 +76,12 @@ def set_experiment_tags(tags: Mapping[str, Any]) -> None:
 def delete_experiment(experiment_id: str) -> None:
     """Say that nothing is deleted."""
     not_kept(f"mlflow.delete_experiment({experiment_id!r})", "nothing is deleted. Use the package 'mlflow'.")
+
+
+def delete_experiment_tag(experiment_id: str, key: str) -> None:
+    """Forget a tag in this process; what is written stays."""
+    get_experiment(experiment_id).tags.pop(key, None)
+    not_kept(f"mlflow.delete_experiment_tag({key!r})", "this process forgets it; what is written already stays.")
 
 
 def restore_experiment(experiment_id: str) -> None:

@@ -21,7 +21,7 @@ from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.runs import STATE, ActiveRun, current
 from otel_ml.compat.tracking.counts import whole
 from otel_ml.compat.tracking.pictures import in_range
-from otel_ml.compat.tracking.said import never_raises, not_kept
+from otel_ml.compat.tracking.said import never_raises, not_kept, options_not_kept
 
 __all__ = [
     "delete_tag",
@@ -198,8 +198,12 @@ def flush_async_logging() -> None:
     """Return at once: the background thread sends."""
 
 
+def flush_trace_async_logging(terminate: bool = False) -> None:
+    """Return at once: traces are MLflow's own."""
+    del terminate
+
+
 flush_artifact_async_logging = flush_async_logging
-flush_trace_async_logging = flush_async_logging
 
 
 @never_raises
@@ -241,7 +245,7 @@ def log_dict(dictionary: Any, artifact_file: str, run_id: str | None = None) -> 
 @never_raises
 def log_figure(figure: Any, artifact_file: str, *, save_kwargs: Any = None) -> None:
     """Record a matplotlib figure; one of plotly as text."""
-    del save_kwargs
+    options_not_kept("mlflow.log_figure", "the figure is a PNG of its own size.", save_kwargs=save_kwargs)
     name = f"{current().prefix}{artifact_file}"
     if hasattr(figure, "savefig"):
         otel_ml.log_figure(name, figure)
@@ -255,7 +259,8 @@ def log_image(
     image: Any, artifact_file: str | None = None, key: str | None = None, step: int | None = None, **options: Any
 ) -> None:
     """Record an image as a file, or under `key` at `step`."""
-    del options
+    options.pop("synchronous", None)  # nothing waits, in either case
+    options_not_kept("mlflow.log_image", "a picture has the time of its call.", **options)
     name = f"{current().prefix}{key or artifact_file}"
     picture = image.to_pil() if hasattr(image, "to_pil") else in_range(image)
     if step is None:
@@ -279,7 +284,7 @@ def log_table(data: Any, artifact_file: str, run_id: str | None = None) -> None:
 @never_raises
 def log_input(dataset: Any, context: str | None = None, tags: Any = None, **options: Any) -> None:
     """Record what a data set says of itself as parameters."""
-    del tags, options
+    options_not_kept("mlflow.log_input", "what the data set says of itself is recorded.", tags=tags, **options)
     said = dataset.to_dict() if hasattr(dataset, "to_dict") else {"name": str(dataset)}
     otel_ml.log_params({context or "dataset": said}, prefix="inputs")
 
@@ -292,7 +297,9 @@ def log_inputs(
     models: Sequence[Any] | None = None,
 ) -> None:
     """Record what several data sets say of themselves, see `log_input()`."""
-    del tags_list, models
+    options_not_kept(
+        "mlflow.log_inputs", "what the data sets say of themselves is recorded.", tags_list=tags_list, models=models
+    )
     for number, dataset in enumerate(datasets or ()):
         log_input(dataset, contexts[number] if contexts else None)
 

@@ -6,11 +6,11 @@ import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 from otel_ml.once import reporter
 
-__all__ = ["call_site", "never_raises", "not_kept"]
+__all__ = ["call_site", "never_raises", "not_kept", "options_not_kept"]
 
 P = ParamSpec("P")
 
@@ -18,6 +18,13 @@ P = ParamSpec("P")
 def not_kept(what: str, instead: str) -> None:
     """Say that `what` the program asked for is not done as in the original, and what happens instead."""
     reporter.say("not-kept", f"{what} at {call_site()} is accepted and not kept as it is: {instead}")
+
+
+def options_not_kept(call: str, instead: str, **options: Any) -> None:
+    """Say which options of a call have no place here; one that is empty or off was not given."""
+    given = [f"{name}={value!r:.40}" for name, value in options.items() if value]
+    if given:
+        not_kept(f"{call}({', '.join(given)})", instead)
 
 
 def call_site() -> str:

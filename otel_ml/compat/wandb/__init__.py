@@ -13,10 +13,10 @@ Every rank may call everything: values of the ranks are averaged, one run comes 
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+from otel_ml.compat.tracking.of_original import name_of_the_original
 from otel_ml.compat.wandb import data_types, plot, util
 from otel_ml.compat.wandb.alert_level import AlertLevel
 from otel_ml.compat.wandb.artifact import Artifact
@@ -135,19 +135,14 @@ def require(*features: Any, **options: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Return what changes with the run: `wandb.run`, `wandb.config`, `wandb.summary`; and `Api`, `sweep`, … of W&B."""
+    """Return what changes with the run: `wandb.run`, `wandb.config`, `wandb.summary`; all other names are W&B's own."""
     if name == "run":
         return state.run
     if name == "config":
         return state.config
     if name == "summary":
         return None if state.run is None else state.run.summary
-    if name in _OF_WANDB:
-        try:
-            return getattr(import_module("wandb"), name)
-        except ImportError:
-            pass
-    raise AttributeError(f"otel_ml.compat.wandb has no {name!r}; the package 'wandb' may be imported beside it")
+    return name_of_the_original("wandb", name, is_of_the_server=name in _OF_WANDB)
 
 
 _OF_WANDB = frozenset({"Api", "ArtifactTTL", "agent", "controller", "sweep"})

@@ -11,10 +11,21 @@ from pathlib import Path
 from typing import IO, Any
 
 import otel_ml
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.said import not_kept, options_not_kept
 from otel_ml.compat.wandb.media import Media
 
 __all__ = ["Artifact"]
+
+
+_OF_THE_SERVER = frozenset(
+    {"checkout", "collection", "commit_hash", "created_at", "delete", "digest", "digest_algorithm", "entity",
+     "file", "files", "get", "get_added_local_path_name", "get_entry", "get_path", "history_step", "id",
+     "is_link", "json_encode", "link", "linked_artifacts", "linked_at", "logged_by", "manifest", "new_draft",
+     "project", "qualified_name", "remove", "source_artifact", "source_collection", "source_entity",
+     "source_name", "source_project", "source_qualified_name", "source_version", "state", "ttl", "unlink",
+     "updated_at", "url", "used_by", "verify", "version"}
+)  # fmt: skip
+"""Members of W&B's own class that speak of a version on its server."""
 
 
 class Artifact:
@@ -28,7 +39,7 @@ class Artifact:
         metadata: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        del options
+        options_not_kept("wandb.Artifact", "an artifact is its files, with a type and aliases.", **options)
         self.name = name
         self.type = type
         self.description = description
@@ -41,7 +52,7 @@ class Artifact:
 
     def add_file(self, local_path: str | PathLike[str], name: str | None = None, **options: Any) -> None:
         """Add a file."""
-        del options
+        options_not_kept("Artifact.add_file", "the file is recorded as it is when the artifact is logged.", **options)
         path = Path(local_path)
         if name is not None and Path(name).name != path.name:
             not_kept(f"Artifact.add_file(name={name!r})", f"the file keeps its name {path.name!r}.")
@@ -49,12 +60,12 @@ class Artifact:
 
     def add_dir(self, local_path: str | PathLike[str], name: str | None = None, **options: Any) -> None:
         """Add a folder."""
-        del name, options
+        options_not_kept("Artifact.add_dir", "the folder is recorded with the paths that it has.", name=name, **options)
         self._paths.append(Path(local_path))
 
     def add(self, obj: Any, name: str, **options: Any) -> None:
         """Add a table, an image, …."""
-        del options
+        options_not_kept("Artifact.add", "it is recorded under the artifact's name and its own.", **options)
         if isinstance(obj, Media):
             self._objects[name] = obj
         else:
@@ -62,13 +73,16 @@ class Artifact:
 
     def add_reference(self, uri: Any, name: str | None = None, **options: Any) -> list[Any]:
         """Add the address of something that stays where it is."""
-        del name, options
+        options_not_kept("Artifact.add_reference", "the address is recorded alone.", name=name, **options)
         self._references.append(str(uri))
         return []
 
     @contextmanager
-    def new_file(self, name: str, mode: str = "w", encoding: str | None = None) -> Iterator[IO[Any]]:
-        """Open a new file that belongs to the artifact."""
+    def new_file(
+        self, name: str, mode: str = "w", encoding: str | None = None, policy: str | None = None
+    ) -> Iterator[IO[Any]]:
+        """Open a new file that belongs to the artifact; `policy`, of W&B's own cache, changes nothing."""
+        del policy
         if self._written is None:
             self._written = Path(tempfile.mkdtemp(prefix="otel-ml-artifact-"))
         path = self._written / name
@@ -77,6 +91,41 @@ class Artifact:
             yield file
         self._paths.append(path)
 
+    @property
+    def file_count(self) -> int:
+        """How many files were added, also in folders."""
+        return len(self._files())
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files that were added."""
+        return sum(file.stat().st_size for file in self._files())
+
+    def _files(self) -> list[Path]:
+        inside = (path.rglob("*") if path.is_dir() else (path,) for path in self._paths)
+        return [file for files in inside for file in files if file.is_file()]
+
+    def finalize(self) -> None:
+        """Do nothing: what is added later is recorded when the artifact is logged again."""
+
+    def is_draft(self) -> bool:
+        """Return True: only W&B's server numbers versions."""
+        return True
+
+    def save(self, project: str | None = None, settings: Any = None) -> None:
+        """Record what was added, in the run that is active."""
+        options_not_kept("Artifact.save", "it is recorded in the run that is active.", project=project)
+        del settings
+        self.keep()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_THE_SERVER:
+            raise AttributeError(
+                f"wandb.Artifact.{name} is what W&B's server knows of an artifact; otel_ml does not ask it. Use "
+                "run.use_artifact(name), or wandb.Api()."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def wait(self, timeout: float | None = None) -> Artifact:
         """Return at once: files are read in the background."""
         del timeout
@@ -84,7 +133,7 @@ class Artifact:
 
     def download(self, root: str | PathLike[str] | None = None, **options: Any) -> str:
         """Copy what was added to a folder, and return it."""
-        del options
+        options_not_kept("Artifact.download", "all files that were added are copied.", **options)
         folder = Path(root) if root is not None else Path("artifacts") / self.name
         folder.mkdir(parents=True, exist_ok=True)
         for path in self._paths:

@@ -9,7 +9,7 @@ from typing import Any
 
 import otel_ml
 from otel_ml.compat.tracking.pictures import as_array, as_pillow, film_strip, grid, in_range, ordered
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.said import not_kept, options_not_kept
 
 __all__ = [
     "Audio",
@@ -57,7 +57,15 @@ class Image(Media):
         file_type: str | None = None,
         normalize: bool = True,
     ) -> None:
-        del mode, grouping, classes, file_type, normalize
+        options_not_kept(
+            "wandb.Image",
+            "the picture is kept as a PNG of its own colors, floats from 0 to 1 or 0 to 255.",
+            mode=mode,
+            grouping=grouping,
+            classes=classes,
+            file_type=None if file_type == "png" else file_type,
+            **({} if normalize else {"normalize": "False"}),
+        )
         self.caption = caption
         self._data: Any = data_or_path._data if isinstance(data_or_path, Image) else data_or_path  # noqa: SLF001 (its own class)
         if boxes or masks:

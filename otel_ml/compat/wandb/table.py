@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.said import not_kept, options_not_kept
 from otel_ml.compat.wandb.media import Media
 
 __all__ = ["EvalTable", "Table"]
@@ -23,7 +23,12 @@ class Table(Media):
         dataframe: Any = None,
         **options: Any,
     ) -> None:
-        del options  # dtype, optional, allow_mixed_types, log_mode: our cells have any type
+        for usual, value in (("optional", True), ("allow_mixed_types", True), ("log_mode", "IMMUTABLE")):
+            if options.get(usual) == value:
+                del options[usual]  # what holds here always
+        options_not_kept(
+            "wandb.Table", "a cell has any type, and a table is recorded whole whenever it is logged.", **options
+        )
         given = dataframe if dataframe is not None else data if data is not None else rows
         if hasattr(given, "itertuples"):
             self.columns: list[str] = [str(name) for name in given.columns]
@@ -44,7 +49,7 @@ class Table(Media):
 
     def add_column(self, name: str, data: Sequence[Any], optional: bool = False) -> None:
         """Add a column; a table without rows gets as many as it has values."""
-        del optional
+        options_not_kept("wandb.Table.add_column", "a cell has any type, or none.", optional=optional)
         if not self.data:
             self.columns = []
             self.data = [[] for _ in data]

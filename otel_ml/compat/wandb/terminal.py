@@ -9,23 +9,24 @@ __all__ = ["termerror", "termlog", "termwarn"]
 _PRINTED: set[str] = set()
 
 
-def termlog(string: str = "", newline: bool = True, repeat: bool = True) -> None:
-    """Print a line; with `repeat=False` once."""
-    _print(string, newline=newline, repeat=repeat)
+def termlog(string: str = "", newline: bool = True, repeat: bool = True, prefix: bool = True) -> None:
+    """Print a line; with `repeat=False` once, with `prefix=False` without `wandb: `."""
+    _print(string, newline=newline, repeat=repeat, prefix=prefix)
 
 
-def termwarn(string: str, newline: bool = True, repeat: bool = True) -> None:
+def termwarn(string: str, newline: bool = True, repeat: bool = True, prefix: bool = True) -> None:
     """Print a warning."""
-    _print(f"WARNING {string}", newline=newline, repeat=repeat)
+    _print(f"WARNING {string}", newline=newline, repeat=repeat, prefix=prefix)
 
 
-def termerror(string: str, newline: bool = True, repeat: bool = True) -> None:
+def termerror(string: str, newline: bool = True, repeat: bool = True, prefix: bool = True) -> None:
     """Print an error."""
-    _print(f"ERROR {string}", newline=newline, repeat=repeat)
+    _print(f"ERROR {string}", newline=newline, repeat=repeat, prefix=prefix)
 
 
-def _print(text: str, *, newline: bool, repeat: bool) -> None:
+def _print(text: str, *, newline: bool, repeat: bool, prefix: bool) -> None:
     if not repeat and text in _PRINTED:
         return
     _PRINTED.add(text)
-    sys.stderr.write("".join(f"wandb: {line}\n" for line in text.splitlines()) if newline else f"wandb: {text}")
+    lines = text.splitlines() if newline else [text]
+    sys.stderr.write("".join(f"{'wandb: ' if prefix else ''}{line}{chr(10) if newline else ''}" for line in lines))

@@ -21,6 +21,7 @@ from otel_ml_service.aggregation.observation import (
     ThirdPartyPoint,
     ThirdPartyPoints,
     Watermark,
+    recorded_at,
 )
 from otel_ml_service.aggregation.outcome import Outcome, RunFacts, Status
 from otel_ml_service.aggregation.parameters import Parameters
@@ -99,6 +100,7 @@ class Engine:
             Event: self._event,
             Spans: self._spans.take,
         }
+        self._first_at: float | None = None
         self._is_resumed = bool(state)
         if state:
             self._snapshot.restore(state)
@@ -112,7 +114,9 @@ class Engine:
         if now > run.now:
             run.hear(now)
         if run.started_at is None:
-            run.started_at = now
+            self._first_at = run.started_at = now
+        if now == self._first_at:  # the first request: what it holds was recorded before it was sent
+            run.started_at = min(run.started_at, recorded_at(observation, now))
         writer = self._quota.writer(observation)
         if writer is None:
             return

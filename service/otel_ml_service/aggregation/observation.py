@@ -38,6 +38,7 @@ __all__ = [
     "Watermark",
     "Writer",
     "part_of",
+    "recorded_at",
 ]
 
 
@@ -269,3 +270,20 @@ def part_of(sent: Sent, partials: Points) -> Sent:
 
 
 Observation = Sent | Watermark | Position | ShutdownMessage | Event | Spans
+
+
+def recorded_at(observation: Observation, otherwise: float) -> float:
+    """Return when a writer of ours recorded it, in seconds since the epoch; `otherwise` where it does not say.
+
+    Examples:
+        >>> recorded_at(Position(Writer("run", "trainer", "a"), "step", 0, 1, 2_500_000_000), 9.0)
+        2.5
+    """
+    if isinstance(observation, Fragment):
+        times = observation.partials.times
+        time_ns = int(times.min()) if len(times) else 0
+    elif isinstance(observation, (Event, Position, ShutdownMessage)):
+        time_ns = observation.time_ns
+    else:
+        time_ns = 0
+    return time_ns / 1e9 if time_ns > 0 else otherwise

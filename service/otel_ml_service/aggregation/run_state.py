@@ -36,7 +36,7 @@ class RunState:
         now: seconds since the epoch, of the newest call.
         beat_at: the same, when a process was heard last that is in no step, and waits.
         resumed_at: the same, when a service went on with what another one had left; None where none did.
-        started_at: the same, when anything was heard first; None before.
+        started_at: the same, when what was heard first was recorded; None before.
         origin_ns: where the axis `time` begins: the first point of the first attempt.
         left_out: reason → points for which there was no room.
         superseded: values of an older attempt or of an incarnation that was replaced; `too_late`: of steps whose fold

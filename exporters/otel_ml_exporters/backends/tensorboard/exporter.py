@@ -14,6 +14,7 @@ from otel_ml_exporters.backends.tensorboard.hparams import SUMMARY_PREFIX, flat_
 from otel_ml_exporters.backends.tensorboard.layout import MOST_CHARTS, bands, layout_value, metric_of
 from otel_ml_exporters.backends.tensorboard.markdown import markdown_table
 from otel_ml_exporters.backends.tensorboard.notes import Notes
+from otel_ml_exporters.backends.tensorboard.sessions import MAIN, Sessions
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError
 from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import (
@@ -32,7 +33,7 @@ from otel_ml_exporters.records import (
 
 __all__ = ["TensorBoardExporter"]
 
-MAIN, TIME, AMENDED = "", "time", "amended"
+TIME, AMENDED = "time", "amended"
 _FILE = "events.out.tfevents.1.otel_ml"
 
 Events = dict[str, list[tuple[int, bytes]]]
@@ -48,7 +49,8 @@ class TensorBoardExporter(Exporter):
       and TensorBoard's loader erases the newer points of a tag that steps back.
     * `amended`: corrections, for the same reason.
 
-    What `run.summary()` gave are the tags `summary/<name>`, shown as metrics of the HPARAMS tab.
+    What `run.summary()` gave are the tags `summary/<name>`, shown as metrics of the HPARAMS tab. Where a script
+    called `add_hparams()` again, each further row is a sub-run of its `run_name`.
     Each Event that completes a record carries the record's `seq`. The run's own file is written last in every batch
     and its last `seq` is the position; what a sub-run already has of a batch is not written to it again.
 
@@ -82,6 +84,10 @@ class TensorBoardExporter(Exporter):
         return self._run.folder("tensorboard")
 
     @property
+    def _sessions(self) -> Sessions:
+        return Sessions.named_in(self._notes.params)
+
+    @property
     def _started(self) -> float:
         assert self._run is not None, "start() comes first"
         return self._run.started_at
@@ -95,10 +101,10 @@ class TensorBoardExporter(Exporter):
         self._run = run
         try:
             self._file(MAIN)
-            for name in (TIME, AMENDED):
+            self._notes = Notes.load(self._folder / "otel_ml.json")
+            for name in (TIME, AMENDED, *self._sessions.folders.values()):
                 if (self._folder / name / _FILE).exists():
                     self._file(name)
-            self._notes = Notes.load(self._folder / "otel_ml.json")
         except OSError as error:
             raise RetryableExportError(f"{self._folder} cannot be opened: {error}.") from error
 
@@ -163,9 +169,10 @@ class TensorBoardExporter(Exporter):
             self._add_step(record, events)
         elif isinstance(record, Summary):
             self._note(metrics=list(dict.fromkeys([*self._notes.metrics, *record.values])))
-            tags = {SUMMARY_PREFIX + name: value for name, value in record.values.items()}
-            values, _ = self._encoder("trainer", "step", MAIN).encode(tags)
-            events[MAIN].append((record.seq, summary.event(record.time, record.seq, values)))
+            for folder, metrics in self._sessions.by_folder(record.values).items():
+                tags = {SUMMARY_PREFIX + name: value for name, value in metrics.items()}
+                values, _ = self._encoder("trainer", "step", folder).encode(tags)
+                events[folder].append((record.seq, summary.event(record.time, record.seq, values)))
         elif isinstance(record, Params):
             self._note(params=self._notes.params | flat_params(record.params))
         elif isinstance(record, RunStatus):
@@ -228,8 +235,10 @@ class TensorBoardExporter(Exporter):
     def _save_notes(self) -> None:
         assert self._run is not None
         notes = self._notes = replace(self._notes, version=self._notes.version + 1)
-        if notes.params or notes.metrics:
-            write_hparams(self._folder, self._run, notes)
+        for folder, of_session in self._sessions.notes(notes):
+            if of_session.params or of_session.metrics:
+                row = replace(self._run, id=f"{self._run.id}/{folder}") if folder else self._run
+                write_hparams(self._folder / folder, row, of_session)
         notes.save(self._folder / "otel_ml.json")
         self._notes_unsaved = False
 

@@ -60,6 +60,7 @@ def write_hparams(folder: Path, run: RunInfo, notes: Notes) -> None:
     if notes.end is not None:
         status, time = notes.end
         values.append(_value("session_end_info", 4, integer(1, _STATUS[status]) + double(2, time)))
+    folder.mkdir(parents=True, exist_ok=True)
     new = folder / f"{_FILE}.{notes.version}"
     temporary = folder / "hparams.part"
     temporary.write_bytes(frame(version_event(run.started_at)) + frame(event(run.started_at, 0, b"".join(values))))

@@ -138,11 +138,6 @@ def test_what_is_not_kept_is_said_with_its_place_and_nothing_is_raised(
     assert mlflow.get_tracking_uri() == "http://tracking:5000"
 
 
-def test_what_is_not_there_names_the_package_that_has_it() -> None:
-    with pytest.raises(AttributeError, match="the package 'mlflow' may be imported beside it"):
-        _ = mlflow.register_model
-
-
 def test_what_asks_mlflows_server_is_mlflows_own() -> None:
     import mlflow as original
 
@@ -291,3 +286,32 @@ def test_parameters_of_which_a_value_is_missing_are_recorded_without_it(captured
     assert mlflow.active_run().data.params == {"dim": "64"}
     [said] = captured.notices
     assert "cannot read missing" in said
+
+
+def test_other_names_are_mlflows_own_and_said_to_know_nothing_of_this_run(captured: Capture) -> None:
+    import mlflow as original
+
+    mlflow.start_run()
+
+    assert mlflow.start_span is original.start_span
+    assert any("mlflow.start_span at test_mlflow.py" in notice for notice in captured.notices)
+    with pytest.raises(AttributeError, match=r"otel_ml\.compat\.mlflow has no 'no_such_name'"):
+        _ = mlflow.no_such_name
+
+
+def test_options_that_no_backend_has_are_said_where_they_are_given(captured: Capture) -> None:
+    picture = np.zeros((2, 3), np.uint8)
+    mlflow.start_run()
+
+    mlflow.log_image(picture, key="a", step=0, timestamp=1, synchronous=False)
+    mlflow.log_image(picture, key="b", step=0)
+    mlflow.log_input("rows", context="train", tags={"split": "a"})
+    mlflow.delete_experiment_tag("digits", "team")
+
+    for said in (
+        "mlflow.log_image(timestamp=1) at ",
+        "mlflow.log_input(tags={'split': 'a'}) at ",
+        "delete_experiment_tag(",
+    ):
+        assert sum(said in notice for notice in captured.notices) == 1, (said, captured.notices)
+    assert len(captured.notices) == 3

@@ -301,9 +301,19 @@ def test_what_is_not_kept_is_said_once_with_its_place_and_never_raised(captured:
     assert [event.kind for event in captured.events if event.kind == "alert"] == ["alert"]
 
 
-def test_what_is_not_there_names_the_package_that_has_it() -> None:
-    with pytest.raises(AttributeError, match="the package 'wandb' may be imported beside it"):
-        _ = wandb.beta
+def test_what_wandb_has_not_either_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"otel_ml\.compat\.wandb has no 'no_such_name'"):
+        _ = wandb.no_such_name
+
+
+def test_other_names_are_wandbs_own_and_said_to_know_nothing_of_this_run(captured: Capture) -> None:
+    import wandb as original
+
+    wandb.init()
+
+    assert wandb.visualize is original.visualize
+    assert wandb.env.API_KEY == "WANDB_API_KEY"  # a module
+    assert any("wandb.visualize at test_wandb.py" in notice for notice in captured.notices)
 
 
 def test_what_speaks_with_wandbs_server_is_wandbs_own() -> None:

@@ -183,3 +183,48 @@ def test_curves_are_those_of_scikit_learns_definition() -> None:
     assert roc.columns == ["class", "fpr", "tpr"]
     assert roc.data == [["yes", *p] for p in [(0, 0), (0, 0.5), (0.5, 0.5), (0.5, 1), (1, 1)]]
     assert precision.data == [[1, 0.667, 1.0], [1, 1.0, 0.5], [1, 1.0, 0.0]]
+
+
+def test_options_that_no_backend_has_are_said_where_they_are_given(captured: Capture, tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_text("x")
+    wandb.init()
+
+    artifact = wandb.Artifact("data", type="dataset", incremental=True)
+    artifact.add_dir(tmp_path, name="inside")
+    wandb.Table(columns=["a"], log_mode="INCREMENTAL", allow_mixed_types=True)
+    wandb.Image(np.zeros((2, 3), np.uint8), file_type="jpg", normalize=False)
+
+    for said in (
+        "wandb.Artifact(incremental=True) at test_wandb_media.py",
+        "Artifact.add_dir(name='inside') at test_wandb_media.py",
+        "wandb.Table(log_mode='INCREMENTAL') at test_wandb_media.py",
+        "wandb.Image(file_type='jpg', normalize='False') at test_wandb_media.py",
+    ):
+        assert sum(said in notice for notice in captured.notices) == 1, (said, captured.notices)
+
+
+def test_what_is_given_as_it_always_is_here_is_not_said(captured: Capture) -> None:
+    wandb.init()
+
+    wandb.Table(columns=["a"], optional=True, allow_mixed_types=True, log_mode="IMMUTABLE")
+    wandb.Image(np.zeros((2, 3), np.uint8), file_type="png")
+    wandb.Artifact("data", type="dataset", metadata={"rows": 1})
+
+    assert not captured.notices
+
+
+def test_an_artifact_knows_its_files_and_says_what_only_the_server_knows(captured: Capture, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "a.txt").write_text("12")
+    (tmp_path / "inner" / "b.txt").write_text("345")
+    wandb.init()
+    artifact = wandb.Artifact("data", type="dataset")
+    artifact.add_dir(tmp_path)
+    artifact.finalize()
+    artifact.save()
+
+    assert (artifact.file_count, artifact.size, artifact.is_draft()) == (2, 5, True)
+    assert "data" in events(captured, "artifact")
+    with pytest.raises(AttributeError, match="is what W&B's server knows"):
+        artifact.digest  # noqa: B018 (reading it is the test)
+    assert not hasattr(artifact, "no_such_member")

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.hparams import plugin_data_pb2
 
 from otel_ml_exporters.backends.tensorboard import TensorBoardExporter
 from otel_ml_exporters.backends.tensorboard.hparams import flat_params
 from otel_ml_exporters.backends.tensorboard.markdown import MOST_ROWS, markdown_table
 from otel_ml_exporters.backends.tensorboard.summary import float32
 from otel_ml_exporters.errors import RetryableExportError
-from otel_ml_exporters.records import Params, RunInfo, RunStatus, SpanBatch, StepRecord
+from otel_ml_exporters.records import Params, RunInfo, RunStatus, SpanBatch, StepRecord, Summary
 from tests.contract.readers.tensorboard import opened, params_and_status
 
 
@@ -169,3 +170,44 @@ def test_a_parameter_that_is_an_empty_text_is_a_text(tmp_path: Path) -> None:
     run = opened(tmp_path / "tensorboard")
     assert run is not None
     assert params_and_status(run) == ({"note": ""}, "finished")
+
+
+def sessions_in(folder: Path) -> dict[str, tuple[object, str, object]]:
+    """Return sub-run → its parameter `lr`, its group, and its metric `acc`, as TensorBoard's tab reads them."""
+    found = {}
+    for place in sorted({file.parent for file in folder.rglob("*tfevents*")}):
+        run = opened(place)
+        content = run.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+        started = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
+        params = {name: value.number_value for name, value in started.hparams.items()}
+        acc = [point.value for point in run.Scalars("summary/acc")]
+        found[place.relative_to(folder).as_posix()] = (params, started.group_name, acc)
+    return found
+
+
+def test_each_session_is_a_row_of_its_own_in_the_hparams_tab_also_after_a_restart(tmp_path: Path) -> None:
+    exporter = started(tmp_path)
+    exporter.export([Params(1, 1.7e9, {"lr": 0.5}), Summary(2, 1.7e9, {"acc": 0.5})])
+    exporter.export(
+        [
+            Params(3, 1.7e9, {"otel_ml.sessions": ["trial1"], "trial1": {"lr": 0.25}}),
+            Summary(4, 1.7e9, {"trial1/acc": 0.75}),
+        ]
+    )
+    exporter.shutdown(1.0, None)
+    exporter = started(tmp_path)  # the service was started again
+    last = [
+        Params(5, 1.7e9, {"otel_ml.sessions": ["trial1", "../b"], "../b": {"lr": 0.125}}),
+        Summary(6, 1.7e9, {"../b/acc": 0.875}),
+    ]
+    exporter.export(last)
+    exporter.export(last)  # an answer that was lost
+    exporter.shutdown(1.0, RunStatus(7, 1.7e9, "finished"))
+
+    found = sessions_in(tmp_path / "tensorboard")
+
+    [outside] = found.keys() - {".", "trial1"}
+    assert "/" not in outside, "a session's name leads out of the run's folder"
+    assert found["."] == ({"lr": 0.5}, "01J", [0.5])
+    assert found["trial1"] == ({"lr": 0.25}, "01J/trial1", [0.75])
+    assert found[outside] == ({"lr": 0.125}, f"01J/{outside}", [0.875])

@@ -272,3 +272,26 @@ def test_a_rank_of_a_life_that_is_over_is_not_taken_for_one_of_the_next_whose_li
 
     assert [service.rows()[step]["x"] for step in range(7)] == [1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     assert service.engine.status.counts.superseded == 2
+
+
+def test_a_run_began_when_what_was_heard_first_was_recorded_and_not_when_it_arrived() -> None:
+    service, rank = Service(), Rank(0, world_size=1, clock=START)
+    service.now = START + 3.0
+
+    service.take(rank.step(0, {"x": 1.0}))
+    rank.clock = START - 5.0
+    service.now = START + 4.0
+    service.take(rank.step(1, {"x": 1.0}))  # what comes later changes nothing: backends have the run by then
+    service.restart()
+    service.take(rank.step(2, {"x": 1.0}))
+
+    assert service.engine.facts.started_at == START
+
+
+def test_a_clock_that_is_ahead_of_the_service_does_not_begin_a_run_in_the_future() -> None:
+    service, rank = Service(), Rank(0, world_size=1, clock=START + 600.0)
+    service.now = START
+
+    service.take(rank.step(0, {"x": 1.0}))
+
+    assert service.engine.facts.started_at == START

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 import otel_ml
 from otel_ml.compat.forge import (
+    LocalFetcherActor,
     LoggingMode,
     Metric,
     MetricAccumulator,
@@ -26,7 +28,8 @@ from otel_ml.compat.forge import (
     record_metric,
     reduce_metrics_states,
 )
-from otel_ml.compat.forge.collector import COLLECTOR
+from otel_ml.compat.forge.collector import COLLECTOR, publish_merged
+from otel_ml.compat.forge.states import State
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import forget_said
 from otel_ml.testing import Capture, Point, capture
@@ -297,19 +300,84 @@ def test_a_process_that_fails_does_not_fail_the_flush(captured: Capture, caplog:
 
 
 @pytest.mark.feature("F14", "yes", "wrong use is said once")
-def test_processes_that_disagree_about_a_reduction_lose_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_processes_that_disagree_about_a_reduction_lose_nothing_of_a_flush(
+    captured: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
     forget_said()
+    states = disagreeing_states()
+
+    for step in range(2):
+        publish_merged(states, step)
+
+    found = sorted((point.step, point.name, point.value) for point in captured.points)
+    assert found == [
+        (step, name, value) for step in range(2) for name, value in (("k/mean", 3.0), ("k/sum", 6.0), ("other", 3.0))
+    ]
+    assert caplog.text.count("several reductions") == 1
+
+
+def test_merging_states_that_disagree_about_a_reduction_raises_the_error_of_torchforge() -> None:
+    with pytest.raises(ValueError, match="Mismatched reduction types for key 'k': mean vs sum"):
+        reduce_metrics_states(disagreeing_states())
+
+
+def disagreeing_states() -> list[Mapping[str, State]]:
     mean, total = Reduce.MEAN.accumulator_class(), Reduce.SUM.accumulator_class()
     for accumulator in (mean, total):
         accumulator.append(2.0)
         accumulator.append(4.0)
-    states = [{"k": mean.get_state(), "other": mean.get_state()}, {"k": total.get_state()}]
+    return [{"k": mean.get_state(), "other": mean.get_state()}, {"k": total.get_state()}]
 
-    for _ in range(2):
-        merged = {metric.key: metric.value for metric in reduce_metrics_states(states)}
 
-    assert merged == {"k/mean": 3.0, "k/sum": 6.0, "other": 3.0}
-    assert caplog.text.count("several reductions") == 1
+@pytest.mark.parametrize(
+    ("reduction", "empty", "state"),
+    [
+        (Reduce.MEAN, 0.0, {"reduction_type": "mean", "sum": 12.0, "count": 2}),
+        (Reduce.SUM, 0.0, {"reduction_type": "sum", "total": 12.0}),
+        (Reduce.MAX, -math.inf, {"reduction_type": "max", "max_val": 7.0}),
+        (Reduce.MIN, math.inf, {"reduction_type": "min", "min_val": 5.0}),
+        (Reduce.STD, 0.0, {"reduction_type": "std", "sum": 12.0, "sum_sq": 74.0, "count": 2}),
+    ],
+)
+def test_an_accumulator_has_the_states_and_the_empty_value_of_torchforge_and_an_empty_one_records_nothing(
+    reduction: Reduce, empty: float, state: dict[str, object]
+) -> None:
+    accumulator = reduction.accumulator_class(reduction)
+    assert accumulator.get_value() == empty
+    assert reduce_metrics_states([{"k": accumulator.get_state()}]) == []
+
+    accumulator.append(5.0)
+    accumulator.append(7.0)
+
+    assert state.items() <= accumulator.get_state().items()
+    accumulator.reset()
+    assert accumulator.get_value() == empty
+
+
+def test_there_is_one_collector_in_a_process() -> None:
+    assert MetricCollector() is MetricCollector()
+
+
+def test_a_flush_before_the_backends_is_said_and_returns_no_states(caplog: pytest.LogCaptureFixture) -> None:
+    forget_said()
+
+    assert asyncio.run(MetricCollector().flush(1, return_state=True)) == {}
+
+    assert "Cannot flush collected metrics" in caplog.text
+
+
+def test_a_fetcher_of_torchforge_brings_the_states_of_its_process(captured: Capture) -> None:
+    async def flushed() -> None:
+        fetcher = LocalFetcherActor(None, "TrainActor")
+        await fetcher.init_backends.call_one({}, {"jsonl": {}}, global_step=3)
+        record_metric("loss", 2.0)
+        assert await fetcher.flush.call_one(global_step=3, return_state=True) == {}
+        await fetcher.shutdown.call_one()
+
+    asyncio.run(flushed())
+
+    point = the_point(captured, "loss")
+    assert (point.step, point.value) == (3, 2.0)
 
 
 @pytest.mark.parametrize("reduction", [Reduce.MEAN, Reduce.SUM, Reduce.MAX, Reduce.MIN, Reduce.STD])

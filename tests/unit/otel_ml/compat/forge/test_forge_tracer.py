@@ -107,16 +107,37 @@ def test_the_switches_silence_tracers(
     assert not captured.points
 
 
-def test_wrong_use_is_said_once_and_raises_nothing(captured: Capture, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("out_of_order", ["stop", "step", "start twice"])
+def test_a_tracer_that_is_used_out_of_order_raises_the_error_of_torchforge(
+    captured: Capture, out_of_order: str
+) -> None:
     tracer = Tracer("odd")
+    calls = {
+        "stop": [tracer.stop],
+        "step": [lambda: tracer.step("early")],
+        "start twice": [tracer.start, tracer.start],
+    }
+    *before, last = calls[out_of_order]
+    for call in before:
+        call()
 
-    for _ in range(2):
-        tracer.stop()
-        tracer.step("early")
+    with pytest.raises(ValueError, match="Tracer 'odd' was"):
+        last()
 
     assert not captured.points
-    assert caplog.text.count("'odd' was stopped, and not started") == 1
-    assert caplog.text.count("at step 'early', and not started") == 1
+
+
+def test_a_tracer_that_is_switched_off_has_no_order(captured: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISABLE_PERF_METRICS", "true")
+    tracer = Tracer("off")
+
+    tracer.start()
+    tracer.start()
+    tracer.step("a")
+    tracer.stop()
+    tracer.stop()
+
+    assert not captured.points
 
 
 def test_without_a_device_a_gpu_tracer_measures_on_the_cpu_and_says_so(
@@ -243,5 +264,5 @@ def test_a_device_that_fails_costs_the_memory_of_a_traced_block_and_not_the_trai
 
 @pytest.mark.parametrize("make", [Tracer, trace])
 def test_a_clock_that_there_is_not_is_refused_where_it_is_named(make: Any) -> None:
-    with pytest.raises(ValueError, match=r"timer must be 'cpu' or 'gpu', got 'cuda'"):
+    with pytest.raises(ValueError, match=r"timer must be .cpu. or .gpu., got 'cuda'"):
         make("generate", timer="cuda")

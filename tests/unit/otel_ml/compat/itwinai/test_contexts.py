@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,21 @@ def test_logging_before_there_is_a_context_is_an_error(make: type[Logger]) -> No
         make().destroy_logger_context()
 
 
-def test_a_second_context_warns_and_changes_nothing(otel_ml_capture: Capture) -> None:
-    logger = MLFlowLogger()
+@pytest.mark.parametrize("make", [MLFlowLogger, lambda: LoggersCollection([ConsoleLogger(), TensorBoardLogger()])])
+def test_a_second_context_is_logged_as_a_warning_and_changes_nothing(
+    otel_ml_capture: Capture, caplog: pytest.LogCaptureFixture, make: Callable[[], Logger]
+) -> None:
+    logger = make()
     first = logger.create_logger_context(rank=0)
+    caplog.clear()
 
-    with pytest.warns(UserWarning, match="was created before"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as `python -W error`: it logs, as itwinai does, and raises nothing
         second = logger.create_logger_context(rank=3)
 
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", f"Trying to initialize {type(logger).__name__} twice.. Skipping initialization.")
+    ]
     assert first == second == logger.run_id
     assert logger.worker_rank == 0
     logger.destroy_logger_context()
@@ -53,7 +62,7 @@ def test_destroying_a_context_twice_is_an_error_and_a_block_may_do_it_once(otel_
     with collection.start_logging():
         collection.destroy_logger_context()
 
-    with pytest.raises(RuntimeError, match="LoggersCollection has no context"):
+    with pytest.raises(RuntimeError, match="LoggersCollection has not been initialized"):
         collection.destroy_logger_context()
 
 

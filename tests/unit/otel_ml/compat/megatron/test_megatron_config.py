@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from otel_ml.compat.megatron import LoggerConfig, setup_logging, start
+from otel_ml.compat.megatron import (
+    LoggerConfig,
+    add_filter_to_all_loggers,
+    barrier_and_log,
+    module_filter,
+    safe_serialize,
+    setup_logging,
+    start,
+    warning_filter,
+)
 from otel_ml.compat.megatron.config import NO_MEANING
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import forget_said
@@ -196,3 +205,74 @@ def test_loggers_of_bridge_have_the_level_too() -> None:
     setup_logging(logging.DEBUG)
 
     assert (theirs.level, other.level) == (logging.DEBUG, logging.WARNING)
+
+
+def test_the_filters_of_megatron_let_through_what_its_own_do() -> None:
+    def record(name: str = "a.b", level: int = logging.INFO) -> logging.LogRecord:
+        return logging.LogRecord(name, level, __file__, 1, "text", None, None)
+
+    assert [warning_filter(record(level=level)) for level in (logging.INFO, logging.WARNING, logging.ERROR)] == [
+        True,
+        False,
+        True,
+    ]
+    assert not module_filter(record("megatron.core.x"), ["other", "megatron.core"])
+    assert not module_filter(record("megatronics"), ["megatron"])
+    assert module_filter(record("apex"), ["megatron"])
+    assert module_filter(record("apex"), [])
+
+
+def test_a_filter_is_added_to_each_logger_that_there_is() -> None:
+    quiet = logging.Filter("nobody")
+    named = logging.getLogger("a.logger.of.the.program")
+    try:
+        add_filter_to_all_loggers(quiet)
+
+        assert quiet in logging.getLogger().filters
+        assert quiet in named.filters
+    finally:
+        for logger in (logging.getLogger(), *every_logger()):
+            logger.removeFilter(quiet)
+
+
+@pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
+def test_rank_0_prints_where_training_is_and_waits_for_nobody(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: str, lines: int
+) -> None:
+    monkeypatch.setenv("OTEL_ML_RANK", rank)
+
+    barrier_and_log("after model setup")
+
+    assert capsys.readouterr().out.count("[after model setup] datetime: ") == lines
+
+
+def test_what_has_no_text_is_shown_by_its_type() -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise RuntimeError("none")
+
+    assert [safe_serialize(value) for value in ("text", 42, None, [1, 2], Broken())] == [
+        "text",
+        "42",
+        "None",
+        "[1, 2]",
+        "<Broken>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("project", "name"),
+    [
+        ("wandb_project", "wandb_exp_name"),
+        ("mlflow_experiment", "mlflow_run_name"),
+        ("comet_project", "comet_experiment_name"),
+    ],
+)
+@pytest.mark.parametrize("missing", [None, ""])
+def test_a_project_without_the_name_of_its_run_is_refused_as_there(
+    project: str, name: str, missing: str | None
+) -> None:
+    config = LoggerConfig(**{project: "p", name: missing})  # type: ignore[arg-type]  # names of fields
+
+    with pytest.raises(ValueError, match=f"Set logger.{name}"):
+        config.finalize()

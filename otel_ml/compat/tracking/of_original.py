@@ -1,0 +1,48 @@
+"""Names of an original that are not ours: its own package has them, where it is installed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from otel_ml.compat.tracking.said import not_kept
+
+__all__ = ["name_of_the_original"]
+
+
+def name_of_the_original(package: str, name: str, *, is_of_the_server: bool) -> Any:
+    """Return what the original calls so; one that may record is said to know nothing of the run here.
+
+    Args:
+        package: of the original.
+        name: of a function, a class or a module.
+        is_of_the_server: it asks the original's server, and records nothing.
+
+    Raises:
+        AttributeError: there is no such name, or the package is not installed.
+    """
+    found = None if name.startswith("_") else _found(package, name)
+    if found is None:
+        raise AttributeError(
+            f"otel_ml.compat.{package} has no {name!r}, and the package {package!r} has none or is not installed."
+        )
+    if not is_of_the_server:
+        not_kept(f"{package}.{name}", f"it is that of the package {package!r} itself, which knows nothing of this run.")
+    return found
+
+
+def _found(package: str, name: str) -> Any:
+    try:
+        original = import_module(package)
+    except ImportError:
+        return None
+    found = getattr(original, name, None)
+    return found if found is not None else _submodule(package, name)
+
+
+def _submodule(package: str, name: str) -> ModuleType | None:
+    try:
+        return import_module(f"{package}.{name}")
+    except ImportError:
+        return None
