@@ -21,7 +21,7 @@ MAX_CELLS = 1 << 20
 """Pairs of rank and timer that are looked at (some 60 MiB); further ranks and timers are not."""
 
 LONGEST_S = 1e9
-"""Thirty years: what says it took longer, or less than nothing, is no time."""
+"""Thirty years: what says it took longer, or less than nothing, is not a time."""
 
 _FIELDS = {
     "evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0,

@@ -22,7 +22,7 @@ class Finding:
         kind: `slow` or `silent`, of a rank; `stage` where a pipeline stage has more work than the others; `shape` where
             the times of ranks go up and down together, with what they are given, and nobody is slow; `pause` where the
             job stands still now and then.
-        rank: which one; None where it is no rank, or several are slow.
+        rank: which one; None where it is not a rank, or several are slow.
         phase: name of the timer without `time/`; empty for a silent rank and a stage, two timers for a shape; empty for
             pauses in whatever a rank works at.
         since: first step of the trouble; `last` is the newest one that was looked at.

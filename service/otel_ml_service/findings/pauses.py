@@ -35,7 +35,7 @@ _REMEMBERED, _FEW = 16, 8
 _KEPT = 32
 """Pauses of which the distances are remembered."""
 _LONGER = 0.25
-"""Of the usual step; less is no pause."""
+"""Of the usual step; less is not a pause."""
 _SCATTERS = 8.0
 """Median absolute deviations of usual steps that a pause is longer."""
 _NEARLY_ALL = 0.8
@@ -171,7 +171,7 @@ class Pauses:
         return self._sorted[len(self._sorted) // 2] if self._sorted else 0.0
 
     def _longer(self, length: float) -> float | None:
-        """Return by how much a step is longer than the usual one; None where it is no pause, or too little is known."""
+        """Return by how much a step is longer than the usual one; None where it is not a pause, or too little is known."""
         self._is_sure = self._is_sure or len(self._sorted) >= _FEW
         if not self._is_sure:
             return None
@@ -284,7 +284,7 @@ class Pauses:
         )  # fmt: skip
 
     def _culprit(self, seen: _Seen) -> int | None:
-        """Return the rank that stands still each time, where that is no chance."""
+        """Return the rank that stands still each time, where that is not chance."""
         [(rank, count)] = seen.ranks.most_common(1)
         if rank is None or count < seen.times:
             return None

@@ -23,7 +23,7 @@ Groups = tuple[npt.NDArray[np.int64], ...]
 
 
 def is_pipeline(phases: Sequence[str], kinds: Mapping[str, TimerKind] = NOTHING_SAID) -> bool:
-    """Whether timers are those of a pipeline: its phases take turns, and are no line."""
+    """Whether timers are those of a pipeline: its phases take turns, and are not a line."""
     return any(_hands_on(phase, kinds) for phase in phases)
 
 

@@ -19,7 +19,7 @@ class Thresholds:
         warning: slow-down (a share of the usual time) that is found.
         critical: slow-down from which a finding is critical.
         release: a critical finding is a warning again below this share of `critical`.
-        steps: evidence of at least so many steps is needed, to begin and to end: a burst of fewer is no finding.
+        steps: evidence of at least so many steps is needed, to begin and to end: a burst of fewer is not a finding.
         wrongly: findings in a step of a job in which nobody is slow, at most.
         least_share: of the step.
         least_s: seconds.

@@ -71,7 +71,7 @@ def told(facts: RunFacts, place: Place, metric: str, step: int, last: int, found
 
 def _reason(one: Producer, step: int, last: int, served: _Served, pull: Pull | None) -> str:
     old, new = _mean(one.values, step - USUAL, step - 1), _mean(one.values, step, last)
-    values = "gave no samples any more" if new is None else f"had {number(new)}"
+    values = "gave no more samples" if new is None else f"had {number(new)}"
     values = values if old is None or new is None else f"{values} instead of {number(old)}"
     text = f"{one.name} {values}" if new is None else f"the samples of {one.name} {values}"
     if not served.text:

@@ -26,7 +26,7 @@ _FIRST_STEP_S = 600.0
 """Before the first step of a run began there is no other one to go by; it may compile for long."""
 
 _LARGEST = 2**53
-"""Whole numbers beyond this are no steps."""
+"""Whole numbers beyond this are not steps."""
 
 
 class Place(NamedTuple):
@@ -48,7 +48,7 @@ class Slow:
     Attributes:
         place: what the names of its role and axis begin with.
         kind: `slow` or `silent`, of a rank; `stage`, of a pipeline stage; `shape` where times follow the data.
-        rank: None where it is no rank; `who` is `rank 3`, `stage 2` or `nobody`.
+        rank: None where it is not a rank; `who` is `rank 3`, `stage 2` or `nobody`.
         last: its last step; the newest one that was looked at where it lasts.
         extra_s: seconds a step that it cost, over all its steps; 0 of a silent rank.
         slowdown: how much longer than the others it took, as a share.

@@ -18,7 +18,7 @@ __all__ = ["StepTime", "account", "calm_steps", "step_time", "usual_steps", "wit
 Values = Mapping[int, float]
 
 _LONGEST = 1e9
-"""Seconds from which a value, NaN included, is no duration; ranks are below it, too."""
+"""Seconds from which a value, NaN included, is not a duration; ranks are below it, too."""
 
 _USUAL = 64
 """Steps before that others are compared with."""
@@ -33,7 +33,7 @@ _PAUSE = 10.0
 """Scatters beyond which a step is a pause."""
 
 _IN_A_ROW = 4
-"""So many are no pause any more: as many as make a finding."""
+"""So many are no longer a pause: as many as make a finding."""
 
 
 @dataclass(frozen=True, slots=True)
