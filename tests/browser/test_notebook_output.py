@@ -55,7 +55,7 @@ def html_of_the_example(folder: Path) -> Iterator[str]:
 def test_a_run_is_shown_with_its_name_and_its_folder(page: Page, outputs: str) -> None:
     page.open(f"{outputs}example.html")
 
-    page.shows("otel_ml run", "otel-ml-runs/notebook/")
+    page.shows("otel_ml run", "/notebook/")
     page.picture("notebook-run")
     assert page.errors == []
 
