@@ -16,7 +16,7 @@ from otel_ml._internal.lifecycle.notices import Notices
 from otel_ml._internal.messages.recorder import Recorder
 from otel_ml._internal.transport.link import Link, Reached
 from otel_ml._internal.transport.send import Sender
-from otel_ml._internal.transport.spool_overflow import SPOOL_FULL
+from otel_ml._internal.transport.spool import SPOOL_FULL, SPOOL_UNREADABLE
 from otel_ml.explanation import explained
 from otel_ml.wire import attributes as keys
 
@@ -198,7 +198,8 @@ class ShutdownSequence:
 
     def _given_up(self) -> Mapping[str, int]:
         """Return points that were encoded and will not arrive, by reason."""
-        counted = {SPOOL_FULL: self._recorder.dropped.get(SPOOL_FULL, 0), **self._sender.refused}
+        gone = {reason: self._recorder.dropped.get(reason, 0) for reason in (SPOOL_FULL, SPOOL_UNREADABLE)}
+        counted = {**gone, **self._sender.refused}
         return {reason: count for reason, count in counted.items() if count}
 
     def _overhead_s(self) -> float:

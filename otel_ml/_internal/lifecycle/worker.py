@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
@@ -217,6 +218,7 @@ class Worker:
                     return
             except Exception as error:  # noqa: BLE001 (this thread must outlive any mistake; it is reported)
                 reporter.failed("The background thread", error) if not reporter.strict else self._fail_loudly(error)
+                self._tell_of_failure()
                 if request is not None and request is self._ending:
                     return
             finally:
@@ -235,6 +237,11 @@ class Worker:
             return None
         finally:
             has_rested()
+
+    def _tell_of_failure(self) -> None:
+        """Print what failed, though the round did not come to its end."""
+        with suppress(Exception):
+            self._tell(is_last=self._ending is not None)
 
     def _fail_loudly(self, error: Exception) -> None:
         self._console.line(

@@ -151,7 +151,13 @@ class Sender:
     def _send_first(self, transport: Transport, batch: Batch, timeout: float) -> bool:
         """Post the first request of a batch; return whether it was answered for good, or is to be smaller."""
         request = batch.requests[0]
-        answer = transport.post(PATHS[request.kind], request_body(self.resource, request.payloads()), timeout)
+        try:
+            body = request_body(self.resource, request.payloads())
+        except OSError as error:
+            self.abandon_batch()
+            self.spool.give_up_unreadable(error)
+            return True
+        answer = transport.post(PATHS[request.kind], body, timeout)
         if answer.outcome == "retry":
             self._postpone(answer)
             return False

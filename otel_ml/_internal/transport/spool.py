@@ -22,7 +22,10 @@ from otel_ml._internal.transport.file_descriptor import above_standard
 from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.wire.spool_format import FRAME, HEADER, SUFFIX, Frame, Kind, encode_frame
 
-__all__ = ["Held", "PendingFrame", "Spool", "StepPoints"]
+__all__ = ["SPOOL_FULL", "SPOOL_UNREADABLE", "Held", "Lost", "PendingFrame", "Spool", "StepPoints"]
+
+SPOOL_FULL, SPOOL_UNREADABLE = "spool_full", "spool_unreadable"
+"""Reasons under which losses are counted."""
 
 StepPoints = tuple[str, int, int]
 """(axis, step, points): what a frame holds of a step, for the watermark if the frame has to go."""
@@ -65,13 +68,18 @@ class Segment(Protocol):
 
 
 class FileSegment:
-    """One file, locked while this process lives."""
+    """One file, locked while this process lives.
+
+    A program may close what is open, and open a file of its own under the same number (daemons do the first). So the
+    descriptor is asked which file it is: what is ours is never written to another file, and nobody else's is closed.
+    """
 
     def __init__(self, path: Path, resource: bytes) -> None:
         self._path = path
         self.size = 0
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._file = above_standard(os.open(path, flags, 0o600))
+        self._identity = _identity(self._file)
         try:
             self._begin(resource)
         except BaseException:  # a full disk, once a second: neither the descriptor nor the name is left behind
@@ -90,17 +98,21 @@ class FileSegment:
     def append(self, parts: Sequence[bytes]) -> int:
         begin, size = self.size, sum(map(len, parts))
         # A half frame would end the file for every reader: what is behind it could not be found anymore.
-        if os.writev(self._file, parts) < size:  # the disk is full: cut the half frame off again
-            os.ftruncate(self._file, begin)
+        file = self._open_file()
+        if os.writev(file, parts) < size:  # the disk is full: cut the half frame off again
+            os.ftruncate(file, begin)
             raise OSError(f"{self._path} could not grow by {size} bytes.")
         self.size += size
         return begin
 
     def read(self, offset: int, length: int) -> bytes:
-        return os.pread(self._file, length, offset)
+        found = os.pread(self._open_file(), length, offset)
+        if len(found) < length:
+            raise OSError(f"{self._path} was cut by another program.")
+        return found
 
     def clear(self) -> None:
-        os.ftruncate(self._file, self._head)
+        os.ftruncate(self._open_file(), self._head)
         self.size = self._head
 
     def delete(self) -> None:
@@ -108,9 +120,30 @@ class FileSegment:
         self.close()
 
     def close(self) -> None:
-        if self._file >= 0:
+        if self._is_open():
             os.close(self._file)
-            self._file = -1
+        self._file = -1
+
+    def _is_open(self) -> bool:
+        with suppress(OSError):
+            return _identity(self._file) == self._identity
+        return False
+
+    def _open_file(self) -> int:
+        """Return the descriptor; the file is opened again where the program has closed it."""
+        if not self._is_open():
+            file = above_standard(os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC))
+            if _identity(file) != self._identity:
+                os.close(file)
+                raise FileNotFoundError(self._path)
+            fcntl.flock(file, fcntl.LOCK_EX)  # who sends it for a dead process has it until it is gone
+            self._file = file
+        return self._file
+
+
+def _identity(file: int) -> tuple[int, int]:
+    found = os.fstat(file)
+    return found.st_dev, found.st_ino
 
 
 class MemorySegment:
@@ -161,17 +194,25 @@ class PendingFrame(NamedTuple):
 
 @dataclass(slots=True)
 class Lost:
-    """What had to go from a full spool.
+    """What had to go.
 
     Attributes:
+        reason: under which it is counted: the spool was full, or could not be read back.
         points: metric points.
         steps: those of steps.
         frames: how many of each kind; one of kind `L` is an event, one of `S` holds spans.
     """
 
+    reason: str
     points: int = 0
     steps: list[StepPoints] = field(default_factory=list)
     frames: Counter[Kind] = field(default_factory=Counter)
+
+    def add(self, frame: PendingFrame) -> None:
+        """Count a frame."""
+        self.points += frame.points
+        self.steps.extend(frame.steps)
+        self.frames[frame.kind] += 1
 
 
 class Spool:
@@ -273,9 +314,31 @@ class Spool:
             # The last file is emptied, not deleted: in steady state this happens every second, and creating a file
             # costs more.
             if len(self._segments) == 1:
-                self._segments[0].clear()
-                return
+                with suppress(OSError):  # it cannot be used again: another one begins
+                    self._segments[0].clear()
+                    return
             self._segments.popleft().delete()
+
+    def give_up_unreadable(self, error: OSError) -> None:
+        """Forget the frames that cannot be read back, and count them as lost."""
+        lost, kept = Lost(SPOOL_UNREADABLE), deque[PendingFrame]()
+        for frame in self.pending:
+            try:
+                frame.payload()
+            except OSError:
+                lost.add(frame)
+            else:
+                kept.append(frame)
+        self.pending = kept
+        used = [frame.segment for frame in kept]
+        for segment in self._segments:
+            if segment not in used:
+                segment.delete()  # or another process would send what is counted here
+        self._segments = deque(segment for segment in self._segments if segment in used)
+        self._new_segment()  # where a file was cut, what is appended would not be where we think it is
+        if lost.frames:
+            self._say("spool-not-read", f"What was kept to be sent cannot be read again ({error}); it is lost.")
+            self.on_lost(lost)
 
     def renew(self, resource: bytes) -> None:
         """Begin a new file with another resource (the run's identity has been decided)."""
@@ -366,11 +429,8 @@ class Spool:
 
     def _drop_oldest(self) -> None:
         oldest = self._segments.popleft()
-        lost = Lost()
+        lost = Lost(SPOOL_FULL)
         while self.pending and self.pending[0].segment is oldest:
-            frame = self.pending.popleft()
-            lost.points += frame.points
-            lost.steps.extend(frame.steps)
-            lost.frames[frame.kind] += 1
+            lost.add(self.pending.popleft())
         oldest.delete()
         self.on_lost(lost)

@@ -1,14 +1,11 @@
-"""What a full spool had to drop while nobody answered: said when it begins, and with all steps when it is over."""
+"""What a spool lost: because it was full while nobody answered, with all steps when that is over, or was not read."""
 
 from __future__ import annotations
 
 from otel_ml._internal.error_reporting import ErrorReporter
-from otel_ml._internal.transport.spool import Lost
+from otel_ml._internal.transport.spool import SPOOL_FULL, Lost
 
-__all__ = ["SPOOL_FULL", "SpoolOverflow"]
-
-SPOOL_FULL = "spool_full"
-"""The reason under which it is counted."""
+__all__ = ["SpoolOverflow"]
 
 
 class SpoolOverflow:
@@ -25,13 +22,17 @@ class SpoolOverflow:
 
     def add(self, lost: Lost) -> None:
         """Count what had to go."""
+        self._count(lost)
+        if lost.reason != SPOOL_FULL:
+            return
         if not self._points and not self._events and (lost.points or lost.frames):
             self._reporter.say(
                 "spool-full",
                 "The receiver has not answered for so long that the spool is full: from now on the oldest points are "
                 "dropped and counted.",
             )
-        self._count(lost)
+        self._points += lost.points
+        self._events += lost.frames["L"]
         for axis, step, _ in lost.steps:
             first, last = self._steps.get(axis, (step, step))
             self._steps[axis] = min(first, step), max(last, step)
@@ -49,12 +50,10 @@ class SpoolOverflow:
         self._steps.clear()
 
     def _count(self, lost: Lost) -> None:
-        self._points += lost.points
-        self._events += lost.frames["L"]
         for reason, count in (
-            (SPOOL_FULL, lost.points),
-            ("events_spool_full", lost.frames["L"]),
-            ("spans_spool_full", lost.frames["S"]),
+            (lost.reason, lost.points),
+            (f"events_{lost.reason}", lost.frames["L"]),
+            (f"spans_{lost.reason}", lost.frames["S"]),
         ):
             if count:
                 self._reporter.dropped[reason] += count

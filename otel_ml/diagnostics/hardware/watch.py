@@ -74,9 +74,7 @@ class Watch:
             found.extend(source.read())
         except SourceLostError as error:
             self._source, self._is_over = None, True
-            reporter.say(
-                "hardware-lost", f"{self._kind.of} is measured from now on: {error}. Everything else goes on."
-            )
+            reporter.say("hardware-lost", f"{self._kind.of} is measured from now on: {error}. Everything else goes on.")
         return found
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Literal
@@ -447,3 +448,20 @@ def test_sending_draws_nothing_from_the_programs_random_numbers(
         clock.now += 10
 
     assert random.getstate() == before
+
+
+def test_what_cannot_be_read_back_is_given_up_and_the_rest_is_sent(
+    sender: Sender, receiver: Receiver, tmp_path: Path
+) -> None:
+    scopes = [field(2, b"whole"), field(2, b"cut"), field(2, b"next")]
+    sender.spool.append(Frame("M", scopes[0], 1))
+    [path] = tmp_path.glob("*.spool")
+    whole = path.stat().st_size
+    sender.spool.append(Frame("M", scopes[1], 1))
+    os.truncate(path, whole)
+
+    assert sender.send(200.0)
+    sender.spool.append(Frame("M", scopes[2], 1))
+    assert sender.send(200.0)
+
+    assert receiver.got == [("/v1/metrics", request_body(b"resource", [scope])) for scope in (scopes[0], scopes[2])]

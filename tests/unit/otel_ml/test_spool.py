@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 import sys
 import threading
@@ -204,3 +205,59 @@ def test_events_and_spans_that_a_full_spool_drops_are_counted_as_points_are(spoo
     [_, total] = reporter._kept
     said = f"{7 * points} points were dropped, of steps 3 to 3 of axis 'step', and {events} events."
     assert said in total
+
+
+def descriptor_of(folder: Path) -> int:
+    """Return the number under which this process has the spool's file open."""
+    [path] = files(folder)
+    is_it = (int(one.name) for one in Path("/proc/self/fd").iterdir() if one.exists() and one.resolve() == path)
+    return next(is_it)
+
+
+def test_a_file_that_the_program_has_closed_is_opened_again(spool: Spool, tmp_path: Path, said: list[str]) -> None:
+    spool.append(Frame("M", b"before", 1))
+
+    os.close(descriptor_of(tmp_path))
+    spool.append(Frame("M", b"after", 1))
+
+    assert [held.payload() for held in spool.pending] == [b"before", b"after"]
+    assert [frame.payload for frame in read_spool(files(tmp_path)[0]).frames] == [b"before", b"after"]
+    assert said == []
+
+
+def test_a_file_of_the_program_that_got_its_number_is_neither_written_to_nor_closed(
+    spool: Spool, tmp_path: Path
+) -> None:
+    spool.append(Frame("M", b"before", 1))
+    number = descriptor_of(tmp_path)
+    with (tmp_path / "theirs").open("w+b", buffering=0) as theirs:
+        os.dup2(theirs.fileno(), number)
+
+        spool.append(Frame("M", b"after", 1))
+        spool.acknowledge(2)
+        spool.close()
+
+        assert theirs.read() == b""
+        assert os.fstat(number).st_ino == os.fstat(theirs.fileno()).st_ino
+        os.close(number)
+
+
+def test_what_another_program_has_cut_off_is_lost_and_counted_and_what_follows_is_kept(
+    spool: Spool, tmp_path: Path, said: list[str]
+) -> None:
+    lost: list[Lost] = []
+    spool.on_lost = lost.append
+    spool.append(Frame("M", b"whole", 1), [("step", 1, 1)])
+    whole = files(tmp_path)[0].stat().st_size
+    spool.append(Frame("M", b"half", 2), [("step", 2, 2)])
+    spool.append(Frame("L", b"event"))
+    os.truncate(files(tmp_path)[0], whole + 3)
+
+    spool.give_up_unreadable(OSError("cut"))
+    spool.append(Frame("M", b"next", 4))
+
+    assert [held.payload() for held in spool.pending] == [b"whole", b"next"]
+    assert [(one.reason, one.points, one.steps, dict(one.frames)) for one in lost] == [
+        ("spool_unreadable", 2, [("step", 2, 2)], {"M": 1, "L": 1})
+    ]
+    assert said == ["What was kept to be sent cannot be read again (cut); it is lost."]
