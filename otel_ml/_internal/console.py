@@ -194,6 +194,8 @@ def finished_line(run: Mapping[str, Any], status: str, *, outlived: bool = True)
         >>> losses = {"lost": {"spool_full": 3, "bad_value": 2}, "delivered": 48207}
         >>> finished_line(run | losses, "finished").split("recorded, ", 1)[1].split(". ")[0]
         '48,207 delivered, 3 lost (spool_full: 3); not recorded: bad_value: 2'
+        >>> finished_line(run | {"superseded": 210, "delivered": 48000}, "finished").split("recorded, ", 1)[1][:62]
+        '48,000 delivered, 210 of steps that were done again, 0 lost. R'
         >>> exporters = {"jsonl": {"delivered_seq": 9}, "mlflow": {"delivered_seq": 3}}
         >>> more = {"last_seq": 9, "pending": 6, "exporters": exporters, "duration_s": 0.0}
         >>> finished_line(run | more, "finished")
@@ -215,7 +217,9 @@ the rest. Look: otel-ml runs'
     decided = str(run.get("status", "running"))
     how = status if decided == "running" else decided
     begin = f"{writers} {'process' if writers == 1 else 'processes'}, {_values(recorded)} recorded"
-    account = f"{total:,} lost{why}{_left_out(run)}"
+    superseded = int(run.get("superseded", 0))
+    again = f"{superseded:,} of steps that were done again, " if superseded else ""
+    account = f"{again}{total:,} lost{why}{_left_out(run)}"
     if int(run.get("pending", 0)):
         rest = "The service delivers the rest" if outlived else "otel-ml recover delivers the rest"
         return f"{_pending(how)}. {begin}, {account}, {_behind(run)}{_besides(lost)}. {rest}. Look: otel-ml runs"
