@@ -99,7 +99,7 @@ TOKEN_FILE: Final = Variable(
 STRICT: Final = Variable("OTEL_ML_STRICT", boolean, False, "Raise instead of count and say: for tests.")
 CAPTURE: Final = Variable(
     "OTEL_ML_CAPTURE", choice("auto", "off"), "auto",
-    "Global rank 0 keeps git commit and diff, command line and package list with the run (secrets redacted); "
+    "Global rank 0 keeps git commit and diff, command line, host, user and package list with the run (secrets redacted); "
     "`off` keeps none.",
 )  # fmt: skip
 SPOOL_MAX: Final = Variable(
