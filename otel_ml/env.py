@@ -99,8 +99,8 @@ TOKEN_FILE: Final = Variable(
 STRICT: Final = Variable("OTEL_ML_STRICT", boolean, False, "Raise instead of count and say: for tests.")
 CAPTURE: Final = Variable(
     "OTEL_ML_CAPTURE", choice("auto", "off"), "auto",
-    "Global rank 0 keeps git commit and diff, command line and package list with the run (secrets redacted); "
-    "`off` keeps none.",
+    "Global rank 0 keeps git commit and diff, command line, host, user and package list with the run (secrets "
+    "redacted); `off` keeps none.",
 )  # fmt: skip
 SPOOL_MAX: Final = Variable(
     "OTEL_ML_SPOOL_MAX", integer(2**20, 2**62), 256 * 2**20,

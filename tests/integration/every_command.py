@@ -67,7 +67,7 @@ def said(arguments: list[str]) -> tuple[int, str]:
 
 if __name__ == "__main__":
     for name in COMMANDS:
-        importlib.import_module(f"otel_ml_service.cli.{name}_command")
+        importlib.import_module(f"otel_ml_service.cli.{name.replace('-', '_')}_command")
     folder = Path(sys.argv[1])
     found = sorted(folder.glob("*/*")) + sorted(folder.glob("*"))
     print(json.dumps([[arguments, *said(arguments)] for arguments in commands(folder, found)]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -67,6 +69,8 @@ def test_commit_branch_diff_packages_and_command_are_captured_without_secrets(
         "remote": "https://***@example.com/repo.git",
     }
     assert facts["command"].endswith("train.py --lr 0.1 --wandb-token *** --hub=***")
+    assert facts["arguments"] == ["--lr", "0.1", "--wandb-token", "***", "--hub=***"]
+    assert (facts["host"], facts["user"]) == (socket.gethostname(), getpass.getuser())
     assert facts["working_directory"] == str(repository)
     assert facts["python"] == sys.version.split()[0]
     found = artifacts(server)
@@ -93,7 +97,8 @@ def test_outside_of_a_repository_the_rest_is_captured(server: OtlpServer, tmp_pa
     train(server, tmp_path, tmp_path, {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)})
 
     (params,) = server.events("ml.params")
-    assert set(params.body["otel_ml"]) == {"command", "python", "working_directory"}
+    program, place = {"command", "program", "arguments", "executable", "python"}, {"os", "host", "user"}
+    assert set(params.body["otel_ml"]) == program | place | {"working_directory"}
 
 
 def test_capture_can_be_switched_off(server: OtlpServer, repository: Path, tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
-"""What a run was started from: command line, git commit and diff, packages (global rank 0, in the background)."""
+"""What a run was started from: command line, host, git commit and diff, packages (global rank 0, in the background)."""
 
 from __future__ import annotations
 
+import getpass
 import hashlib
+import os
+import platform
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -66,9 +70,22 @@ def captured(role: str) -> Iterator[LogRecord]:
 def _program() -> Mapping[str, object]:
     return {
         "command": " ".join(redacted_arguments(sys.orig_argv)),
+        "program": redacted(sys.argv[0]),
+        "arguments": redacted_arguments(sys.argv)[1:],
+        "executable": sys.executable,
         "python": sys.version.split()[0],
+        "os": platform.platform(),
+        "host": socket.gethostname(),
+        "user": _user(),
         "working_directory": _working_directory(),
     }
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container's user that has no name
+        return str(os.getuid())
 
 
 def _working_directory() -> str:

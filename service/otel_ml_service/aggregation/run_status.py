@@ -28,7 +28,7 @@ def facts_of(run: RunState) -> RunFacts:
     return RunFacts(
         experiment_name=next((w.experiment_name for w in ordered if w.experiment_name), ""),
         run_name=next((w.run_name for w in ordered if w.run_name), ""),
-        started_at=run.started_at if run.started_at is not None else run.now,
+        started_at=_started_at(run),
         tags=tuple(dict.fromkeys(tag for writer in _launches(ordered, "tags") for tag in writer.tags)),
         notes=next((writer.notes for writer in reversed(_launches(ordered, "notes"))), None),
     )
@@ -95,3 +95,9 @@ def _holding(run: RunState, closing_trigger: ClosingTrigger) -> tuple[Holder, ..
         open_s = run.active - window.opened
         held.append(Holder(attempt.stream.role, attempt.stream.axis, window.step, attempt.ordinal, ranks, open_s))
     return tuple(held)
+
+
+def _started_at(run: RunState) -> float:
+    """Return when the first point was recorded, or the run was first heard where that is earlier."""
+    heard = run.started_at if run.started_at is not None else run.now
+    return heard if run.origin_ns is None else min(heard, run.origin_ns / 1e9)

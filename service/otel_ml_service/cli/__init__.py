@@ -37,6 +37,7 @@ COMMANDS = {
     "explain": "Explain a message: what it means, what to do.",
     "doctor": "Check this machine, and say what to do.",
     "exporters": "List the exporters and what each guarantees.",
+    "new-exporter": "Write an exporter to begin with, and its test.",
     "completion": "Print the shell completion script.",
 }
 

@@ -12,7 +12,7 @@ __all__ = ["CommandGroup"]
 
 
 class CommandGroup(click.Group):
-    """Find the command `x` as the function `x` of the module `<package>.x_command`.
+    """Find the command `a-b` as the function `command` of the module `<package>.a_b_command`.
 
     The list of commands and their one-line help are known without importing them.
     """
@@ -30,7 +30,7 @@ class CommandGroup(click.Group):
         """Import and return one command."""
         if cmd_name not in self._help_of:
             return None
-        module = importlib.import_module(f"{self._package}.{cmd_name}_command")
+        module = importlib.import_module(f"{self._package}.{cmd_name.replace('-', '_')}_command")
         command = module.command
         if not isinstance(command, click.Command):
             raise TypeError(f"{module.__name__}.command is not a click command.")

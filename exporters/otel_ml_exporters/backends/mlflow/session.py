@@ -9,6 +9,7 @@ from otel_ml_exporters.backends.mlflow.artifacts import Files
 from otel_ml_exporters.backends.mlflow.names import PARAM_NAMES, Names
 from otel_ml_exporters.backends.mlflow.params import reconciled
 from otel_ml_exporters.backends.mlflow.points import Points
+from otel_ml_exporters.backends.mlflow.source import source_tags
 from otel_ml_exporters.backends.mlflow.tracking import OpenRun, description
 from otel_ml_exporters.records import (
     Artifact,
@@ -102,10 +103,12 @@ class Session:
 
         added, conflicts = reconciled(record.params, self._params, self._param_names.key)
         params = [Param(key, value) for key, value in added.items()]
-        tags = [RunTag(key, value) for key, value in self._param_names.unsaid.items()]
+        source = {key: value for key, value in source_tags(record.params).items() if key not in self._tags}
+        tags = [RunTag(key, value) for key, value in {**self._param_names.unsaid, **source}.items()]
         self._client.log_batch(self._run_id, params=params, tags=tags, synchronous=True)
         self._param_names.said()
         self._params.update(added)
+        self._tags |= source
         unsaid = [line for line in conflicts if line not in self._conflicts]
         if unsaid:
             self._conflicts.extend(unsaid)

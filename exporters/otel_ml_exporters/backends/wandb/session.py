@@ -11,6 +11,7 @@ from typing import Any
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_exporters.backends.wandb.media import artifact, media
 from otel_ml_exporters.backends.wandb.names import media_key, param_key, row_key, table_limit
+from otel_ml_exporters.backends.wandb.overview import publish_overview
 from otel_ml_exporters.backends.wandb.rows import (
     AMENDMENT,
     ATTEMPT,
@@ -151,6 +152,7 @@ class Session:
         self._run.config.update(
             plain({param_key(key): value for key, value in record.params.items()}), allow_val_change=True
         )
+        publish_overview(self._run, record.params)
 
     def _log_summary(self, record: Summary) -> None:
         self._note((name, row_key(name)) for name in record.values)
