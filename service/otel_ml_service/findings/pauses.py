@@ -135,7 +135,7 @@ class Pauses:
             timers: of the step.
         """
         self._step, self._ranks = step, len(timers.ranks)
-        length = math.fsum(phase.seconds for phase in account)
+        length = sum(phase.seconds for phase in account)
         if not 0 < length < math.inf:
             return []
         longer = self._longer(length)
