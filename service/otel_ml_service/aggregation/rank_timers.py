@@ -14,7 +14,7 @@ from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.phases import STEP, UNTIMED, in_order
 
-__all__ = ["RankTimers"]
+__all__ = ["RankTimers", "stage_in"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class RankTimers:
             phases,
             self._seconds(pieces, ranks, phases) if pieces else np.zeros((len(ranks), 0)),
             absent,
-            stages=tuple(_stage(source.topology) for source in sources),
+            stages=tuple(stage_in(source.topology) for source in sources),
             hosts=tuple(source.host for source in sources),
             topologies=tuple(source.topology for source in sources),
         )
@@ -118,5 +118,6 @@ def _phase(key: SeriesKey) -> str:
     return key.name.removeprefix(_PREFIX) + "".join(f"/{name}/{value}" for name, value in key.attributes)
 
 
-def _stage(topology: Mapping[str, int]) -> int | None:
+def stage_in(topology: Mapping[str, int]) -> int | None:
+    """Return the pipeline stage of a rank with these coordinates; None where it says none."""
     return next((topology[name] for name in _STAGES if name in topology), None)

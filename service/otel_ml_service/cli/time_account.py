@@ -85,9 +85,9 @@ def finding_lines(table: Table) -> Iterator[str]:
         >>> list(finding_lines(Table(1, 0.0, "otel_ml/findings", "step", 80, columns, rows)))
         ['warning: rank 2 slow in forward, step 40 to 69: +0.025 s a step, 0.02 s shorter without it']
         >>> columns += ("times",)
-        >>> rows = (("warning", "pause", "nobody", "checkpoint", 9, 59, 0.4, 0.4, 6),)
+        >>> rows = (("warning", "pause", "nobody", "ckpt", 9, 59, 0.4, 0.4, 6),)
         >>> [line.partition(":")[2] for line in finding_lines(Table(1, 0.0, "findings", "step", 80, columns, rows))]
-        [' nobody is slow, the job pauses in checkpoint, 6 times, step 9 to 59: +0.4 s a step, 0.4 s shorter without it']
+        [' nobody is slow, the job pauses in ckpt, 6 times, step 9 to 59: +0.4 s a step, 0.4 s shorter without it']
     """
     axis = table.axis or DEFAULT_AXIS
     for row in table.rows:

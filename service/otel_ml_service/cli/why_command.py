@@ -12,10 +12,12 @@ import click
 
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.without_option import print_without, without_option
 from otel_ml_service.stored_runs.run_folders import find
 from otel_ml_service.why.answer import Answer, Phase
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import read_facts
+from otel_ml_service.why.without import Removed
 from otel_ml_service.why.wording import seconds, signed
 
 __all__ = ["STEPS", "command", "print_answer"]
@@ -58,6 +60,7 @@ STEPS = _Steps()
 @click.option("--metric", "-m", type=METRIC, help="Why this metric changed, instead of why steps were slow.")
 @click.option("--axis", help="Axis of the steps; by default that of the metric, or the trainer's.")
 @click.option("--role", help="Role whose steps are meant; by default the trainer.")
+@without_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def command(
     run: str,
@@ -66,6 +69,7 @@ def command(
     metric: str | None,
     axis: str | None,
     role: str | None,
+    without: Removed | None,
     as_json: bool,
 ) -> None:
     """Tell why steps of RUN were slow, or why a metric changed, also while the run goes on.
@@ -75,8 +79,11 @@ def command(
     step it is about the steps that cost most.
     """
     first, last = steps or (None, None)
-    answer = why(read_facts(find(run, base)), Question(metric, first, last, axis, role))
-    if as_json:
+    folder = find(run, base)
+    answer = why(read_facts(folder), Question(metric, first, last, axis, role))
+    if without is not None:
+        print_without(folder, answer, without, as_json=as_json)
+    elif as_json:
         click.echo(json.dumps(asdict(answer)))
     else:
         print_answer(screen(), answer)

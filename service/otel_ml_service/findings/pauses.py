@@ -36,6 +36,8 @@ _KEPT = 32
 """Pauses of which the distances are remembered."""
 _LONGER = 0.25
 """Of the usual step; less is not a pause."""
+_LEAST_S = 0.1
+"""What is shorter the operating system of a busy host does to any phase."""
 _SCATTERS = 8.0
 """Median absolute deviations of usual steps that a pause is longer."""
 _NEARLY_ALL = 0.8
@@ -133,7 +135,7 @@ class Pauses:
             timers: of the step.
         """
         self._step, self._ranks = step, len(timers.ranks)
-        length = math.fsum(phase.seconds for phase in account)
+        length = sum(phase.seconds for phase in account)
         if not 0 < length < math.inf:
             return []
         longer = self._longer(length)
@@ -177,7 +179,7 @@ class Pauses:
             return None
         usual = self._usual
         longer = length - usual
-        if longer <= max(_LONGER * usual, _DEFAULTS.least_s) or longer <= _SCATTERS * self._scatter():
+        if longer <= max(_LONGER * usual, _LEAST_S) or longer <= _SCATTERS * self._scatter():
             return None
         return longer
 
@@ -279,8 +281,8 @@ class Pauses:
         slowdown = extra_s / usual_s if usual_s > 0 else 0.0
         level: Level = "critical" if slowdown >= _DEFAULTS.critical else "warning"
         return Finding(
-            "pause", rank, seen.phase, level, seen.since, last, is_over, slowdown, extra_s, seen.cost_s, saved_s=extra_s,
-            times=seen.times, every=seen.every,
+            "pause", rank, seen.phase, level, seen.since, last, is_over, slowdown, extra_s, seen.cost_s,
+            saved_s=extra_s, times=seen.times, every=seen.every,
         )  # fmt: skip
 
     def _culprit(self, seen: _Seen) -> int | None:

@@ -29,6 +29,8 @@ _FEW = 0.5
 _PATIENCE = 8
 """Steps that a rank waits for the others of its place."""
 
+_DIMENSIONS, _TOGETHER = 6, 3
+"""Coordinates that are looked at, and how many of them make a place."""
 _LAST_ONES = 16
 """Steps after which those that are still slow where most are no longer are told for themselves."""
 
@@ -246,13 +248,13 @@ def _of_one(timed: Sequence[int], timers: StepTimers) -> Iterator[Named]:
 
 def _of_several(timed: Sequence[int], timers: StepTimers) -> Iterator[Named]:
     dimensions = _dimensions(timers)
-    for count in range(2, len(dimensions) + 1):
+    for count in range(2, _TOGETHER + 1):
         for some in combinations(dimensions, count):
             yield _by_coordinates(some, timed, timers)
 
 
 def _dimensions(timers: StepTimers) -> list[str]:
-    return sorted({dimension for topology in timers.topologies for dimension in topology})
+    return sorted({dimension for topology in timers.topologies for dimension in topology})[:_DIMENSIONS]
 
 
 def _by_coordinates(dimensions: Sequence[str], timed: Sequence[int], timers: StepTimers) -> Named:

@@ -19,7 +19,7 @@ from otel_ml_service.findings.medians import low_median
 from otel_ml_service.findings.phases import STEP, UNTIMED, accuses
 from otel_ml_service.findings.what_if import saved_without_stage
 
-__all__ = ["Stages", "work_of_stages", "working_phases"]
+__all__ = ["Stages", "surplus_of_stage", "work_of_stages", "working_phases"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -116,6 +116,30 @@ def work_of_stages(timers: StepTimers, parents: Mapping[str, str]) -> tuple[tupl
     if not columns or len(stages) < 2:
         return (), np.zeros(0)
     seconds = timers.seconds[:, columns]
-    work = np.where(np.isnan(seconds).all(axis=1), np.nan, np.nansum(seconds, axis=1))
+    return stages, _of_stages(
+        np.where(np.isnan(seconds).all(axis=1), np.nan, np.nansum(seconds, axis=1)), stages, timers
+    )
+
+
+def surplus_of_stage(
+    timers: StepTimers, parents: Mapping[str, str], stage: int, phase: str | None
+) -> tuple[Floats, float, int] | None:
+    """Return the work of all stages, what a stage has more in a phase than they have on average, and its place.
+
+    Args:
+        timers: of the step.
+        parents: timer → the one that it is inside of.
+        stage: which one.
+        phase: one of the timers; None for all work.
+    """
+    stages, work = work_of_stages(timers, parents)
+    if stage not in stages or (phase is not None and phase not in timers.phases):
+        return None
+    place = stages.index(stage)
+    part = work if phase is None else _of_stages(timers.seconds[:, timers.phases.index(phase)], stages, timers)
+    return work, max(float(part[place] - np.nanmean(part)), 0.0), place
+
+
+def _of_stages(of_ranks: Floats, stages: Sequence[int], timers: StepTimers) -> Floats:
     of_rank = np.array([-1 if stage is None else stage for stage in timers.stages])
-    return stages, np.array([low_median(work[of_rank == stage, None])[0] for stage in stages])
+    return np.array([low_median(of_ranks[of_rank == stage, None])[0] for stage in stages])

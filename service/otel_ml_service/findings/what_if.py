@@ -17,7 +17,7 @@ from otel_ml_service.findings.medians import low_median
 from otel_ml_service.findings.peers import Groups, usual_of
 from otel_ml_service.findings.phases import STEP, UNTIMED, TimerKind, accuses, is_between_stages
 
-__all__ = ["lateness", "saved_without", "saved_without_stage"]
+__all__ = ["lateness", "saved_in_turns", "saved_without", "saved_without_stage"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -88,7 +88,32 @@ def lateness(seconds: Floats, phases: tuple[str, ...], groups: Groups, kinds: Ma
     return late
 
 
-def saved_without_stage(work: Floats, place: int) -> float:
+def saved_in_turns(
+    seconds: Floats,
+    phases: tuple[str, ...],
+    groups: Groups,
+    kinds: Mapping[str, TimerKind],
+    rows: Sequence[int],
+    column: int,
+) -> float:
+    """Return how many seconds a pipeline's step would be shorter if ranks took in a phase what their peers take.
+
+    As much as they come later than their peers to what all do together, and no more than what is taken away.
+
+    Args:
+        seconds: [ranks, phases] of a pipeline.
+        phases: their names.
+        groups: rows of ranks that do the same work.
+        kinds: what timers were declared to measure.
+        rows: the ranks.
+        column: the phase.
+    """
+    longer = (seconds - usual_of(seconds, groups))[list(rows), column]
+    late = lateness(seconds, phases, groups, kinds)[list(rows)]
+    return max(float(np.fmax.reduce(np.fmin(longer, late))), 0.0)
+
+
+def saved_without_stage(work: Floats, place: int, surplus: float | None = None) -> float:
     """Return how many seconds a step would be shorter if what a stage has more were spread over all stages.
 
     The stage with the most work sets the pace, so of another one it is 0.
@@ -96,13 +121,17 @@ def saved_without_stage(work: Floats, place: int) -> float:
     Args:
         work: seconds of each stage; NaN where nothing is known of one.
         place: of the stage.
+        surplus: seconds that the stage has more in a phase; by default in all of its work.
 
     Examples:
         >>> work = np.array([0.9, 0.9, 0.8, 1.4])
         >>> round(saved_without_stage(work, 3), 9), saved_without_stage(work, 1)
         (0.4, 0.0)
+        >>> round(saved_without_stage(work, 3, 0.1), 9)
+        0.1
     """
     others = np.delete(work, place)
     if not np.isfinite(others).any():
         return 0.0
-    return max(float(work[place] - max(np.nanmean(work), np.nanmax(others))), 0.0)
+    left = work[place] - surplus if surplus is not None else -np.inf
+    return max(float(work[place] - max(np.nanmean(work), np.nanmax(others), left)), 0.0)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from otel_ml_exporters.records import Span
-from otel_ml_service.findings.detector import StepTimers
-from otel_ml_service.findings.frontier import Exposed, exposed, parents_of
-from otel_ml_service.findings.phases import STEP, in_order
+from otel_ml_service.findings.frontier import Exposed, exposed
+from otel_ml_service.findings.phases import STEP
+from otel_ml_service.findings.span_timers import span_timers
 from otel_ml_service.report.units import quantity
 
 __all__ = ["by_step", "step_view"]
@@ -58,17 +55,7 @@ def step_view(name: StepName, spans: Sequence[Span]) -> dict[str, Any]:
 
 
 def _account(of_rank: Mapping[int, Sequence[Span]]) -> list[Exposed]:
-    ranks = sorted(of_rank)
-    orders = [tuple(dict.fromkeys(span.name for span in of_rank[rank])) for rank in ranks]
-    phases = in_order(orders)
-    seconds: dict[tuple[int, str], float] = defaultdict(float)
-    parents: dict[str, str] = {}
-    for rank in ranks:
-        parents = parents or parents_of(of_rank[rank])
-        for span in of_rank[rank]:
-            seconds[rank, span.name] += (span.end_ns - span.start_ns) / 1e9
-    table = np.array([[seconds.get((rank, phase), math.nan) for phase in phases] for rank in ranks])
-    return exposed(StepTimers(tuple(ranks), phases, table), parents)
+    return exposed(*span_timers(of_rank))
 
 
 def _shown(of_rank: Mapping[int, Sequence[Span]], front: set[int]) -> list[int]:

@@ -28,6 +28,9 @@ LONG = "a" * 300
 
 _PHASES = (("data", 0.1), ("forward", 0.4), ("backward", 0.3), ("all_reduce", 0.2))
 
+_OF_ONE = (None, None, None)
+"""What findings of several ranks, and of pauses, have at the end."""
+
 
 def records_of_everything(*, ranks: int = 4, steps: int = 60, step_s: float = 1.0) -> list[Record]:
     """Return a run in which the last rank is slow in `forward` from step 20 to step 39."""
@@ -53,8 +56,22 @@ def records_of_everything(*, ranks: int = 4, steps: int = 60, step_s: float = 1.
         add(StepRecord, "trainer", "step", step, 0, 1000.0 + step, values, int(step == 25))
     add(SpanBatch, spans_of(range(steps - 6, steps), ranks))
     shown = ("forward", 21, "ab" * 8, "cd" * 16)
-    slow = ("critical", "slow", ranks - 1, "forward", 20, 39, 1.2, 0.5, 10.0, *shown, f"rank {ranks - 1}", 0.5)
-    rows = (slow, ("warning", "silent", 1, "", 25, 26, *[None] * 7, "rank 1", None))
+    slow = (
+        "critical",
+        "slow",
+        ranks - 1,
+        "forward",
+        20,
+        39,
+        1.2,
+        0.5,
+        10.0,
+        *shown,
+        f"rank {ranks - 1}",
+        0.5,
+        *_OF_ONE,
+    )
+    rows = (slow, ("warning", "silent", 1, "", 25, 26, *[None] * 7, "rank 1", None, *_OF_ONE))
     add(Table, 1060.0, "otel_ml/findings", "step", steps - 1, COLUMNS, rows)
     picture = heat.picture(tuple(range(ranks)))
     assert picture is not None

@@ -1,0 +1,41 @@
+"""Which rank was in which pipeline stage, from what a service noted of the processes of a run."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+
+from otel_ml.exceptions import VersionError
+from otel_ml_service.aggregation.observation import Writer
+from otel_ml_service.aggregation.rank_timers import stage_in
+from otel_ml_service.storage.checksum import unsealed
+from otel_ml_service.storage.database import StorageError, opened_to_read, require_known
+from otel_ml_service.storage.outbox import FORM
+from otel_ml_service.stored_runs.read_records import is_live
+from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
+
+__all__ = ["stages_of"]
+
+_PLACES = {name: place for place, name in enumerate(Writer.__dataclass_fields__, 1)}
+"""Of what a writer's resource says, in its entry; what it pools with comes first."""
+
+
+def stages_of(run: RunFolder, role: str) -> Mapping[int, int]:
+    """Return rank → stage of a role's ranks; nothing while a service has the run open, or where that cannot be read."""
+    if not is_there(run.database) or is_live(run):
+        return {}
+    try:
+        require_known(run.database, FORM)
+        with opened_to_read(run.database) as connection:
+            rows = connection.execute("SELECT value FROM engine WHERE key LIKE 'who/%' ORDER BY key").fetchall()
+            entries = [json.loads(unsealed(value) or b"[]") for (value,) in rows]
+    except (sqlite3.DatabaseError, StorageError, VersionError, ValueError):
+        return {}
+    found: dict[int, int] = {}
+    for entry in entries:
+        if entry and entry[_PLACES["role"]] == role:
+            stage = stage_in({name: coordinate for name, coordinate, _ in entry[_PLACES["topology"]]})
+            if stage is not None:
+                found[entry[_PLACES["rank"]]] = stage
+    return found

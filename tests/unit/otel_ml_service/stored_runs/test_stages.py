@@ -1,0 +1,37 @@
+"""Which rank was in which stage is read from the folder of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from otel_ml_service.storage.outbox import Commit, Outbox
+from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.stored_runs.stages import stages_of
+from tests.strategies import Rank, Service
+
+
+def run_of(folder: Path, ranks: list[Rank]) -> tuple[RunFolder, Outbox]:
+    service = Service()
+    service.take(*(rank.step(1, {"time/compute": 1.0}, "sum>max") for rank in ranks))
+    run = RunFolder(folder / "exp" / "01stages")
+    outbox = Outbox(run.database)
+    outbox.commit(Commit(changes=dict(service.state)))
+    return run, outbox
+
+
+def test_ranks_have_the_stages_they_said(tmp_path: Path) -> None:
+    said = [Rank(rank, world_size=4, topology=(("dp", rank % 2, 2), ("pp", rank // 2, 2))) for rank in range(4)]
+    run, outbox = run_of(tmp_path, [*said, Rank(0, role="generator", topology=(("pp", 7, 8),))])
+    outbox.close()
+
+    assert stages_of(run, "trainer") == {0: 0, 1: 0, 2: 1, 3: 1}
+    assert stages_of(run, "generator") == {0: 7}
+
+
+def test_nothing_is_known_where_nobody_said_it_while_a_service_has_the_run_and_without_one(tmp_path: Path) -> None:
+    run, outbox = run_of(tmp_path, [Rank(0), Rank(1)])
+
+    assert stages_of(run, "trainer") == {}  # its service has it
+    outbox.close()
+    assert stages_of(run, "trainer") == {}  # no rank said it
+    assert stages_of(RunFolder(tmp_path / "exp" / "nosuch"), "trainer") == {}
