@@ -355,6 +355,7 @@ def main() -> None:
     while len(otel_ml.read(run).get("loss", ([], []))[0]) < UPDATES and time.monotonic() < until:
         time.sleep(0.5)
     findings(run)
+    sys.stdout.flush()
     why = [sys.executable, "-m", "otel_ml_service", "why", run.id, "--metric", "rl/sample/reward"]
     subprocess.run(why, check=True)
 

@@ -13,6 +13,8 @@ from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import Span
 from otel_ml_service.report import sections
 from otel_ml_service.report.answer import answer, troubles
+from otel_ml_service.report.axes import times
+from otel_ml_service.report.by_version import by_version_and_task
 from otel_ml_service.report.chart_groups import (
     Charts,
     bookkeeping_section,
@@ -86,9 +88,11 @@ def parts(run: Contents, curves: str, bookkeeping: str, steps: str, *, is_live: 
     return {
         "title": _title(run),
         "answer": answer(run, is_live=is_live),
+        "times": times(run),
         "ranks": sections.findings(run),
         "steps": Markup(steps),
         "curves": Markup(curves),
+        "versions": by_version_and_task(run),
         "timing": sections.timing(run),
         "samples": joined([sections.tables(run), sections.images(run), sections.texts(run)]),
         "params": sections.params(run),
