@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -20,7 +21,7 @@ from otel_ml_service.ui.followed_run import ChartAsked, FollowedRun
 from otel_ml_service.ui.known_runs import KnownRuns
 from otel_ml_service.ui.pages import list_page
 
-__all__ = ["address_of", "server"]
+__all__ = ["address_of", "server", "server_at"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +55,15 @@ def server(runs: KnownRuns, token: str, port: int) -> ThreadingHTTPServer:
     Raises:
         OSError: the port is taken.
     """
-    found = _Server((_HOST, port), partial(_Handler, runs, token))
+    return server_at(runs, token, socket.create_server((_HOST, port)))
+
+
+def server_at(runs: KnownRuns, token: str, listener: socket.socket) -> ThreadingHTTPServer:
+    """Return a server on a socket that listens on loopback; it does not serve yet."""
+    found = _Server(listener.getsockname(), partial(_Handler, runs, token), bind_and_activate=False)
+    found.socket.close()
+    found.socket = listener
+    found.server_port = listener.getsockname()[1]
     found.daemon_threads = True
     return found
 
@@ -101,19 +110,25 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> Answer:
         if not self._is_for_us():
-            return Answer("Open the address that `otel-ml ui` printed.", "text/plain", HTTPStatus.FORBIDDEN)
+            return Answer(
+                "Open the address that `otel-ml ui`, or the job, printed.", "text/plain", HTTPStatus.FORBIDDEN
+            )
         path, _, query = self.path.partition("?")
         token, *rest = path.split("/")[1:] or [""]
         # Compared in constant time; a path may be no ASCII.
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode()):
-            return Answer("Open the address that `otel-ml ui` printed.", "text/plain", HTTPStatus.FORBIDDEN)
+            return Answer(
+                "Open the address that `otel-ml ui`, or the job, printed.", "text/plain", HTTPStatus.FORBIDDEN
+            )
         try:
             return _routed(self._runs, [unquote(part) for part in rest], parse_qs(query))
         except OtelMLError as error:
             return _complaint(str(error))
         except Exception:  # noqa: BLE001 # one run that cannot be shown must not end the others
             _log.exception("A page of otel-ml ui was not made.")
-            return _complaint("This page could not be made. The terminal of otel-ml ui says why.")
+            return _complaint(
+                "This page could not be made. The terminal of otel-ml ui, or service.log of the run, says why."
+            )
 
     def _is_for_us(self) -> bool:
         """Whether the request names us, and no name that a web page let point here (DNS rebinding)."""

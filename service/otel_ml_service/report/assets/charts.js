@@ -35,6 +35,11 @@ const places = () => {
 };
 const placeOf = (axis, fits) => places().filter(place => place.axis === axis && fits(place))
   .reduce((best, place) => !best || place.prefix.length > best.prefix.length ? place : best, null);
+// All charts have the same seconds, but where a person looks closer at one.
+const sameTime = xs => (_, low, high) => {
+  const ends = places().flatMap(place => [place.points[0][1], place.points.at(-1)[1]]);
+  return low === xs[0] && high === xs.at(-1) ? [Math.min(...ends), Math.max(...ends)] : [low, high];
+};
 const between = (points, from, to, value) => {
   let low = 0, high = points.length - 1;
   if (value <= points[low][from]) return points[low][to];
@@ -138,7 +143,7 @@ class Chart {
     this.plot = new uPlot({
       width: Math.max(this.figure.clientWidth, 120), height: 170, legend: {show: false}, series,
       cursor: {y: false, sync: {key: this.onTime ? 'seconds' : this.shown.axis, scales: ['x', null]}, points: {size: 6}},
-      scales: {x: {time: false}, y: {distr: isLog ? 3 : 1, range: clipped ? () => uPlot.rangeNum(
+      scales: {x: {time: false, range: this.onTime ? sameTime(data[0]) : undefined}, y: {distr: isLog ? 3 : 1, range: clipped ? () => uPlot.rangeNum(
         clipped.low, clipped.high, 0.1, true) : undefined}},
       axes: [
         {stroke: colour('--quiet'), grid: {show: false}, ticks: {stroke: colour('--line')}, size: 26, space: 70,
