@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote
 
 from otel_ml.exceptions import OtelMLError
-from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.markup import Markup, joined, tag
-from otel_ml_service.report.page import compared_page, document
+from otel_ml_service.report.page import document
+from otel_ml_service.ui.compared_runs import ComparedRuns
 from otel_ml_service.ui.followed_run import ChartAsked, FollowedRun
 from otel_ml_service.ui.known_runs import KnownRuns
 from otel_ml_service.ui.pages import list_page
@@ -142,8 +142,10 @@ def _routed(runs: KnownRuns, path: Sequence[str], query: Query) -> Answer:
         return Answer(list_page(runs.base))
     if list(path) == ["runs.json"]:
         return _json(runs.rows())
-    if list(path) == ["compare"]:
-        return _compared(runs, query)
+    if list(path) in (["compare"], ["news"]):
+        names = dict.fromkeys(query.get("run", []))
+        several = [run for name in list(names)[:_COMPARED] if (run := runs.find(name)) is not None]
+        return _compared(ComparedRuns(several), path[0], query) if len(several) > 1 else _missing()
     if len(path) == 4 and path[0] == "run" and path[3] in _OF_A_RUN:
         found = runs.find(f"{path[1]}/{path[2]}")
         return _missing() if found is None else _OF_A_RUN[path[3]](found, query)
@@ -181,10 +183,11 @@ def _step(run: FollowedRun, query: Query) -> Answer:
 _OF_A_RUN: dict[str, Callable[[FollowedRun, Query], Answer]] = {"": _page, "news": _news, "step": _step}
 
 
-def _compared(runs: KnownRuns, query: Query) -> Answer:
-    found = [run for name in query.get("run", [])[:_COMPARED] if (run := runs.find(name)) is not None]
-    contents: list[Contents] = [run.summary()[0] for run in found]
-    return Answer(compared_page(contents)) if len(contents) > 1 else _missing()
+def _compared(compared: ComparedRuns, what: str, query: Query) -> Answer:
+    if what == "compare":
+        return Answer(compared.page())
+    news = compared.news(_one(query, "version"), frozenset(_one(query, "seen").split(",")))
+    return Answer("", status=HTTPStatus.NO_CONTENT) if news is None else _json(news)
 
 
 def _one(query: Query, name: str) -> str:
