@@ -356,7 +356,16 @@ def main() -> None:
         time.sleep(0.5)
     findings(run)
     sys.stdout.flush()
-    why = [sys.executable, "-m", "otel_ml_service", "why", run.id, "--metric", "rl/sample/reward"]
+    why = [
+        sys.executable,
+        "-m",
+        "otel_ml_service",
+        "why",
+        run.id,
+        f"{MIRRORED - 5}-{MIRRORED + 25}",
+        "--metric",
+        "rl/sample/reward",
+    ]
     subprocess.run(why, check=True)
 
 

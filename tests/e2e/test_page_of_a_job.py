@@ -12,6 +12,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from otel_ml.wire.rendezvous import Service
 from tests.e2e.jobs import environment
 from tests.waiting import eventually
@@ -79,6 +81,25 @@ def test_the_address_that_a_job_prints_at_a_terminal_is_its_page_while_it_trains
     assert logs
     assert all(address.split("/")[3] not in log for log in logs), "the token is in no log"
     os.close(terminal)
+
+
+@pytest.mark.feature(
+    "M8", "better", "nothing to switch on: `otel-ml why` and the page may be asked at any time, and left again"
+)
+def test_a_job_that_nobody_has_prepared_is_asked_why_while_it_trains(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "otel_ml_service", "why", "latest"]
+    with (tmp_path / "stderr").open("w") as file, training(tmp_path, file.fileno()):
+        env = environment(OTEL_ML_DIR=tmp_path / "runs", COLUMNS=200)
+        said = eventually(
+            lambda: (
+                "the run goes on" in (found := subprocess.run(command, env=env, capture_output=True, text=True)).stdout
+                and found.stdout
+            ),
+            timeout=60,
+        )
+
+    assert "Nothing stands out" in said
+    assert "this is as of step" in said
 
 
 def test_a_job_that_nobody_watches_opens_no_port_for_a_page(tmp_path: Path) -> None:

@@ -26,8 +26,9 @@ _BLOCK = 4
 _NEWEST = 2048
 """Steps that are searched where nobody says which metric: the newest ones."""
 
-_AS_LARGE = 0.9
-"""Of changes about as large as the largest one the first counts: what comes after may be the way back."""
+_AS_LARGE, _WAY_BACK = 0.9, 0.5
+"""Of changes about as large as the largest one the first counts; so does one that is half as large and goes the other
+way: the largest may be the way back."""
 
 _LINKS = (
     "An edge would tell: `otel_ml.consumed(contexts)` of what made these values, and the metric of each producer "
@@ -142,8 +143,13 @@ def _turn(
     there = [turn for turn in turns if begin <= turn.step <= end]
     if first is not None and first == last:
         return max(there, key=lambda turn: turn.step, default=None)
-    largest = max((_size(turn) for turn in there), default=0.0)
-    return next((turn for turn in there if _size(turn) >= _AS_LARGE * largest), None)
+    largest = max(there, key=_size, default=None)
+    return next((turn for turn in there if largest is not None and _counts(turn, largest)), None)
+
+
+def _counts(turn: _Turn, largest: _Turn) -> bool:
+    is_opposite = (turn.effect or 0.0) * (largest.effect or 0.0) < 0
+    return _size(turn) >= (_WAY_BACK if is_opposite else _AS_LARGE) * _size(largest)
 
 
 def _size(turn: _Turn) -> float:

@@ -72,6 +72,7 @@ def test_a_run_of_one_axis_has_no_other_to_meet() -> None:
     assert [has for _, has in read.elements if "data-times" in has] == []
 
 
+@pytest.mark.feature("N21", "better", "a table for each role, with its own shares, which add up to its step")
 def test_each_role_has_its_own_shares_of_time(read: Reader) -> None:
     timing = read.text.partition("Where the time goes")[2]
 
