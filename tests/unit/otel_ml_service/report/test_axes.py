@@ -6,37 +6,16 @@ import json
 
 import pytest
 
-from otel_ml_exporters.records import Record, StepRecord, Table
-from otel_ml_service.findings.finding import COLUMNS
 from otel_ml_service.report.axes import beside
 from otel_ml_service.report.contents import Contents, contents
 from otel_ml_service.report.page import page
+from tests.unit.otel_ml_service.report.job_of_roles import job_of_two_roles
 from tests.unit.otel_ml_service.report.test_page import Reader
-
-SLOW = ("critical", "slow", 1, "generate", 60, 69, 1.0, 0.2, 2.0, None, None, None, None, "rank 1", 0.2)
-
-
-def job() -> list[Record]:
-    """Return a trainer that takes 2 s a step, beside generators that take 1 s a rollout."""
-    rows: list[Record] = []
-    for step in range(60):
-        versions = {"generator/0": float(max(step - 1, 0)), "generator/1": 3.0 if step >= 50 else float(step)}
-        values = {f"consumed/version/{who}": version for who, version in versions.items()}
-        values |= {f"consumed/samples/{who}": 16.0 for who in versions}
-        values |= {f"reward/{who}": 0.01 * version for who, version in versions.items()}
-        values |= {"reward": 0.5, "reward/environment/math": 0.7, "reward/environment/code": 0.3, "time/forward": 1.5}
-        rows.append(StepRecord(0, "trainer", "step", step, 0, 1000.0 + 2 * step, values))
-    for rollout in range(110):
-        spent = {"generator/rollout/time/generate": 0.9, "generator/rollout/time/exposed/generate": 0.9}
-        spent["generator/rollout/time/exposed/generate/rank"] = 1.0
-        rows.append(StepRecord(0, "generator", "rollout", rollout, 0, 1000.5 + rollout, spent))
-    rows.append(Table(0, 1200.0, "generator/rollout/otel_ml/findings", "rollout", 109, COLUMNS, (SLOW,)))
-    return rows
 
 
 @pytest.fixture(scope="module")
 def run() -> Contents:
-    return contents("run", "pages", job())
+    return contents("run", "pages", job_of_two_roles())
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +46,9 @@ def test_the_page_has_the_times_of_all_roles_the_trainers_first(read: Reader) ->
 
 
 def test_a_run_of_one_axis_has_no_other_to_meet() -> None:
-    read = Reader(page([contents("run", "pages", [row for row in job() if getattr(row, "axis", "") == "step"])]))
+    read = Reader(
+        page([contents("run", "pages", [row for row in job_of_two_roles() if getattr(row, "axis", "") == "step"])])
+    )
 
     assert [has for _, has in read.elements if "data-times" in has] == []
 
