@@ -355,7 +355,17 @@ def main() -> None:
     while len(otel_ml.read(run).get("loss", ([], []))[0]) < UPDATES and time.monotonic() < until:
         time.sleep(0.5)
     findings(run)
-    why = [sys.executable, "-m", "otel_ml_service", "why", run.id, "--metric", "rl/sample/reward"]
+    sys.stdout.flush()
+    why = [
+        sys.executable,
+        "-m",
+        "otel_ml_service",
+        "why",
+        run.id,
+        f"{MIRRORED - 5}-{MIRRORED + 25}",
+        "--metric",
+        "rl/sample/reward",
+    ]
     subprocess.run(why, check=True)
 
 

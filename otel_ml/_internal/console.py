@@ -14,7 +14,8 @@ from otel_ml.redaction import redacted
 from otel_ml.wire.loss_reasons import lost_values, not_recorded, other_losses
 
 __all__ = [
-    "CLOSED", "Console", "acknowledged_line", "finished_line", "started_line", "unwritten_line", "waiting_line",
+    "CLOSED", "Console", "acknowledged_line", "finished_line", "is_watched", "page_line", "shown_path", "started_line",
+    "unwritten_line", "waiting_line",
 ]  # fmt: skip
 
 _CLEAR_LINE = "\r\x1b[K"
@@ -86,6 +87,19 @@ def started_line(experiment: str, name: str, where: str, exporters: tuple[str, .
     """
     shown = f"  ({', '.join(exporters)})" if exporters else ""
     return f"run {experiment}/{name} → {where}{shown}"
+
+
+def page_line(address: str) -> str:
+    """Return the line that says where to look while the run goes on."""
+    return f"look at it while it trains: {address}"
+
+
+def is_watched() -> bool:
+    """Whether stderr is a terminal: a person is there."""
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except (OSError, ValueError):
+        return False
 
 
 def shown_path(path: Path) -> str:

@@ -85,13 +85,18 @@ def path_part(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """How to reach a running service: the content of `service.json`."""
+    """How to reach a running service: the content of `service.json`.
+
+    Attributes:
+        page: address of the run's page, with a token of its own, which only reads; empty where none is offered.
+    """
 
     endpoint: str
     token: str = field(repr=False)
     pid: int
     run_dir: str
     exporters: tuple[str, ...] = ()
+    page: str = field(default="", repr=False)
 
     def to_json(self) -> str:
         """Return the file's content."""
@@ -114,6 +119,7 @@ class Service:
                 pid=int(found["pid"]),
                 run_dir=str(found["run_dir"]),
                 exporters=tuple(str(name) for name in found.get("exporters", ())),
+                page=str(found.get("page", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             # Not what it holds: the token is in it.

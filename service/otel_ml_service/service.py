@@ -20,6 +20,7 @@ from functools import partial
 from io import TextIOBase
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.explanation import explained
@@ -90,6 +91,7 @@ class Service:
         config: what to do.
         makers: name → builds the exporter, in addition to those `config` names: for programs that bring their own.
         served: what is kept of it in the folders of its runs; None keeps what is there.
+        pages: address of the pages of runs, which a job's own service announces; empty where none are offered.
         retry: of the exporters; tests make it quick.
         clock: seconds since the epoch.
     """
@@ -100,6 +102,7 @@ class Service:
         *,
         makers: Mapping[str, Callable[[], Exporter]] | None = None,
         served: ServedSettings | None = None,
+        pages: str = "",
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -112,6 +115,7 @@ class Service:
             makers, _ = exporter_makers({FALLBACK: {}})
         unavailable = left_out.unavailable(() if served is None else served.exporters)
         self._config = config
+        self._pages = pages
         self._exporters = tuple(makers)
         self._problems = left_out.problems
         self._clock = clock
@@ -372,7 +376,9 @@ class Service:
         for problem in self._problems:
             run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
         run.foresee()
-        life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters))
+        place = "/".join(quote(part, safe="") for part in run.folder.parts[-2:])
+        page = f"{self._pages}run/{place}/" if self._pages else ""
+        life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters, page))
 
     def _embedded_life(self) -> EmbeddedService | None:
         if self._config.embedded is None:
@@ -435,6 +441,7 @@ def serve(
     started: Callable[[Service], None] = lambda service: None,
     *,
     makers: Mapping[str, Callable[[], Exporter]] | None = None,
+    pages: str = "",
 ) -> None:
     """Run a service until SIGTERM or, unless embedded, SIGINT; call from the main thread.
 
@@ -442,12 +449,13 @@ def serve(
         config: what to do.
         started: called once the service listens.
         makers: exporters the program brings itself.
+        pages: address of the pages of runs, to be announced; empty where none are offered.
     """
     allow_open_files()
     keep_freed_memory()
     written = {name: options for name, options in config.written.items() if is_registered(name)}
     served = served_as(written, os.environ, config.file, is_of_serve=config.embedded is None)
-    service = Service(config, makers=makers, served=served)
+    service = Service(config, makers=makers, served=served, pages=pages)
     asked = threading.Event()
 
     def ask(*_: object) -> None:

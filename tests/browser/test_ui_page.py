@@ -15,6 +15,7 @@ from tests.browser.page import DESKTOP, PHONE, Page
 from tests.browser.test_report_page import WIDER
 from tests.e2e.jobs import all_finished, environment, processes
 from tests.recorded_run import write_run
+from tests.unit.otel_ml_service.report.job_of_roles import job_of_two_roles
 from tests.unit.otel_ml_service.report.runs import HOSTILE, records_of_everything
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -90,6 +91,34 @@ def test_words_filter_the_list_and_chosen_runs_are_compared(page: Page, address:
     page.run("document.getElementById('compare').click()")
 
     page.shows("2 runs", "Side by side", "run-1", "run-2")
+    assert page.errors == []
+
+
+TIP = """
+const figure = [...document.querySelectorAll('figure.chart')]
+    .find(one => one.querySelector('figcaption b').textContent === arguments[0]);
+figure.closest('details')?.setAttribute('open', '');
+figure.scrollIntoView();
+if (!figure.querySelector('.uplot canvas')) return null;
+figure.focus();
+figure.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));
+return figure.querySelector('.tip').textContent.split('\\n')[0];
+"""
+GENERATED = "generator/rollout/time/generate"
+
+
+def test_roles_meet_on_one_axis_of_time(page: Page, tmp_path: Path) -> None:
+    write_run(tmp_path, "roles", job_of_two_roles())
+    with served(tmp_path) as address:
+        page.open(f"{address}run/digits/roles/")
+        page.shows("Rank 1 of generator was slow in generate, rollouts 60–69", "(beside step 31)", "reward by version")
+        beside = page.until(lambda: page.run(TIP, GENERATED))
+        page.run("document.querySelector('[data-look=time]').click()")
+        page.until(lambda: page.run(TIP, GENERATED) == "rollout 1 (beside step 1)")
+
+        assert beside == "rollout 0 (beside step 1)"
+        assert page.run(WIDER) == []
+        page.picture("ui-roles-on-one-axis-of-time")
     assert page.errors == []
 
 

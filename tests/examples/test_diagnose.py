@@ -18,6 +18,8 @@ from tests.e2e.jobs import environment, the_run_in
 from tests.examples.running import EXAMPLES
 
 
+@pytest.mark.feature("M6", "better", "`otel-ml why`: the rank at the front of each phase, and in how many of the steps")
+@pytest.mark.feature("M9", "better", "no score: `otel-ml why` accuses a rank where 80 % of the effect goes with it")
 @pytest.mark.feature("M7", "better", "the rank, the phase and the cost are known while the job runs")
 def test_a_slow_rank_is_told_while_the_job_runs_and_stands_in_the_report(tmp_path: Path) -> None:
     command = [sys.executable, EXAMPLES / "diagnose.py"]
@@ -45,3 +47,4 @@ def test_a_slow_rank_is_told_while_the_job_runs_and_stands_in_the_report(tmp_pat
     why = " ".join(done.stdout.partition(path)[2].split())
     assert "rank 2 was slow in forward, steps" in why  # on a busy machine it is not all of the effect
     assert "Where the time goes (adds up to the step of the slowest rank) phase a step usual" in why
+    assert re.search(r"forward [\d.]+ ms [\d.]+ ms \+[\d.]+ ms \d+% 2, in \d+ of \d+", why)

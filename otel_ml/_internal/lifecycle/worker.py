@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
-from otel_ml._internal.console import Console, started_line
+from otel_ml._internal.console import Console, is_watched, page_line, started_line
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.file_reader import FileReader
 from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
@@ -404,6 +404,8 @@ class Worker:
                     reached.exporters,
                 )
             )
+            if reached.page and is_watched():  # the address holds a token: it goes into no file
+                self._console.line(page_line(reached.page))
 
     def _use(self, reached: Reached) -> None:
         if self.sender.transport is not None:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from otel_ml import env
-from otel_ml._internal.console import shown_path
+from otel_ml._internal.console import is_watched, shown_path
 from otel_ml._internal.error_reporting import Say
 from otel_ml._internal.transport.http import HttpTransport
 from otel_ml._internal.transport.link import Reached
@@ -48,9 +48,9 @@ _LAST_BYTES = 4_096
 """Of `service.log`, in which the reason is looked for why a service did not start."""
 
 
-def service_command(rendezvous: Rendezvous) -> Sequence[str]:
+def service_command(rendezvous: Rendezvous, *further: str) -> Sequence[str]:
     """Return the command that starts the service."""
-    return python_command("otel_ml_service", "serve", "--embedded", "--rendezvous", str(rendezvous.folder))
+    return python_command("otel_ml_service", "serve", "--embedded", "--rendezvous", str(rendezvous.folder), *further)
 
 
 def _beside_ray(command: Sequence[str]) -> Sequence[str]:
@@ -170,6 +170,7 @@ class EmbeddedLink:
             service.exporters,
             run_id=self._run_id,
             fresh=lambda: HttpTransport(endpoint),
+            page=service.page,
         )
 
     def _start(self, now: float) -> None:
@@ -188,7 +189,8 @@ class EmbeddedLink:
             log_file = os.open(self.dir / "service.log", flags, 0o600)
             with os.fdopen(log_file, "ab") as log:
                 self._process = subprocess.Popen(
-                    _beside_ray(service_command(self.rendezvous)),
+                    # Somebody is there who can open the address; jobs of a cluster open no further port.
+                    _beside_ray(service_command(self.rendezvous, *(["--page"] if is_watched() else ()))),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from otel_ml._internal.transport.answer import Transport
@@ -23,6 +23,7 @@ class Reached:
         where: for the start line: the run's folder, or the endpoint and the variable it came from.
         run_id: the run there, where it is not the one asked for (a job on several hosts that cannot meet).
         fresh: opens a second connection, for questions on other threads; None where there is none to ask.
+        page: where a person looks at the run while it trains; empty where nobody offers that.
     """
 
     transport: Transport
@@ -30,6 +31,7 @@ class Reached:
     exporters: tuple[str, ...] = ()
     run_id: str | None = None
     fresh: Callable[[], Transport] | None = None
+    page: str = field(default="", repr=False)
 
 
 class Link(Protocol):

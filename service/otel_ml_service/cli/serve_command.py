@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 
 from otel_ml.env import LOG_LEVEL
+from otel_ml_exporters.registry import split_name
 from otel_ml_service.cli.parameters import EXPORTERS
 from otel_ml_service.config import ServiceConfig
 from otel_ml_service.live_runs.log_lines import LogLines
 from otel_ml_service.live_runs.run_log import OutputLog
 from otel_ml_service.service import Service, serve
+from otel_ml_service.ui.pages_of_a_job import pages_of
 
 __all__ = ["command"]
 
@@ -39,6 +41,7 @@ __all__ = ["command"]
 @click.option("--grpc", metavar="HOST:PORT", help="Address of OTLP/gRPC.", show_default="OTEL_ML_LISTEN_GRPC")
 @click.option("--embedded", is_flag=True, help="Serve the one run of this host's job; `otel_ml.init()` does that.")
 @click.option("--rendezvous", type=click.Path(path_type=Path), help="Folder where the job finds an embedded service.")
+@click.option("--page", is_flag=True, help="With --embedded: the run's page on a free port of 127.0.0.1, by a token.")
 def command(
     exporters: tuple[str, ...],
     file: Path | None,
@@ -47,6 +50,7 @@ def command(
     grpc: str | None,
     embedded: bool,
     rendezvous: Path | None,
+    page: bool,
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C: receive OTLP, align by step, reduce, write one run to each backend.
 
@@ -60,7 +64,12 @@ def command(
     config = ServiceConfig.load(
         exporters=exporters, file=file, directory=base, http=http, grpc=grpc, rendezvous=rendezvous
     )
-    serve(config, _say_where if not embedded else _say_nothing)
+    if not embedded:
+        serve(config, _say_where)
+    elif page and any(split_name(name)[0] == "jsonl" for name in config.exporters) and (pages := pages_of(config.dir)):
+        serve(config, lambda _: pages.serve_when_asked(), pages=pages.address)
+    else:
+        serve(config, _say_nothing)
 
 
 _LEVELS = {

@@ -12,6 +12,7 @@ from typing import Any
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Table
 from otel_ml_service.findings.phases import is_waiting
+from otel_ml_service.report.axes import beside
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.markup import Markup, joined, tag
 from otel_ml_service.report.sections import duration
@@ -132,7 +133,7 @@ def _step_seconds(history: History, axis: str, place: str) -> Series:
 def answer(run: Contents, *, is_live: bool = False) -> Markup:
     """Return the sentences, the state and how far the run is."""
     found = troubles(run)
-    sentences = [_sentence(one) for one in found[:_SHOWN]] or [tag("p", _nothing(run), class_="answer calm")]
+    sentences = [_sentence(run, one) for one in found[:_SHOWN]] or [tag("p", _nothing(run), class_="answer calm")]
     more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
     bands = [
         {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in found
@@ -141,12 +142,14 @@ def answer(run: Contents, *, is_live: bool = False) -> Markup:
     return tag("section", *sentences, *more, _state(run, is_live), marks, class_="top")
 
 
-def _sentence(one: Trouble) -> Markup:
+def _sentence(run: Contents, one: Trouble) -> Markup:
     step = tag(
         "button", f"see {one.axis} {one.shows:,}", type="button",
         data_goto=json.dumps({"axis": one.axis, "step": one.shows, "role": one.role}),
     )  # fmt: skip
-    return tag("p", tag("b", _what(one), class_=one.level), f"{_cost(one)}. ", step, class_="answer")
+    met = beside(run, one.role, one.axis, one.since)
+    where = f" ({met})" if met else ""
+    return tag("p", tag("b", _what(one), class_=one.level), f"{where}{_cost(one)}. ", step, class_="answer")
 
 
 def _what(one: Trouble) -> str:

@@ -35,6 +35,7 @@ class Contents:
         workers: (role, rank) that sent spans.
         attempts: lives of the job that closed steps.
         steps: (role, axis) → step → the last attempt that did it, of those with values of the user.
+        recorded: (role, axis) → step → when it was recorded, in seconds since the epoch.
         redone: steps that an attempt did again.
         missing: step records of which a rank was missing.
         energy: (axis, step, attempt) → what was measured of energy then: a step that was done again used it again.
@@ -55,6 +56,7 @@ class Contents:
     workers: set[tuple[str, int]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)
     steps: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    recorded: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
     redone: int = 0
     missing: int = 0
     energy: dict[tuple[str, int, int], dict[str, float]] = field(default_factory=dict)
@@ -96,6 +98,8 @@ class Contents:
     def _add_step(self, record: StepRecord) -> None:
         self.attempts.add(record.attempt)
         self.missing += record.writers_missing > 0
+        if not record.amendment:
+            self.recorded.setdefault((record.role, record.axis), {})[record.step] = record.time
         energy = {name: value for name, value in record.values.items() if "hw.energy" in name}
         if energy:
             self.energy.setdefault((record.axis, record.step, record.attempt), {}).update(energy)

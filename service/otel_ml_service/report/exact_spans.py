@@ -18,14 +18,14 @@ Known = Mapping[StepName, Sequence[Span]]
 def with_exact_spans(run: Contents, known: Known) -> Contents:
     """Return the run with tables of findings that name a span of the finding's own steps, where one is known."""
     exact = {
-        name: replace(table, rows=tuple(_exact(run, name, table, row, known) for row in table.rows))
+        name: replace(table, rows=tuple(_exact(run, name, table, tuple(row), known) for row in table.rows))
         for name, table in run.tables.items()
         if name == FINDINGS or name.endswith(f"/{FINDINGS}")
     }
     return replace(run, tables={**run.tables, **exact})
 
 
-def _exact(run: Contents, name: str, table: Table, row: Sequence[JsonValue], known: Known) -> Sequence[JsonValue]:
+def _exact(run: Contents, name: str, table: Table, row: tuple[JsonValue, ...], known: Known) -> tuple[JsonValue, ...]:
     cells = dict(zip(table.columns, row, strict=False))
     found = trouble_of(run, name.removesuffix(FINDINGS), table, cells)
     if found is None or found.kind != "slow" or _is_exact(found, cells.get("at step")):

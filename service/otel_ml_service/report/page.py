@@ -13,6 +13,8 @@ from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import Span
 from otel_ml_service.report import sections
 from otel_ml_service.report.answer import answer, troubles
+from otel_ml_service.report.axes import times
+from otel_ml_service.report.by_version import by_version_and_task
 from otel_ml_service.report.chart_groups import (
     Charts,
     bookkeeping_section,
@@ -30,7 +32,7 @@ from otel_ml_service.report.step_view import StepName, by_step, step_view
 from otel_ml_service.report.style import STYLE, page_script
 from otel_ml_service.stored_runs.run_history import SeriesName
 
-__all__ = ["compared_page", "document", "page", "page_of_parts", "parts"]
+__all__ = ["compared_parts", "document", "page", "page_of_parts", "parts"]
 
 _NOTHING: Mapping[StepName, Sequence[Span]] = MappingProxyType({})
 _POLICY = "default-src 'none'; img-src data:; connect-src 'self'; style-src 'unsafe-inline'"
@@ -86,9 +88,11 @@ def parts(run: Contents, curves: str, bookkeeping: str, steps: str, *, is_live: 
     return {
         "title": _title(run),
         "answer": answer(run, is_live=is_live),
+        "times": times(run),
         "ranks": sections.findings(run),
         "steps": Markup(steps),
         "curves": Markup(curves),
+        "versions": by_version_and_task(run),
         "timing": sections.timing(run),
         "samples": joined([sections.tables(run), sections.images(run), sections.texts(run)]),
         "params": sections.params(run),
@@ -98,10 +102,12 @@ def parts(run: Contents, curves: str, bookkeeping: str, steps: str, *, is_live: 
     }
 
 
-def page_of_parts(title: str, shown: Mapping[str, tuple[str, str]], version: int) -> str:
+def page_of_parts(
+    title: str, shown: Mapping[str, tuple[str, str]], version: int | str, *, all_runs: str = "../../../"
+) -> str:
     """Return a page that asks for what is new: each part with a digest of what it is, by name."""
     found = (tag("div", Markup(html), data_part=name, data_hash=digest) for name, (digest, html) in shown.items())
-    back = Markup('<p><a href="../../../">all runs</a></p>')
+    back = Markup(f'<p><a href="{all_runs}">all runs</a></p>')
     body = tag("main", back, *found, data_live_run=title, data_version=version)
     return document(title, body, page_script("live.js"))
 
@@ -129,26 +135,29 @@ def _step_views(run: Contents, further: Mapping[StepName, Sequence[Span]] = _NOT
 
 
 def _several(runs: Sequence[Contents]) -> Markup:
+    return joined(compared_parts(runs).values())
+
+
+def compared_parts(runs: Sequence[Contents]) -> dict[str, Markup]:
+    """Return what a page of several runs is made of, by name, in its order: those side by side first."""
     compared, names = _compared(runs), _names(runs)
-    each = (
-        details(f"Run {name}", sections.facts(run), _rest(run, _others(run, compared)))
-        for run, name in zip(runs, names, strict=True)
-    )
-    return joined(
-        [tag("h1", f"{len(runs)} runs"), _side_by_side(runs), _curves(compared), _bookkeeping(compared), *each]
-    )
+    each = {
+        f"run-{number}": details(f"Run {name}", sections.facts(run), _rest(run, _others(run, compared)))
+        for number, (run, name) in enumerate(zip(runs, names, strict=True))
+    }
+    return {
+        "title": tag("h1", f"{len(runs)} runs"),
+        "side": _side_by_side(runs),
+        "curves": _curves(compared),
+        "bookkeeping": _bookkeeping(compared),
+        **each,
+    }
 
 
 def _names(runs: Sequence[Contents]) -> list[str]:
     """Return what to call each run: its id, with the experiment where two have the same."""
     ids = [run.id for run in runs]
     return [f"{run.experiment}/{run.id}" if ids.count(run.id) > 1 else run.id for run in runs]
-
-
-def compared_page(runs: Sequence[Contents]) -> str:
-    """Return the page of several runs in a list of runs."""
-    back = Markup('<p><a href="./">all runs</a></p>')
-    return document(f"{len(runs)} runs", joined([back, _several(runs)]))
 
 
 def _side_by_side(runs: Sequence[Contents]) -> Markup:

@@ -13,7 +13,7 @@ from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.heat_map import heat_map
 from otel_ml_service.report.markup import Amount, Markup, cell_table, details, joined, picture, section, tag
 from otel_ml_service.report.timeline import timeline
-from otel_ml_service.report.timing import timers
+from otel_ml_service.report.timing import Timer, timers
 from otel_ml_service.report.units import quantity
 
 __all__ = ["artifacts", "duration", "facts", "findings", "images", "params", "tables", "texts", "timing", "workers"]
@@ -105,11 +105,25 @@ def _shown(value: object) -> str:
 
 
 def timing(run: Contents) -> Markup:
-    """Return the timers, the longest first, with their share of the step."""
-    found = timers(run.history)
+    """Return the timers of each role and axis, the longest first, with their share of its own step."""
+    of_place: dict[str, list[Timer]] = {}
+    for timer in timers(run.history):
+        of_place.setdefault(timer.place, []).append(timer)
+    places = sorted(of_place, key=lambda place: (place != "", place))
+    parts: list[str] = []
+    for place in places:
+        whose = place.removesuffix("/").replace("/", ", ") or "trainer"
+        parts += [tag("h3", whose) if len(places) > 1 else "", _timer_table(of_place[place])]
+    return section("Where the time goes", *parts)
+
+
+def _timer_table(found: Sequence[Timer]) -> Markup:
     columns = ["timer", "a step", "longest", "in all"]
     rows: list[list[object]] = [
-        [timer.name, *(Amount(quantity(value, "s")) for value in (timer.mean_s, timer.longest_s, timer.total_s))]
+        [
+            timer.name.removeprefix(timer.place),
+            *(Amount(quantity(value, "s")) for value in (timer.mean_s, timer.longest_s, timer.total_s)),
+        ]
         for timer in found
     ]
     if any(timer.share is not None for timer in found):
@@ -120,7 +134,7 @@ def timing(run: Contents) -> Markup:
         columns.append("rank at the front")
         for row, timer in zip(rows, found, strict=True):
             row.append(timer.slowest)
-    return section("Where the time goes", cell_table(columns, rows))
+    return cell_table(columns, rows)
 
 
 def _bar(share: float) -> Markup:

@@ -54,6 +54,7 @@ input[type=checkbox] { min-height: 0; accent-color: var(--c0); vertical-align: -
 :focus-visible { outline: 2px solid var(--c0); outline-offset: 2px; }
 .tools { display: flex; flex-wrap: wrap; gap: .4rem .6rem; align-items: center; margin: 0 0 .6rem; }
 .tools input[type=number] { width: 7rem; } .look { font-size: .9rem; gap: .3rem 1.2rem; }
+body:not(:has([data-times])) .several { display: none; }
 .group { margin: .2rem 0 1rem; } .group summary { margin-bottom: .5rem; }
 .chart { min-height: 13rem; min-width: 0; } .chart.short { min-height: 5rem; }
 .chart .note { margin: 0; min-height: 1.2rem; }

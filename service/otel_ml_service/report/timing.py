@@ -33,6 +33,7 @@ class Timer(NamedTuple):
 
     Attributes:
         name: as published, without `time/`.
+        place: what the names of its role and axis begin with; empty for the trainer's steps.
         mean_s, longest_s: of a step, by the first reduction of the timer (the slowest rank, unless the user chose).
         total_s: over all steps that have it.
         share: of the time of all steps of its role and axis; None where nothing tells.
@@ -41,6 +42,7 @@ class Timer(NamedTuple):
     """
 
     name: str
+    place: str
     steps: int
     mean_s: float
     longest_s: float
@@ -86,6 +88,7 @@ def _timer(history: History, key: SeriesName, place: str, name: str) -> Timer:
     account = _exposed(history, key.axis, place)
     return Timer(
         name=place + name,
+        place=place,
         steps=len(values),
         mean_s=fmean(values) if values else 0.0,
         longest_s=max(values, default=0.0),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +30,7 @@ from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 from otel_ml_service.stored_runs.run_history import SeriesName
 
-__all__ = ["ChartAsked", "FollowedRun"]
+__all__ = ["ChartAsked", "FollowedRun", "digest_of"]
 
 _CHARTS = 1_000
 """Charts of a live page: each is drawn, and its numbers asked for, when it comes into view."""
@@ -116,6 +117,13 @@ class FollowedRun:
             self._refresh()
             return self._contents, self._is_live
 
+    @contextmanager
+    def held(self) -> Iterator[tuple[Contents, str]]:
+        """Yield what the run holds now, and a word that changes with it; it stays so until the block ends."""
+        with self._lock:
+            self._refresh()
+            yield self._contents, f"{self._version}{'-' if self._is_live else '.'}"
+
     def _refresh(self) -> None:
         self._is_live = is_live(self.folder)
         if self._is_live or not is_there(self.folder.database):
@@ -175,7 +183,7 @@ class FollowedRun:
                 self._steps(),
                 is_live=self._is_live,
             )
-            self._rendered = self._version, {name: (_digest(html), html) for name, html in drawn.items()}
+            self._rendered = self._version, {name: (digest_of(html), html) for name, html in drawn.items()}
         return self._rendered[1]
 
     def _steps(self) -> Markup:
@@ -198,8 +206,9 @@ def _shell(key: SeriesName, curves: Sequence[Curve]) -> Markup:
 
 @lru_cache(maxsize=100_000)
 def _key(key: SeriesName) -> str:
-    return _digest("\n".join(key))
+    return digest_of("\n".join(key))
 
 
-def _digest(text: str) -> str:
+def digest_of(text: str) -> str:
+    """Return a short word for a text: another one for any other."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -13,14 +14,14 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote
 
 from otel_ml.exceptions import OtelMLError
-from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.markup import Markup, joined, tag
-from otel_ml_service.report.page import compared_page, document
+from otel_ml_service.report.page import document
+from otel_ml_service.ui.compared_runs import ComparedRuns
 from otel_ml_service.ui.followed_run import ChartAsked, FollowedRun
 from otel_ml_service.ui.known_runs import KnownRuns
 from otel_ml_service.ui.pages import list_page
 
-__all__ = ["address_of", "server"]
+__all__ = ["address_of", "server", "server_at"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +55,15 @@ def server(runs: KnownRuns, token: str, port: int) -> ThreadingHTTPServer:
     Raises:
         OSError: the port is taken.
     """
-    found = _Server((_HOST, port), partial(_Handler, runs, token))
+    return server_at(runs, token, socket.create_server((_HOST, port)))
+
+
+def server_at(runs: KnownRuns, token: str, listener: socket.socket) -> ThreadingHTTPServer:
+    """Return a server on a socket that listens on loopback; it does not serve yet."""
+    found = _Server(listener.getsockname(), partial(_Handler, runs, token), bind_and_activate=False)
+    found.socket.close()
+    found.socket = listener
+    found.server_port = listener.getsockname()[1]
     found.daemon_threads = True
     return found
 
@@ -101,19 +110,25 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> Answer:
         if not self._is_for_us():
-            return Answer("Open the address that `otel-ml ui` printed.", "text/plain", HTTPStatus.FORBIDDEN)
+            return Answer(
+                "Open the address that `otel-ml ui`, or the job, printed.", "text/plain", HTTPStatus.FORBIDDEN
+            )
         path, _, query = self.path.partition("?")
         token, *rest = path.split("/")[1:] or [""]
         # Compared in constant time; a path may be no ASCII.
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode()):
-            return Answer("Open the address that `otel-ml ui` printed.", "text/plain", HTTPStatus.FORBIDDEN)
+            return Answer(
+                "Open the address that `otel-ml ui`, or the job, printed.", "text/plain", HTTPStatus.FORBIDDEN
+            )
         try:
             return _routed(self._runs, [unquote(part) for part in rest], parse_qs(query))
         except OtelMLError as error:
             return _complaint(str(error))
         except Exception:  # noqa: BLE001 # one run that cannot be shown must not end the others
             _log.exception("A page of otel-ml ui was not made.")
-            return _complaint("This page could not be made. The terminal of otel-ml ui says why.")
+            return _complaint(
+                "This page could not be made. The terminal of otel-ml ui, or service.log of the run, says why."
+            )
 
     def _is_for_us(self) -> bool:
         """Whether the request names us, and no name that a web page let point here (DNS rebinding)."""
@@ -127,8 +142,10 @@ def _routed(runs: KnownRuns, path: Sequence[str], query: Query) -> Answer:
         return Answer(list_page(runs.base))
     if list(path) == ["runs.json"]:
         return _json(runs.rows())
-    if list(path) == ["compare"]:
-        return _compared(runs, query)
+    if list(path) in (["compare"], ["news"]):
+        names = dict.fromkeys(query.get("run", []))
+        several = [run for name in list(names)[:_COMPARED] if (run := runs.find(name)) is not None]
+        return _compared(ComparedRuns(several), path[0], query) if len(several) > 1 else _missing()
     if len(path) == 4 and path[0] == "run" and path[3] in _OF_A_RUN:
         found = runs.find(f"{path[1]}/{path[2]}")
         return _missing() if found is None else _OF_A_RUN[path[3]](found, query)
@@ -166,10 +183,11 @@ def _step(run: FollowedRun, query: Query) -> Answer:
 _OF_A_RUN: dict[str, Callable[[FollowedRun, Query], Answer]] = {"": _page, "news": _news, "step": _step}
 
 
-def _compared(runs: KnownRuns, query: Query) -> Answer:
-    found = [run for name in query.get("run", [])[:_COMPARED] if (run := runs.find(name)) is not None]
-    contents: list[Contents] = [run.summary()[0] for run in found]
-    return Answer(compared_page(contents)) if len(contents) > 1 else _missing()
+def _compared(compared: ComparedRuns, what: str, query: Query) -> Answer:
+    if what == "compare":
+        return Answer(compared.page())
+    news = compared.news(_one(query, "version"), frozenset(_one(query, "seen").split(",")))
+    return Answer("", status=HTTPStatus.NO_CONTENT) if news is None else _json(news)
 
 
 def _one(query: Query, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from otel_ml_service.findings.change_points import LEAST, Change, ChangePoints, change_points
@@ -19,11 +20,15 @@ __all__ = ["explain_metric", "largest_change"]
 _BACK = 64
 """A step is asked about for a change that began at most so many steps before."""
 
+_BLOCK = 4
+"""Steps by which it is looked whether the new level goes on."""
+
 _NEWEST = 2048
 """Steps that are searched where nobody says which metric: the newest ones."""
 
-_AS_LARGE = 0.9
-"""Of changes about as large as the largest one the first counts: what comes after may be the way back."""
+_AS_LARGE, _WAY_BACK = 0.9, 0.5
+"""Of changes about as large as the largest one the first counts; so does one that is half as large and goes the other
+way: the largest may be the way back."""
 
 _LINKS = (
     "An edge would tell: `otel_ml.consumed(contexts)` of what made these values, and the metric of each producer "
@@ -64,10 +69,11 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
         return _unchanged(facts, place, name, values, points, first, last)
     near = changes_near(facts, place, turn.step, but=name)
     producers = producers_of(facts, place, name)
-    are_parts = are_parts_of(producers, values, turn.step, turn.found_at)
-    found = responsible_for(producers, turn.step, turn.found_at) if are_parts else None
+    last_of = _last_of(turn, values)
+    are_parts = are_parts_of(producers, values, turn.step, last_of)
+    found = responsible_for(producers, turn.step, last_of) if are_parts else None
     if found is not None:
-        return _caused(facts, place, name, turn, found)
+        return _caused(facts, place, name, turn, last_of, found)
     verdict: Verdict = "coincided" if near else "cannot tell"
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
@@ -78,14 +84,29 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     )  # fmt: skip
 
 
-def _caused(facts: RunFacts, place: Place, name: str, turn: _Turn, found: Responsible) -> Answer:
-    said = told(facts, place, name, turn.step, turn.found_at, found)
+def _caused(facts: RunFacts, place: Place, name: str, turn: _Turn, last: int, found: Responsible) -> Answer:
+    said = told(facts, place, name, turn.step, last, found)
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
         verdict="caused", effect=turn.effect, explained=found.part, sentences=(turn.text, said.why, said.then),
         evidence=(*said.evidence, *completeness(facts, place, turn.step, turn.found_at)),
         look_at=(*said.look_at, Look(place.axis, turn.step, _FIRST)),
     )  # fmt: skip
+
+
+def _last_of(turn: _Turn, values: Mapping[int, float]) -> int:
+    """Return up to which step a metric has the new level: a way back takes longer to be told than this looks."""
+    old = median([values[step] for step in sorted(values) if step < turn.step][-_BACK:] or [math.nan])
+    new = median([value for step, value in values.items() if turn.step <= step <= turn.found_at])
+    last = turn.found_at
+    later = sorted(step for step in values if turn.found_at < step < turn.step + _BACK)
+    for start in range(0, len(later), _BLOCK):
+        block = later[start : start + _BLOCK]
+        level = median(values[step] for step in block)
+        if not abs(level - new) < abs(level - old):
+            break
+        last = block[-1]
+    return last
 
 
 def _edge(producers: Sequence[Producer], name: str, *, are_parts: bool) -> str:
@@ -122,8 +143,13 @@ def _turn(
     there = [turn for turn in turns if begin <= turn.step <= end]
     if first is not None and first == last:
         return max(there, key=lambda turn: turn.step, default=None)
-    largest = max((_size(turn) for turn in there), default=0.0)
-    return next((turn for turn in there if _size(turn) >= _AS_LARGE * largest), None)
+    largest = max(there, key=_size, default=None)
+    return next((turn for turn in there if largest is not None and _counts(turn, largest)), None)
+
+
+def _counts(turn: _Turn, largest: _Turn) -> bool:
+    is_opposite = (turn.effect or 0.0) * (largest.effect or 0.0) < 0
+    return _size(turn) >= (_WAY_BACK if is_opposite else _AS_LARGE) * _size(largest)
 
 
 def _size(turn: _Turn) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
@@ -109,7 +110,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
         run=facts.id, about=ABOUT, role=place.role, axis=place.axis, first=first, last=last, verdict=verdict,
         effect=effect.by if effect.usual_s else None, explained=explained,
         sentences=(
-            _what(place, first, last, effect),
+            _what(facts, place, first, last, effect),
             _why(verdict, causes, explained, effect, evidence, time),
             _then(verdict, there, effect, saved, looks, time),
         ),
@@ -201,8 +202,8 @@ def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
     return [Evidence("change", None, f"{plural(effect.pauses, place.axis)} with a long pause are left out")]
 
 
-def _what(place: Place, first: int, last: int, effect: _Effect) -> str:
-    of = "" if place.prefix == "" else f" of {place.role}"
+def _what(facts: RunFacts, place: Place, first: int, last: int, effect: _Effect) -> str:
+    of = "" if place.prefix == "" else f" of {place.role}{_beside(facts, place, effect)}"
     took = f"{steps_text(first, last, place.axis).capitalize()}{of} took {seconds(effect.mean_s)}"
     each = " each" if len(effect.steps) > 1 else ""
     if not effect.usual and effect.is_noticed:
@@ -215,6 +216,16 @@ def _what(place: Place, first: int, last: int, effect: _Effect) -> str:
     total = effect.by * len(effect.kept)
     more = f", {seconds(abs(total))} in all" if len(effect.steps) > 1 else ""
     return f"{took}{each} instead of {seconds(effect.usual_s)}: {signed(seconds(effect.by))} a {place.axis}{more}."
+
+
+def _beside(facts: RunFacts, place: Place, effect: _Effect) -> str:
+    """Return beside which trainer steps those of another axis were done."""
+    trainer, times = facts.places[0], facts.times.get(place, {})
+    if trainer.axis == place.axis:
+        return ""
+    ends = (facts.beside(trainer, times.get(step, math.inf)) for step in (effect.steps[0], effect.steps[-1]))
+    known = [end for end in ends if end is not None]
+    return f" (beside {steps_text(known[0], known[-1], trainer.axis)})" if known else ""
 
 
 def _why(

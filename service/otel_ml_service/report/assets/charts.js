@@ -24,7 +24,41 @@ const quantity = (value, unit) => {
 
 const most = 1e30;  // of larger ones differences are no numbers any more
 
-const look = {log: false, smooth: 0, whole: false};
+const look = {log: false, smooth: 0, whole: false, time: false};
+
+// Roles and axes, the trainer's first, with when steps were recorded: [step, seconds since the run began], ascending.
+let timesRead = '', placesRead = [];
+const places = () => {
+  const text = document.querySelector('[data-times]')?.dataset.times || '[]';
+  if (text !== timesRead) [timesRead, placesRead] = [text, JSON.parse(text)];
+  return placesRead;
+};
+const placeOf = (axis, fits) => places().filter(place => place.axis === axis && fits(place))
+  .reduce((best, place) => !best || place.prefix.length > best.prefix.length ? place : best, null);
+// All charts have the same seconds, but where a person looks closer at one.
+const sameTime = xs => (_, low, high) => {
+  const ends = places().flatMap(place => [place.points[0][1], place.points.at(-1)[1]]);
+  return low === xs[0] && high === xs.at(-1) ? [Math.min(...ends), Math.max(...ends)] : [low, high];
+};
+const between = (points, from, to, value) => {
+  let low = 0, high = points.length - 1;
+  if (value <= points[low][from]) return points[low][to];
+  if (value >= points[high][from]) return points[high][to];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (points[middle][from] < value) low = middle; else high = middle;
+  }
+  const [a, b] = [points[low], points[high]], part = b[from] > a[from] ? (value - a[from]) / (b[from] - a[from]) : 1;
+  return a[to] + part * (b[to] - a[to]);
+};
+// Beside which trainer step a step of another axis was done.
+const besideOf = (place, step) => {
+  const [first] = places();
+  if (!place || !first || place === first || place.axis === first.axis) return '';
+  const at = between(place.points, 0, 1, step), {points} = first;
+  if (at < points[0][1] || at > points.at(-1)[1]) return '';
+  return ` (beside ${first.axis} ${Math.ceil(between(points, 1, 0, at)).toLocaleString('en')})`;
+};
 const smoothed = (values, weight) => {
   let mean = 0, sum = 0;
   return values.map(value => {
@@ -89,7 +123,11 @@ class Chart {
     const isHuge = points.flat().some(point => Math.abs(point[1]) > most);
     const left = isHuge ? `beyond ±${most} it is cut off` : look.log && !isLog ? 'not logarithmic: nothing is above 0' : '';
     this.note.textContent = clipped ? `first steps up to ${quantity(clipped.top, 's')} are cut off` : left;
-    const tables = points.map(line => [line.map(point => point[0]),
+    this.place = placeOf(this.shown.axis, place => this.name.startsWith(place.prefix));
+    this.onTime = look.time && this.place !== null;
+    const at = step => this.onTime ? between(this.place.points, 0, 1, step) : step;
+    this.steps = new Map(points.flatMap(line => line.map(point => [at(point[0]), point[0]])));
+    const tables = points.map(line => [line.map(point => at(point[0])),
       line.map(point => point[1] == null || isLog && point[1] <= 0 ? null : Math.min(Math.max(point[1], -most), most))]);
     let data = uPlot.join(tables);
     const series = [{}];
@@ -104,12 +142,13 @@ class Chart {
     });
     this.plot = new uPlot({
       width: Math.max(this.figure.clientWidth, 120), height: 170, legend: {show: false}, series,
-      cursor: {y: false, sync: {key: this.shown.axis, scales: ['x', null]}, points: {size: 6}},
-      scales: {x: {time: false}, y: {distr: isLog ? 3 : 1, range: clipped ? () => uPlot.rangeNum(
+      cursor: {y: false, sync: {key: this.onTime ? 'seconds' : this.shown.axis, scales: ['x', null]}, points: {size: 6}},
+      scales: {x: {time: false, range: this.onTime ? sameTime(data[0]) : undefined}, y: {distr: isLog ? 3 : 1, range: clipped ? () => uPlot.rangeNum(
         clipped.low, clipped.high, 0.1, true) : undefined}},
       axes: [
         {stroke: colour('--quiet'), grid: {show: false}, ticks: {stroke: colour('--line')}, size: 26, space: 70,
-          font: '11px system-ui', values: (_, splits) => splits.map(value => Number.isInteger(value) ? plain(value) : '')},
+          font: '11px system-ui', values: (_, splits) => splits.map(value => this.onTime ? quantity(value, 's') :
+            Number.isInteger(value) ? plain(value) : '')},
         {stroke: colour('--quiet'), grid: {stroke: colour('--line'), width: 1}, ticks: {show: false}, size: 64,
           font: '11px system-ui', values: (_, splits) => splits.map(value => value == null ? '' :
             quantity(value, this.shown.unit))},
@@ -119,14 +158,16 @@ class Chart {
     this.figure.insertBefore(this.plot.root, this.note);
     this.plot.over.addEventListener('click', () => {
       const at = this.plot?.cursor.idx;
-      if (at != null && !this.plot.select.width) goTo(this.shown.axis, this.plot.data[0][at]);
+      if (at != null && !this.plot.select.width) goTo(this.shown.axis, this.stepAt(at));
     });
   }
+  stepAt(index) { return this.steps.get(this.plot.data[0][index]); }
   shade(plot) {
-    const {ctx, bbox} = plot;
+    const {ctx, bbox} = plot, at = step => this.onTime ? between(this.place.points, 0, 1, step) : step;
     ctx.save();
     for (const band of bandsOf(this.shown.axis)) {
-      const from = plot.valToPos(band.since - 0.5, 'x', true), to = plot.valToPos((band.until ?? Infinity) + 0.5, 'x', true);
+      const from = plot.valToPos(at(band.since - 0.5), 'x', true);
+      const to = plot.valToPos(at((band.until ?? Infinity) + 0.5), 'x', true);
       const begin = Math.max(from, bbox.left), end = Math.min(to, bbox.left + bbox.width);
       ctx.fillStyle = colour('--band');
       if (end > begin) ctx.fillRect(begin, bbox.top, end - begin, bbox.height);
@@ -141,7 +182,8 @@ class Chart {
       const value = plot.data[place + 1][at];
       return value == null ? null : (count > 1 ? `${line.name}  ` : '') + quantity(value, this.shown.unit);
     });
-    this.tip.textContent = [`${this.shown.axis} ${plot.data[0][at].toLocaleString('en')}`,
+    const step = this.steps.get(plot.data[0][at]);
+    this.tip.textContent = [`${this.shown.axis} ${step.toLocaleString('en')}${besideOf(this.place, step)}`,
       ...values.filter(text => text !== null)].join('\n');
   }
   drawStrip() {
@@ -225,7 +267,7 @@ document.addEventListener('keydown', event => {
   const chart = charts.get(event.target), move = {ArrowLeft: -1, ArrowRight: 1}[event.key];
   if (!chart?.plot) return;
   const {plot} = chart, at = plot.cursor.idx ?? (move > 0 ? -1 : plot.data[0].length);
-  if (event.key === 'Enter' && plot.cursor.idx != null) goTo(chart.shown.axis, plot.data[0][at]);
+  if (event.key === 'Enter' && plot.cursor.idx != null) goTo(chart.shown.axis, chart.stepAt(at));
   if (!move) return;
   const wanted = Math.min(Math.max(at + move, 0), plot.data[0].length - 1);
   plot.setCursor({left: plot.valToPos(plot.data[0][wanted], 'x'), top: 1});

@@ -18,7 +18,8 @@ const replace = (node, part) => {
 };
 const settle = () => { watchCharts(); watchHeat(); watchSteps(); };
 async function ask() {
-  const asked = new URLSearchParams({version, seen: seen(), charts: wanted()});
+  const asked = new URLSearchParams(location.search);  // of a comparison: which runs
+  for (const [name, value] of Object.entries({version, seen: seen(), charts: wanted()})) asked.set(name, value);
   const answer = await fetch(`news?${asked}`).catch(() => null);
   main.toggleAttribute('data-away', !answer?.ok && answer?.status !== 204);
   if (!answer?.ok || answer.status === 204) return;

@@ -14,7 +14,8 @@ const cellOf = (svg, heat, column, row) => {
   mark.removeAttribute('hidden');
   const value = heat.values[row][column];
   const said = value < 0 ? 'no timer' : value < 1 ? 'as the others' : `${value} % longer than the usual rank`;
-  tip.textContent = `${heat.rows[row]}, ${heat.axis} ${heat.steps[column].toLocaleString('en')}: ${said}`;
+  const step = heat.steps[column], met = besideOf(placeOf(heat.axis, place => place.role === heat.role), step);
+  tip.textContent = `${heat.rows[row]}, ${heat.axis} ${step.toLocaleString('en')}${met}: ${said}`;
   tip.hidden = false;
 };
 const watchHeat = () => document.querySelectorAll('svg[data-heat]').forEach(svg => {
@@ -101,7 +102,8 @@ class StepView {
     this.axis = found.axis;
     this.number.value = found.step;
     this.draw();
-    this.note.textContent = found.said;
+    const met = besideOf(placeOf(found.axis, place => place.role === found.role), found.step);
+    this.note.textContent = met ? `${found.said} It was done${met.replace(/[()]/g, '')}.` : found.said;
   }
   move(by) {
     const kept = this.known.filter(one => one.axis === this.axis && one.role === this.found?.role).map(one => one.step)

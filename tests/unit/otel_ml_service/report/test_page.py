@@ -53,6 +53,7 @@ def content() -> str:
     return page([contents("run-1", "pages", records_of_everything())])
 
 
+@pytest.mark.feature("N19", "yes", "its picture and the tables of samples stand on the page of the run")
 def test_everything_of_a_run_stands_on_one_page(content: str) -> None:
     read = Reader(content)
 
@@ -66,8 +67,6 @@ def test_everything_of_a_run_stands_on_one_page(content: str) -> None:
     assert sum(tag == "svg" for tag, _ in read.elements) >= 5
 
 
-@pytest.mark.feature("M4", "yes", "timers of all ranks in one table, with the rank that is mostly the slowest")
-@pytest.mark.feature("N21", "yes", "timers sorted, each with its share of the step and the rank that is at the front")
 def test_a_finding_that_names_a_span_of_other_steps_gets_the_one_that_shows_it() -> None:
     slow = ("critical", "slow", 1, "forward", 20, 39, 1.2, 0.5, 10.0, "forward", 58, "ab" * 8, "cd" * 16, "rank 1", 0.5)
     run = contents("run-1", "pages", [Table(1, 1060.0, "otel_ml/findings", "step", 59, COLUMNS, (slow,))])
@@ -84,6 +83,8 @@ def test_a_finding_that_names_a_span_of_other_steps_gets_the_one_that_shows_it()
     assert "201".rjust(16, "0") in Reader(with_it).text
 
 
+@pytest.mark.feature("M4", "yes", "timers of all ranks in one table, with the rank that is mostly the slowest")
+@pytest.mark.feature("N21", "yes", "timers sorted, each with its share of the step and the rank that is at the front")
 def test_timers_are_sorted_with_their_share_of_the_step_and_the_slowest_rank(content: str) -> None:
     texts = Reader(content).texts
 

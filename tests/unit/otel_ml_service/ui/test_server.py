@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -271,6 +272,27 @@ def test_two_runs_are_compared_on_one_page(client: Client, tmp_path: Path) -> No
     assert said.status == 200
     assert "Side by side" in said.body
     assert client.get("compare?run=digits/run-1").status == 404
+
+
+def test_a_comparison_follows_its_runs_while_they_train(client: Client, tmp_path: Path) -> None:
+    write_run(tmp_path, "run-1", records_of_everything())
+    growing = Growing(tmp_path)
+    growing.step(0, loss=5.0)
+    asked = "run=digits/run-1&run=growing/run-1"
+    page = client.get(f"compare?{asked}").body
+    seen = ",".join(re.findall(r'data-hash="(\w+)"', page))
+    [version] = re.findall(r'data-version="([^"]+)"', page)
+
+    nothing = client.get(f"news?{asked}&version={version}&seen={seen}")
+    growing.step(1, loss=4.75)
+    news = client.get(f"news?{asked}&version={version}&seen={seen}").json
+
+    assert nothing.status == 204
+    assert "4.75" in news["parts"]["curves"]["html"]
+    assert "run-0" not in news["parts"], "what has not changed does not travel"
+    newest = news["version"]
+    assert client.get(f"news?{asked}&version={newest}").status == 204
+    assert client.get("news?run=digits/run-1").status == 404
 
 
 def test_the_command_says_the_address_first_answers_there_and_ends_with_ctrl_c(tmp_path: Path) -> None:

@@ -78,12 +78,12 @@ def test_reward_that_fell_by_the_samples_of_one_generator_was_caused_by_it() -> 
     assert (answer.verdict, answer.first) == ("caused", 100)
     assert answer.explained == pytest.approx(1.0, abs=0.05)
     assert answer.sentences[0].startswith("reward fell at step 100 from 0.8")
-    assert "the samples of generator 2 had 0.1937 instead of 0.8021" in answer.sentences[1]
+    assert "the samples of generator 2 had 0.1993 instead of 0.8021" in answer.sentences[1]
     assert "it served version 3 since step 100 and its rl/sync/pull took 9 s (usually 12 ms)" in answer.sentences[1]
-    assert answer.sentences[2].startswith("Without its samples reward would be 0.799; ")
+    assert answer.sentences[2].startswith("Without its samples reward would be 0.8013; ")
     assert "look at rollout 198 (beside step 99)" in answer.sentences[2]
     evidence = "\n".join(one.text for one in answer.evidence)
-    assert "steps 100-111 consumed 192 samples that are linked to generator 2" in evidence
+    assert "steps 100-139 consumed 640 samples that are linked to generator 2" in evidence
     assert "generator 2 took version 3 at rollout 198 (beside step 99): rl/sync/pull, 9 s (usually 12 ms)" in evidence
 
 
@@ -111,7 +111,7 @@ def test_a_stale_generator_whose_samples_are_as_good_as_others_is_not_accused() 
     answer = asked(run_of({0: 0.2}, stale=[2]))
 
     assert answer.verdict == "caused"
-    assert "the samples of generator 0 had 0.1997 instead of 0.8035" in answer.sentences[1]
+    assert "the samples of generator 0 had 0.202 instead of 0.8035" in answer.sentences[1]
     assert "generator 2" not in answer.sentences[1]
     assert "served" not in answer.sentences[1]
 

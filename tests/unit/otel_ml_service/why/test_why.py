@@ -300,6 +300,18 @@ def test_a_rank_that_is_slow_from_the_first_step_on_caused_what_a_step_is_shorte
     assert "rank 2 was slow in forward, steps 0-159" in answer.sentences[1]
 
 
+@pytest.mark.feature(
+    "M38", "better", "a slow device is told from a slow program: `otel-ml why` names the rank in the test's own timer"
+)
+def test_a_rank_that_is_slow_in_the_test_of_the_hardware_is_named_with_it() -> None:
+    found = finding(phase="hardware_test/matmul", since=80, until=119, extra_s=0.0149)
+
+    answer = asked(job(slow=SLOW, extra_s=0.015, findings=[found]))
+
+    assert answer.verdict == "caused"
+    assert "rank 2 was slow in hardware_test/matmul, steps 80-119" in answer.sentences[1]
+
+
 def test_what_saves_next_to_nothing_has_nothing_to_explain() -> None:
     found = no_rank("stage", "stage 2", "", since=0, last=159, saved_s=0.0002)
 
@@ -332,3 +344,15 @@ def test_of_a_finding_whose_span_is_of_other_steps_the_one_that_shows_it_is_look
 
     assert (answer.look_at[0].step, answer.look_at[0].text) == (97, "span s97-2-forward of rank 2, forward")
     assert "look at step 97" in answer.sentences[2]
+
+
+def test_a_metric_that_falls_and_recovers_is_asked_about_for_its_fall() -> None:
+    noise = np.random.default_rng(5).normal(scale=0.02, size=240)
+
+    def reward(step: int) -> dict[str, float]:
+        return {"reward": (0.5 if 80 <= step < 140 else 1.3 if step >= 140 else 1.0) + noise[step]}
+
+    answer = asked(job(steps=240, values=reward), "reward")
+
+    assert answer.first == 80, "and not for the way back, which is larger"
+    assert answer.sentences[0].startswith("reward fell at step 80")

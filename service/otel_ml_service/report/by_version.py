@@ -1,0 +1,81 @@
+"""A metric by the policy version that its samples were made with, and by task: a chart of each that has these."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.curves import Curve, chart
+from otel_ml_service.report.markup import Markup, section, tag
+from otel_ml_service.stored_runs.run_history import Series, SeriesName
+
+__all__ = ["by_version_and_task"]
+
+_VERSION, _SAMPLES, _TASK = "consumed/version", "consumed/samples", "/environment/"
+_AXIS = "policy_version"
+
+
+def by_version_and_task(run: Contents) -> Markup:
+    """Return the charts; nothing where no metric is recorded for each producer, or for several tasks."""
+    found = [chart(title, axis, curves) for title, axis, curves in (*_by_version(run), *_by_task(run))]
+    note = tag(
+        "p", "By version: the mean of the samples that were made with it; of a step whose samples of one producer were "
+        "made with several versions, the mean one.", class_="quiet",
+    )  # fmt: skip
+    has_versions = any(True for _ in _by_version(run))
+    return section(
+        "By policy version and by task",
+        tag("div", *found, class_="charts") if found else "",
+        note if has_versions else "",
+    )
+
+
+def _by_version(run: Contents) -> Iterator[tuple[str, str, list[Curve]]]:
+    for axis, prefix, producers in _producers(run):
+        metrics = dict.fromkeys(
+            key.name.removesuffix(f"/{who}")
+            for key in run.history.series
+            for who in producers
+            if key.axis == axis and key.name.endswith(f"/{who}") and not key.name.startswith(f"{prefix}consumed/")
+        )
+        for metric in metrics:
+            if SeriesName(axis, metric) in run.history.series:
+                yield f"{metric} by version", _AXIS, [Curve(metric, _means(run, axis, prefix, metric, producers))]
+
+
+def _producers(run: Contents) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield who made what was consumed, `generator/3`, by axis and by what the consumer's names begin with."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for key in run.history.series:
+        prefix, is_there, who = key.name.partition(f"{_VERSION}/")
+        if is_there and who.rpartition("/")[2].isdecimal():
+            found[key.axis, prefix].append(who)
+    for (axis, prefix), producers in found.items():
+        yield axis, prefix, producers
+
+
+def _means(run: Contents, axis: str, prefix: str, metric: str, producers: list[str]) -> Series:
+    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for who in producers:
+        versions, samples, values = (
+            run.history.series.get(SeriesName(axis, name), {})
+            for name in (f"{prefix}{_VERSION}/{who}", f"{prefix}{_SAMPLES}/{who}", f"{metric}/{who}")
+        )
+        for step, value in values.items():
+            number = samples.get(step, 0.0)
+            if step in versions and number > 0 and value == value:
+                sums[round(versions[step])][0] += number
+                sums[round(versions[step])][1] += number * value
+    return {version: total / number for version, (number, total) in sorted(sums.items())}
+
+
+def _by_task(run: Contents) -> Iterator[tuple[str, str, list[Curve]]]:
+    tasks: dict[SeriesName, dict[str, Series]] = defaultdict(dict)
+    for key, series in run.history.series.items():
+        metric, is_there, task = key.name.partition(_TASK)
+        if is_there and "/" not in task:
+            tasks[SeriesName(key.axis, metric)][task] = series
+    for (axis, metric), found in tasks.items():
+        if len(found) > 1:
+            yield f"{metric} by task", axis, [Curve(task, series) for task, series in sorted(found.items())]
