@@ -18,6 +18,7 @@ from tests.docs.bounds import markdown as bounds
 from tests.docs.features import sections as features
 from tests.docs.launchers import launchers, searches
 from tests.docs.messages import catalogue
+from tests.docs.originals import differences, names, suites
 from tests.e2e.jobs import ROOT
 
 __all__ = ["filled", "pages"]
@@ -75,6 +76,9 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "bounds": bounds,
     "launchers": launchers,
     "searches": searches,
+    "compat-names": names,
+    "compat-suites": suites,
+    "compat-differences": differences,
     **features(),
     **{name: (lambda name=name: guarantees(name)) for name in BUILT_IN},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from wandb.proto import wandb_internal_pb2
@@ -48,3 +49,28 @@ def test_what_was_recorded_before_the_first_step_too_is_drawn_over_steps(tmp_pat
         *[{"otel_ml/step"}] * 3,
     ]
     assert drawn[-1] == "otel_ml/step"
+
+
+WITH_A_STEP_METRIC = """
+    from otel_ml.compat import wandb
+    with wandb.init(project="axes", mode="offline") as run:
+        run.define_metric("val/*", step_metric="epoch")
+        for epoch in range(2):
+            for _ in range(3):
+                run.log({"loss": 1.0})
+            run.log({"epoch": epoch, "val/acc": 0.5 + epoch})
+"""
+
+
+def test_a_metric_with_a_step_metric_is_drawn_over_that_and_has_it_in_its_rows(tmp_path: Path) -> None:
+    run(WITH_A_STEP_METRIC, environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl,wandb"}), tmp_path)
+    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)))
+
+    histories = [record.history.item for record in sent(tmp_path) if record.HasField("history")]
+    rows = [{item.key or item.nested_key[0]: json.loads(item.value_json) for item in items} for items in histories]
+    drawn = {record.metric.name: record.metric.step_metric for record in sent(tmp_path) if record.HasField("metric")}
+
+    assert [(row["epoch"], row["val/acc"]) for row in rows if "val/acc" in row] == [(0, 0.5), (1, 1.5)]
+    assert drawn["val/acc"] == "epoch"
+    assert drawn["loss"] == "otel_ml/step"
+    assert all("epoch" not in row for row in rows if "loss" in row)

@@ -11,12 +11,14 @@ with logger.start_logging(rank=rank):
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from otel_ml.compat.itwinai.backends import ConsoleLogger, MLFlowLogger, TensorBoardLogger, WandBLogger
 from otel_ml.compat.itwinai.collection import LoggersCollection, get_mlflow_logger
 from otel_ml.compat.itwinai.logger import EmptyLogger, Logger, LoggerContextError, LogMixin
 from otel_ml.compat.itwinai.provenance import Prov4MLLogger
+from otel_ml.compat.tracking.not_here import not_here
 
 if TYPE_CHECKING:
     from otel_ml.compat.itwinai.lightning import ItwinaiLogger
@@ -37,9 +39,16 @@ __all__ = [
 ]
 
 
+NOT_HERE: Mapping[str, str] = dict.fromkeys(
+    ("check_initialized", "check_not_initialized"),
+    "A logger of your own derives from Logger, whose methods check by themselves.",
+)
+"""Names of the original that are not here, and what is used instead."""
+
+
 def __getattr__(name: str) -> object:
     if name == "ItwinaiLogger":  # it loads Lightning
         from otel_ml.compat.itwinai.lightning import ItwinaiLogger
 
         return ItwinaiLogger
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise not_here(__name__, name, NOT_HERE)

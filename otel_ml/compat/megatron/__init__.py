@@ -12,6 +12,9 @@ timers.write(["forward-backward"], writer=None, iteration=3)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from otel_ml.compat.megatron.callbacks import (
     VALID_EVENTS,
     Callback,
@@ -34,6 +37,7 @@ from otel_ml.compat.megatron.progress import ProgressLog, append_to_progress_log
 from otel_ml.compat.megatron.timer_text import across_ranks_string
 from otel_ml.compat.megatron.timers import DummyTimer, Timer, Timers
 from otel_ml.compat.megatron.training_log import TrainingLog
+from otel_ml.compat.tracking.not_here import not_here
 
 __all__ = [
     "VALID_EVENTS",
@@ -61,3 +65,13 @@ __all__ = [
     "start",
     "warning_filter",
 ]
+
+NOT_HERE: Mapping[str, str] = {
+    "TimerBase": "Timer and DummyTimer have the same methods, and no class above them.",
+}
+"""Names of the original that are not here, and what is used instead."""
+
+
+def __getattr__(name: str) -> Any:
+    """Say what is used instead of a name of the original that is not here."""
+    raise not_here(__name__, name, NOT_HERE)

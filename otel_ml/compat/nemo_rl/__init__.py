@@ -17,6 +17,9 @@ logger.finish()
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from otel_ml.compat.nemo_rl.backends import MLflowLogger, SwanlabLogger, TensorboardLogger, WandbLogger
 from otel_ml.compat.nemo_rl.checkpoint_status import write_checkpoint_status
 from otel_ml.compat.nemo_rl.config_types import (
@@ -38,6 +41,7 @@ from otel_ml.compat.nemo_rl.samples import print_message_log_samples
 from otel_ml.compat.nemo_rl.startup import log_container_init_timing
 from otel_ml.compat.nemo_rl.timeout import TimeoutChecker, convert_to_seconds
 from otel_ml.compat.nemo_rl.timer import ThreadSafeTimer, Timer
+from otel_ml.compat.tracking.not_here import not_here
 
 __all__ = [
     "GPUMonitoringConfig",
@@ -66,3 +70,13 @@ __all__ = [
     "warn_if_inf_grad_norm",
     "write_checkpoint_status",
 ]
+
+NOT_HERE: Mapping[str, str] = {
+    "GpuMetricSnapshot": "monitor_gpus records rows of the axis time by itself, and keeps no snapshots.",
+}
+"""Names of the original that are not here, and what is used instead."""
+
+
+def __getattr__(name: str) -> Any:
+    """Say what is used instead of a name of the original that is not here."""
+    raise not_here(__name__, name, NOT_HERE)

@@ -11,6 +11,10 @@ tracking.finish()
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from otel_ml.compat.tracking.not_here import not_here
 from otel_ml.compat.verl.file_logger import FileLogger
 from otel_ml.compat.verl.reducing import reduce_metrics
 from otel_ml.compat.verl.rl_insight import RLInsightLogger
@@ -25,3 +29,19 @@ __all__ = [
     "ValidationGenerationsLogger",
     "reduce_metrics",
 ]
+
+NOT_HERE: Mapping[str, str] = {
+    "ClearMLLogger": "There is no exporter for ClearML.",
+    "MLFLOW_MAX_ATTEMPTS": "The service tries again for as long as it takes.",
+    "MLFLOW_SLEEP_SECONDS": "The service tries again for as long as it takes.",
+    "AggregationType": "Import verl's: reduce_metrics() and Tracking.log() take its values.",
+    "Metric": "Import verl's: reduce_metrics() and Tracking.log() take its values.",
+    "Numeric": "Import verl's: it is a type.",
+    "NumericType": "Import verl's: it is a type.",
+}
+"""Names of the original that are not here, and what is used instead."""
+
+
+def __getattr__(name: str) -> Any:
+    """Say what is used instead of a name of the original that is not here."""
+    raise not_here(__name__, name, NOT_HERE)

@@ -31,9 +31,10 @@ class RLInsightLogger:
     @classmethod
     def init(cls, project_name: str | None = None, experiment_name: str | None = None, config: Any = None) -> None:
         """Say that rl_insight's own dashboard gets nothing."""
-        del project_name, experiment_name, config
+        del project_name, experiment_name
         if cls.enabled():
             not_kept("RLInsightLogger", "states are timers and metrics are values of the run; rl_insight gets nothing.")
+            cls.register_transfer_queue_metrics(config)
 
     @classmethod
     @never_raises

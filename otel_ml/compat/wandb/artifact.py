@@ -14,11 +14,12 @@ import otel_ml
 from otel_ml.compat.tracking.said import not_kept, options_not_kept
 from otel_ml.compat.wandb.media import Media
 
-__all__ = ["Artifact"]
+__all__ = ["OF_THE_SERVER", "Artifact"]
 
 
-_OF_THE_SERVER = frozenset(
-    {"checkout", "collection", "commit_hash", "created_at", "delete", "digest", "digest_algorithm", "entity",
+OF_THE_SERVER = frozenset(
+    {"checkout", "collection", "distributed_id", "incremental", "tags", "use_as",
+     "commit_hash", "created_at", "delete", "digest", "digest_algorithm", "entity",
      "file", "files", "get", "get_added_local_path_name", "get_entry", "get_path", "history_step", "id",
      "is_link", "json_encode", "link", "linked_artifacts", "linked_at", "logged_by", "manifest", "new_draft",
      "project", "qualified_name", "remove", "source_artifact", "source_collection", "source_entity",
@@ -119,7 +120,7 @@ class Artifact:
         self.keep()
 
     def __getattr__(self, name: str) -> Any:
-        if name in _OF_THE_SERVER:
+        if name in OF_THE_SERVER:
             raise AttributeError(
                 f"wandb.Artifact.{name} is what W&B's server knows of an artifact; otel_ml does not ask it. Use "
                 "run.use_artifact(name), or wandb.Api()."

@@ -115,6 +115,10 @@ class Definitions:
             if metric is not None and metric.summary:
                 self._extremes.setdefault(name, Extremes(metric.summary, metric.goal)).add(float(value))
 
+    def step_metrics(self) -> list[list[str]]:
+        """Return (name or glob, what it is drawn over) of each that was given one, in the order that they were."""
+        return [[metric.name, metric.step_metric] for metric in self.metrics.values() if metric.step_metric]
+
     def summaries(self) -> dict[str, float]:
         """Return `loss.min` and the like, as W&B calls them."""
         return {

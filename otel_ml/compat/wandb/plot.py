@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from otel_ml.compat.tracking.not_here import not_here
 from otel_ml.compat.wandb.table import Table
 
 __all__ = [
@@ -144,3 +145,14 @@ def _counted(is_class: Any, scores: Any) -> tuple[Any, Any, int]:
     last = np.flatnonzero(np.append(np.diff(scores[order]), 1))
     right = np.cumsum(is_class[order])[last]
     return right, last + 1 - right, int(is_class.sum())
+
+
+NOT_HERE: Mapping[str, str] = dict.fromkeys(
+    ("CustomChart", "Visualize", "visualize"), "Charts are kept as the tables they are drawn from: log the table."
+)
+"""Names of W&B's module that are not here, and what is used instead."""
+
+
+def __getattr__(name: str) -> Any:
+    """Say what is used instead of a name of W&B's module that is not here."""
+    raise not_here(__name__, name, NOT_HERE)

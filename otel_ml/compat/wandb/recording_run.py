@@ -24,6 +24,7 @@ from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.run_facts import Asked, RunFacts
 from otel_ml.compat.wandb.values import are_numbers, parted, plain_numbers
 from otel_ml.once import reporter
+from otel_ml.wire.attributes import STEP_METRICS_PARAM
 
 __all__ = ["DisabledRun", "Run"]
 
@@ -138,7 +139,10 @@ class Run(RunFacts):
         `summary="best"` keeps the smallest value, with `goal="maximize"` the largest.
         """
         del step_sync, hidden
-        return self._definitions.define(name, step_metric, summary, overwrite, goal)
+        metric = self._definitions.define(name, step_metric, summary, overwrite, goal)
+        if step_metric is not None:
+            otel_ml.log_params({STEP_METRICS_PARAM: self._definitions.step_metrics()})
+        return metric
 
     # --- files ---------------------------------------------------------------------------------------------------
 

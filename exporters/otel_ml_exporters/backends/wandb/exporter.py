@@ -9,7 +9,8 @@ Guarantee:
     on after the last row of the server, or of the run's own files, whose torn ends are cut off first. Media, tables and
     artifacts are written at least once, under the same names.
 Ordering:
-    `_step` ascends. The index on an axis is the value `otel_ml/<axis>`, and every metric is drawn over its own axis. A
+    `_step` ascends. The index on an axis is the value `otel_ml/<axis>`, and every metric is drawn over its own axis, or
+    over the metric that a script's `define_metric(step_metric=…)` names, which its row then has. A
     correction is a further row with the same axis value and `otel_ml/amendment`; every row has `otel_ml/attempt`.
 Non-finite values:
     NaN and ±Inf are stored as such; in config and summary as the texts "NaN", "Infinity", "-Infinity".
@@ -35,6 +36,7 @@ from otel_ml_exporters.backends.wandb.core import kill_core
 from otel_ml_exporters.backends.wandb.errors import export_error
 from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, foreseen_notice, load_wandb, open_run, tags_of
 from otel_ml_exporters.backends.wandb.session import NAMES, Session
+from otel_ml_exporters.backends.wandb.step_metrics import StepMetrics
 from otel_ml_exporters.backends.wandb.transaction_log import LogTail
 from otel_ml_exporters.errors import (
     ExporterClosedError,
@@ -104,7 +106,12 @@ class WandbExporter(Exporter):
         try:
             with translated(export_error):
                 opened = open_run(run, self._options)
-                self._session = Session(opened.run, opened.position or 0, self._names)
+                self._session = Session(
+                    opened.run,
+                    opened.position or 0,
+                    self._names,
+                    StepMetrics(run.folder("wandb") / "step_metrics.json"),
+                )
         except PermanentExportError as error:
             raise ConfigError(f"wandb: cannot open the run: {error.sentence}", slug="exporter-failing") from error
         self._tail = LogTail(opened.log) if opened.mode != "disabled" else None

@@ -21,6 +21,7 @@ from otel_ml_exporters.backends.wandb.rows import (
     step_row,
     step_values,
 )
+from otel_ml_exporters.backends.wandb.step_metrics import StepMetrics
 from otel_ml_exporters.errors import PermanentExportError
 from otel_ml_exporters.records import (
     Artifact,
@@ -49,6 +50,7 @@ class Session:
         run: `wandb.Run`.
         position: `seq` of the last row that is stored already.
         names: most metrics of the run; W&B becomes slow for a whole project beyond 10,000.
+        step_metrics: what metrics are drawn over that a script said so of.
 
     Attributes:
         done: `seq` of the last record handed over.
@@ -56,8 +58,9 @@ class Session:
         mapped: name → key, of those that W&B does not take as they are.
     """
 
-    def __init__(self, run: Any, position: int, names: int) -> None:
+    def __init__(self, run: Any, position: int, names: int, step_metrics: StepMetrics) -> None:
         self._run = run
+        self._step_metrics = step_metrics
         self._names = names
         self.done = position
         self.last_row = 0
@@ -82,6 +85,9 @@ class Session:
     def write(self, records: Sequence[Record]) -> None:
         """Hand over those of `records` that were not yet."""
         new = [record for record in records if record.seq > self.done]
+        for record in new:  # first: what a request brings of parameters comes after its steps
+            if isinstance(record, Params):
+                self._step_metrics.learn(record.params)
         for name, together in groupby(new, key=_artifact_key):
             group = list(together)
             if name is None:
@@ -105,8 +111,11 @@ class Session:
             self._note(zip(record.values, values, strict=True))
         for key in surplus:
             del values[key]
-        self._bind(record.axis, values)
-        row, left_out = fitting(step_row(record, values))
+        drawn = self._step_metrics.drawn(record.axis, values)
+        self._draw(drawn)
+        self._bind(record.axis, values.keys() - drawn.keys() if drawn else values)
+        beside = {over: record.step for over in drawn.values() if over not in values}
+        row, left_out = fitting({**step_row(record, values), **beside})
         self._log_row(row, record.seq)
         if surplus:
             raise PermanentExportError(
@@ -179,6 +188,11 @@ class Session:
         for key in keys:
             before = self._drawn_over.get(key)
             if before is None or (before == _WINDOWS and index != _WINDOWS):
+                self._draw({key: index})
+
+    def _draw(self, over: Mapping[str, str]) -> None:
+        for key, index in over.items():
+            if self._drawn_over.get(key) != index:
                 self._drawn_over[key] = index
                 self._run.define_metric(key, step_metric=index, step_sync=False)
 

@@ -234,3 +234,13 @@ def test_exporters_of_the_job_are_added_to_the_backends_of_the_script(
     run = the_run_in(tmp_path / "otel-ml-runs")
     assert (run / "metrics.jsonl").exists()
     assert any(run.rglob("*tfevents*")) == ("tensorboard" in written)
+
+
+def test_a_transfer_queue_that_is_to_be_scraped_is_said_not_to_be(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+
+    RLInsightLogger.init("p", "e", {"transfer_queue": {"metrics": {"enabled": True}}})
+
+    assert any("'transfer_queue'" in notice and "nothing is scraped" in notice for notice in captured.notices)

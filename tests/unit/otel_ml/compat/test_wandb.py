@@ -121,6 +121,15 @@ def test_a_metric_with_a_step_metric_is_drawn_over_it_under_its_own_name(capture
     assert len(steps_of(captured, "train/loss")) == 30
 
 
+def test_what_metrics_are_drawn_over_is_said_for_wandb_in_the_order_in_which_it_was_defined(captured: Capture) -> None:
+    wandb.init()
+    wandb.define_metric("epoch")
+    wandb.define_metric("val/*", step_metric="epoch")
+    wandb.define_metric("val/acc", step_metric="round", summary="max")
+
+    assert params(captured)["otel_ml.step_metrics"] == [["val/*", "epoch"], ["val/acc", "round"]]
+
+
 def test_a_step_metric_of_all_metrics_is_the_step_of_the_run(captured: Capture) -> None:
     wandb.init()
     wandb.define_metric("global_step")

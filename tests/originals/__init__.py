@@ -1,0 +1,1 @@
+"""What is compared with the packages whose interfaces `otel_ml.compat` has."""

@@ -1,0 +1,124 @@
+"""The originals' own test suites, run against our layer outside of the repository: figures, and what does not pass.
+
+Only import paths and the targets of patches were changed, and where an assertion was about internals, it was made about
+what a user can see. Nothing of the suites is in this repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["SUITES", "Suite"]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite as it was run.
+
+    Attributes:
+        original: the project.
+        commit: of its repository.
+        command: what was run in that commit's tree.
+        passed: tests.
+        run: tests; those that need a GPU or a package that no index has are not among them.
+        rest: what does not pass, and why.
+    """
+
+    original: str
+    commit: str
+    command: str
+    passed: int
+    run: int
+    rest: str = ""
+
+
+_NO_BACKENDS = (
+    "`BackendRole`, `ConsoleBackend`, `WandbBackend`, `get_logger_backend_class` (5): backends are exporters. Fetchers "
+    "that are registered with each mesh of processes (2): nobody is. One collector for each rank of a process (1): a "
+    "process is one rank. `_validate_backend_config` (1): `init_backends()` says it"
+)
+
+SUITES: Sequence[Suite] = (
+    Suite(
+        "torchforge",
+        "6e77f0b",
+        "pytest tests/unit_tests/observability",
+        45,
+        54,
+        _NO_BACKENDS,
+    ),
+    Suite(
+        "Megatron Bridge",
+        "067f987",
+        "pytest tests/unit_tests/training/test_callbacks.py tests/unit_tests/training/utils/test_log_utils.py",
+        63,
+        65,
+        "filters are at the handlers, not at each logger (2): loggers made later are filtered, too",
+    ),
+    Suite(
+        "Megatron Bridge",
+        "067f987",
+        "pytest tests/unit_tests/training/test_config.py -k TestLoggerConfigFinalize",
+        13,
+        15,
+        "`finalize()` does not import mlflow or comet_ml (2): the service's machine needs them",
+    ),
+    Suite(
+        "Megatron-LM",
+        "d98e8a6",
+        "pytest tests/unit_tests/utils/test_log_utils.py",
+        26,
+        30,
+        "filters are at the handlers (2); nobody waits at a barrier (2)",
+    ),
+    Suite(
+        "Megatron-LM",
+        "d98e8a6",
+        "megatron/core/timers.py beside ours, on one clock, in 19 scenarios",
+        17,
+        19,
+        "`elapsed()` of a timer above the level is NaN and said, a second `start()` is said: both raise there",
+    ),
+    Suite(
+        "NeMo RL",
+        "7ea279a",
+        "pytest tests/unit/utils/test_timer.py",
+        51,
+        53,
+        "`_start_times` (2) is not public",
+    ),
+    Suite(
+        "NeMo RL",
+        "7ea279a",
+        "pytest tests/unit/utils/test_logger.py",
+        15,
+        83,
+        "the others (68) ask which calls mocked writers of TensorBoard, W&B, SwanLab, MLflow and Ray get: here the "
+        "service calls them",
+    ),
+    Suite(
+        "verl",
+        "1dda039",
+        "pytest tests/utils/test_tracking_on_cpu.py tests/utils/test_rl_insight_logger_on_cpu.py",
+        8,
+        9,
+        "the full history in each table for W&B before 0.20 (1): a table belongs to its step",
+    ),
+    Suite(
+        "itwinai",
+        "c175f9a",
+        "pytest tests/loggers/test_loggers.py",
+        11,
+        11,
+    ),
+    Suite(
+        "itwinai",
+        "c175f9a",
+        "pytest tests/loggers/test_lightning_logger.py",
+        13,
+        22,
+        "`_checkpoint_callback` and `_scan_checkpoints` (7) are not public; `name` and `version` are those of the run, "
+        "and None there (2)",
+    ),
+)
