@@ -1,4 +1,4 @@
-"""A program that closes whatever is open, as daemons do: what it records is in its run, and its own files are its own."""
+"""A program that closes whatever is open, as daemons do: it loses nothing, and its own files are left as they are."""
 
 from __future__ import annotations
 

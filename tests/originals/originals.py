@@ -162,7 +162,7 @@ ORIGINALS: tuple[Original, ...] = (
             "Tracking.log": "a backend that hangs or crashes does not stop training",
             "Tracking.finish": "need not be called: what was logged is delivered",
             "FileLogger": "a job that goes on appends to its file",
-            "reduce_metrics": "a name that only contains `max` or `min` is averaged; an empty list is no value",
+            "reduce_metrics": "a name that only contains `max` or `min` is averaged; an empty list is not a value",
         },
         not_here={
             f"ValidationGenerationsLogger.log_generations_to_{backend}": "`log()`, which is for every backend"

@@ -17,7 +17,7 @@ __all__ = ["command"]
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 _ENDING = ".txt"
-"""Templates are no modules: nobody checks, imports or tests them here."""
+"""Templates are not modules: nobody checks, imports or tests them here."""
 
 
 @click.command("new-exporter", epilog="Example: otel-ml new-exporter clickhouse; then: cd otel-ml-clickhouse")

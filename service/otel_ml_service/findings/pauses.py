@@ -173,7 +173,7 @@ class Pauses:
         return self._sorted[len(self._sorted) // 2] if self._sorted else 0.0
 
     def _longer(self, length: float) -> float | None:
-        """Return by how much a step is longer than the usual one; None where it is not a pause, or too little is known."""
+        """Return by how much a step is longer than the usual one; None if it is not, or too little is known."""
         self._is_sure = self._is_sure or len(self._sorted) >= _FEW
         if not self._is_sure:
             return None

@@ -95,7 +95,7 @@ def _ranks(text: str) -> Iterator[int]:
         found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
         if not first <= last < first + 100_000:
-            raise ValueError(f"{part!r} are no ranks. {_FORM}")
+            raise ValueError(f"{part!r} are not ranks. {_FORM}")
         yield from range(first, last + 1)
 
 

@@ -139,4 +139,4 @@ def test_the_command_answers_for_people_and_programs(tmp_path: Path) -> None:
     assert (answer["run"], answer["first"], answer["last"], answer["steps"]) == ("01what", 3, 7, 5)
     assert answer["saved_s"] == pytest.approx(0.015)
     assert wrong.returncode == 2
-    assert "'two' are no ranks" in wrong.stderr
+    assert "'two' are not ranks" in wrong.stderr
