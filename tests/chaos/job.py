@@ -129,11 +129,12 @@ class Job:
         return [life for life in self.lives if life.lives and life.role in (roles or RANKS)]
 
     def descriptors(self) -> dict[int, int]:
-        """Return how many files each rank has open."""
+        """Return how many files each rank has open; what it is connected by comes and goes with who it is connected to."""
         found = {}
         for life in self.living():
             with suppress(OSError):
-                found[life.process.pid] = sum(1 for _ in Path(f"/proc/{life.process.pid}/fd").iterdir())
+                opened = (os.readlink(one) for one in Path(f"/proc/{life.process.pid}/fd").iterdir())
+                found[life.process.pid] = sum(target.startswith("/") for target in opened)
         return found
 
     def kill(self, life: Life) -> None:
