@@ -129,12 +129,12 @@ class Job:
         return [life for life in self.lives if life.lives and life.role in (roles or RANKS)]
 
     def descriptors(self) -> dict[int, int]:
-        """Return how many files each rank has open; what it is connected by comes and goes with who it is connected to."""
+        """Return how many files each rank has open: sockets come and go with who it is connected to."""
         found = {}
         for life in self.living():
             with suppress(OSError):
-                opened = (os.readlink(one) for one in Path(f"/proc/{life.process.pid}/fd").iterdir())
-                found[life.process.pid] = sum(target.startswith("/") for target in opened)
+                opened = [one.readlink() for one in Path(f"/proc/{life.process.pid}/fd").iterdir()]
+                found[life.process.pid] = sum(target.is_absolute() for target in opened)
         return found
 
     def kill(self, life: Life) -> None:
