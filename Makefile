@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test integration check e2e collector browser launchers bench gpu wheels chaos night races endurance fuzz mutants audit docs full clean
+.PHONY: help setup demo test integration check e2e collector browser launchers bench gpu wheels chaos night races endurance fuzz mutants audit dist docs full clean
 
 PYTHON ?= python3
 SEED   ?= 1
@@ -101,6 +101,10 @@ mutants: $(NATIVE)  ## Small mistakes in the product that no test notices: a sam
 audit: $(NATIVE)  ## Known vulnerabilities in what the package brings; exits with 2 where nobody can be asked
 	.ci/install audit
 	python .ci/audit
+
+dist: $(NATIVE)  ## What an index gets, in dist/: sdist, pure wheel, manylinux wheels for the DIST_PYTHONS that are here
+	.ci/install dist
+	python .ci/dist
 
 docs: $(NATIVE)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve

@@ -5,6 +5,7 @@ Also a program: `python hatch_build.py` compiles for this checkout, after a chan
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,10 @@ FLAGS = ["-std=c11", "-O3", "-fno-fast-math", "-ffp-contract=off", "-fvisibility
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
 
 
+PURE = "OTEL_ML_PURE_WHEEL"
+"""Set to `true`, the wheel is one for every interpreter: `make dist` adds it to those that have the compiled part."""
+
+
 class NativeBuildHook(BuildHookInterface[Any]):
     """What hatchling calls before and after it puts a wheel together."""
 
@@ -28,6 +33,8 @@ class NativeBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the compiled module to the wheel, which is then of this interpreter and platform alone."""
+        if os.environ.get(PURE) == "true":
+            return
         try:
             if version == "editable":
                 compile_in_place()

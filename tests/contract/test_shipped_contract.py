@@ -91,3 +91,13 @@ def test_an_exporter_with_a_defect_fails_the_clause_that_forbids_it(clause: str,
 
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         getattr(ExporterContract(), clause)(case, tmp_path)
+
+
+def test_an_exporter_that_cannot_be_started_fails_the_contract_instead_of_holding_it_up(
+    printed: Path, tmp_path: Path
+) -> None:
+    (printed / "defective.py").write_text(DEFECTIVE.format(body="def start(self, run): raise OSError('no such host')"))
+    case = ExporterCase("defective:Defective", read=rows_of)
+
+    with pytest.raises(AssertionError, match="ended by itself"):
+        ExporterContract().test_a_writer_that_is_killed_again_and_again_loses_nothing(case, tmp_path)

@@ -1,0 +1,77 @@
+"""The alert rules and the dashboard of `monitoring/` ask for names and labels that a service answers with."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from otel_ml_exporters import PermanentExportError, Record
+from otel_ml_exporters.testing import RecordingExporter
+from tests.e2e.jobs import ROOT
+from tests.integration.conftest import Bench
+from tests.otlp import FakeWriter
+from tests.waiting import eventually
+
+MONITORING = ROOT / "monitoring"
+RULES = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"][0]["rules"]
+DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
+NAME = re.compile(r"\botel_ml_\w+")
+
+
+class Refusing(RecordingExporter):
+    def export(self, records: Sequence[Record]) -> None:
+        raise PermanentExportError("no room.")
+
+
+def labels_of_a_job(bench: Bench) -> dict[str, set[str]]:
+    """Return name → labels of `/metrics` after a job in which everything went wrong once."""
+    sender, writer = bench.sender(bench.service({"refusing": Refusing})), FakeWriter()
+    stranger = bench.sender(bench.services[0], "another-token")
+    sender.send("metrics", writer.step(0, {"loss": 1.0}))
+    wrong = writer.step(1, {"loss": 1.0})
+    wrong.resource_metrics[0].scope_metrics[0].scope.attributes[0].value.int_value = -1
+    sender.send("metrics", wrong)
+    sender.send("metrics", b"\xff")
+    stranger.send("metrics", writer.step(0, {"loss": 1.0}))
+    sender.send("logs", writer.goodbye(dropped={"spool_full": 7}))
+    eventually(lambda: (run := sender.run()) and run["exporters"]["refusing"]["state"] == "stopped")
+    found: dict[str, set[str]] = defaultdict(set)
+    for line in sender.request("GET", "/metrics").body.decode().splitlines():
+        if not line.startswith("#"):
+            found[line.partition("{")[0].partition(" ")[0]] |= set(re.findall(r'(\w+)="', line))
+    return found
+
+
+def expressions() -> list[str]:
+    panels: list[Any] = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    return [*(rule["expr"] for rule in RULES), *panels, DASHBOARD["templating"]["list"][1]["query"]]
+
+
+def test_every_metric_and_label_that_is_asked_for_is_in_what_a_service_answers(bench: Bench) -> None:
+    answered = labels_of_a_job(bench)
+
+    for expression in expressions():
+        names = set(NAME.findall(expression))
+        assert names <= set(answered), expression
+        grouped = {label for labels in re.findall(r"by \((.*?)\)", expression) for label in labels.split(", ")}
+        chosen = set(re.findall(r"[{,](\w+)=~", expression))
+        assert grouped | chosen <= set().union(*(answered[name] for name in names)), expression
+
+
+def test_what_a_message_says_of_an_alert_is_a_label_of_its_metric(bench: Bench) -> None:
+    answered = labels_of_a_job(bench)
+
+    for rule in RULES:
+        said = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) - {"instance"}
+        assert said <= set().union(*(answered[name] for name in NAME.findall(rule["expr"]))), rule["alert"]
+
+
+def test_the_page_says_of_each_alert_what_to_do() -> None:
+    told = re.findall(r"^\| `(OtelMl\w+)` \|", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+
+    assert told == [rule["alert"] for rule in RULES]
