@@ -14,8 +14,6 @@ __all__ = ["KINDS_WITH_PLACES"]
 
 Floats = npt.NDArray[np.float64]
 
-ON_A_HOST = 4
-
 
 def _when(draw: np.random.Generator) -> tuple[float, int, int]:
     first = int(draw.integers(10, 30))
@@ -23,11 +21,11 @@ def _when(draw: np.random.Generator) -> tuple[float, int, int]:
 
 
 def _hosts(kind: str, seed: int, draw: np.random.Generator) -> Job:
-    """Data-parallel ranks on hosts of four; all of a host are slow, or two ranks of it are."""
-    count = int(draw.choice([2, 4, 8]))
-    ranks = count * ON_A_HOST
+    """Data-parallel ranks on hosts of four or eight; all of a host are slow, or two ranks of it are."""
+    count, size = int(draw.choice([2, 4, 8])), int(draw.choice([4, 8]))
+    ranks = count * size
     host = int(draw.integers(count))
-    of_host = tuple(range(host * ON_A_HOST, (host + 1) * ON_A_HOST))
+    of_host = tuple(range(host * size, (host + 1) * size))
     phase = str(draw.choice(["forward", "backward"]))
     where = f"host n{host}"
     slow: tuple[Slow | SlowPlace, ...] = (SlowPlace(where, of_host, (phase,), *_when(draw)),)
@@ -44,14 +42,14 @@ def _hosts(kind: str, seed: int, draw: np.random.Generator) -> Job:
             total = work.sum(axis=1)
             yield np.column_stack((work, total.max() - total + 0.1))
 
-    hosts = tuple(f"n{rank // ON_A_HOST}" for rank in range(ranks))
+    hosts = tuple(f"n{rank // size}" for rank in range(ranks))
     truth: tuple[Truth, ...] = slow
     return Job(kind, seed, ("data", "forward", "backward", "all_reduce"), (), truth, seconds, hosts=hosts)
 
 
 def _pipeline_on_hosts(kind: str, seed: int, draw: np.random.Generator) -> Job:
     """A replica of a pipeline on each host; one host is slow in all that it computes."""
-    stages, replicas = ON_A_HOST, int(draw.choice([4, 8]))
+    stages, replicas = int(draw.choice([2, 4])), int(draw.choice([4, 8]))
     ranks, host = stages * replicas, int(draw.integers(replicas))
     of_host = tuple(range(host * stages, (host + 1) * stages))
     slow = SlowPlace(f"host n{host}", of_host, ("forward-compute", "backward-compute"), *_when(draw))

@@ -266,13 +266,26 @@ class Detector:
             cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
         if self.open or begins.any() or cells.evidence.any():
             self._add_up(step, slow, extra, seen, high)
-        for looks, highs, is_like in (
-            (cells.looks, cells.high, seen & ~cells.is_open & ~cells.was_high),
-            (cells.looks_again, cells.high_again, seen & ~cells.is_open & cells.was_high),
-        ):
-            looks[is_like] = looks[is_like] * _REMEMBERED + 1
-            highs[is_like] = highs[is_like] * _REMEMBERED + high[is_like]
+        self._count(high, seen & ~cells.is_open)
         cells.was_high = np.where(seen, high, cells.was_high)
+
+    def _count(self, high: Flags, is_looked_at: Flags) -> None:
+        """Count how often ranks that are not slow are long; steps in a row when the row is over.
+
+        Ranks that become slow together are long again and again, and would vouch for each other.
+        """
+        cells = self._cells
+        first = is_looked_at & ~cells.was_high
+        cells.looks[first] = cells.looks[first] * _REMEMBERED + 1
+        cells.high[first] = cells.high[first] * _REMEMBERED + high[first]
+        again = is_looked_at & cells.was_high
+        if not again.any():
+            return
+        cells.row[again & high] += 1
+        over = again & ~high
+        cells.looks_again[over] = cells.looks_again[over] * _REMEMBERED + cells.row[over] + 1
+        cells.high_again[over] = cells.high_again[over] * _REMEMBERED + cells.row[over]
+        cells.row[over] = 0.0
 
     def _add_up(self, step: int, slow: Floats, extra: Floats, seen: Flags, high: Flags) -> None:
         """Add the step to what speaks for and against each rank; without any, that begins anew with the next."""
@@ -343,7 +356,7 @@ class Detector:
         for rank, phase in self._names(begun):
             place = self._place(rank, phase)
             cells.is_open[place], cells.relief[place] = True, 0.0
-            for counts in (cells.looks, cells.high, cells.looks_again, cells.high_again):
+            for counts in (cells.looks, cells.high, cells.looks_again, cells.high_again, cells.row):
                 counts[place] = 0.0  # of a rank that was slow already, and says nothing about those that are not
             blank = Finding("slow", rank, phase, "warning", int(cells.since[place]), step)
             self.open[rank, phase] = self._described(blank, step, place)

@@ -25,7 +25,8 @@ LONGEST_S = 1e9
 
 _FIELDS = {
     "evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0,
-    "looks": 0.0, "high": 0.0, "looks_again": 0.0, "high_again": 0.0, "seconds_before": 0.0, "total_before": 0.0,
+    "looks": 0.0, "high": 0.0, "looks_again": 0.0, "high_again": 0.0, "row": 0.0,
+    "seconds_before": 0.0, "total_before": 0.0,
 }  # fmt: skip
 
 
@@ -35,6 +36,7 @@ class EvidenceMatrix:
     Attributes:
         evidence: that the rank is slow (a CUSUM of log-likelihoods).
         relief: that it is slow no more.
+        row: steps in a row in which it was long, after the first one.
         looks, high: in how many of the last steps it was looked at after one in which it was not long, and in how
             many of these it was long; `looks_again`, `high_again`: the same after one in which it was.
         was_high: it was long when it was looked at last.
@@ -72,6 +74,7 @@ class EvidenceMatrix:
     high: Floats
     looks_again: Floats
     high_again: Floats
+    row: Floats
     seconds_before: Floats
     total_before: Floats
 

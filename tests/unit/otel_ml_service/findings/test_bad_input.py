@@ -22,7 +22,7 @@ def steps(draw: st.DrawFn) -> list[StepTimers]:
     phases = tuple(draw(st.lists(st.sampled_from(PHASES), unique=True, min_size=1)))
     found = []
     for _ in range(draw(st.integers(1, 40))):
-        ranks = tuple(draw(st.lists(st.integers(0, 5), unique=True, max_size=6)))
+        ranks = tuple(draw(st.lists(st.integers(0, 5), unique=True, min_size=1, max_size=6)))
         row = st.lists(seconds, min_size=len(phases), max_size=len(phases))
         table = np.array([draw(row) for _ in ranks]).reshape(len(ranks), len(phases))
         hosts = tuple(draw(st.sampled_from(["", "n1", "n2"])) for _ in ranks)
@@ -31,17 +31,18 @@ def steps(draw: st.DrawFn) -> list[StepTimers]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps())
 def test_whatever_was_timed_nothing_raises(job: list[StepTimers]) -> None:
     verdicts = Verdicts()
 
-    for step, timers in enumerate(job):
-        verdicts.step(step, timers, {"forward": "step"})
+    with np.errstate(all="ignore"):  # 1e308 and more
+        for step, timers in enumerate(job):
+            verdicts.step(step, timers, {"forward": "step"})
+        after = Verdicts(tuple(verdicts))
+        for step, timers in enumerate(job, len(job)):
+            after.step(step, timers, {})
 
-    after = Verdicts(tuple(verdicts))
-    for step, timers in enumerate(job, len(job)):
-        after.step(step, timers, {})
     assert all(finding.since <= finding.last for finding in after)
 
 
