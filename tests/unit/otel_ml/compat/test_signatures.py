@@ -41,7 +41,12 @@ def places() -> Iterator[tuple[str, list[str], list[str]]]:
     from otel_ml.compat import wandb as ours
     from otel_ml.compat.tensorboard import SummaryWriter as OurWriter
 
-    pairs: list[tuple[Any, Any]] = [(wandb, ours), (wandb.Run, ours.Run), (wandb.Artifact, ours.Artifact), (SummaryWriter, OurWriter)]
+    pairs: list[tuple[Any, Any]] = [
+        (wandb, ours),
+        (wandb.Run, ours.Run),
+        (wandb.Artifact, ours.Artifact),
+        (SummaryWriter, OurWriter),
+    ]
     pairs.append((mlflow, our_mlflow))
     for theirs, our in pairs:
         for name in (name for name in dir(theirs) if not name.startswith("_") and name in dir(our)):
