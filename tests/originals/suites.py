@@ -106,6 +106,15 @@ SUITES: Sequence[Suite] = (
         "the full history in each table for W&B before 0.20 (1): a table belongs to its step",
     ),
     Suite(
+        "ROLL",
+        "8eb27cc",
+        "roll/utils/metrics/metrics_manager.py and functionals.py beside ours, on the same 24 inputs",
+        20,
+        24,
+        "a key that ends with `/max` is the largest, not the mean (2); an entropy that nobody measured is absent, not 0, "
+        "and log-probabilities are there (1); lists of several lengths are reduced, where ROLL raises (1)",
+    ),
+    Suite(
         "itwinai",
         "c175f9a",
         "pytest tests/loggers/test_loggers.py",

@@ -27,21 +27,25 @@ __all__ = [
 _CREATED: dict[str, SimpleNamespace] = {}
 
 
-def create_experiment(name: str, artifact_location: str | None = None, tags: Any = None, **more: Any) -> str:
+def create_experiment(
+    name: str, artifact_location: str | None = None, tags: Any = None, trace_location: Any = None
+) -> str:
     """Return the name as its id: an experiment begins with its first run."""
     options_not_kept(
         "mlflow.create_experiment",
         "artifacts are where the store of the run's exporter puts them.",
         artifact_location=artifact_location,
-        **more,
+        trace_location=trace_location,
     )
     _CREATED[name] = _experiment(name, tags or {})
     return name
 
 
-def set_experiment(experiment_name: str | None = None, experiment_id: str | None = None, **options: Any) -> Any:
+def set_experiment(
+    experiment_name: str | None = None, experiment_id: str | None = None, trace_location: Any = None, **options: Any
+) -> Any:
     """Name the experiment of runs that begin from now on."""
-    del options
+    options_not_kept("mlflow.set_experiment", "an experiment is its name.", trace_location=trace_location, **options)
     name = experiment_name or experiment_id or ""
     STATE.experiment = name or None
     return _CREATED.setdefault(name, _experiment(name, {}))
@@ -78,9 +82,10 @@ def delete_experiment(experiment_id: str) -> None:
     not_kept(f"mlflow.delete_experiment({experiment_id!r})", "nothing is deleted. Use the package 'mlflow'.")
 
 
-def delete_experiment_tag(experiment_id: str, key: str) -> None:
-    """Forget a tag in this process; what is written stays."""
-    get_experiment(experiment_id).tags.pop(key, None)
+def delete_experiment_tag(key: str) -> None:
+    """Forget a tag of the experiment in this process; what is written stays."""
+    if STATE.experiment in _CREATED:
+        _CREATED[STATE.experiment].tags.pop(key, None)
     not_kept(f"mlflow.delete_experiment_tag({key!r})", "this process forgets it; what is written already stays.")
 
 

@@ -256,11 +256,16 @@ def log_figure(figure: Any, artifact_file: str, *, save_kwargs: Any = None) -> N
 
 @never_raises
 def log_image(
-    image: Any, artifact_file: str | None = None, key: str | None = None, step: int | None = None, **options: Any
+    image: Any,
+    artifact_file: str | None = None,
+    key: str | None = None,
+    step: int | None = None,
+    timestamp: int | None = None,
+    synchronous: bool | None = None,
 ) -> None:
     """Record an image as a file, or under `key` at `step`."""
-    options.pop("synchronous", None)  # nothing waits, in either case
-    options_not_kept("mlflow.log_image", "a picture has the time of its call.", **options)
+    del synchronous  # nothing waits, in either case
+    options_not_kept("mlflow.log_image", "a picture has the time of its call.", timestamp=timestamp)
     name = f"{current().prefix}{key or artifact_file}"
     picture = image.to_pil() if hasattr(image, "to_pil") else in_range(image)
     if step is None:
@@ -282,9 +287,11 @@ def log_table(data: Any, artifact_file: str, run_id: str | None = None) -> None:
 
 
 @never_raises
-def log_input(dataset: Any, context: str | None = None, tags: Any = None, **options: Any) -> None:
+def log_input(dataset: Any = None, context: str | None = None, tags: Any = None, model: Any = None) -> None:
     """Record what a data set says of itself as parameters."""
-    options_not_kept("mlflow.log_input", "what the data set says of itself is recorded.", tags=tags, **options)
+    options_not_kept("mlflow.log_input", "what the data set says of itself is recorded.", tags=tags, model=model)
+    if dataset is None:
+        return
     said = dataset.to_dict() if hasattr(dataset, "to_dict") else {"name": str(dataset)}
     otel_ml.log_params({context or "dataset": said}, prefix="inputs")
 

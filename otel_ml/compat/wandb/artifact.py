@@ -51,30 +51,50 @@ class Artifact:
         self._references: list[str] = []
         self._written: Path | None = None
 
-    def add_file(self, local_path: str | PathLike[str], name: str | None = None, **options: Any) -> None:
-        """Add a file."""
-        options_not_kept("Artifact.add_file", "the file is recorded as it is when the artifact is logged.", **options)
+    def add_file(
+        self,
+        local_path: str | PathLike[str],
+        name: str | None = None,
+        is_tmp: bool | None = False,
+        skip_cache: bool | None = False,
+        policy: str | None = "mutable",
+        overwrite: bool = False,
+    ) -> None:
+        """Add a file. `skip_cache`, `policy` and `overwrite` are of W&B's own cache, and change nothing."""
+        del skip_cache, policy, overwrite
+        options_not_kept("Artifact.add_file", "the file keeps its name.", is_tmp=is_tmp)
         path = Path(local_path)
         if name is not None and Path(name).name != path.name:
             not_kept(f"Artifact.add_file(name={name!r})", f"the file keeps its name {path.name!r}.")
         self._paths.append(path)
 
-    def add_dir(self, local_path: str | PathLike[str], name: str | None = None, **options: Any) -> None:
-        """Add a folder."""
-        options_not_kept("Artifact.add_dir", "the folder is recorded with the paths that it has.", name=name, **options)
+    def add_dir(
+        self,
+        local_path: str | PathLike[str],
+        name: str | None = None,
+        skip_cache: bool | None = False,
+        policy: str | None = "mutable",
+        merge: bool = False,
+    ) -> None:
+        """Add a folder. `skip_cache`, `policy` and `merge` are of W&B's own cache, and change nothing."""
+        del skip_cache, policy, merge
+        options_not_kept("Artifact.add_dir", "the folder is recorded with the paths that it has.", name=name)
         self._paths.append(Path(local_path))
 
-    def add(self, obj: Any, name: str, **options: Any) -> None:
-        """Add a table, an image, …."""
-        options_not_kept("Artifact.add", "it is recorded under the artifact's name and its own.", **options)
+    def add(self, obj: Any, name: str, overwrite: bool = False) -> None:
+        """Add a table, an image, …; one of the same name is replaced, with `overwrite` or without."""
+        del overwrite
         if isinstance(obj, Media):
             self._objects[name] = obj
         else:
             not_kept(f"Artifact.add({name!r})", f"a {type(obj).__name__} cannot be added. Write it to a file.")
 
-    def add_reference(self, uri: Any, name: str | None = None, **options: Any) -> list[Any]:
-        """Add the address of something that stays where it is."""
-        options_not_kept("Artifact.add_reference", "the address is recorded alone.", name=name, **options)
+    def add_reference(
+        self, uri: Any, name: str | None = None, checksum: bool = True, max_objects: int | None = None
+    ) -> list[Any]:
+        """Add the address of something that stays where it is; nothing is looked at there."""
+        del checksum, max_objects
+        options_not_kept("Artifact.add_reference", "the address is recorded alone.", name=name)
         self._references.append(str(uri))
         return []
 
@@ -132,9 +152,17 @@ class Artifact:
         del timeout
         return self
 
-    def download(self, root: str | PathLike[str] | None = None, **options: Any) -> str:
+    def download(
+        self,
+        root: str | PathLike[str] | None = None,
+        allow_missing_references: bool = False,
+        skip_cache: bool | None = None,
+        path_prefix: str | None = None,
+        multipart: bool | None = None,
+    ) -> str:
         """Copy what was added to a folder, and return it."""
-        options_not_kept("Artifact.download", "all files that were added are copied.", **options)
+        del allow_missing_references, skip_cache, multipart
+        options_not_kept("Artifact.download", "all files that were added are copied.", path_prefix=path_prefix)
         folder = Path(root) if root is not None else Path("artifacts") / self.name
         folder.mkdir(parents=True, exist_ok=True)
         for path in self._paths:

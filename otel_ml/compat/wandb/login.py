@@ -46,21 +46,22 @@ api: Api = Api()
 
 
 def login(
-    anonymous: Any = None,
     key: str | None = None,
     relogin: bool | None = None,
     host: str | None = None,
     force: bool | None = None,
     timeout: int | None = None,
-    verify: bool = False,
-    **more: Any,
+    verify: bool = True,
+    referrer: str | None = None,
+    prompt: bool = True,
+    anonymous: Any = None,
 ) -> bool:
     """Return whether there is a key. One that is given is for the exporter `wandb` of runs that begin from now on.
 
     The server is not asked, nothing is written to a file: key and host become the variables `WANDB_API_KEY` and
     `WANDB_BASE_URL` of this process, which the exporter inherits.
     """
-    del anonymous, relogin, force, timeout, verify, more
+    del relogin, force, timeout, verify, referrer, prompt, anonymous
     if key:
         os.environ[_KEY] = key
     if host:

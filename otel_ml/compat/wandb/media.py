@@ -217,6 +217,9 @@ class Molecule(_File):
 class Plotly(_File):
     """A plotly figure."""
 
+    def __init__(self, val: Any) -> None:
+        super().__init__(val)
+
 
 class Bokeh(_File):
     """A bokeh plot."""

@@ -131,8 +131,8 @@ class Run(RunFacts):
         step_sync: bool | None = None,
         hidden: bool | None = None,
         summary: str | None = None,
-        goal: str | None = None,
         overwrite: bool | None = None,
+        goal: str | None = None,
     ) -> Metric:
         """Draw a metric, or all that match `val/*`, over another one; and keep its `min`, `max`, `mean` at the end.
 
@@ -244,9 +244,11 @@ class Run(RunFacts):
             otel_ml.log_artifact(path)
         return found
 
-    def log_code(self, root: Any = ".", name: str | None = None, **options: Any) -> None:
+    def log_code(
+        self, root: Any = ".", name: str | None = None, include_fn: Any = None, exclude_fn: Any = None
+    ) -> None:
         """Do nothing: the commit and what differs from it are in every run."""
-        del root, name, options
+        del root, name, include_fn, exclude_fn
 
     def _keep(self, artifact: Artifact, aliases: tuple[str, ...]) -> None:
         artifact.keep(aliases)

@@ -103,9 +103,11 @@ def init(
     config: Any = None,
     config_exclude_keys: Iterable[str] | None = None,
     config_include_keys: Iterable[str] | None = None,
+    allow_val_change: bool | None = None,
     group: str | None = None,
     job_type: str | None = None,
     mode: str | None = None,
+    force: bool | None = None,
     reinit: bool | str | None = None,
     resume: bool | str | None = None,
     **more: Any,
@@ -120,6 +122,7 @@ def init(
         ConfigError: an `OTEL_ML_*` variable or an argument is wrong.
         UsageError: `resume="must"` of a run that is not there, or `resume="never"` of one that is.
     """
+    del allow_val_change, force  # the configuration may change, and nothing asks for a key
     run_id = _or_environment(id, "WANDB_RUN_ID")
     shown = _or_environment(name, "WANDB_NAME")
     beside = reinit == "create_new"
@@ -285,14 +288,28 @@ def log(data: Mapping[str, Any], step: int | None = None, commit: bool | None = 
     (state.run or _run()).log(data, step, commit, sync)
 
 
-def define_metric(name: str, step_metric: Any = None, **options: Any) -> Metric:
+def define_metric(
+    name: str,
+    step_metric: Any = None,
+    step_sync: bool | None = None,
+    hidden: bool | None = None,
+    summary: str | None = None,
+    overwrite: bool | None = None,
+    goal: str | None = None,
+) -> Metric:
     """Say how a metric is drawn and summed up, see `Run.define_metric()`."""
-    return _run().define_metric(name, step_metric, **options)
+    return _run().define_metric(name, step_metric, step_sync, hidden, summary, overwrite, goal)
 
 
-def log_artifact(artifact_or_path: Any, name: str | None = None, type: str | None = None, **options: Any) -> Artifact:  # noqa: A002
+def log_artifact(
+    artifact_or_path: Any,
+    name: str | None = None,
+    type: str | None = None,  # noqa: A002 (W&B's name)
+    aliases: Iterable[str] | None = None,
+    tags: Iterable[str] | None = None,
+) -> Artifact:
     """Record an artifact, a file or a folder."""
-    return _run().log_artifact(artifact_or_path, name, type, **options)
+    return _run().log_artifact(artifact_or_path, name, type, aliases, tags)
 
 
 def log_model(path: Any, name: str | None = None, aliases: Iterable[str] | None = None) -> Artifact:
@@ -305,9 +322,14 @@ def save(glob_str: Any = None, base_path: Any = None, policy: str = "live", glob
     return _run().save(glob_str, base_path, policy, glob)
 
 
-def use_artifact(artifact_or_name: Any, type: str | None = None, **options: Any) -> Any:  # noqa: A002
+def use_artifact(
+    artifact_or_name: Any,
+    type: str | None = None,  # noqa: A002 (W&B's name)
+    aliases: Iterable[str] | None = None,
+    use_as: str | None = None,
+) -> Any:
     """Return an artifact, see `Run.use_artifact()`."""
-    return _run().use_artifact(artifact_or_name, type, **options)
+    return _run().use_artifact(artifact_or_name, type, aliases, use_as)
 
 
 def use_model(name: str) -> str:
@@ -315,9 +337,11 @@ def use_model(name: str) -> str:
     return _run().use_model(name)
 
 
-def link_model(path: Any, registered_model_name: str, **options: Any) -> Artifact:
+def link_model(
+    path: Any, registered_model_name: str, name: str | None = None, aliases: Iterable[str] | None = None
+) -> Artifact:
     """Record a model, see `Run.link_model()`."""
-    return _run().link_model(path, registered_model_name, **options)
+    return _run().link_model(path, registered_model_name, name, aliases)
 
 
 def restore(name: str, run_path: str | None = None, replace: bool = False, root: str | None = None) -> None:

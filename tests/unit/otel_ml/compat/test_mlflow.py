@@ -306,7 +306,7 @@ def test_options_that_no_backend_has_are_said_where_they_are_given(captured: Cap
     mlflow.log_image(picture, key="a", step=0, timestamp=1, synchronous=False)
     mlflow.log_image(picture, key="b", step=0)
     mlflow.log_input("rows", context="train", tags={"split": "a"})
-    mlflow.delete_experiment_tag("digits", "team")
+    mlflow.delete_experiment_tag("team")
 
     for said in (
         "mlflow.log_image(timestamp=1) at ",

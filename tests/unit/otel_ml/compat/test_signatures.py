@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Callable, Iterator
 from functools import reduce
+from typing import Any
 
 import pytest
 
@@ -15,8 +17,54 @@ from tests.unit.otel_ml.compat.signatures import SIGNATURES
     ("module", "name"), [(module, name) for module, callables in SIGNATURES.items() for name in callables]
 )
 def test_every_parameter_of_the_original_is_accepted(module: str, name: str) -> None:
-    ours = reduce(getattr, name.split("."), importlib.import_module(module))
+    ours: Any = reduce(getattr, name.split("."), importlib.import_module(module))
     parameters = inspect.signature(ours).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
     assert takes_any or set(SIGNATURES[module][name]) <= parameters.keys()
+
+
+def positional(function: Callable[..., Any]) -> list[str]:
+    """Return the parameters that may be given by their place; a method of a class that is not made yet has `self`."""
+    kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    parameters = inspect.signature(function).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind in kinds and parameter.name != "self"]
+
+
+def places() -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield each callable that both have: the parameters that may be given by their place, theirs and ours."""
+    import mlflow
+    import wandb
+    from torch.utils.tensorboard import SummaryWriter
+
+    from otel_ml.compat import mlflow as our_mlflow
+    from otel_ml.compat import wandb as ours
+    from otel_ml.compat.tensorboard import SummaryWriter as OurWriter
+
+    pairs: list[tuple[Any, Any]] = [
+        (wandb, ours),
+        (wandb.Run, ours.Run),
+        (wandb.Artifact, ours.Artifact),
+        (SummaryWriter, OurWriter),
+    ]
+    pairs.append((mlflow, our_mlflow))
+    for theirs, our in pairs:
+        for name in (name for name in dir(theirs) if not name.startswith("_") and name in dir(our)):
+            one, other = getattr(theirs, name), getattr(our, name)
+            if inspect.isroutine(one) and inspect.isroutine(other) and one is not other:
+                takes_any = any(one.kind is one.VAR_POSITIONAL for one in inspect.signature(other).parameters.values())
+                yield f"{our.__name__}.{name}", positional(one), positional(other) if not takes_any else positional(one)
+
+
+LAST_ONES_BY_NAME = {
+    "otel_ml.compat.wandb.init": 17,  # of 25; the further ones are options of W&B's own
+    "SummaryWriter.add_graph": 3,
+}
+"""Callables that take the parameters after so many by name alone."""
+
+
+def test_what_a_call_of_the_original_passes_by_its_place_arrives_there() -> None:
+    found = {name: (theirs[: LAST_ONES_BY_NAME.get(name)], ours) for name, theirs, ours in places()}
+
+    assert len(found) > 80
+    assert {name: both for name, both in found.items() if both[1][: len(both[0])] != both[0]} == {}
