@@ -102,7 +102,7 @@ def test_the_shell_completes_slugs() -> None:
         env={"_OTEL_ML_COMPLETE": "bash_complete", "COMP_WORDS": "otel-ml explain spool", "COMP_CWORD": "2"},
     )
 
-    assert sorted(done.output.split()) == ["plain,spool-full", "plain,spool-not-written"]
+    assert sorted(done.output.split()) == ["plain,spool-full", "plain,spool-not-read", "plain,spool-not-written"]
 
 
 def test_an_error_names_its_section_and_can_be_quoted_without_it() -> None:
