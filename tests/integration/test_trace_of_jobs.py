@@ -90,7 +90,7 @@ def write_large_run(run: Path, *, ranks: int, steps: int) -> None:
 
 USED_BY = """
 import resource, subprocess, sys
-subprocess.run(sys.argv[1:], check=True)
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(used.ru_utime + used.ru_stime, used.ru_maxrss)
 """
