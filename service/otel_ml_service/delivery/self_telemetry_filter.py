@@ -34,6 +34,7 @@ __all__ = [
     "is_count",
     "is_position",
     "is_routine",
+    "selection_of",
 ]
 
 Selection: TypeAlias = Callable[[Record], "Record | None"]
@@ -84,6 +85,13 @@ def is_position(name: str) -> bool:
         (True, False, False)
     """
     return _own(name) == _STEP
+
+
+def selection_of(records: Iterable[Record]) -> Selection:
+    """Return what a backend gets of a run that is over, from all of its records in their order."""
+    found = SelfTelemetryFilter()
+    found.note(records)
+    return found.select
 
 
 class LagWatch:

@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from otel_ml_exporters.records import Record, StepRecord
+from otel_ml_exporters.registry import exporter_class
+from otel_ml_service.delivery.self_telemetry_filter import Selection, everything, selection_of
 from otel_ml_service.demo.stored import READERS, Point, Stored
+from otel_ml_service.env import FULL, SELF
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import SeriesName, history
 
@@ -66,7 +69,7 @@ def compare(backend: str, run: RunFolder, records: Sequence[Record]) -> Comparis
         NotStoredError: the backend does not hold the run.
     """
     reference = history(records)
-    wanted = _wanted(records)
+    wanted = _wanted(records, _selection(backend, records))
     stored = READERS[backend](run, reference)
     as_stored = _STORED_AS.get(backend, float)
     different = [point for point, value in wanted.last.items() if not _same(stored.last.get(point), as_stored(value))]
@@ -80,10 +83,17 @@ def compare(backend: str, run: RunFolder, records: Sequence[Record]) -> Comparis
     )
 
 
-def _wanted(records: Sequence[Record]) -> Stored:
+def _selection(backend: str, records: Sequence[Record]) -> Selection:
+    """Return what of a record a backend gets: of otel_ml's own account most do not get all."""
+    if exporter_class(backend).keeps_self_telemetry or SELF.read().value == FULL:
+        return everything
+    return selection_of(records)
+
+
+def _wanted(records: Sequence[Record], select: Selection) -> Stored:
     """Return what a backend has to hold."""
     wanted = Stored()
-    for record in records:
+    for record in map(select, records):
         if isinstance(record, StepRecord):
             for name, value in record.values.items():
                 wanted.add(SeriesName(record.axis, name), record.step, value)

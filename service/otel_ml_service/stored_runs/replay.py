@@ -16,7 +16,7 @@ from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline, PipelineStatus
-from otel_ml_service.delivery.self_telemetry_filter import Selection, SelfTelemetryFilter
+from otel_ml_service.delivery.self_telemetry_filter import Selection, selection_of
 from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.stored_runs.run_folders import RunFolder
 
@@ -106,7 +106,7 @@ def replay(
         ReplayError: an exporter cannot start, or makes no progress; names it and its last problem.
     """
     source = _Recorded(records)
-    select = select or _problems_only(records)
+    select = select or selection_of(records)
     pipelines = [
         Pipeline(name, make, info, source, mark=_nothing, say=_nothing, retry=RetryPolicy(), select=select)
         for name, make in exporters.items()
@@ -121,12 +121,6 @@ def replay(
         for pipeline in pipelines:
             pipeline.join()
     return [Replayed(pipeline.name, pipeline.status.url, pipeline.status.lost) for pipeline in pipelines]
-
-
-def _problems_only(records: Sequence[Record]) -> Selection:
-    found = SelfTelemetryFilter()
-    found.note(records)
-    return found.select
 
 
 def _nothing(*_: object) -> None:
