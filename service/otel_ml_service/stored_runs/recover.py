@@ -96,10 +96,10 @@ def _delivered(
     looks = 0
     try:
         while not (is_done := service.wait(_LOOK_S)) and looks < _LOOKS and time.monotonic() < deadline:
-            account = service.run(run.id, None, speaker=False) or account
+            account = service.run(run.id, None, speaker=None) or account
             looks = looks + 1 if _is_empty(run, service, account) else 0
             progress(account)
-        account = service.run(run.id, None, speaker=False) or account
+        account = service.run(run.id, None, speaker=None) or account
     finally:
         service.stop()
     before = () if known is None else known.notices
