@@ -1,4 +1,7 @@
-"""`python examples/async_rl.py`: roles that learn leave the RL list in one run, and what is wrong is found in it."""
+"""`python examples/async_rl.py`: roles that learn leave the RL list in one run, and what is wrong is found in it.
+
+It also runs commands of docs/diagnostics/why.md.
+"""
 
 from __future__ import annotations
 

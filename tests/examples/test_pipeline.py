@@ -1,4 +1,7 @@
-"""A pipeline that is cut unevenly: the stage is named while the job runs, and is why; no rank is accused."""
+"""A pipeline that is cut unevenly: the stage is named while the job runs, and is why; no rank is accused.
+
+It also runs commands of docs/diagnostics/why.md.
+"""
 
 from __future__ import annotations
 
