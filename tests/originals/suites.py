@@ -111,7 +111,7 @@ SUITES: Sequence[Suite] = (
         "roll/utils/metrics/metrics_manager.py and functionals.py beside ours, on the same 24 inputs",
         20,
         24,
-        "a key that ends with `/max` is the largest, not the mean (2); an entropy that nobody measured is absent, not 0, "
+        "a key that ends with `/max` is the largest, not the mean (2); an entropy that nobody measured is absent, "
         "and log-probabilities are there (1); lists of several lengths are reduced, where ROLL raises (1)",
     ),
     Suite(

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
 from otel_ml.compat.forge.states import KNOWN, State, in_our_words
+from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 
 __all__ = [
@@ -290,12 +291,15 @@ def reduce_metrics_states(states: Sequence[Mapping[str, State]]) -> list[Metric]
     """Merge the states of several processes exactly, key by key.
 
     Raises:
-        ValueError: processes disagree about the reduction of a key. A flush goes on: see `merged_metrics()`.
+        ConfigError: a ValueError; processes disagree about the reduction of a key. A flush goes on, see
+            `merged_metrics()`.
     """
     for key in _keys(states):
         kinds = list(_by_kind(key, states))
         if len(kinds) > 1:
-            raise ValueError(f"Mismatched reduction types for key {key!r}: {' vs '.join(kinds)}. Give it one of them.")
+            named = " vs ".join(kinds)
+            wrong = f"Mismatched reduction types for key {key!r}: {named}. Give it one of them."
+            raise ConfigError(wrong, slug="compat-forge")
     return merged_metrics(states)
 
 

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from otel_ml.compat.tracking.said import not_kept
+from otel_ml.explanation import explained
 
 __all__ = ["name_of_the_original"]
 
@@ -24,9 +25,10 @@ def name_of_the_original(package: str, name: str, *, is_of_the_server: bool) -> 
     """
     found = None if name.startswith("_") else _found(package, name)
     if found is None:
-        raise AttributeError(
+        sentence = (
             f"otel_ml.compat.{package} has no {name!r}, and the package {package!r} has none or is not installed."
         )
+        raise AttributeError(explained(sentence, "not-kept"))
     if not is_of_the_server:
         not_kept(f"{package}.{name}", f"it is that of the package {package!r} itself, which knows nothing of this run.")
     return found

@@ -13,6 +13,7 @@ from typing import IO, Any
 import otel_ml
 from otel_ml.compat.tracking.said import not_kept, options_not_kept
 from otel_ml.compat.wandb.media import Media
+from otel_ml.explanation import explained
 
 __all__ = ["OF_THE_SERVER", "Artifact"]
 
@@ -141,10 +142,11 @@ class Artifact:
 
     def __getattr__(self, name: str) -> Any:
         if name in OF_THE_SERVER:
-            raise AttributeError(
+            sentence = (
                 f"wandb.Artifact.{name} is what W&B's server knows of an artifact; otel_ml does not ask it. Use "
                 "run.use_artifact(name), or wandb.Api()."
             )
+            raise AttributeError(explained(sentence, "not-kept"))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def wait(self, timeout: float | None = None) -> Artifact:
