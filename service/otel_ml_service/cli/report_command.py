@@ -11,7 +11,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml_service.cli.figures import size
 from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
-from otel_ml_service.report.contents import read_contents
+from otel_ml_service.report.contents import read_contents, without_collecting
 from otel_ml_service.report.named_steps import named_steps
 from otel_ml_service.report.page import page
 from otel_ml_service.stored_runs.run_folders import LATEST, RunFolder, find
@@ -52,8 +52,9 @@ def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, tim
     for folder in (find(text, base) for text in (runs or [LATEST])):
         if folder not in folders:
             folders.append(folder)
-    runs_read = [read_contents(folder) for folder in folders]
-    content = page(runs_read, named_steps(folders[0], runs_read[0]) if len(folders) == 1 else {})
+    with without_collecting():
+        runs_read = [read_contents(folder) for folder in folders]
+        content = page(runs_read, named_steps(folders[0], runs_read[0]) if len(folders) == 1 else {})
     file = out or (folders[0].path / "report.html" if len(folders) == 1 else Path("report.html"))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

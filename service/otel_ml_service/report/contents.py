@@ -19,7 +19,7 @@ from otel_ml_service.stored_runs.read_spans import SpanRow
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import History, history, is_own
 
-__all__ = ["Contents", "contents", "read_contents"]
+__all__ = ["Contents", "contents", "read_contents", "without_collecting"]
 
 _SPANS = 20_000
 """Newest spans that are kept: the views of steps show them."""
@@ -159,8 +159,7 @@ def read_contents(run: RunFolder) -> Contents:
     Raises:
         RunUnreadableError: it is being recorded without the exporter `jsonl`, or is damaged.
     """
-    with _without_collecting():
-        read = contents(run.id, run.experiment, records(run))
+    read = contents(run.id, run.experiment, records(run))
     if not read.workers:  # while the service has the run open
         read.add(SpanBatch(0, newest_spans(run.path / "spans.jsonl")))
     read.not_taken = not_taken(run)
@@ -169,7 +168,7 @@ def read_contents(run: RunFolder) -> Contents:
 
 
 @contextmanager
-def _without_collecting() -> Iterator[None]:
+def without_collecting() -> Iterator[None]:
     """Keep the garbage collector from looking at millions of rows again and again: none of them is in a circle."""
     was_enabled = gc.isenabled()
     gc.disable()
