@@ -8,6 +8,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from otel_ml._internal.console import shown_path
@@ -73,7 +74,7 @@ class FirstHostLink(EmbeddedLink):
         path = meeting_file(self._config, self._run_id)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            publish(path, service)
+            publish(path, replace(service, page=""))  # that is on this host's loopback
         except OSError as error:
             self._say(
                 "several-hosts",
