@@ -33,6 +33,12 @@ class Smallest:
         return min(self.values)
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's own file is written where the program runs."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def captured() -> Iterator[Capture]:
     with capture() as run:
