@@ -292,7 +292,8 @@ def write_private(path: Path, content: str) -> None:
 
 
 def _as_json(content: Service | Home) -> str:
-    return json.dumps({"version": RENDEZVOUS, "writer": own_version(), **asdict(content)})
+    found = {name: value for name, value in asdict(content).items() if name != "page" or value}
+    return json.dumps({"version": RENDEZVOUS, "writer": own_version(), **found})
 
 
 def _write(path: Path, content: str, *, is_locked: bool = False) -> int:

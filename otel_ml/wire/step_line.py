@@ -56,10 +56,11 @@ class MetricFinder:
         head = _HEAD.match(line)
         if head is None or self._is_behind:
             return self._read(line)
-        at = line.find(self._key, head.end())
+        # A name's own quotes are escaped: only the comma or the brace before it tells where a name begins.
+        at = head.end() - 1 if line.startswith(self._key, head.end()) else line.find(b"," + self._key, head.end())
         if at < 0:
             return None
-        number = _NUMBER.match(line, at + len(self._key))
+        number = _NUMBER.match(line, at + 1 + len(self._key))
         if number is None:
             return self._read(line)
         seq, axis, step, attempt = head.groups()

@@ -11,6 +11,7 @@ import pytest
 import otel_ml
 from tests.e2e.jobs import environment, finished
 from tests.examples.running import EXAMPLES
+from tests.waiting import eventually
 
 
 def expected(rate: float) -> list[float]:
@@ -22,13 +23,19 @@ def expected(rate: float) -> list[float]:
     return losses
 
 
+def loss_of(run: Path) -> tuple[list[int], list[float]] | None:
+    """Return the loss of a run; None while its service is writing it."""
+    found = otel_ml.read(run).get("loss") if (run / "metrics.jsonl").exists() else None
+    return found if found is not None and len(found[0]) == 20 else None
+
+
 def trials_of(example: str, cwd: Path, *arguments: str) -> dict[float, list[float]]:
     """Run an example; return the losses of each of its runs by the rate among its parameters."""
     environ = environment(OTEL_ML_EXPORTERS="jsonl", RAY_USAGE_STATS_ENABLED="0", OTEL_ML_DIR=cwd / "runs")
     finished([sys.executable, EXAMPLES / example, *arguments], environ, cwd)
     found: dict[float, list[float]] = {}
     for run in (cwd / "runs").glob("*/*/"):
-        steps, losses = otel_ml.read(run)["loss"]
+        steps, losses = eventually(lambda run=run: loss_of(run))
         assert steps == list(range(20))
         assert rate_of(run) not in found
         found[rate_of(run)] = losses

@@ -19,6 +19,7 @@ class FileExporter(Exporter):
     """One line a record, synced; tells its position from the file."""
 
     max_batch = 3
+    keeps_self_telemetry = True
 
     def start(self, run: RunInfo) -> None:
         self._path = run.dir / "records.jsonl"

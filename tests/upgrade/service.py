@@ -29,6 +29,7 @@ class LinesExporter(Exporter):
     """One line a record; tells its position from the file."""
 
     max_batch = 3
+    keeps_self_telemetry = True
     name = "lines"
 
     def start(self, run: RunInfo) -> None:

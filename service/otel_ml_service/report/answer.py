@@ -157,12 +157,16 @@ def _what(one: Trouble) -> str:
     if one.kind == "shape":
         return f"Step time{of} follows the data ({one.phase} vary together), nobody is slow, {_when(one)}"
     lasts = one.until is None
+    if one.kind == "pause":
+        who = "The job" if one.who == "nobody" else _capitalized(one.who)
+        where = f" in {one.phase}" if one.phase else ""
+        return f"{who}{of} {'pauses' if lasts else 'paused'} now and then{where}, {_when(one)}"
     if one.kind == "stage":
         more = f"{1 + (one.slowdown or 0.0):.3g} × the work of the other stages"
-        return f"{one.who.capitalize()}{of} {'has' if lasts else 'had'} {more}, {_when(one)}"
+        return f"{_capitalized(one.who)}{of} {'has' if lasts else 'had'} {more}, {_when(one)}"
     verb = ("is" if one.kind == "slow" else "has been") if lasts else "was"
     where = f" in {one.phase}" if one.phase else ""
-    return f"{one.who.capitalize()}{of} {verb} {one.kind}{where}, {_when(one)}"
+    return f"{_capitalized(one.who)}{of} {verb} {one.kind}{where}, {_when(one)}"
 
 
 def _when(one: Trouble) -> str:
@@ -238,3 +242,8 @@ def _pace(read: History) -> float | None:
     series: Any = _step_seconds(read, DEFAULT_AXIS, "")
     newest = sorted(list(series.values())[-50:])
     return newest[len(newest) // 2] if newest else None
+
+
+def _capitalized(who: str) -> str:
+    """Begin a sentence with who it was; names of hosts stay as they are."""
+    return who[:1].upper() + who[1:]

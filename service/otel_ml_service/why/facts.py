@@ -74,8 +74,8 @@ class Slow:
 
     @property
     def accuses(self) -> bool:
-        """Whether somebody can be told to be the one: not where times follow the data."""
-        return self.kind != "shape"
+        """Whether somebody can be told to be the one: not where times follow the data, or all pause."""
+        return self.who != "nobody"
 
 
 SpansBetween = Callable[..., Iterator[Span]]

@@ -17,6 +17,8 @@ def what_was(slow: Slow) -> str:
         'rank 2 was slow in forward'
         >>> what_was(Slow("", "step", "stage", None, "stage 2", "", 0, 59, False, 0.02, 1.2, slowdown=0.72))
         'stage 2 had 1.72 × the work of the other stages'
+        >>> what_was(Slow("", "step", "pause", None, "nobody", "checkpoint", 9, 59, True, 0.4, 18.0))
+        'the job paused in checkpoint, and nobody was slow'
     """
     if slow.kind == "silent":
         return f"{slow.who} was silent"
@@ -24,7 +26,10 @@ def what_was(slow: Slow) -> str:
         return f"{slow.who} had {1 + slow.slowdown:.3g} × the work of the other stages"
     if slow.kind == "shape":
         return f"step time followed the data ({slow.phase} varied together), and nobody was slow"
-    where = "outside of its timers" if slow.phase == UNTIMED else f"in {slow.phase}"
+    where = "outside of its timers" if slow.phase == UNTIMED else f"in {slow.phase}" if slow.phase else "now and then"
+    if slow.kind == "pause":
+        who = "the job" if slow.who == "nobody" else slow.who
+        return f"{who} paused {where}" + (", and nobody was slow" if slow.who == "nobody" else "")
     return f"{slow.who} was slow {where}"
 
 
