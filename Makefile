@@ -21,7 +21,8 @@ STACK_AFTER := -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
 
 PYTEST := python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full and not gpu" \
 	-n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
-JOBS := $(addprefix tests/,integration examples packaging upgrade benchmarks mutants docs/test_blocks.py)
+JOBS := $(addprefix tests/,integration examples packaging upgrade benchmarks mutants contract docs/test_blocks.py \
+	unit/otel_ml/test_launches.py unit/otel_ml_service/cli/test_service_commands.py)
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,10 +38,10 @@ $(NATIVE): $(STAMP) hatch_build.py $(wildcard native/*)
 demo: $(NATIVE)  ## The main job: real training on 5 processes, one run in TensorBoard, MLflow and W&B
 	otel-ml demo
 
-test: $(NATIVE)  ## Unit, property, contract, security: what needs no job of its own
+test: $(NATIVE)  ## Unit, property, security: what needs no job of its own
 	$(PYTEST) $(JOBS:%=--ignore=%)
 
-integration: $(NATIVE)  ## Tests that start jobs: integration, examples, packaging, upgrades, every block of the docs
+integration: $(NATIVE)  ## Tests that start jobs: integration, exporters under kills, examples, packaging, every block of the docs
 	$(PYTEST) $(JOBS)
 
 races: $(NATIVE)  ## Both of these while every thread is late at random; SEED=2 is another chance
