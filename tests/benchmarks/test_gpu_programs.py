@@ -9,7 +9,7 @@ from tests.benchmarks.gpu.shapes import SMOKE
 from tests.benchmarks.gpu.targets import GPU_TARGETS
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_the_programs_measure_what_the_targets_ask_for_and_lose_nothing() -> None:
     found = measured_on("cpu", SMOKE).figures

@@ -11,7 +11,7 @@ from tests.collector.job import job
 from tests.collector.pipeline import EVERYWHERE, Collector, Service, experiment_of, training
 from tests.e2e.jobs import reach
 
-pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(900)]
 
 
 def test_a_service_that_is_down_for_60_s_of_a_run_of_90(tmp_path: Path) -> None:

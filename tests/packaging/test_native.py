@@ -291,6 +291,8 @@ print(native is not None, flush=True)
     assert printed.split() == ["True", "False"]
 
 
+@pytest.mark.full
+@pytest.mark.timeout(600)
 def test_the_tests_of_recording_pass_without_the_compiled_part() -> None:
     program = """
 import sys
