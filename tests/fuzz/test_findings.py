@@ -177,3 +177,13 @@ _HUGE_ENTRY = (
     "f}A~u3BR11o|&oUH!n@*CiD3`m8Gmy&E_^Q%h}DT>6z>lMhQU>1UYxSf9EMH{Ceug=-rPnun2-62!fnt{sN9tUUC"
 )
 """A journal of which one byte of an entry's length was changed: SQLite cannot allocate what it claims."""
+
+
+@pytest.mark.parametrize("begins", [2**63, 2**64 - 1])
+@pytest.mark.parametrize("kind", ["gauge", "sum"])
+def test_a_stream_that_began_beyond_what_64_bits_hold_is_no_error(kind: str, begins: int) -> None:
+    request = foreign([{"name": "load", "value": 1.0}], kind=kind)
+    for metric in request.resource_metrics[0].scope_metrics[0].metrics:
+        for point in [*metric.gauge.data_points, *metric.sum.data_points]:
+            point.start_time_unix_nano = begins
+    TARGETS["metrics"](request.SerializeToString())

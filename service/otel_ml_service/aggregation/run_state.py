@@ -25,6 +25,9 @@ from otel_ml_service.aggregation.writers import Writers
 __all__ = ["RunState"]
 
 
+_LATEST_NS = 2**62
+"""The latest beginning of the axis `time`, in the year 2116: what a writer says of its clock may be any number."""
+
 _UNHEARD_S = 20.0
 """Of whom nothing arrives for so long, is taken for dead, whatever is known of others of its machine."""
 
@@ -109,7 +112,7 @@ class RunState:
     def begin_time(self, time_ns: int) -> int:
         """Return where the axis `time` begins: here, where it has not begun."""
         if self.origin_ns is None:
-            self.origin_ns = time_ns
+            self.origin_ns = min(max(time_ns, 0), _LATEST_NS)  # of a foreign writer it may be any number
         return self.origin_ns
 
     def new_window(self, attempt: Attempt, step: int) -> StepWindow:
