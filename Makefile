@@ -111,6 +111,7 @@ docs: $(NATIVE)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
 full: demo test integration check e2e browser chaos  ## Everything there is but the measurements
+	.ci/install dist
 	python -m pytest -m full --durations=20 tests
 
 clean:  ## Remove what the other targets made, but not the runs
