@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["launcher_process", "may_span_hosts"]
+__all__ = [
+    "Process",
+    "ancestors",
+    "forked_from",
+    "is_alive",
+    "launcher_process",
+    "may_span_hosts",
+    "ranks_below",
+    "started_ns",
+]
+
+Process = tuple[int, int]
+"""A process id, and when it started: the system gives the number again."""
 
 _MOST = 64
 """Processes between a rank and its launcher: wrappers that bind cores or set up a container."""
+
+_SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "busybox"})
+"""Programs that go on in a copy of themselves, as in `( … ) &` and in a pipeline."""
 
 
 def launcher_process(ppid: int, variable: str) -> int:
@@ -17,11 +36,40 @@ def launcher_process(ppid: int, variable: str) -> int:
     """
     pid = ppid
     for _ in range(_MOST):
-        above = _parent(pid) if variable and _was_told(pid, variable) else 0
+        above = _parent(pid) if variable and _told(pid, variable) is not None else 0
         if above <= 1:
             return pid
         pid = above
     return ppid
+
+
+def forked_from(pid: int) -> Iterator[int]:
+    """Yield the shells of which a shell is a copy, the nearest first: what a script writes as one may be several."""
+    for _ in range(_MOST):
+        above, image = _parent(pid), _words(pid, "cmdline")
+        if above <= 0 or not _is_shell(pid) or not _is_shell(above) or _words(above, "cmdline") != image:
+            return
+        pid = above
+        yield pid
+
+
+def ranks_below(pid: int, variable: str) -> set[str]:
+    """Return which ranks run below a process, as far as they were started with `variable`."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        rank = _told(int(folder.name), variable)
+        if rank is not None and any(above == pid for above, _ in ancestors(int(folder.name))):
+            found.add(rank)
+    return found
+
+
+def ancestors(pid: int) -> Iterator[Process]:
+    """Yield the parents of a process, the nearest first."""
+    for _ in range(_MOST):
+        pid = _parent(pid)
+        if pid <= 0:
+            return
+        yield pid, started_ns(pid)
 
 
 def may_span_hosts(agent: int) -> bool:
@@ -36,12 +84,56 @@ def may_span_hosts(agent: int) -> bool:
     return most.isdecimal() and int(most) > 1
 
 
+def started_ns(pid: int) -> int:
+    """Return when a process started, the same for all who ask; 0 where there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+        return int(boot.split()[1]) * 10**9 + int(fields[19]) * 10**9 // os.sysconf("SC_CLK_TCK")
+    except (OSError, StopIteration, IndexError, ValueError):
+        return _started_ns_by_ps(pid)
+
+
+def is_alive(process: Process) -> bool:
+    """Whether a process runs; one that has ended, and that nobody has asked for, does not."""
+    pid, started = process
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        state = ""
+    return state not in {"Z", "X"} and started_ns(pid) == started
+
+
+def _started_ns_by_ps(pid: int) -> int:
+    try:
+        shown = subprocess.run(
+            ["ps", "-o", "lstart=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            timeout=2,
+            check=True,
+            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "")},
+        ).stdout
+        return int(time.mktime(time.strptime(shown.strip(), "%a %b %d %H:%M:%S %Y"))) * 10**9
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 0
+
+
 def _asks(word: str) -> bool:
     return word.partition("=")[0] in {"--nnodes", "-nnodes"}
 
 
-def _was_told(pid: int, variable: str) -> bool:
-    return any(word.startswith(f"{variable}=") for word in _words(pid, "environ"))
+def _told(pid: int, variable: str) -> str | None:
+    """Return what a process was started with."""
+    told = (word.partition("=") for word in _words(pid, "environ"))
+    return next((value for name, _, value in told if name == variable), None)
+
+
+def _is_shell(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name in _SHELLS
+    except OSError:
+        return False
 
 
 def _words(pid: int, file: str) -> list[str]:

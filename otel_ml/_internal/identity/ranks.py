@@ -10,9 +10,12 @@ from typing import Any
 
 from otel_ml._internal.identity.trials import ray_train_run, trial
 
-__all__ = ["DETECTORS", "JobPlace", "detect"]
+__all__ = ["BY_HAND", "DETECTORS", "JobPlace", "detect"]
 
 Environ = Mapping[str, str]
+
+BY_HAND = "environment"
+"""The launcher of ranks that were given their numbers, and nothing that tells one start from the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +242,7 @@ def torch_env(environ: Environ) -> JobPlace | None:
         rank=rank,
         world_size=world_size,
         local_rank=_number(environ, "LOCAL_RANK") or rank % local,
-        launcher="environment",
+        launcher=BY_HAND,
         hosts=-(-world_size // local),
         host=rank // local,
         variable="RANK",

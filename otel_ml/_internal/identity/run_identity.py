@@ -5,22 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from otel_ml import env
 from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.identity.group_store import agreed_id
-from otel_ml._internal.identity.launcher_process import launcher_process, may_span_hosts
-from otel_ml._internal.identity.ranks import JobPlace, detect
+from otel_ml._internal.identity.launcher_process import Process, launcher_process, may_span_hosts, started_ns
+from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
+from otel_ml._internal.identity.started_by_hand import common_processes, joined_start
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import boot_id
 
-__all__ = ["Identity", "Parent", "has_creator", "identify", "launch_mark", "launcher_id", "new_id", "new_instance"]
+__all__ = ["Identity", "Parent", "has_creator", "identify", "launched_by", "launcher_id", "new_id", "new_instance"]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -171,6 +170,8 @@ def _launch_id(place: JobPlace, ppid: int, before: int) -> str:
     if place.job and _is_enough(place, launcher):
         return place.job
     agreed = None if place.launcher in _SEEN_BY_RANKS and place.hosts == 1 else agreed_id(new_id(), before)
+    if not agreed and place.launcher == BY_HAND:
+        agreed = joined_start(place, ppid, os.environ, before, new_id)
     return agreed or _derived_id(place, launcher if place.world_size > 1 or place.task is None else os.getpid())
 
 
@@ -179,11 +180,11 @@ _SEEN_BY_RANKS = frozenset({"torchrun", "mpi", "submitit"})
 
 
 def _derived_id(place: JobPlace, pid: int) -> str:
-    started_ns = _started_ns(pid)
-    derived = hashlib.sha256(f"{boot_id()}\0{pid}\0{started_ns}\0{place.job}".encode()).digest()
+    started = started_ns(pid)
+    derived = hashlib.sha256(f"{boot_id()}\0{pid}\0{started}\0{place.job}".encode()).digest()
     if place.job:
         return f"{place.job}-{derived.hex()[:8]}"
-    return new_id(started_ns, derived)
+    return new_id(started, derived)
 
 
 def _is_enough(place: JobPlace, launcher: int) -> bool:
@@ -195,31 +196,6 @@ def _is_enough(place: JobPlace, launcher: int) -> bool:
     return place.task == (launcher if place.launcher == "torchrun" else os.getpid())
 
 
-def launch_mark(ppid: int) -> str:
-    """Return what tells this launch from an earlier one with the same id, on this host."""
-    return f"{ppid}:{_started_ns(ppid)}"
-
-
-def _started_ns(pid: int) -> int:
-    """Return when a process started, the same for all who ask."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
-        return int(boot.split()[1]) * 10**9 + int(fields[19]) * 10**9 // os.sysconf("SC_CLK_TCK")
-    except (OSError, StopIteration, IndexError, ValueError):
-        return _started_ns_by_ps(pid)
-
-
-def _started_ns_by_ps(pid: int) -> int:
-    try:
-        shown = subprocess.run(
-            ["ps", "-o", "lstart=", "-p", str(pid)],
-            capture_output=True,
-            text=True,
-            timeout=2,
-            check=True,
-            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "")},
-        ).stdout
-        return int(time.mktime(time.strptime(shown.strip(), "%a %b %d %H:%M:%S %Y"))) * 10**9
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return 0
+def launched_by(place: JobPlace, ppid: int) -> Process:
+    """Return the process that has started the ranks: it tells a launch from an earlier one of the same name."""
+    return common_processes(ppid, place.variable, place.rank)[-1]

@@ -14,13 +14,13 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
-from otel_ml._internal.identity.ranks import JobPlace, detect
-from otel_ml._internal.identity.run_identity import Identity, launch_mark, launcher_id
+from otel_ml._internal.identity.launcher_process import is_alive
+from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
+from otel_ml._internal.identity.run_identity import Identity, launched_by, launcher_id
 from otel_ml._internal.transport.multi_host import meeting_file
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of, write_private
@@ -45,7 +45,7 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
     if identity.place.rank or identity.place.world_size == 1 or identity.starter is not None:
         return
     place = detect(os.environ)
-    content = json.dumps({"mark": launch_mark(os.getppid()), "variables": {**variables}})
+    content = json.dumps({"started_by": launched_by(place, os.getppid()), "variables": {**variables}})
     for path in _files(config, place):
         with suppress(OSError):  # nobody waits, or those that do begin without
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,18 +57,24 @@ def _sweep(folder: Path) -> None:
     """Remove what launches have left that are over: a rank may look for it until the last of its launch has ended."""
     for path in folder.glob(f"*{_SUFFIX}"):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            mark = json.loads(path.read_text())["mark"]
-            if mark != launch_mark(int(mark.partition(":")[0])):
+            pid, started = json.loads(path.read_text())["started_by"]
+            if not is_alive((pid, started)):
                 path.unlink()
 
 
 def decided(config: Config) -> Mapping[str, str] | None:
     """Return what rank 0 has announced, or None while it has not."""
     place = detect(os.environ)
+
+    def is_of_this(started_by: Sequence[int]) -> bool:
+        # On other hosts, and by hand, the id says it all; else an earlier start of the same name may have left it.
+        is_told = place.hosts > 1 or place.launcher == BY_HAND
+        return is_told or tuple(started_by) == launched_by(place, os.getppid())
+
     for path in _files(config, place):
         try:
             found = json.loads(path.read_text())
-            if place.hosts > 1 or found["mark"] == launch_mark(os.getppid()):
+            if is_of_this(found["started_by"]):
                 return {str(name): str(value) for name, value in found["variables"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
@@ -76,7 +82,7 @@ def decided(config: Config) -> Mapping[str, str] | None:
 
 
 def _files(config: Config, place: JobPlace) -> list[Path]:
-    launch = launcher_id(replace(place, rank=0), os.getppid(), 0)
+    launch = launcher_id(place, os.getppid(), 0)
     here = rendezvous_of(launch).folder.with_suffix(_SUFFIX)
     return [here, meeting_file(config, launch).with_suffix(_SUFFIX)] if place.hosts > 1 else [here]
 

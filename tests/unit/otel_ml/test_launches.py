@@ -22,6 +22,18 @@ STEP = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
 
 
+HELD = (
+    "import os, time; from pathlib import Path; folder = Path(os.environ['FOLDER']); "
+    "(folder / str(len(list(folder.iterdir())))).touch(); "
+    "[time.sleep(0.01) for _ in iter(lambda: len(list(folder.iterdir())) < {many}, False)]"
+)
+
+
+def held(many: int) -> str:
+    """Return a program that prints its id and stays until as many have begun, each of which leaves a file."""
+    return f"{PROGRAM}; import sys; sys.stdout.flush(); {HELD.format(many=many)}"
+
+
 def ids(shell: str, **variables: str) -> list[str]:
     """Return the run ids of the programs that a script starts; `$P` is one that prints its id."""
     environ = {**os.environ, "PROGRAM": PROGRAM, "P": f"{sys.executable} -c", **variables}
@@ -73,6 +85,89 @@ def test_ranks_by_hand_in_shells_of_their_own_are_one_run_and_the_next_ones_anot
     found = ids(f"{ranks}; {ranks}")
 
     assert found[0] == found[1] != found[2] == found[3]
+
+
+def test_the_same_ranks_started_by_hand_again_from_one_shell_are_another_run() -> None:
+    ranks = 'for r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_PORT=29500 $P "$PROGRAM" & done; wait'
+
+    found = ids(f"{ranks}; {ranks}")
+
+    assert found[0] == found[1] != found[2] == found[3]
+
+
+def test_a_shell_with_a_rank_and_a_size_starts_a_run_with_each_program() -> None:
+    found = ids('export RANK=0 WORLD_SIZE=1; $P "$PROGRAM"; $P "$PROGRAM"')
+
+    assert len(set(found)) == 2
+
+
+def test_ranks_by_hand_that_come_one_after_the_other_are_one_run_and_again_another() -> None:
+    shards = 'for r in 0 1 2; do RANK=$r WORLD_SIZE=3 $P "$PROGRAM"; done'
+
+    found = ids(f"{shards}; {shards}")
+
+    assert len(set(found[:3])) == len(set(found[3:])) == 1
+    assert found[0] != found[3]
+
+
+@pytest.mark.parametrize("rank", ['(cd /; $P "$PROGRAM"; true) &', '{ $P "$PROGRAM"; true; } | cat &'])
+def test_ranks_by_hand_in_copies_of_a_shell_are_one_run(rank: str) -> None:
+    found = ids(f"export WORLD_SIZE=2; for r in 0 1; do export RANK=$r; {rank} done; wait")
+
+    assert len(found) == 2
+    assert len(set(found)) == 1
+
+
+def test_trials_in_copies_of_a_shell_that_run_at_once_are_a_run_each(tmp_path: Path) -> None:
+    rank = 'RANK=$r WORLD_SIZE=2 $P "$HELD"'
+    trials = f"for t in 0 1; do (for r in 0 1; do {rank} & done; wait) >$FOLDER/of-$t & done; wait; cat $FOLDER/of-*"
+
+    found = ids(trials, HELD=held(4), FOLDER=str(tmp_path))
+
+    assert found[0] == found[1] != found[2] == found[3]
+
+
+def test_a_rank_by_hand_that_is_started_again_while_others_run_is_in_their_run(tmp_path: Path) -> None:
+    killed = 'RANK=1 WORLD_SIZE=2 $P "$PROGRAM"'
+    job = f'RANK=0 WORLD_SIZE=2 $P "$HELD" & until [ -e $FOLDER/0 ]; do :; done; {killed}; {killed}; : >$FOLDER/1; wait'
+
+    found = ids(job, HELD=held(2), FOLDER=str(tmp_path))
+
+    assert len(found) == 3
+    assert len(set(found)) == 1
+
+
+def test_two_starts_by_hand_at_once_from_one_shell_are_two_runs(tmp_path: Path) -> None:
+    rank = 'RANK=$r WORLD_SIZE=2 $P "$HELD" & until [ "$(ls $FOLDER | wc -l)" = $n ]; do :; done'
+    starts = f"n=0; for start in 1 2; do for r in 0 1; do n=$((n + 1)); {rank}; done; done; wait"
+
+    found = ids(starts, HELD=held(4), FOLDER=str(tmp_path))
+
+    assert sorted(map(found.count, set(found))) == [2, 2]
+
+
+def test_a_program_that_a_rank_by_hand_starts_is_in_the_run_of_that_rank() -> None:
+    child = (
+        "import os, subprocess, sys; "
+        + PROGRAM
+        + "; sys.stdout.flush(); subprocess.run([sys.executable, '-c', os.environ['PROGRAM']])"
+    )
+
+    found = ids('for r in 0 1; do RANK=$r WORLD_SIZE=2 $P "$CHILD" & done; wait', CHILD=child)
+
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+def test_what_a_killed_rank_has_left_half_written_keeps_no_start_from_being_one(tmp_path: Path) -> None:
+    (tmp_path / f"otel-ml-{os.getuid()}").mkdir(mode=0o700)
+    first = (
+        'RANK=0 WORLD_SIZE=2 $P "$PROGRAM" >/dev/null; for file in $XDG_RUNTIME_DIR/*/*.json; do echo "[{" >$file; done'
+    )
+
+    found = ids(f'{first}; for r in 0 1; do RANK=$r WORLD_SIZE=2 $P "$PROGRAM"; done', XDG_RUNTIME_DIR=str(tmp_path))
+
+    assert len(set(found)) == 1
 
 
 def test_two_slurm_jobs_with_one_rendezvous_id_are_two_runs() -> None:

@@ -1,0 +1,172 @@
+"""Which start the ranks belong to that a shell or a program has started itself, with `RANK` and `WORLD_SIZE` alone.
+
+Nothing that they are given tells one start from the next: the shell is the same, and so is the port. So the ranks of a
+host write down who has joined, in a file that only this user can read, and the first of a start gives it its id.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from otel_ml._internal.identity.launcher_process import (
+    Process,
+    ancestors,
+    forked_from,
+    is_alive,
+    launcher_process,
+    ranks_below,
+    started_ns,
+)
+from otel_ml._internal.identity.ranks import JobPlace
+from otel_ml.wire.rendezvous import is_private, rendezvous_of
+
+__all__ = ["common_processes", "joined_start"]
+
+_FILE = "starts-by-hand-1-{namespace}.json"
+"""The number is that of its form: another version of otel_ml does not read it. Nor does a container, whose processes
+have numbers of their own."""
+
+_PATIENCE_S = 2.0
+"""How long the file may be another rank's, each for some milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process that has joined a start.
+
+    Attributes:
+        command: a digest of it; a rank that is started again has the same one.
+    """
+
+    rank: int
+    process: Process
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start: its id, what its ranks were told, who may have started them, and who has joined."""
+
+    id: str
+    told: str
+    starters: list[Process] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
+
+    def takes(self, member: Member) -> bool:
+        """Whether a rank is one of this start: it has not come yet, or comes again while others of it run."""
+        same = [one for one in self.members if one.rank == member.rank]
+        if not same:
+            return True
+        if any(is_alive(one.process) or one.command != member.command for one in same):
+            return False
+        return any(is_alive(one.process) for one in self.members)
+
+
+def common_processes(ppid: int, variable: str, rank: int) -> list[Process]:
+    """Return the processes that may have started all ranks, the nearest first.
+
+    A rank may have a copy of the shell for itself: `( … ) &`. One that has started other ranks, too, is the one.
+    """
+    launcher = launcher_process(ppid, variable)
+    copies = list(forked_from(launcher))
+    if copies and ranks_below(launcher, variable) - {str(rank)}:
+        copies = []
+    return [(pid, started_ns(pid)) for pid in (launcher, *copies)]
+
+
+def joined_start(place: JobPlace, ppid: int, environ: Mapping[str, str], before: int, new_id: Callable[[], str]) -> str:
+    """Return the id of this process's start, which it joins; an empty text where nothing can be written down.
+
+    Called again, or by a process that a rank has started, it is the same one.
+    """
+    starters = common_processes(ppid, place.variable, place.rank)
+    told = json.dumps([place.world_size, environ.get("MASTER_ADDR"), environ.get("MASTER_PORT"), place.trial, before])
+    pid = os.getpid()
+    command = hashlib.sha256("\0".join(sys.orig_argv).encode("utf-8", "surrogatepass")).hexdigest()
+    member = Member(place.rank, (pid, started_ns(pid)), command)
+    try:
+        with _starts() as starts:
+            return _joined(starts, told, starters, member, new_id)
+    except OSError:
+        return ""
+
+
+def _joined(
+    starts: list[Start], told: str, starters: Sequence[Process], member: Member, new_id: Callable[[], str]
+) -> str:
+    alike = [start for start in starts if start.told == told]
+    family = {member.process, *ancestors(member.process[0])}
+    known = [start for start in alike if any(one.process in family for one in start.members)]
+    if known:
+        return known[-1].id
+    start = next((start for starter in starters for start in reversed(alike) if starter in start.starters), None)
+    if start is None or not start.takes(member):
+        start = Start(new_id(), told)
+        starts.append(start)
+    start.members.append(member)
+    start.starters.extend(starter for starter in starters if starter not in start.starters)
+    return start.id
+
+
+@contextmanager
+def _starts() -> Iterator[list[Start]]:
+    """Yield the starts that ranks may still join, to be changed while nobody else does."""
+    folder = rendezvous_of("").folder.parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not is_private(folder):
+        raise PermissionError(folder)
+    path = folder / _FILE.format(namespace=_namespace())
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "r+", encoding="utf-8") as file:
+        _lock(handle)
+        starts = [start for start in _read(file.read()) if any(is_alive(starter) for starter in start.starters)]
+        yield starts
+        file.seek(0)
+        file.truncate()
+        json.dump([asdict(start) for start in starts], file)
+
+
+def _lock(handle: int) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.005)
+
+
+def _namespace() -> int:
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:  # macOS
+        return 0
+
+
+def _read(text: str) -> list[Start]:
+    """Return what is written down; nothing where a rank was killed while it wrote."""
+    try:
+        return [_start(one) for one in json.loads(text)]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _start(one: Mapping[str, Any]) -> Start:
+    members = [Member(each["rank"], _process(each["process"]), each["command"]) for each in one["members"]]
+    return Start(one["id"], one["told"], [_process(each) for each in one["starters"]], members)
+
+
+def _process(written: Sequence[int]) -> Process:
+    pid, started = written
+    return pid, started
