@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -493,6 +495,28 @@ def test_a_rank_that_ends_before_its_run_could_begin_says_how_many_values_are_lo
     _, errors = run(LAUNCH.format(rank=hangs), environment(tmp_path), tmp_path)
 
     assert errors.count("its run has not begun within 5 s. Values lost: 1.") == 2, errors
+
+
+RANKS_OF_A_SHELL = """
+for start in 1 2; do
+  mkdir $start
+  for r in 0 1 2; do (cd $start; export RANK=$r WORLD_SIZE=3 MASTER_PORT=29500; $PYTHON ../rank.py | cat) & done
+  wait
+done
+"""
+
+
+def test_of_ranks_that_a_shell_starts_rank_0_decides_for_those_of_its_own_start(tmp_path: Path) -> None:
+    (tmp_path / "rank.py").write_text(RANK_0_DECIDES.replace("BEGIN", "otel_ml.init('exp', exporters='jsonl')"))
+    (tmp_path / "start.sh").write_text(RANKS_OF_A_SHELL)
+    environ = environment(tmp_path, {"PYTHON": sys.executable})
+
+    subprocess.run(["bash", "start.sh"], cwd=tmp_path, env=environ, check=True, timeout=100)
+
+    until(lambda: not services_of(XDG_RUNTIME_DIR=environ["XDG_RUNTIME_DIR"]))
+    folders = list((tmp_path / "runs" / "exp").iterdir())
+    losses = [[row["values"]["loss"] for row in rows_of(one) if "loss" in row.get("values", {})] for one in folders]
+    assert losses == [[10.0, 11.0], [10.0, 11.0]]
 
 
 def test_where_no_rank_begins_a_run_and_nothing_asks_for_one_nothing_is_written(tmp_path: Path) -> None:

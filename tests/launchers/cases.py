@@ -40,11 +40,17 @@ TWO_AGENTS = AGENT.format(nodes=2)
 OPEN_MPI = "mpirun.openmpi --allow-run-as-root --oversubscribe"
 MPICH = "mpirun.mpich"
 SWEEP = f"{PYTHON} {PROGRAMS}/sweep.py -m +x=1,2"
+BY_HAND = f"for r in 0 1; do RANK=$r WORLD_SIZE=2 {PYTHON} {JOB}"
 IN_SHELLS = f"bash -c '{PYTHON} {JOB}; true'"
 
 CASES = (
     Case("no launcher", f"{PYTHON} {JOB}", ranks=1),
-    Case("ranks by hand: `RANK`, `WORLD_SIZE`", f"for r in 0 1; do RANK=$r WORLD_SIZE=2 {PYTHON} {JOB} & done; wait"),
+    Case("ranks by hand: `RANK`, `WORLD_SIZE`", f"{BY_HAND} & done; wait"),
+    Case("ranks by hand, twice in one shell", f"for i in 1 2; do {BY_HAND} & done; wait; done", 2),
+    Case(
+        "ranks by hand, in copies of a shell",
+        f"for r in 0 1; do (export RANK=$r WORLD_SIZE=2; {PYTHON} {JOB} | cat) & done; wait",
+    ),
     Case("torchrun", f"{TORCHRUN} --nproc-per-node 2 {JOB}"),
     Case("torchrun, ranks in shells", f"{TORCHRUN} --no-python --nproc-per-node 2 {IN_SHELLS}"),
     Case(

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from otel_ml import env
@@ -15,11 +15,21 @@ from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.identity.group_store import agreed_id
 from otel_ml._internal.identity.launcher_process import Process, launcher_process, may_span_hosts, started_ns
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
-from otel_ml._internal.identity.started_by_hand import common_processes, joined_start
+from otel_ml._internal.identity.started_by_hand import awaited_start, common_processes, joined_start
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import boot_id
 
-__all__ = ["Identity", "Parent", "has_creator", "identify", "launched_by", "launcher_id", "new_id", "new_instance"]
+__all__ = [
+    "Identity",
+    "Parent",
+    "awaited_id",
+    "has_creator",
+    "identify",
+    "launched_by",
+    "launcher_id",
+    "new_id",
+    "new_instance",
+]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -159,19 +169,28 @@ def launcher_id(place: JobPlace, ppid: int, before: int) -> str:
     Across hosts only the launcher's own id is common to all, and what is in the store of `torch.distributed`; there a
     launcher's named job that is run twice continues the run, as its name says.
     """
+    return _id_of(place, ppid, before, lambda: joined_start(place, ppid, before, new_id()))
+
+
+def awaited_id(place: JobPlace, ppid: int) -> str:
+    """Return the same as a process that waits for rank 0: nothing is written down where nobody has begun."""
+    return _id_of(place, ppid, 0, lambda: awaited_start(place, ppid, 0))
+
+
+def _id_of(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], str]) -> str:
     if place.is_alone:
         return new_id()
     which = (place.trial, str(before + 1) if before else "")
-    return "-".join(part for part in (_launch_id(place, ppid, before), *which) if part)
+    return "-".join(part for part in (_launch_id(place, ppid, before, by_hand), *which) if part)
 
 
-def _launch_id(place: JobPlace, ppid: int, before: int) -> str:
+def _launch_id(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], str]) -> str:
     launcher = launcher_process(ppid, place.variable)
     if place.job and _is_enough(place, launcher):
         return place.job
     agreed = None if place.launcher in _SEEN_BY_RANKS and place.hosts == 1 else agreed_id(new_id(), before)
     if not agreed and place.launcher == BY_HAND:
-        agreed = joined_start(place, ppid, os.environ, before, new_id)
+        agreed = by_hand()
     return agreed or _derived_id(place, launcher if place.world_size > 1 or place.task is None else os.getpid())
 
 

@@ -12,8 +12,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from otel_ml._internal.identity.launcher_process import (
 from otel_ml._internal.identity.ranks import JobPlace
 from otel_ml.wire.rendezvous import is_private, rendezvous_of
 
-__all__ = ["common_processes", "joined_start"]
+__all__ = ["awaited_start", "common_processes", "joined_start"]
 
 _FILE = "starts-by-hand-1-{namespace}.json"
 """The number is that of its form: another version of otel_ml does not read it. Nor does a container, whose processes
@@ -84,49 +84,73 @@ def common_processes(ppid: int, variable: str, rank: int) -> list[Process]:
     return [(pid, started_ns(pid)) for pid in (launcher, *copies)]
 
 
-def joined_start(place: JobPlace, ppid: int, environ: Mapping[str, str], before: int, new_id: Callable[[], str]) -> str:
-    """Return the id of this process's start, which it joins; an empty text where nothing can be written down.
+def joined_start(place: JobPlace, ppid: int, before: int, proposed: str) -> str:
+    """Return the id of this process's start, which it joins, or begins as `proposed`.
 
-    Called again, or by a process that a rank has started, it is the same one.
+    An empty text where nothing can be written down. Called again, or by a process that a rank has started, it is the
+    same one.
     """
-    starters = common_processes(ppid, place.variable, place.rank)
-    told = json.dumps([place.world_size, environ.get("MASTER_ADDR"), environ.get("MASTER_PORT"), place.trial, before])
-    pid = os.getpid()
-    command = hashlib.sha256("\0".join(sys.orig_argv).encode("utf-8", "surrogatepass")).hexdigest()
-    member = Member(place.rank, (pid, started_ns(pid)), command)
-    try:
-        with _starts() as starts:
-            return _joined(starts, told, starters, member, new_id)
-    except OSError:
-        return ""
+    rank = _Rank.of(place, ppid, before)
+    with suppress(OSError), _starts(os.O_CREAT) as starts:
+        return rank.joined(starts) or rank.begun(starts, proposed)
+    return ""
 
 
-def _joined(
-    starts: list[Start], told: str, starters: Sequence[Process], member: Member, new_id: Callable[[], str]
-) -> str:
-    alike = [start for start in starts if start.told == told]
-    family = {member.process, *ancestors(member.process[0])}
-    known = [start for start in alike if any(one.process in family for one in start.members)]
-    if known:
-        return known[-1].id
-    start = next((start for starter in starters for start in reversed(alike) if starter in start.starters), None)
-    if start is None or not start.takes(member):
-        start = Start(new_id(), told)
-        starts.append(start)
-    start.members.append(member)
-    start.starters.extend(starter for starter in starters if starter not in start.starters)
-    return start.id
+def awaited_start(place: JobPlace, ppid: int, before: int) -> str:
+    """Join the start that another rank has begun and return its id; an empty text, and nothing written, without one."""
+    with suppress(OSError), _starts(0) as starts:
+        return _Rank.of(place, ppid, before).joined(starts)
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """This process, who may have started it, and what it was told."""
+
+    member: Member
+    starters: Sequence[Process]
+    told: str
+
+    @classmethod
+    def of(cls, place: JobPlace, ppid: int, before: int) -> _Rank:
+        port = [os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")]
+        command = hashlib.sha256("\0".join(sys.orig_argv).encode("utf-8", "surrogatepass")).hexdigest()
+        return cls(
+            Member(place.rank, (os.getpid(), started_ns(os.getpid())), command),
+            common_processes(ppid, place.variable, place.rank),
+            json.dumps([place.world_size, *port, place.trial, before]),
+        )
+
+    def joined(self, starts: Sequence[Start]) -> str:
+        alike = [start for start in starts if start.told == self.told]
+        family = {self.member.process, *ancestors(self.member.process[0])}
+        known = [start for start in alike if any(one.process in family for one in start.members)]
+        if known:
+            return known[-1].id
+        by_starter = (start for one in self.starters for start in reversed(alike) if one in start.starters)
+        newest = next(by_starter, None)
+        return self._join(newest) if newest is not None and newest.takes(self.member) else ""
+
+    def begun(self, starts: list[Start], proposed: str) -> str:
+        starts.append(Start(proposed, self.told))
+        return self._join(starts[-1])
+
+    def _join(self, start: Start) -> str:
+        start.members.append(self.member)
+        start.starters.extend(one for one in self.starters if one not in start.starters)
+        return start.id
 
 
 @contextmanager
-def _starts() -> Iterator[list[Start]]:
-    """Yield the starts that ranks may still join, to be changed while nobody else does."""
+def _starts(create: int) -> Iterator[list[Start]]:
+    """Yield the starts that ranks may still join, to be changed while nobody else does; `create` as in open(2)."""
     folder = rendezvous_of("").folder.parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if create:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_private(folder):
         raise PermissionError(folder)
     path = folder / _FILE.format(namespace=_namespace())
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    handle = os.open(path, os.O_RDWR | create | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "r+", encoding="utf-8") as file:
         _lock(handle)
         starts = [start for start in _read(file.read()) if any(is_alive(starter) for starter in start.starters)]

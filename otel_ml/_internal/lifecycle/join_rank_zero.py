@@ -20,7 +20,7 @@ from pathlib import Path
 
 from otel_ml._internal.identity.launcher_process import is_alive
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
-from otel_ml._internal.identity.run_identity import Identity, launched_by, launcher_id
+from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id
 from otel_ml._internal.transport.multi_host import meeting_file
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of, write_private
@@ -46,7 +46,7 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
         return
     place = detect(os.environ)
     content = json.dumps({"started_by": launched_by(place, os.getppid()), "variables": {**variables}})
-    for path in _files(config, place):
+    for path in _files(config, place, launcher_id(place, os.getppid(), 0)):
         with suppress(OSError):  # nobody waits, or those that do begin without
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(path, content)
@@ -71,7 +71,7 @@ def decided(config: Config) -> Mapping[str, str] | None:
         is_told = place.hosts > 1 or place.launcher == BY_HAND
         return is_told or tuple(started_by) == launched_by(place, os.getppid())
 
-    for path in _files(config, place):
+    for path in _files(config, place, awaited_id(place, os.getppid())):
         try:
             found = json.loads(path.read_text())
             if is_of_this(found["started_by"]):
@@ -81,8 +81,7 @@ def decided(config: Config) -> Mapping[str, str] | None:
     return None
 
 
-def _files(config: Config, place: JobPlace) -> list[Path]:
-    launch = launcher_id(place, os.getppid(), 0)
+def _files(config: Config, place: JobPlace, launch: str) -> list[Path]:
     here = rendezvous_of(launch).folder.with_suffix(_SUFFIX)
     return [here, meeting_file(config, launch).with_suffix(_SUFFIX)] if place.hosts > 1 else [here]
 
