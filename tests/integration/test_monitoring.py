@@ -28,8 +28,8 @@ class Refusing(RecordingExporter):
         raise PermanentExportError("no room.")
 
 
-def labels_of_a_job(bench: Bench) -> dict[str, set[str]]:
-    """Return name → labels of `/metrics` after a job in which everything went wrong once."""
+def answered_of_a_job(bench: Bench) -> bytes:
+    """Return `/metrics` after a job in which everything went wrong once."""
     sender, writer = bench.sender(bench.service({"refusing": Refusing})), FakeWriter()
     stranger = bench.sender(bench.services[0], "another-token")
     sender.send("metrics", writer.step(0, {"loss": 1.0}))
@@ -40,8 +40,13 @@ def labels_of_a_job(bench: Bench) -> dict[str, set[str]]:
     stranger.send("metrics", writer.step(0, {"loss": 1.0}))
     sender.send("logs", writer.goodbye(dropped={"spool_full": 7}))
     eventually(lambda: (run := sender.run()) and run["exporters"]["refusing"]["state"] == "stopped")
+    return sender.request("GET", "/metrics").body
+
+
+def labels_in(scrape: bytes) -> dict[str, set[str]]:
+    """Return name → labels."""
     found: dict[str, set[str]] = defaultdict(set)
-    for line in sender.request("GET", "/metrics").body.decode().splitlines():
+    for line in scrape.decode().splitlines():
         if not line.startswith("#"):
             found[line.partition("{")[0].partition(" ")[0]] |= set(re.findall(r'(\w+)="', line))
     return found
@@ -53,7 +58,7 @@ def expressions() -> list[str]:
 
 
 def test_every_metric_and_label_that_is_asked_for_is_in_what_a_service_answers(bench: Bench) -> None:
-    answered = labels_of_a_job(bench)
+    answered = labels_in(answered_of_a_job(bench))
 
     for expression in expressions():
         names = set(NAME.findall(expression))
@@ -64,7 +69,7 @@ def test_every_metric_and_label_that_is_asked_for_is_in_what_a_service_answers(b
 
 
 def test_what_a_message_says_of_an_alert_is_a_label_of_its_metric(bench: Bench) -> None:
-    answered = labels_of_a_job(bench)
+    answered = labels_in(answered_of_a_job(bench))
 
     for rule in RULES:
         said = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) - {"instance"}
