@@ -68,7 +68,7 @@ e2e: $(NATIVE) collector  ## Real processes, the real Collector, real backends, 
 
 kubernetes: $(NATIVE)  ## The chart and the examples of deploy/, the rules of monitoring/: helm, kubeconform and promtool; needs Go once
 	.ci/kubernetes
-	python -m pytest -m full tests/deployment
+	python -m pytest -m full tests/deployment tests/integration/test_monitoring.py
 
 browser: $(NATIVE)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
 	.ci/browser

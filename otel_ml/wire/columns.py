@@ -74,7 +74,7 @@ class ChunkBuilder:
     _attempts: array[int] = field(default_factory=lambda: array("q"))
     _amended: array[int] = field(default_factory=lambda: array("b"))
     _times: list[float] = field(default_factory=list)
-    _series: dict[SeriesKey, tuple[array[int], array[float]]] = field(default_factory=dict)
+    _shapes: dict[tuple[str, ...], tuple[array[int], list[tuple[float, ...]]]] = field(default_factory=dict)
     _others: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -95,17 +95,29 @@ class ChunkBuilder:
         self.end += len(line)
 
     def _add_step(self, row: Mapping[str, Any]) -> None:
-        for name, value in row["values"].items():
-            key = SeriesKey(row["axis"], name)
-            index, values = self._series.get(key) or self._series.setdefault(key, (array("I"), array("d")))
-            values.append(value)
-            index.append(self.rows)
+        values = row["values"]
+        key = row["axis"], *values
+        rows = self._shapes.get(key)
+        if rows is None:
+            rows = self._shapes[key] = array("I"), []
+        rows[0].append(self.rows)
+        rows[1].append(tuple(values.values()))
         self._seqs.append(row["seq"])
         self._steps.append(row["step"])
         self._attempts.append(row["attempt"])
         self._amended.append(bool(row.get("amendment")))
         self._times.append(row["time"])
         self.rows += 1
+
+    def _series(self) -> Mapping[SeriesKey, tuple[array[int], array[float]]]:
+        """Return the values of each series, and of which lines they are, in the order of lines."""
+        series: dict[SeriesKey, tuple[array[int], array[float]]] = {}
+        for (axis, *names), (lines, rows) in self._shapes.items():
+            for name, column in zip(names, zip(*rows, strict=True), strict=True):
+                key, values = SeriesKey(axis, name), array("d", column)
+                before = series.get(key)
+                series[key] = (lines, values) if before is None else _in_order(before[0] + lines, before[1] + values)
+        return series
 
     def written(self, mtime_ns: int) -> bytes:
         """Return the chunk.
@@ -114,9 +126,10 @@ class ChunkBuilder:
             mtime_ns: when the text was written to last; as long as it says so, nobody has edited it.
         """
         rows = b"".join(part.tobytes() for part in (self._seqs, self._steps, self._attempts, self._amended))
+        series = self._series()
         columns = {
             key: (b"" if len(values) == self.rows else index.tobytes()) + values.tobytes()
-            for key, (index, values) in self._series.items()
+            for key, (index, values) in series.items()
         }
         about = {
             "begin": self.begin,
@@ -128,7 +141,7 @@ class ChunkBuilder:
             "rows_crc": crc32(rows),
             "times": [min(self._times), max(self._times)] if self._times else [],
             "others": self._others,
-            "series": [[*key, len(self._series[key][1]), crc32(data)] for key, data in columns.items()],
+            "series": [[*key, len(series[key][1]), crc32(data)] for key, data in columns.items()],
         }
         return b"".join((_line(about), rows, *columns.values()))
 
@@ -255,6 +268,12 @@ def _chunk(file: BinaryIO, about: Mapping[str, Any], at: int) -> Chunk:
         _rows=rows,
         _file=file,
     )
+
+
+def _in_order(index: array[int], values: array[float]) -> tuple[array[int], array[float]]:
+    """Return the values in the order of their lines: lines of several shapes may have one series."""
+    order = sorted(range(len(index)), key=index.__getitem__)
+    return array("I", map(index.__getitem__, order)), array("d", map(values.__getitem__, order))
 
 
 def _column_size(count: int, rows: int) -> int:

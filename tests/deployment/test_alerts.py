@@ -1,4 +1,4 @@
-"""monitoring/ and /metrics, by Prometheus' own tool; `.ci/kubernetes` has brought it."""
+"""monitoring/, by Prometheus' own tool; `.ci/kubernetes` has brought it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import pytest
 
 from tests.deployment.golden import TOOLS
 from tests.e2e.jobs import ROOT
-from tests.integration.conftest import Bench
-from tests.integration.test_monitoring import answered_of_a_job
 
 pytestmark = pytest.mark.full
 
@@ -18,6 +16,7 @@ PROMTOOL = TOOLS / "promtool"
 
 
 def promtool(*arguments: object, given: bytes = b"") -> None:
+    """Have it look, and fail with what it says."""
     done = subprocess.run([PROMTOOL, *map(str, arguments)], input=given, capture_output=True, check=False, timeout=100)
     assert done.returncode == 0, (done.stdout + done.stderr).decode()
 
@@ -28,7 +27,3 @@ def test_the_rules_are_rules() -> None:
 
 def test_each_alert_fires_when_it_should_and_not_before() -> None:
     promtool("test", "rules", MONITORING / "alerts_test.yaml")
-
-
-def test_a_scrape_of_a_job_in_which_everything_went_wrong_is_what_prometheus_takes(bench: Bench) -> None:
-    promtool("check", "metrics", "--extended", given=answered_of_a_job(bench))

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.deployment.golden import CHART, GOLDEN, RENDERED, TOOLS, operator_example, rendered
+from tests.docs.page import blocks_of
 from tests.e2e.jobs import ROOT
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -63,6 +64,13 @@ def test_helm_finds_nothing_and_a_value_that_is_not_there_is_refused() -> None:
     for wrong in (("--set", "token=a,agent.folder=/x"), (), ("--set", "token=a,gateway.enabled=false")):
         with pytest.raises(AssertionError, match=r"folder|Set token|needs gateway"):
             rendered(*wrong)
+
+
+def test_what_the_deployment_page_installs_is_what_is_kept() -> None:
+    ours = "tests/deployment/test_deploy.py"
+    [line] = [block.code for block in blocks_of(ROOT / "docs" / "deployment.md") if block.argument == ours]
+
+    assert line.split() == ["helm", "install", "otel-ml", str(CHART.relative_to(ROOT)), *RENDERED["default"]]
 
 
 @pytest.mark.parametrize("name", RENDERED)

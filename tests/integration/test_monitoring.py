@@ -8,10 +8,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import yaml
 
 from otel_ml_exporters import PermanentExportError, Record
 from otel_ml_exporters.testing import RecordingExporter
+from tests.deployment.test_alerts import promtool
 from tests.e2e.jobs import ROOT
 from tests.integration.conftest import Bench
 from tests.otlp import FakeWriter
@@ -80,3 +82,8 @@ def test_the_page_says_of_each_alert_what_to_do() -> None:
     told = re.findall(r"^\| `(OtelMl\w+)` \|", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
 
     assert told == [rule["alert"] for rule in RULES]
+
+
+@pytest.mark.full  # `.ci/kubernetes` has brought promtool
+def test_a_scrape_of_a_job_in_which_everything_went_wrong_is_what_prometheus_takes(bench: Bench) -> None:
+    promtool("check", "metrics", given=answered_of_a_job(bench))
