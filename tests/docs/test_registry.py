@@ -36,6 +36,8 @@ JOB = """
                 otel_ml.log({"loss": 0.5, "spread": 1.0})
                 otel_ml.log({"weighted": 0.5}, weight=2.0)
             otel_ml.consumed([made], version=step)
+        otel_ml.set_step(3)
+        otel_ml.consumed([made], version=3)
         otel_ml.log_text("samples", "text")
         otel_ml.log_table("table", ["a"], [[1]])
         job.summary({"best": 1.0})
