@@ -97,8 +97,11 @@ def write_columns(jsonl: Path, *, whole: bool) -> None:
     """
     path = beside(jsonl)
     fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    # A run may come from anybody: what has this name by then is not written through.
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o664)
     try:
-        with fresh.open("wb") as file, jsonl.open("rb") as text:
+        with os.fdopen(handle, "wb") as file, jsonl.open("rb") as text:
             file.write(head(whole=whole))
             chunk = ChunkBuilder()
             for row, line in _rows(text):

@@ -181,6 +181,8 @@ class Chunk:
             OSError: the file cannot be read.
         """
         at, count, crc = self.series[key]
+        if not 0 < count <= self.rows:
+            raise ValueError(f"{key.name!r} has {count} values in {self.rows} lines")
         is_full = count == self.rows
         data = _pread(self._file, at, _column_size(count, self.rows))
         if crc32(data) != crc:
@@ -190,6 +192,8 @@ class Chunk:
         if is_full:
             return Column(steps, values, seqs, attempts, amended)
         index = _array("I", data[: -8 * count])
+        if max(index) >= self.rows:
+            raise ValueError(f"the values of {key.name!r} are of lines that are not there")
         picked = [array(rows.typecode, map(rows.__getitem__, index)) for rows in (steps, seqs, attempts, amended)]
         return Column(picked[0], values, *picked[1:])
 
@@ -300,10 +304,9 @@ def _parsed(line: bytes) -> Mapping[str, Any]:
 
 
 def _pread(file: BinaryIO, at: int, size: int) -> bytes:
-    data = os.pread(file.fileno(), size, at)
-    if len(data) != size:
+    if size < 0 or at + size > os.fstat(file.fileno()).st_size:  # before memory is asked for: a file may say anything
         raise ValueError("the end is torn")
-    return data
+    return os.pread(file.fileno(), size, at)
 
 
 def _crc_of(file: BinaryIO, begin: int, end: int) -> int:

@@ -68,7 +68,9 @@ def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
 def _read_columns(path: Path, names: Sequence[str], newest: dict[str, dict[str, Newest]]) -> int:
     """Read what is kept by series beside the file; return of how many of its bytes that is."""
     covered, wanted = 0, set(_spellings(names))
-    with suppress(OSError, ValueError), beside(path).open("rb") as file:
+    if not beside(path).is_file():
+        return 0
+    with suppress(OSError, ValueError, TypeError), beside(path).open("rb") as file:
         for chunk in believed(path, file):
             keys = [key for key in chunk.series if not wanted or key.name in wanted]
             for key, column in [(key, chunk.column(key)) for key in keys]:

@@ -151,7 +151,7 @@ def _write_missing(run: RunFolder) -> None:
 
 
 def _is_covered(text: Path) -> bool:
-    with suppress(OSError), beside(text).open("rb") as file:
+    with suppress(OSError), opened_file(beside(text)) as file:
         *_, last = [chunk.end for chunk in believed(text, file)] or [0]
         return text.stat().st_size - last < _WORTH_IT_BYTES
     return False

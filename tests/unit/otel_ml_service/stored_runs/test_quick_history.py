@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from contextlib import closing
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import otel_ml
-from otel_ml.wire.columns import beside
+from otel_ml.wire.columns import beside, head
 from otel_ml_exporters import metric_columns
 from otel_ml_exporters.backends.jsonl import JsonlExporter
 from otel_ml_exporters.records import Params, Record, RunInfo, RunStatus, StepRecord
@@ -168,3 +171,43 @@ def test_a_run_that_goes_on_is_known_up_to_its_last_line(tmp_path: Path) -> None
     assert math.isclose(shown.get("loss")[1999], 1 / 2000)
     assert beside(tmp_path / "metrics.jsonl").stat().st_size > 0
     exporter.shutdown(1.0, None)
+
+
+@pytest.mark.parametrize("planted", ["link", "pipe"])
+def test_who_looks_at_a_run_of_somebody_else_writes_over_nothing_and_waits_for_nobody(
+    tmp_path: Path, planted: str
+) -> None:
+    run, mine = RunFolder(tmp_path / "run"), tmp_path / "mine"
+    stored(run, steps(2000))
+    mine.write_text("precious")
+    columns = beside(run.jsonl)
+    columns.unlink()
+    for path in (columns, columns.with_name("metrics.columns.new")):
+        path.symlink_to(mine) if planted == "link" else os.mkfifo(path)
+
+    assert history_of(run).rows == 2000
+    assert len(otel_ml.read(run.path, "loss")["loss"][0]) == 2000
+    assert mine.read_text() == "precious"
+
+
+def test_columns_that_say_what_cannot_be_are_not_believed(tmp_path: Path) -> None:
+    """Their checksums are right: somebody has made them so."""
+    run = RunFolder(tmp_path)
+    stored(run, steps(2000))
+    expected = comparable(history(records(run)))
+    text = run.jsonl.stat()
+    said = {
+        "begin": 0,
+        "end": text.st_size,
+        "crc": 0,
+        "mtime_ns": text.st_mtime_ns,
+        "last_seq": 9,
+        "times": [],
+        "others": [],
+    }
+    for rows, series in ((10**15, []), (0, [["step", "loss", 5, 0]]), (-1, []), (0, [[1, 2, 3]])):
+        line = json.dumps({**said, "rows": rows, "rows_crc": 0, "series": series}).encode()
+        beside(run.jsonl).write_bytes(head(whole=True) + b"%08x %b\n" % (crc32(line), line))
+
+        assert comparable(history_of(run)) == expected
+        assert len(otel_ml.read(run.path, "loss")["loss"][0]) == 2000
