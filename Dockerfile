@@ -22,6 +22,9 @@ COPY otel_ml /src/otel_ml
 COPY exporters /src/exporters
 COPY service /src/service
 COPY docs/errors.md /src/docs/errors.md
+COPY collector-config /src/collector-config
+COPY deploy /src/deploy
+COPY monitoring /src/monitoring
 # The service records nothing: it needs no compiled part.
 RUN HATCH_BUILD_NO_HOOKS=true pip install --no-cache-dir "/src[grpc,tensorboard,mlflow,wandb]" && rm -r /src
 USER otel-ml

@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test integration check e2e collector browser launchers bench gpu wheels chaos night races endurance fuzz mutants audit dist docs full clean
+.PHONY: help setup demo test integration check e2e collector kubernetes browser launchers bench gpu wheels chaos night races endurance fuzz mutants audit dist docs full clean
 
 PYTHON ?= python3
 SEED   ?= 1
@@ -66,6 +66,10 @@ e2e: $(NATIVE) collector  ## Real processes, the real Collector, real backends, 
 	.ci/clients
 	python -m pytest -m "e2e and not full" tests/collector tests/e2e -n 2 --dist loadfile --no-loadscope-reorder --durations=20 $(STACK_AFTER)=1000
 
+kubernetes: $(NATIVE)  ## The chart and the examples of deploy/, the rules of monitoring/: helm, kubeconform and promtool; needs Go once
+	.ci/kubernetes
+	python -m pytest -m full tests/deployment tests/integration/test_monitoring.py
+
 browser: $(NATIVE)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
 	.ci/browser
 	python -m pytest -m browser tests/browser
@@ -110,7 +114,7 @@ dist: $(NATIVE)  ## What an index gets, in dist/: sdist, pure wheel, manylinux w
 docs: $(NATIVE)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
-full: demo test integration check e2e browser chaos  ## Everything there is but the measurements
+full: demo test integration check e2e kubernetes browser chaos  ## Everything there is but the measurements
 	.ci/install dist
 	python -m pytest -m full --durations=20 tests
 

@@ -52,6 +52,7 @@ class BuiltIn(NamedTuple):
 BUILT_IN: Mapping[str, BuiltIn] = {
     "console": BuiltIn(f"{_BACKENDS}.console:ConsoleExporter"),
     "jsonl": BuiltIn(f"{_BACKENDS}.jsonl:JsonlExporter"),
+    "kubeflow": BuiltIn(f"{_BACKENDS}.kubeflow:KubeflowExporter", variables=("KUBEFLOW_TRAINER_SERVER_",)),
     "mlflow": BuiltIn(f"{_BACKENDS}.mlflow:MlflowExporter", "mlflow", ("MLFLOW_",)),
     "otlp": BuiltIn(f"{_BACKENDS}.otlp:OtlpExporter", variables=("OTEL_EXPORTER_OTLP_",)),
     "parquet": BuiltIn(f"{_BACKENDS}.parquet:ParquetExporter", "pyarrow"),

@@ -221,7 +221,9 @@ the rest. Look: otel-ml runs'
         >>> finished_line(run, "finished").split(", ", 2)[2].split(". ")[0]
         '48,210 delivered, 0 lost, not to parquet, which could not be used'
         >>> finished_line({"recorded": 9, "exporters": {}}, "finished").split(", ", 2)[2]
-        '0 delivered, 0 lost, kept for `otel-ml replay`: there is no exporter. Look: otel-ml open'
+        '0 delivered, 0 lost, kept for `otel-ml replay`: there is no exporter. Look: otel-ml ui'
+        >>> finished_line({"recorded": 9, "exporters": {"jsonl": {}}}, "finished")[-17:]
+        ' Look: otel-ml ui'
     """
     lost: Mapping[str, int] = run.get("lost") or {}
     values = lost_values(lost)
@@ -238,7 +240,16 @@ the rest. Look: otel-ml runs'
         rest = "The service delivers the rest" if outlived else "otel-ml recover delivers the rest"
         return f"{_pending(how)}. {begin}, {account}, {_behind(run)}{_besides(lost)}. {rest}. Look: otel-ml runs"
     arrived = f"{int(run.get('delivered', 0)):,} delivered"
-    return f"{how}. {begin}, {arrived}, {account}{_besides(lost)}. {_share(run, writers)}Look: otel-ml open"
+    return f"{how}. {begin}, {arrived}, {account}{_besides(lost)}. {_share(run, writers)}Look: {_where(run)}"
+
+
+def _where(run: Mapping[str, Any]) -> str:
+    """Return the command that shows the run: a viewer's, where the run was written for one."""
+    exporters: Iterable[str] = run.get("exporters", _VIEWERS)
+    return "otel-ml open" if _VIEWERS & {name.partition("/")[0] for name in exporters} else "otel-ml ui"
+
+
+_VIEWERS = frozenset({"tensorboard", "mlflow"})
 
 
 def _by_reason(counts: Mapping[str, int]) -> str:

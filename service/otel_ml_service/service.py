@@ -53,12 +53,12 @@ from otel_ml_service.process_limits import (
 )
 from otel_ml_service.receiver.admission import Admission, OverloadedError, Stored
 from otel_ml_service.receiver.decode import Decoded, Signal
-from otel_ml_service.receiver.grpc import GrpcReceiver, ServerCertificate
+from otel_ml_service.receiver.grpc import GrpcReceiver
 from otel_ml_service.receiver.http import HttpReceiver
 from otel_ml_service.receiver.partial_success import UndecodableError
 from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.receiver.routes import Routes
-from otel_ml_service.receiver.tls import server_context
+from otel_ml_service.receiver.tls import ServerCertificate
 from otel_ml_service.receiver.tokens import Tokens
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.filesystem import network_file_system
@@ -169,11 +169,12 @@ class Service:
             self._admission, self, self._telemetry, tokens=self._tokens, version=own_version(), any_host=is_known
         )
         files = config.tls
-        tls = None if files is None else server_context(files.certificate, files.key, files.client_ca)
+        shown = None if files is None else ServerCertificate(files.certificate, files.key, files.client_ca)
+        tls = None if shown is None else shown.context
         self._http = HttpReceiver(
             self._routes, *config.http, self._telemetry, self._refusals, tls, arriving=config.limits.queue
         )
-        self._grpc = self._grpc_receiver()
+        self._grpc = self._grpc_receiver(shown)
         self._unreadable = UnreadableRequests(self._state_folder() / "unreadable", self._telemetry)
         # The files come last: nothing after this can fail and leave them locked.
         self._journal: Journal[Decoded] = Journal(
@@ -414,18 +415,11 @@ class Service:
         _log.warning("%s", explained(sentence, "network-disk"))
         self._tell_all("network-disk", sentence)
 
-    def _grpc_receiver(self) -> GrpcReceiver | None:
+    def _grpc_receiver(self, shown: ServerCertificate | None) -> GrpcReceiver | None:
         if self._config.grpc is None:
             return None
-        tls = self._config.tls
-        certificate = None
-        if tls is not None:
-            client_ca = tls.client_ca.read_bytes() if tls.client_ca else None
-            certificate = ServerCertificate(tls.certificate.read_bytes(), tls.key.read_bytes(), client_ca)
         address = self._config.grpc
-        return GrpcReceiver(
-            self._admission, self._telemetry, *address, self._refusals, tokens=self._tokens, tls=certificate
-        )
+        return GrpcReceiver(self._admission, self._telemetry, *address, self._refusals, tokens=self._tokens, tls=shown)
 
 
 def _printing_to(stream: TextIOBase | None, exporters: Mapping[str, Options]) -> Mapping[str, Options]:

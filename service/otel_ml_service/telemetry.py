@@ -31,7 +31,10 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "overhead_s": ("gauge", "Seconds the users' threads spent recording."),
     "journal_bytes": ("gauge", "Bytes acknowledged and not yet decided."),
 }
-"""Name → (Prometheus type, meaning). In a run they are called `otel_ml/<name>`, in Prometheus `otel_ml_<name>`."""
+"""Name → (Prometheus type, meaning).
+
+In a run they are called `otel_ml/<name>`, in Prometheus `otel_ml_<name>`, with `_total` and `_seconds` as it has them.
+"""
 
 MAX_LABELS = 100
 """Label sets of one counter: reasons quote what was sent, and a sender may send something else each time."""
@@ -84,12 +87,23 @@ class Telemetry:
         values |= {(_known(name), tuple(sorted(labels))): value for name, labels, value in measured}
         lines = []
         for name, (kind, meaning) in CATALOGUE.items():
-            full = f"otel_ml_{name}_total" if kind == "counter" else f"otel_ml_{name}"
+            full = _in_prometheus(name, kind)
             found = [(labels, value) for (of, labels), value in values.items() if of == name]
             if found:
                 lines += [f"# HELP {full} {meaning}", f"# TYPE {full} {kind}"]
                 lines += [f"{full}{_braced(labels)} {value:.17g}" for labels, value in sorted(found)]
         return "".join(f"{line}\n" for line in lines)
+
+
+def _in_prometheus(name: str, kind: str) -> str:
+    """Return a name as Prometheus has it, which writes units out.
+
+    Examples:
+        >>> _in_prometheus("requests", "counter"), _in_prometheus("overhead_s", "gauge")
+        ('otel_ml_requests_total', 'otel_ml_overhead_seconds')
+    """
+    spelled = f"{name.removesuffix('_s')}_seconds" if name.endswith("_s") else name
+    return f"otel_ml_{spelled}_total" if kind == "counter" else f"otel_ml_{spelled}"
 
 
 def _known(name: str) -> str:

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,16 +106,21 @@ def as_text(values: Mapping[int, float]) -> dict[int, str]:
 
 
 def is_delivered(service: str, experiment: str, token: str) -> bool:
+    account = asked(service, experiment, token)
+    delivered = [one["delivered_seq"] == account["last_seq"] for one in account.get("exporters", {}).values()]
+    return account.get("status") not in {None, "running"} and len(delivered) == len(BACKENDS) and all(delivered)
+
+
+def asked(service: str, experiment: str, token: str) -> dict[str, Any]:
+    """Return what a service says about a run; empty where nothing of it has arrived, or nobody answers now."""
     request = urllib.request.Request(
         f"{service}/otel_ml/runs/{experiment}", headers={"authorization": f"Bearer {token}"}
     )
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
-            account = json.load(answer)
-    except urllib.error.HTTPError:  # nothing of the run has arrived yet
-        return False
-    delivered = [one["delivered_seq"] == account["last_seq"] for one in account["exporters"].values()]
-    return account["status"] != "running" and len(delivered) == len(BACKENDS) and all(delivered)
+            return dict(json.load(answer))
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return {}
 
 
 class Board:

@@ -148,6 +148,8 @@ UNREADABLE = [
     Case("console", made("console"), reader=""),
     # It sends spans alone, and there is no backend to ask for them here. Where to is said by the environment, too.
     Case("traces", made("traces"), reader=""),
+    # A status has the newest value of a metric. Which TrainJob's is said by the environment, too.
+    Case("kubeflow", made("kubeflow"), reader=""),
 ]
 """Exporters whose backend keeps nothing of a step: only the clauses about an exporter's life hold for them."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.otlp_sink import otlp_sink
 from tests.contract.stored import RUN_ID
+from tests.fakes.kubeflow_trainer import StatusServer
 
 
 @pytest.fixture
@@ -23,6 +24,12 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
             with otlp_sink(folder) as url:
                 monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
                 yield folder
+        case "kubeflow":
+            server = StatusServer(tmp_path)
+            for name, value in server.environment.items():
+                monkeypatch.setenv(name, value)
+            yield folder
+            server.close()
         case "mlflow":
             shutil.copy(request.getfixturevalue("mlflow_database"), tmp_path / "runs" / "mlflow.db")
             yield folder

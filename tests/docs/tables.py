@@ -19,6 +19,7 @@ from tests.docs.features import sections as features
 from tests.docs.launchers import launchers, searches
 from tests.docs.messages import catalogue
 from tests.docs.originals import differences, names, suites
+from tests.docs.registry import tables
 from tests.e2e.jobs import ROOT
 
 __all__ = ["filled", "pages"]
@@ -80,6 +81,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "compat-suites": suites,
     "compat-differences": differences,
     **features(),
+    **{f"names-{kind}": (lambda kind=kind: tables(kind)) for kind in ("attributes", "metrics", "events", "spans")},
     **{name: (lambda name=name: guarantees(name)) for name in BUILT_IN},
 }
 

@@ -8,10 +8,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import yaml
 
 from otel_ml_exporters import PermanentExportError, Record
 from otel_ml_exporters.testing import RecordingExporter
+from tests.deployment.test_alerts import promtool
 from tests.e2e.jobs import ROOT
 from tests.integration.conftest import Bench
 from tests.otlp import FakeWriter
@@ -28,8 +30,8 @@ class Refusing(RecordingExporter):
         raise PermanentExportError("no room.")
 
 
-def labels_of_a_job(bench: Bench) -> dict[str, set[str]]:
-    """Return name → labels of `/metrics` after a job in which everything went wrong once."""
+def answered_of_a_job(bench: Bench) -> bytes:
+    """Return `/metrics` after a job in which everything went wrong once."""
     sender, writer = bench.sender(bench.service({"refusing": Refusing})), FakeWriter()
     stranger = bench.sender(bench.services[0], "another-token")
     sender.send("metrics", writer.step(0, {"loss": 1.0}))
@@ -40,8 +42,13 @@ def labels_of_a_job(bench: Bench) -> dict[str, set[str]]:
     stranger.send("metrics", writer.step(0, {"loss": 1.0}))
     sender.send("logs", writer.goodbye(dropped={"spool_full": 7}))
     eventually(lambda: (run := sender.run()) and run["exporters"]["refusing"]["state"] == "stopped")
+    return sender.request("GET", "/metrics").body
+
+
+def labels_in(scrape: bytes) -> dict[str, set[str]]:
+    """Return name → labels."""
     found: dict[str, set[str]] = defaultdict(set)
-    for line in sender.request("GET", "/metrics").body.decode().splitlines():
+    for line in scrape.decode().splitlines():
         if not line.startswith("#"):
             found[line.partition("{")[0].partition(" ")[0]] |= set(re.findall(r'(\w+)="', line))
     return found
@@ -53,7 +60,7 @@ def expressions() -> list[str]:
 
 
 def test_every_metric_and_label_that_is_asked_for_is_in_what_a_service_answers(bench: Bench) -> None:
-    answered = labels_of_a_job(bench)
+    answered = labels_in(answered_of_a_job(bench))
 
     for expression in expressions():
         names = set(NAME.findall(expression))
@@ -64,7 +71,7 @@ def test_every_metric_and_label_that_is_asked_for_is_in_what_a_service_answers(b
 
 
 def test_what_a_message_says_of_an_alert_is_a_label_of_its_metric(bench: Bench) -> None:
-    answered = labels_of_a_job(bench)
+    answered = labels_in(answered_of_a_job(bench))
 
     for rule in RULES:
         said = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) - {"instance"}
@@ -75,3 +82,8 @@ def test_the_page_says_of_each_alert_what_to_do() -> None:
     told = re.findall(r"^\| `(OtelMl\w+)` \|", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
 
     assert told == [rule["alert"] for rule in RULES]
+
+
+@pytest.mark.full  # `.ci/kubernetes` has brought promtool
+def test_a_scrape_of_a_job_in_which_everything_went_wrong_is_what_prometheus_takes(bench: Bench) -> None:
+    promtool("check", "metrics", given=answered_of_a_job(bench))

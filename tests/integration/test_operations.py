@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import configparser
+import http.client
 import os
+import pwd
 import re
 import signal
+import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +20,7 @@ import pytest
 
 import otel_ml
 from tests.benchmarks.long_run import write_long_run
+from tests.certificates import certificates
 from tests.docs.page import blocks_of
 from tests.docs.test_blocks import with_commands
 from tests.e2e.jobs import ROOT
@@ -29,7 +33,7 @@ pytestmark = pytest.mark.timeout(300)
 
 PAGE = ROOT / "docs" / "operations.md"
 BLOCKS = [block.code for block in blocks_of(PAGE) if block.marker == "run by"]
-CONFIG, SERVE, UNIT, TAKE_BOTH, GIVE_NEW, END_OLD, BACK_UP, RESTORE, RETAIN = BLOCKS
+CONFIG, SERVE, UNIT, TAKE_BOTH, GIVE_NEW, END_OLD, RENEW, BACK_UP, RESTORE, RETAIN, TASK_PROLOG, EPILOG = BLOCKS
 
 JOB = """
     import otel_ml, sys
@@ -46,6 +50,7 @@ class Host:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
+        self.context: ssl.SSLContext | None = None
         self.service: subprocess.Popen[str] | None = None
         self.jobs: list[subprocess.Popen[str]] = []
         for name in ("etc", "var", "backups"):
@@ -63,7 +68,7 @@ class Host:
         places = {"/etc/otel-ml": "etc", "/var/lib": "var", "/var/backups": "backups"}
         for place, name in places.items():
             text = text.replace(place, str(self.folder / name))
-        return text
+        return text.replace("service.example:4318", f"127.0.0.1:{self.port}")
 
     def put(self, name: str, text: str) -> None:
         (self.folder / "etc" / name).write_text(text)
@@ -72,10 +77,11 @@ class Host:
     def runs(self) -> Path:
         return self.folder / "var" / "otel-ml"
 
-    def bash(self, block: str) -> str:
+    def bash(self, block: str, **variables: str) -> str:
         done = subprocess.run(
             ["bash", "-euc", self.here(block)],
-            env=self.environ, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120,
+            env={**self.environ, **variables}, cwd=self.folder, capture_output=True, text=True, check=False,
+            timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -88,6 +94,8 @@ class Host:
     def answers(self) -> bool:
         for token in ("old-token", "new-token"):
             sender = Sender(self.port, token)
+            if self.context is not None:
+                sender.connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context)
             try:
                 if sender.request("GET", "/healthz").status == 200:
                     return True
@@ -102,8 +110,8 @@ class Host:
         self.service.send_signal(signal.SIGTERM)
         return self.service.wait(timeout=90)
 
-    def job(self) -> Job:
-        variables = {
+    def job(self, **given: str) -> Job:
+        variables = given or {
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self.port}",
             "OTEL_ML_TOKEN_FILE": os.fspath(self.folder / "etc" / "token"),
         }
@@ -165,6 +173,49 @@ def test_a_token_is_rotated_without_losing_a_step_and_the_old_one_ends(host: Hos
     old.close()
     assert delivered == [True] * 4
     eventually(lambda: host.stored() == [0, 1, 2, 3], timeout=60)
+
+
+def test_a_certificate_is_renewed_without_losing_a_step(host: Host) -> None:
+    made = certificates(host.folder)
+    files = "{certificate: /etc/otel-ml/service.pem, key: /etc/otel-ml/service.key}"
+    host.put("otel-ml.yaml", host.here(f"{CONFIG}listen: {{tls: {files}}}\n"))
+    host.put("service.pem", made.server.read_text())
+    host.put("service.key", made.server_key.read_text())
+    (host.folder / "etc" / "renewed").mkdir()
+    host.put("renewed/fullchain.pem", made.client.read_text())
+    host.put("renewed/privkey.pem", made.client_key.read_text())
+    host.context = ssl.create_default_context(cafile=str(made.authority))
+    host.serve()
+    job = host.job(
+        OTEL_EXPORTER_OTLP_ENDPOINT=f"https://127.0.0.1:{host.port}",
+        OTEL_EXPORTER_OTLP_CERTIFICATE=str(made.authority),
+        OTEL_ML_TOKEN_FILE=os.fspath(host.folder / "etc" / "token"),
+    )
+
+    delivered = [job.step(30.0)]
+    host.bash(RENEW)
+    eventually(lambda: ssl.get_server_certificate(("127.0.0.1", host.port)) == made.client.read_text(), timeout=60)
+    delivered.append(job.step(30.0))
+    job.end()
+
+    assert delivered == [True, True]
+    eventually(lambda: host.stored() == [0, 1], timeout=60)
+
+
+def test_what_a_task_of_slurm_left_on_its_node_is_sent_by_the_epilog(host: Host) -> None:
+    said = dict(line.removeprefix("export ").split("=", 1) for line in host.bash(TASK_PROLOG).splitlines())
+    job = host.job(**said)
+    assert [job.step(0.1) for _ in range(3)] == [False] * 3  # the service is down
+    job.process.terminate()  # as Slurm does at the time limit, and before it kills
+    job.process.communicate(timeout=60)
+    host.serve()
+
+    mine = environment(host.folder)
+    runtime = {name: mine[name] for name in ("XDG_RUNTIME_DIR", "OTEL_ML_DIR")}
+    epilog = EPILOG if os.geteuid() == 0 else EPILOG.replace('runuser -u "$SLURM_JOB_USER" --', "")
+    host.bash(epilog, SLURM_JOB_USER=pwd.getpwuid(os.geteuid()).pw_name, **runtime)
+
+    eventually(lambda: host.stored() == [0, 1, 2], timeout=60)
 
 
 def test_a_service_is_restarted_for_an_upgrade_and_what_was_recorded_meanwhile_arrives(host: Host) -> None:

@@ -126,7 +126,7 @@ def test_every_entry_of_the_catalogue_is_filled_and_the_run_says_what_was_reject
     text = sender.request("GET", "/metrics").body.decode()
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     types = [line.split() for line in text.splitlines() if line.startswith("# TYPE")]
-    found = {name.removeprefix("otel_ml_").removesuffix("_total") for _, _, name, _ in types}
+    found = {name.removeprefix("otel_ml_").removesuffix("_total").replace("_seconds", "_s") for _, _, name, _ in types}
     assert found == set(CATALOGUE)
     assert float(values['otel_ml_duplicate_total{run="run-1"}']) == 2
     assert float(values['otel_ml_dropped_total{reason="spool_full",run="run-1"}']) == 7

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import shutil
+import socket
 import ssl
 import subprocess
 from dataclasses import dataclass
@@ -188,3 +190,49 @@ def test_an_address_that_others_reach_demands_a_token_or_client_certificates(
             "OTEL_ML_LISTEN_HTTP",
             "OTEL_ML_LISTEN_GRPC",
         ]
+
+
+def certificate_shown(address: tuple[str, int], ca: Pair) -> str:
+    """Return the certificate that a new connection sees."""
+    context = ssl.create_default_context(cafile=str(ca.certificate))
+    with socket.create_connection(address, timeout=10) as plain:
+        context.set_alpn_protocols(["h2", "http/1.1"])  # gRPC hangs up on who does not speak it
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as tls:
+            found = tls.getpeercert(binary_form=True)
+    assert found is not None
+    return ssl.DER_cert_to_PEM_cert(found)
+
+
+def replaced(pair: Pair, by: Pair) -> None:
+    """Do what certbot and cert-manager do: each file at once, one after the other."""
+    for old, new in ((pair.key, by.key), (pair.certificate, by.certificate)):
+        fresh = old.with_name(f"{old.name}.new")
+        shutil.copy(new, fresh)
+        fresh.replace(old)
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart_and_one_without_its_key_is_not(
+    bench: Bench, recording: RecordingExporter, pairs: dict[str, Pair], tmp_path: Path
+) -> None:
+    ours, next_one = Pair(tmp_path / "cert", tmp_path / "key"), issued(pairs["ours"], "renewed")
+    shutil.copy(pairs["server"].certificate, ours.certificate)
+    shutil.copy(pairs["server"].key, ours.key)
+    files = TlsFiles(ours.certificate, ours.key)
+    service = bench.service({"recording": lambda: recording}, grpc=("127.0.0.1", 0), tls=files)
+    assert service.grpc_address is not None
+    addresses = [("127.0.0.1", int(service.endpoint.rpartition(":")[2])), service.grpc_address]
+    before = pairs["server"].certificate.read_text()
+
+    ours.key.with_name("key.new").write_bytes(next_one.key.read_bytes())
+    ours.key.with_name("key.new").replace(ours.key)
+    for address in addresses:
+        assert certificate_shown(address, pairs["ours"]) in before
+    replaced(ours, next_one)
+
+    for address in addresses:
+        eventually(
+            lambda address=address: certificate_shown(address, pairs["ours"]) in next_one.certificate.read_text()
+        )
+    assert send_http(service, pairs["ours"], None, 1) == 200
+    send_grpc(service, pairs["ours"], None, 1)
+    eventually(lambda: arrived(recording) == {1})

@@ -56,7 +56,7 @@ def test_every_built_in_exporter_loads(name: str) -> None:
 
 
 def test_every_backend_has_an_extra_of_its_name(project: dict[str, Any]) -> None:
-    needs_nothing = {"console", "jsonl", "otlp", "traces"}
+    needs_nothing = {"console", "jsonl", "kubeflow", "otlp", "traces"}
 
     assert set(BUILT_IN) - needs_nothing <= set(project["optional-dependencies"])
 

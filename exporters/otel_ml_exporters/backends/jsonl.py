@@ -16,6 +16,7 @@ from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError, 
 from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.file_identity import OpenFile
 from otel_ml_exporters.json_text import json_text
+from otel_ml_exporters.metric_columns import MetricColumns
 from otel_ml_exporters.records import (
     Artifact,
     Audio,
@@ -63,6 +64,8 @@ class JsonlExporter(Exporter):
     Spans are written before the lines of `metrics.jsonl` and cut back to its last `seq` at start, so `metrics.jsonl`
     alone says how far one got. Where `spans.jsonl` is gone and that is not, it is written again from the first batch.
 
+    `metrics.columns` holds the steps once more, for who reads one series. It is believed where it agrees, and may go.
+
     **Guarantee**: exactly once, after a kill too: a torn last line is cut off, and `seq` is in each line.
     **Ordering**: by `seq`; steps ascend per (attempt, role, axis) except corrections.
     **Non-finite values**: `NaN`, `Infinity`, `-Infinity`, as Python's and JavaScript's own number names.
@@ -79,6 +82,7 @@ class JsonlExporter(Exporter):
         self._closed = False
         self._metrics = _Lines()
         self._spans = _Lines()
+        self._columns: MetricColumns | None = None
 
     @property
     def url(self) -> str | None:
@@ -95,6 +99,7 @@ class JsonlExporter(Exporter):
         with on_disk(self._dir):
             self._metrics.open(self._dir / "metrics.jsonl")
             self._spans.open(self._dir / "spans.jsonl", up_to=self._metrics.last_seq)
+        self._columns = MetricColumns(self._dir / "metrics.jsonl", whole=self.every == 1)
 
     def position(self) -> int | None:
         """Return the `seq` of the last line of `metrics.jsonl`; 0 where `spans.jsonl` was not there."""
@@ -116,7 +121,9 @@ class JsonlExporter(Exporter):
         ]
         try:
             self._spans.write(b"".join(map(_spans, spans)))
-            self._metrics.write(b"".join([json_text(self._row(record), default=dict) + b"\n" for record in others]))
+            rows = [self._row(record) for record in others]
+            lines = [json_text(row, default=dict) + b"\n" for row in rows]
+            self._metrics.write(b"".join(lines))
         except OSError as error:
             self._spans.cut(spans_before)
             raise RetryableExportError(f"{self._dir} cannot be written to: {error}.") from error
@@ -124,6 +131,8 @@ class JsonlExporter(Exporter):
             self._spans.last_seq = spans[-1].seq
         if others:
             self._metrics.last_seq = others[-1].seq
+        if self._columns is not None:
+            self._columns.add(zip(rows, lines, strict=True))
 
     def force_flush(self, timeout: float) -> None:
         """Wait until the disk has everything; the operating system has it already."""
@@ -133,6 +142,8 @@ class JsonlExporter(Exporter):
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
         """Close the files."""
         self._closed = True
+        if self._columns is not None:
+            self._columns.close()
         self._metrics.close()
         self._spans.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from otel_ml._internal.signature import public
 from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml.wire.columns import Column, believed, beside
 from otel_ml.wire.names import ascii_spelling, sanitised
 from otel_ml.wire.step_line import MetricFinder
 
@@ -44,7 +46,8 @@ def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
     """
     newest: dict[str, dict[str, Newest]] = {}
     path = metrics_file(run)
-    for row in _rows_with(path, names) if names else metric_rows(path):
+    covered = _read_columns(path, names, newest)
+    for row in _rows_with(path, names, covered) if names else metric_rows(path, covered):
         rank = (int(row.get("attempt", 0)), int(row.get("seq", 0)))
         axis, step = str(row.get("axis", DEFAULT_AXIS)), int(row["step"])
         for name, value in row.get("values", {}).items():
@@ -60,6 +63,27 @@ def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
     return _Found(
         (name, (sorted(steps), [steps[step][2] for step in sorted(steps)])) for name, steps in sorted(found.items())
     )
+
+
+def _read_columns(path: Path, names: Sequence[str], newest: dict[str, dict[str, Newest]]) -> int:
+    """Read what is kept by series beside the file; return of how many of its bytes that is."""
+    covered, wanted = 0, set(_spellings(names))
+    if not beside(path).is_file():
+        return 0
+    with suppress(OSError, ValueError, TypeError), beside(path).open("rb") as file:
+        for chunk in believed(path, file):
+            keys = [key for key in chunk.series if not wanted or key.name in wanted]
+            for key, column in [(key, chunk.column(key)) for key in keys]:
+                _take(column, newest.setdefault(key.name, {}).setdefault(key.axis, {}))
+            covered = chunk.end
+    return covered
+
+
+def _take(column: Column, steps: Newest) -> None:
+    for step, value, seq, attempt in zip(column.steps, column.values, column.seqs, column.attempts, strict=True):
+        before = steps.get(step)
+        if before is None or before[:2] <= (attempt, seq):
+            steps[step] = attempt, seq, value
 
 
 class _Found(dict[str, Series]):
@@ -117,11 +141,15 @@ def _below(base: Path, run: str) -> list[Path]:
     return sorted(base.glob(f"*/{run}/metrics.jsonl"))
 
 
-def _rows_with(path: Path, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of steps that have one of the metrics, with these only."""
-    spellings = dict.fromkeys(one for name in names for one in (name, sanitised(name), ascii_spelling(name)))
-    finders = [MetricFinder(name) for name in spellings]
+def _spellings(names: Sequence[str]) -> Sequence[str]:
+    return list(dict.fromkeys(one for name in names for one in (name, sanitised(name), ascii_spelling(name))))
+
+
+def _rows_with(path: Path, names: Sequence[str], begin: int) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of steps that have one of the metrics, with these only, from this byte on."""
+    finders = [MetricFinder(name) for name in _spellings(names)]
     with path.open("rb") as file:
+        file.seek(begin)
         for line in file:
             if not line.endswith(b"\n"):
                 return  # being written
@@ -131,11 +159,12 @@ def _rows_with(path: Path, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
                 yield {**place, "values": {name: point.value for name, point in found.items()}}
 
 
-def metric_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of steps that are complete in the file."""
-    with path.open(encoding="utf-8") as file:
+def metric_rows(path: Path, begin: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of steps that are complete in the file, from this byte on."""
+    with path.open("rb") as file:
+        file.seek(begin)
         for line in file:
-            if not line.endswith("\n"):
+            if not line.endswith(b"\n"):
                 return  # being written
             row = json.loads(line)
             if isinstance(row, dict) and "step" in row and isinstance(row.get("values"), dict):

@@ -13,9 +13,10 @@ from typing import Any
 from otel_ml_exporters.records import Span, SpanBatch
 from otel_ml_service.cli.runs_command import described
 from otel_ml_service.stored_runs.follow_spans import spans_in
+from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.run_folders import find, run_folders
-from otel_ml_service.stored_runs.run_history import history, is_own
+from otel_ml_service.stored_runs.run_history import is_own
 from otel_ml_service.why import ask, comparison
 from otel_ml_service.why.facts import read_facts
 
@@ -47,7 +48,7 @@ class RunTools:
             last: last step.
             most: values of a series; of more, evenly chosen ones.
         """
-        read = history(records(find(run, self._base)))
+        read = history_of(find(run, self._base), names)
         if not names:
             return [_summary(key.axis, key.name, dict(sorted(found.items()))) for key, found in read.series.items()]
         chosen = {key: found for name in names for key, found in read.matching(name)}

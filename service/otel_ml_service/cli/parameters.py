@@ -54,11 +54,10 @@ class _MetricType(click.ParamType):  # type: ignore[type-arg]  # generic since c
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Complete the names in the run that was written before."""
-        from otel_ml_service.stored_runs.read_records import records
-        from otel_ml_service.stored_runs.run_history import history
+        from otel_ml_service.stored_runs.quick_history import history_of
 
         try:
-            series = history(records(find(ctx.params.get("run") or LATEST, _base(ctx)))).series
+            series = history_of(find(ctx.params.get("run") or LATEST, _base(ctx)), ["\0"]).series
         except OtelMLError:
             return []
         return [CompletionItem(key.name) for key in series if key.name.startswith(incomplete)]

@@ -6,21 +6,17 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from otel_ml.nested import leaves
-from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml_exporters.backends.console.choice import interesting
 from otel_ml_exporters.backends.console.line import place
 from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import Params, Record, RunStatus, StepRecord
+from otel_ml_exporters.run_progress import RunProgress
+from otel_ml_exporters.telling_metrics import interesting
 from otel_ml_service.stored_runs.run_history import is_own
 
 __all__ = ["Progress", "RunBoard"]
 
 RECENT = 48
-"""Values of a metric in its small curve, and steps by which the time left is judged."""
-
-_TOTALS = ("max_steps", "total_steps", "num_steps", "train_steps", "steps")
-"""Parameters by which programs say how many steps there will be."""
+"""Values of a metric in its small curve."""
 
 _STEP, _PHASE = "time/step", "time/"
 
@@ -53,17 +49,16 @@ class RunBoard:
     recent: dict[str, deque[float]] = field(default_factory=dict)
     remark: str = ""
     status: str = "running"
-    _total: float | None = None
-    _newest: StepRecord | None = None
-    _times: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    _progress: RunProgress = field(default_factory=RunProgress)
     _remarks: Remarks = field(default_factory=Remarks)
 
     def add(self, record: Record) -> None:
         """Take one record."""
         if isinstance(record, StepRecord) and not record.amendment and not all(map(is_own, record.values)):
             self._add_step(record)
+            self._progress.add(record)
         elif isinstance(record, Params):
-            self._total = _total(record, self._total)
+            self._progress.add(record)
         elif isinstance(record, RunStatus):
             self.status = record.status
 
@@ -73,33 +68,15 @@ class RunBoard:
                 self.recent.setdefault(name, deque(maxlen=RECENT)).append(value)
         if remarks := self._remarks.of(record):
             self.remark = f"{', '.join(remarks)} (at {place(record.role, record.axis, record.step)})"
-        if record.axis == DEFAULT_AXIS or self._newest is None or self._newest.axis == record.axis:
-            self._newest = record
-            self._times.append((record.step, record.time))
 
     @property
     def progress(self) -> Progress | None:
         """How far the run is; None before its first step."""
-        newest = self._newest
+        newest = self._progress.newest
         if newest is None:
             return None
-        remaining = self._remaining(newest.step)
         where = place(newest.role, newest.axis, newest.step)
-        if remaining is None:
-            return Progress(where, None, None)
-        done = newest.step + 1
-        return Progress(where, done / max(1.0, done + remaining), self._seconds(remaining))
-
-    def _remaining(self, step: int) -> float | None:
-        """Return how many steps are still to do: as `Progress` of the diagnostics recorded it, or by a parameter."""
-        said = self.recent.get("progress/remaining_steps")
-        if said:
-            return max(0.0, said[-1])
-        return None if self._total is None else max(0.0, self._total - step - 1)
-
-    def _seconds(self, steps: float) -> float | None:
-        (first, began), (last, ended) = self._times[0], self._times[-1]
-        return (ended - began) / (last - first) * steps if last > first else None
+        return Progress(where, self._progress.fraction, self._progress.seconds_left)
 
     def metrics(self, most: int) -> Mapping[str, Sequence[float]]:
         """Return the last values of the `most` telling metrics."""
@@ -114,10 +91,3 @@ class RunBoard:
         timers = interesting(name for name in self.recent if name.startswith(_PHASE) and name.count("/") == 1)
         shares = {name.removeprefix(_PHASE): self.recent[name][-1] / step[-1] for name in timers if name != _STEP}
         return dict(sorted(shares.items(), key=lambda entry: -entry[1]))
-
-
-def _total(record: Params, before: float | None) -> float | None:
-    said = {name.rpartition(".")[2]: value for name, value in leaves(record.params)}
-    found = (said.get(name) for name in _TOTALS)
-    totals = (float(value) for value in found if isinstance(value, (int, float)) and value > 0)
-    return next(totals, before)

@@ -14,9 +14,10 @@ from otel_ml_service.cli.figures import age, size, thousands
 from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.screen import screen
 from otel_ml_service.stored_runs.follow_jsonl import UnreadableLineError
-from otel_ml_service.stored_runs.read_records import RunUnreadableError, not_taken, records
+from otel_ml_service.stored_runs.quick_history import history_of
+from otel_ml_service.stored_runs.read_records import RunUnreadableError, not_taken
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders, unreadable_folders
-from otel_ml_service.stored_runs.run_history import History, history
+from otel_ml_service.stored_runs.run_history import History
 from otel_ml_service.stored_runs.run_standing import NOT_FINISHED, standing
 from otel_ml_service.stored_runs.unfinished import lacking
 
@@ -91,6 +92,6 @@ def described(run: RunFolder) -> dict[str, Any]:
 
 def _read(run: RunFolder) -> History | None:
     try:
-        return history(records(run))
+        return history_of(run)
     except (RunUnreadableError, UnreadableLineError):
         return None

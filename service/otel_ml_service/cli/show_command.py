@@ -6,12 +6,13 @@ import csv
 import difflib
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
-from otel_ml.exceptions import ConfigError, VersionError
+from otel_ml.exceptions import ConfigError
 from otel_ml.nested import leaves
 from otel_ml.printable import printable
 from otel_ml_exporters.records import Record, Table
@@ -21,9 +22,9 @@ from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, time_account
-from otel_ml_service.stored_runs.read_records import RunUnreadableError, points, records
+from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
-from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, history, is_own
+from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, is_own
 from otel_ml_service.stored_runs.run_standing import standing
 from otel_ml_service.stored_runs.unfinished import lacking
 
@@ -50,33 +51,14 @@ def command(
     """Show what a run recorded: everything in a table, or METRICs (globs too) as plots."""
     output = screen()
     folder = find(run, base)
-    if metrics and (few := _few(folder, metrics)) is not None:
-        _print_chosen(output, few, as_csv=as_csv, height=height, log=log)
-        return
     tables: dict[str, Table] = {}
-    read = history(_noting_findings(records(folder), tables))
+    read = history_of(folder, metrics, partial(_note_findings, tables))
     chosen = _chosen(read, metrics, folder) if metrics else list(read.matching("*"))
     if metrics or as_csv:
         _print_chosen(output, chosen, as_csv=as_csv, height=height, log=log)
     else:
         _print_overview(output, folder, read, chosen, everything=everything)
         _print_time(output, time_account(read), tables.values())
-
-
-def _few(folder: RunFolder, names: Sequence[str]) -> Chosen | None:
-    """Return the series of exact names without reading the others; None where a name is a glob, or is not there."""
-    chosen: Chosen = []
-    for name in dict.fromkeys(names):
-        found: dict[str, dict[int, float]] = {}
-        try:
-            for point in points(folder, name):
-                found.setdefault(point.axis, {})[point.step] = point.value
-        except (RunUnreadableError, VersionError):
-            return None  # what can be read of it at all is found by reading everything
-        if not found:
-            return None
-        chosen += [(SeriesName(axis, name), dict(sorted(series.items()))) for axis, series in found.items()]
-    return chosen
 
 
 def _print_chosen(output: Screen, chosen: Chosen, *, as_csv: bool, height: int, log: bool) -> None:
@@ -86,12 +68,10 @@ def _print_chosen(output: Screen, chosen: Chosen, *, as_csv: bool, height: int, 
         _print_plots(output, chosen, height=height, log=log)
 
 
-def _noting_findings(every: Iterable[Record], tables: dict[str, Table]) -> Iterator[Record]:
-    """Pass records on, and keep the last table of findings of each role and axis."""
-    for record in every:
-        if isinstance(record, Table) and f"/{record.name}".endswith(f"/{FINDINGS}"):
-            tables[record.name] = record
-        yield record
+def _note_findings(tables: dict[str, Table], record: Record) -> None:
+    """Keep the last table of findings of each role and axis."""
+    if isinstance(record, Table) and f"/{record.name}".endswith(f"/{FINDINGS}"):
+        tables[record.name] = record
 
 
 def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table]) -> None:

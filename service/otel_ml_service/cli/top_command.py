@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from otel_ml.printable import printable
-from otel_ml_exporters.backends.console.choice import significant
 from otel_ml_exporters.records import Record
+from otel_ml_exporters.telling_metrics import significant
 from otel_ml_service.cli.figures import age
 from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.plot import spark

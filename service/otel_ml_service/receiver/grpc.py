@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,10 +20,11 @@ from otel_ml_service.receiver.call_timeout import CallTimeout
 from otel_ml_service.receiver.decode import Signal, response
 from otel_ml_service.receiver.partial_success import UndecodableError
 from otel_ml_service.receiver.refusal_log import WRONG_TOKEN, RefusalLog
+from otel_ml_service.receiver.tls import PemFiles, ServerCertificate
 from otel_ml_service.receiver.tokens import Tokens
 from otel_ml_service.telemetry import Telemetry
 
-__all__ = ["GrpcReceiver", "ServerCertificate"]
+__all__ = ["GrpcReceiver"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,15 +45,6 @@ _SERVICES: Sequence[tuple[Signal, str]] = (
     ("traces", "opentelemetry.proto.collector.trace.v1.TraceService"),
     ("logs", "opentelemetry.proto.collector.logs.v1.LogsService"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ServerCertificate:
-    """PEM files' contents; `client_ca` demands a certificate of every client (mTLS)."""
-
-    certificate: bytes
-    key: bytes
-    client_ca: bytes | None = None
 
 
 class GrpcReceiver:
@@ -169,10 +160,20 @@ class GrpcReceiver:
         return self._tokens.accept(given.encode() if isinstance(given, str) else given)
 
     def _credentials(self, tls: ServerCertificate) -> Any:
-        return self._grpc.ssl_server_credentials(
-            [(tls.key, tls.certificate)],
-            root_certificates=tls.client_ca,
-            require_client_auth=tls.client_ca is not None,
+        """Return credentials that ask for a renewed certificate at each connection."""
+        grpc, shown = self._grpc, tls.current()
+        is_mutual = shown.client_ca is not None
+
+        def configuration(files: PemFiles) -> Any:
+            return grpc.ssl_server_certificate_configuration([(files.key, files.certificate)], files.client_ca)
+
+        def renewed() -> Any:
+            nonlocal shown
+            before, shown = shown, tls.current()
+            return None if shown == before else configuration(shown)
+
+        return grpc.dynamic_ssl_server_credentials(
+            configuration(shown), renewed, require_client_authentication=is_mutual
         )
 
 

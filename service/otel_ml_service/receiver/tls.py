@@ -1,30 +1,102 @@
-"""The TLS context of OTLP/HTTP."""
+"""The certificate that the service shows: it is read again when its files have changed, for the connections then."""
 
 from __future__ import annotations
 
+import logging
 import ssl
+import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.explanation import explained
 
-__all__ = ["server_context"]
+__all__ = ["PemFiles", "ServerCertificate"]
+
+_log = logging.getLogger(__name__)
 
 
-def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
-    """Return a context that serves `certificate`, and with `client_ca` demands one of every client.
+@dataclass(frozen=True, slots=True)
+class PemFiles:
+    """What the files hold.
+
+    Attributes:
+        client_ca: demands a certificate of every client (mTLS).
+    """
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes | None = None
+
+
+class ServerCertificate:
+    """A certificate and its key. Safe to use from several threads.
+
+    Args:
+        certificate: PEM file.
+        key: PEM file.
+        client_ca: PEM file of who signed the clients' certificates, which are then demanded.
 
     Raises:
         ConfigError: a file cannot be used.
+
+    Attributes:
+        context: for OTLP/HTTP. It looks again at the beginning of each handshake; the next one has what is new.
     """
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the system's configuration of OpenSSL allows
-    try:
-        context.load_cert_chain(certificate, key)
-        if client_ca is not None:
-            context.load_verify_locations(client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"The TLS files {str(certificate)!r}, {str(key)!r} cannot be used: {error}.", slug="tls-files"
-        ) from error
-    return context
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
+        self._files = certificate, key, *([client_ca] if client_ca is not None else [])
+        self._lock = threading.Lock()
+        self._complaint = ""
+        try:
+            self._seen = self._stamps()
+            self.context = self._loaded()
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"The TLS files {str(certificate)!r}, {str(key)!r} cannot be used: {error}.", slug="tls-files"
+            ) from error
+        self.context.sni_callback = lambda *_: self._look_again()
+
+    def current(self) -> PemFiles:
+        """Return what the files hold, or held when they could last be used."""
+        self._look_again()
+        with self._lock:
+            return self._usable
+
+    def _look_again(self) -> None:
+        with self._lock:
+            try:
+                stamps = self._stamps()
+                if stamps == self._seen:
+                    return
+                self._loaded()  # not into the one in use: a certificate without its key would break that
+                _load(self.context, *self._files)
+                self._seen, self._complaint = stamps, ""
+                _log.info("The TLS certificate %s was renewed: connections from now on have it.", self._files[0])
+            except (OSError, ssl.SSLError) as error:
+                self._complain(f"{error}")
+
+    def _complain(self, complaint: str) -> None:
+        if complaint != self._complaint:
+            self._complaint = complaint
+            sentence = (
+                f"{self._files[0]} has changed and cannot be used ({complaint}); the certificate it had is shown."
+            )
+            _log.warning("%s", explained(sentence, "tls-files"))
+
+    def _loaded(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the system's configuration of OpenSSL allows
+        _load(context, *self._files)
+        self._usable = PemFiles(*(path.read_bytes() for path in self._files))
+        return context
+
+    def _stamps(self) -> list[tuple[int, int, int]]:
+        return [(found.st_ino, found.st_mtime_ns, found.st_size) for found in (path.stat() for path in self._files)]
+
+
+def _load(context: ssl.SSLContext, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
+    context.load_cert_chain(certificate, key)
+    if client_ca is not None:
+        context.load_verify_locations(client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED

@@ -12,12 +12,11 @@ from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError, VersionError
 from otel_ml.explanation import explained
-from otel_ml.wire.step_line import MetricFinder, Point
 from otel_ml_exporters.records import Record
 from otel_ml_service.storage.database import StorageError, opened_to_read, require_known
 from otel_ml_service.storage.outbox import FORM
 from otel_ml_service.storage.record_codec import decode
-from otel_ml_service.stored_runs.follow_jsonl import UNDECODABLE, Follower, opened_file, with_own_file
+from otel_ml_service.stored_runs.follow_jsonl import UNDECODABLE, Follower, with_own_file
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "is_live",
     "is_over_within",
     "not_taken",
-    "points",
     "records",
     "requests_after",
 ]
@@ -89,44 +87,6 @@ def records(run: RunFolder) -> Iterator[Record]:
             f"Run {run.id!r} is being recorded, and without the exporter 'jsonl' it can be read only when it is over. "
             "Add jsonl to OTEL_ML_EXPORTERS, or ask again later."
         )
-
-
-def points(run: RunFolder, name: str) -> Iterator[Point]:
-    """Yield the values of one metric, in the order of `seq`, without reading what else there is.
-
-    Raises:
-        RunUnreadableError, VersionError: as `records`.
-    """
-    finder = MetricFinder(name)
-    try:
-        for line in _step_lines(run):
-            if (point := finder.find(line)) is not None:
-                yield point
-    except (sqlite3.DatabaseError, *UNDECODABLE) as error:
-        raise RunUnreadableError(f"Run {run.id!r} cannot be read ({error}).") from error
-
-
-def _step_lines(run: RunFolder) -> Iterator[bytes]:
-    """Yield the records of steps as text; those that had to go at the disk limit are still in `metrics.jsonl`."""
-    if not is_there(run.database) or is_live(run):
-        with opened_file(run.jsonl) as file:
-            yield from (line for line in file if line.endswith(b"\n"))  # the last one may be being written
-        return
-    require_known(run.database, FORM)
-    with opened_to_read(run.database) as connection:
-        first = int(connection.execute("SELECT COALESCE(MIN(seq), 0) FROM records").fetchone()[0])
-        if first != 1 and is_there(run.jsonl):
-            yield from _lines_before(run.jsonl, first)
-        rows = connection.execute("SELECT CAST(record AS BLOB) FROM records WHERE kind = 'step' ORDER BY seq")
-        yield from (line for (line,) in rows)
-
-
-def _lines_before(path: Path, seq: int) -> Iterator[bytes]:
-    with opened_file(path) as file:
-        for line in file:
-            if seq and json.loads(line)["seq"] >= seq:
-                return
-            yield line
 
 
 def is_live(run: RunFolder) -> bool:

@@ -6,20 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX
+from otel_ml.wire.columns import SeriesKey as SeriesName
 from otel_ml.wire.names import ascii_spelling
 from otel_ml_exporters.records import Artifact, JsonValue, Params, Record, RunStatus, StepRecord, Summary
 
 __all__ = ["History", "Series", "SeriesName", "history", "is_own"]
-
-
-class SeriesName(NamedTuple):
-    """A published name on an axis; the role is part of the name."""
-
-    axis: str
-    name: str
 
 
 Series = Mapping[int, float]

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TextIO, TypeVar
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.backends.console.choice import significant
 from otel_ml_exporters.backends.console.line import Lines, place
 from otel_ml_exporters.backends.console.table import LiveTable
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
 from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import JsonValue, Params, Record, RunInfo, RunStatus, StepRecord, Summary
+from otel_ml_exporters.telling_metrics import significant
 
 __all__ = ["ConsoleExporter"]
 

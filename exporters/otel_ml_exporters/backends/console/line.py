@@ -7,9 +7,9 @@ from typing import TextIO
 
 from otel_ml.printable import printable
 from otel_ml.wire.attributes import RESERVED_PREFIX
-from otel_ml_exporters.backends.console.choice import interesting, significant
 from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import StepRecord
+from otel_ml_exporters.telling_metrics import interesting, significant
 
 __all__ = ["Lines", "place"]
 

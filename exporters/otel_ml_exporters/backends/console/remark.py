@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from statistics import fmean
 
-from otel_ml_exporters.backends.console.choice import significant
 from otel_ml_exporters.records import StepRecord
+from otel_ml_exporters.telling_metrics import significant
 
 __all__ = ["Remarks"]
 

@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from otel_ml.printable import printable
-from otel_ml_exporters.backends.console.choice import interesting, significant
 from otel_ml_exporters.backends.console.line import place
 from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import StepRecord
+from otel_ml_exporters.telling_metrics import interesting, significant
 
 __all__ = ["LiveTable", "sparkline"]
 

@@ -1,0 +1,78 @@
+"""How far a run is, from its records as they come."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from otel_ml.nested import leaves
+from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml_exporters.records import Params, Record, StepRecord
+
+__all__ = ["RunProgress"]
+
+_RECENT = 48
+"""Steps by which the time left is judged."""
+
+_REMAINING = "progress/remaining_steps"
+
+_TOTALS = ("max_steps", "total_steps", "num_steps", "train_steps", "steps")
+"""Parameters by which programs say how many steps there will be."""
+
+
+@dataclass
+class RunProgress:
+    """Takes records in the order of `seq`.
+
+    Attributes:
+        newest: the step that says how far the run is; of the axis `step` where there is one.
+    """
+
+    newest: StepRecord | None = None
+    _total: float | None = None
+    _said: float | None = None
+    _times: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    def add(self, record: Record) -> None:
+        """Take one record; a correction of an older step is passed over."""
+        if isinstance(record, Params):
+            self._total = _total(record, self._total)
+        elif isinstance(record, StepRecord) and not record.amendment:
+            self._said = record.values.get(_REMAINING, self._said)
+            if record.axis == DEFAULT_AXIS or self.newest is None or self.newest.axis == record.axis:
+                self.newest = record
+                self._times.append((record.step, record.time))
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the run is done, from 0 to 1; None where it does not say how long it is."""
+        remaining = self._remaining
+        if self.newest is None or remaining is None:
+            return None
+        done = self.newest.step + 1
+        return done / max(1.0, done + remaining)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the end, at the speed of the last steps; None where that is not known."""
+        remaining = self._remaining
+        if not self._times or remaining is None:
+            return None
+        (first, began), (last, ended) = self._times[0], self._times[-1]
+        return (ended - began) / (last - first) * remaining if last > first else None
+
+    @property
+    def _remaining(self) -> float | None:
+        """How many steps are still to do: as `Progress` of the diagnostics recorded it, or by a parameter."""
+        if self._said is not None:
+            return max(0.0, self._said)
+        if self._total is None or self.newest is None:
+            return None
+        return max(0.0, self._total - self.newest.step - 1)
+
+
+def _total(record: Params, before: float | None) -> float | None:
+    said = {name.rpartition(".")[2]: value for name, value in leaves(record.params)}
+    found = (said.get(name) for name in _TOTALS)
+    totals = (float(value) for value in found if isinstance(value, (int, float)) and value > 0)
+    return next(totals, before)
