@@ -122,7 +122,7 @@ class SummaryWriter:
     def _beside(self, tag: Any, global_step: Any) -> tuple[str, dict[str, Any]]:
         """Return the name, and step and axis of what is not a scalar."""
         name, step = self._at(tag, global_step)
-        return name, {"step": step, "axis": _WRITERS.counts.axis_of(name, step)}
+        return name, {"step": step, "axis": _WRITERS.counts.axis_beside(name)}
 
     # --- scalars -------------------------------------------------------------------------------------------------
 

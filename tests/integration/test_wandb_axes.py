@@ -30,7 +30,7 @@ LOADS_FIRST = """
 def sent(folder: Path) -> list[wandb_internal_pb2.Record]:
     return [
         wandb_internal_pb2.Record.FromString(content)
-        for path in folder.glob("runs/wandb/offline-run-*/*.wandb")
+        for path in folder.glob("**/offline-run-*/*.wandb")
         for _, content in records(path)
     ]
 
@@ -74,3 +74,44 @@ def test_a_metric_with_a_step_metric_is_drawn_over_that_and_has_it_in_its_rows(t
     assert drawn["val/acc"] == "epoch"
     assert drawn["loss"] == "otel_ml/step"
     assert all("epoch" not in row for row in rows if "loss" in row)
+
+
+AS_WANDB = """
+    with wandb.init(project="axes", mode="offline", group="night", job_type="train", entity="team") as run:
+        run.define_metric("val/*", step_metric="epoch")
+        for epoch in range(3):
+            for batch in range(2):
+                run.log({"loss": 1 / (1 + 2 * epoch + batch), "epoch": epoch})
+            run.log({"epoch": epoch, "val/acc": 0.5 + epoch})
+        run.log({"val/late": 7.0})
+"""
+
+
+def charts(records: list[wandb_internal_pb2.Record], steps: str) -> dict[str, list[tuple[float, float]]]:
+    """Return what W&B's page draws of each metric: a row that lacks what it is drawn over is no point of it."""
+    drawn = {record.metric.name: record.metric.step_metric for record in records if record.HasField("metric")}
+    found: dict[str, list[tuple[float, float]]] = {}
+    for items in (record.history.item for record in records if record.HasField("history")):
+        row = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in items}
+        for name in row.keys() & {"loss", "epoch", "val/acc", "val/late"}:
+            over = drawn.get(name) or ("epoch" if name.startswith("val/") else steps)
+            if over in row:
+                found.setdefault(name, []).append((row[over], row[name]))
+    return {name: sorted(points) for name, points in found.items()}
+
+
+def test_every_chart_of_a_script_has_the_points_that_wandbs_own_client_gives_it(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder, imported in ((ours, "from otel_ml.compat import wandb"), (theirs, "import wandb")):
+        folder.mkdir()
+        script = f"    {imported}\n{AS_WANDB}"
+        run(script, environment(folder, {"OTEL_ML_EXPORTERS": "jsonl,wandb"}), folder)
+    eventually(lambda: any(record.HasField("exit") for record in sent(ours)))
+
+    shown, expected = charts(sent(ours), "otel_ml/step"), charts(sent(theirs), "_step")
+    # A row without its step metric gets that from W&B's client: a further point of `epoch`, with the value it had.
+    expected["epoch"] = [point for point in expected["epoch"] if point[0] < 9]
+    assert shown == expected
+    for folder in (ours, theirs):
+        [begun] = [record.run for record in sent(folder) if record.HasField("run")]
+        assert (begun.run_group, begun.job_type, begun.entity) == ("night", "train", "team"), folder

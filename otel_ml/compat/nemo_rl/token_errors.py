@@ -92,7 +92,7 @@ def token_error_figure(data: Mapping[str, Any]) -> Figure | None:
         (relative, relative_errors, "bs", "largest relative error"),
     ):
         axes.plot(x[place], sample.difference[place], style, label=f"{label}: {errors[place]:.4f}")
-    axes.set(xlabel="Token (from the end of the prompt)", ylabel="Log-probability, difference")
+    axes.set(xlabel="Token Position (starting from prompt end)", ylabel="Log Probability/Difference")
     axes.legend()
     return figure
 
