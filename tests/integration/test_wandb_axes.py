@@ -38,7 +38,7 @@ def sent(folder: Path) -> list[wandb_internal_pb2.Record]:
 def test_what_was_recorded_before_the_first_step_too_is_drawn_over_steps(tmp_path: Path) -> None:
     variables = {"OTEL_ML_ALLOWED_LATENESS": "100", "WANDB_MODE": "offline"}
     run(LOADS_FIRST, environment(tmp_path, variables), tmp_path)
-    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)))
+    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)), timeout=120)
 
     histories = [record.history.item for record in sent(tmp_path) if record.HasField("history")]
     rows = [{item.key or item.nested_key[0] for item in items} for items in histories]
@@ -64,7 +64,7 @@ WITH_A_STEP_METRIC = """
 
 def test_a_metric_with_a_step_metric_is_drawn_over_that_and_has_it_in_its_rows(tmp_path: Path) -> None:
     run(WITH_A_STEP_METRIC, environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl,wandb"}), tmp_path)
-    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)))
+    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)), timeout=120)
 
     histories = [record.history.item for record in sent(tmp_path) if record.HasField("history")]
     rows = [{item.key or item.nested_key[0]: json.loads(item.value_json) for item in items} for items in histories]
@@ -106,7 +106,7 @@ def test_every_chart_of_a_script_has_the_points_that_wandbs_own_client_gives_it(
         folder.mkdir()
         script = f"    {imported}\n{AS_WANDB}"
         run(script, environment(folder, {"OTEL_ML_EXPORTERS": "jsonl,wandb"}), folder)
-    eventually(lambda: any(record.HasField("exit") for record in sent(ours)))
+    eventually(lambda: any(record.HasField("exit") for record in sent(ours)), timeout=120)
 
     shown, expected = charts(sent(ours), "otel_ml/step"), charts(sent(theirs), "_step")
     # A row without its step metric gets that from W&B's client: a further point of `epoch`, with the value it had.
