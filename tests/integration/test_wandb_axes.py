@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from wandb.proto import wandb_internal_pb2
 
 from otel_ml_exporters.backends.wandb.transaction_log import records
 from tests.integration.worker_process import environment, run
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)  # each starts processes of W&B's own
 
 LOADS_FIRST = """
     import os, pathlib, time

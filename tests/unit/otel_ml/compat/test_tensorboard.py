@@ -275,6 +275,19 @@ def test_hyper_parameters_of_a_second_session_replace_none_of_the_first(
     ]
 
 
+def test_hyper_parameters_of_another_writer_replace_none_of_the_first(captured: Capture, writer: SummaryWriter) -> None:
+    writer.add_hparams({"lr": 0.1}, {"acc": 1.0})
+    for lr in (0.2, 0.3):
+        with SummaryWriter() as other:
+            other.add_hparams({"lr": lr}, {"acc": 10 * lr})
+
+    assert [event.body for event in captured.events if event.kind == "ml.params"] == [
+        {"lr": 0.1},
+        {"otel_ml.sessions": ["session-2"], "session-2": {"lr": 0.2}},
+        {"otel_ml.sessions": ["session-2", "session-3"], "session-3": {"lr": 0.3}},
+    ]
+
+
 def test_a_step_is_given_once_for_a_block(captured: Capture, writer: SummaryWriter) -> None:
     with writer.use_metadata(global_step=7):
         writer.add_scalar("loss", 1.0)
