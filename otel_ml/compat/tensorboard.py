@@ -35,10 +35,15 @@ _NOTHING = 1e-7
 
 
 class _Writers:
-    """The writers of this process that are open, and the run they began."""
+    """The writers of this process that are open, and the run they began.
+
+    Attributes:
+        sessions: names of sets of hyper-parameters after the first one; None before there is one.
+    """
 
     def __init__(self) -> None:
         self.open: list[SummaryWriter] = []
+        self.sessions: list[str] | None = None
         self.counts = StepCounts()
         self._begun: otel_ml.Run | None = None
         self._run_id: str | None = None
@@ -47,7 +52,7 @@ class _Writers:
         """Begin the run, or join it; return it with the prefix of this writer's names."""
         run = otel_ml.init() if RUNTIME.is_chosen else self._begin(writer, run_id)
         if run.id != self._run_id:  # the program has ended the run of the writers before
-            self._run_id, self.open = run.id, []
+            self._run_id, self.open, self.sessions = run.id, [], None
             self.counts.forget()
         first = self.open[0] if self.open else None
         self.open.append(writer)
@@ -97,7 +102,6 @@ class SummaryWriter:
             not_kept("SummaryWriter(purge_step=…)", "a step that is done again is told apart by its attempt.")
         self._is_open = False
         self._run_id: str | None = None
-        self._sessions: list[str] | None = None
         self._usual_step: int | None = None
         self._enter()
 
@@ -122,7 +126,7 @@ class SummaryWriter:
     def _beside(self, tag: Any, global_step: Any) -> tuple[str, dict[str, Any]]:
         """Return the name, and step and axis of what is not a scalar."""
         name, step = self._at(tag, global_step)
-        return name, {"step": step, "axis": _WRITERS.counts.axis_of(name, step)}
+        return name, {"step": step, "axis": _WRITERS.counts.axis_beside(name)}
 
     # --- scalars -------------------------------------------------------------------------------------------------
 
@@ -174,14 +178,14 @@ class SummaryWriter:
         del hparam_domain_discrete, global_step
         if not self._is_open:
             self._enter()
-        if self._sessions is None:
-            self._sessions = []
+        if _WRITERS.sessions is None:
+            _WRITERS.sessions = []
             otel_ml.log_params(hparam_dict)
             self._run.summary(metric_dict)
             return
-        session = run_name or name or f"session-{len(self._sessions) + 2}"
-        self._sessions = list(dict.fromkeys([*self._sessions, session]))
-        otel_ml.log_params({SESSIONS_PARAM: self._sessions, session: dict(hparam_dict)})
+        session = run_name or name or f"session-{len(_WRITERS.sessions) + 2}"
+        _WRITERS.sessions = list(dict.fromkeys([*_WRITERS.sessions, session]))
+        otel_ml.log_params({SESSIONS_PARAM: _WRITERS.sessions, session: dict(hparam_dict)})
         self._run.summary({f"{session}/{key}": value for key, value in metric_dict.items()})
 
     # --- distributions -------------------------------------------------------------------------------------------

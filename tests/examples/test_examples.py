@@ -127,3 +127,11 @@ def test_an_actor_that_knows_nothing_logs_into_the_trainers_rows(tmp_path: Path)
     assert shown["loss"][0] == list(range(20))
     assert set(shown["push_weights_s"][0]) <= set(range(20))
     assert set(shown["push_weights_s"][1]) == {0.25}
+
+
+def test_a_framework_that_calls_wandb_in_its_own_files_is_recorded(tmp_path: Path) -> None:
+    run = run_of("migrate/framework_writer.py", tmp_path)
+
+    shown = otel_ml.read(run)
+    assert shown["train/loss"] == (list(range(10)), pytest.approx([1 / (1 + step) for step in range(10)]))
+    assert shown["rollout/reward"] == ([0, 1, 2], [0.0, 0.4, 0.8])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from wandb.proto import wandb_internal_pb2
 
 from otel_ml_exporters.backends.wandb.transaction_log import records
 from tests.integration.worker_process import environment, run
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)  # each starts processes of W&B's own
 
 LOADS_FIRST = """
     import os, pathlib, time
@@ -30,7 +33,7 @@ LOADS_FIRST = """
 def sent(folder: Path) -> list[wandb_internal_pb2.Record]:
     return [
         wandb_internal_pb2.Record.FromString(content)
-        for path in folder.glob("runs/wandb/offline-run-*/*.wandb")
+        for path in folder.glob("**/offline-run-*/*.wandb")
         for _, content in records(path)
     ]
 
@@ -38,7 +41,7 @@ def sent(folder: Path) -> list[wandb_internal_pb2.Record]:
 def test_what_was_recorded_before_the_first_step_too_is_drawn_over_steps(tmp_path: Path) -> None:
     variables = {"OTEL_ML_ALLOWED_LATENESS": "100", "WANDB_MODE": "offline"}
     run(LOADS_FIRST, environment(tmp_path, variables), tmp_path)
-    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)))
+    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)), timeout=120)
 
     histories = [record.history.item for record in sent(tmp_path) if record.HasField("history")]
     rows = [{item.key or item.nested_key[0] for item in items} for items in histories]
@@ -64,7 +67,7 @@ WITH_A_STEP_METRIC = """
 
 def test_a_metric_with_a_step_metric_is_drawn_over_that_and_has_it_in_its_rows(tmp_path: Path) -> None:
     run(WITH_A_STEP_METRIC, environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl,wandb"}), tmp_path)
-    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)))
+    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)), timeout=120)
 
     histories = [record.history.item for record in sent(tmp_path) if record.HasField("history")]
     rows = [{item.key or item.nested_key[0]: json.loads(item.value_json) for item in items} for items in histories]
@@ -74,3 +77,44 @@ def test_a_metric_with_a_step_metric_is_drawn_over_that_and_has_it_in_its_rows(t
     assert drawn["val/acc"] == "epoch"
     assert drawn["loss"] == "otel_ml/step"
     assert all("epoch" not in row for row in rows if "loss" in row)
+
+
+AS_WANDB = """
+    with wandb.init(project="axes", mode="offline", group="night", job_type="train", entity="team") as run:
+        run.define_metric("val/*", step_metric="epoch")
+        for epoch in range(3):
+            for batch in range(2):
+                run.log({"loss": 1 / (1 + 2 * epoch + batch), "epoch": epoch})
+            run.log({"epoch": epoch, "val/acc": 0.5 + epoch})
+        run.log({"val/late": 7.0})
+"""
+
+
+def charts(records: list[wandb_internal_pb2.Record], steps: str) -> dict[str, list[tuple[float, float]]]:
+    """Return what W&B's page draws of each metric: a row that lacks what it is drawn over is no point of it."""
+    drawn = {record.metric.name: record.metric.step_metric for record in records if record.HasField("metric")}
+    found: dict[str, list[tuple[float, float]]] = {}
+    for items in (record.history.item for record in records if record.HasField("history")):
+        row = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in items}
+        for name in row.keys() & {"loss", "epoch", "val/acc", "val/late"}:
+            over = drawn.get(name) or ("epoch" if name.startswith("val/") else steps)
+            if over in row:
+                found.setdefault(name, []).append((row[over], row[name]))
+    return {name: sorted(points) for name, points in found.items()}
+
+
+def test_every_chart_of_a_script_has_the_points_that_wandbs_own_client_gives_it(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder, imported in ((ours, "from otel_ml.compat import wandb"), (theirs, "import wandb")):
+        folder.mkdir()
+        script = f"    {imported}\n{AS_WANDB}"
+        run(script, environment(folder, {"OTEL_ML_EXPORTERS": "jsonl,wandb"}), folder)
+    eventually(lambda: any(record.HasField("exit") for record in sent(ours)), timeout=120)
+
+    shown, expected = charts(sent(ours), "otel_ml/step"), charts(sent(theirs), "_step")
+    # A row without its step metric gets that from W&B's client: a further point of `epoch`, with the value it had.
+    expected["epoch"] = [point for point in expected["epoch"] if point[0] < 9]
+    assert shown == expected
+    for folder in (ours, theirs):
+        [begun] = [record.run for record in sent(folder) if record.HasField("run")]
+        assert (begun.run_group, begun.job_type, begun.entity) == ("night", "train", "team"), folder

@@ -92,10 +92,10 @@ SUITES: Sequence[Suite] = (
         "NeMo RL",
         "7ea279a",
         "pytest tests/unit/utils/test_logger.py",
-        15,
+        65,
         83,
-        "the others (68) ask which calls mocked writers of TensorBoard, W&B, SwanLab, MLflow and Ray get: here the "
-        "service calls them",
+        "what the mocked writers get is asked of what is recorded. The GPU monitor's own parsing and thread, and a "
+        "script that reads event files (16); `__del__` (1) is not public; `artifact_location` (1) is said",
     ),
     Suite(
         "verl",
@@ -113,6 +113,25 @@ SUITES: Sequence[Suite] = (
         24,
         "a key that ends with `/max` is the largest, not the mean (2); an entropy that nobody measured is absent, "
         "and log-probabilities are there (1); lists of several lengths are reduced, where ROLL raises (1)",
+    ),
+    Suite(
+        "W&B",
+        "b6e2950",
+        "pytest tests/unit_tests/test_{wandb_config,wandb_define_metric,wandb_run,wandb_log,wandb_summary,wandb_save,"
+        "plot,mode_disabled,tables,data_types}.py",
+        178,
+        181,
+        "the address of a page that W&B has not made yet (1); dates in a table are texts (1); of a list of more than "
+        "108 pictures all are kept (1). Schemas of types, W&B's own files and what it prints are not counted",
+    ),
+    Suite(
+        "MLflow",
+        "01cc6bb",
+        "pytest tests/tracking/fluent/test_fluent.py",
+        42,
+        45,
+        "an experiment's id is its name (1); `MLFLOW_RUN_ID` beside another experiment begins a run (1); a parameter "
+        "may change (1). Databricks, Spark and pages of a search are not counted",
     ),
     Suite(
         "itwinai",

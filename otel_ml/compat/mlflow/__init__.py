@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from otel_ml.compat.mlflow.active_run import ActiveRun
 from otel_ml.compat.mlflow.experiments import (
     create_experiment,
     delete_experiment,
@@ -53,7 +54,6 @@ from otel_ml.compat.mlflow.recorded import (
     set_tags,
 )
 from otel_ml.compat.mlflow.runs import (
-    ActiveRun,
     active_run,
     delete_run,
     disable_system_metrics_logging,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import otel_ml
+from otel_ml.compat.mlflow.active_run import Facts, now
 from otel_ml.compat.mlflow.runs import STATE
 from otel_ml.compat.tracking.said import not_kept, options_not_kept
 from otel_ml.config import Config
@@ -24,7 +24,7 @@ __all__ = [
     "set_experiment_tags",
 ]
 
-_CREATED: dict[str, SimpleNamespace] = {}
+_CREATED: dict[str, Facts] = {}
 
 
 def create_experiment(
@@ -71,6 +71,10 @@ def set_experiment_tag(key: str, value: Any) -> None:
 
 def set_experiment_tags(tags: Mapping[str, Any]) -> None:
     """Record tags of the experiment as parameters `experiment_tags.<key>` of the run that is active."""
+    name = STATE.stack[-1].info.experiment_id if STATE.stack else STATE.experiment
+    if name:
+        known = _CREATED.setdefault(name, _experiment(name, {}))
+        known.tags.update((key, str(value)) for key, value in tags.items())
     if not STATE.stack:
         not_kept("mlflow.set_experiment_tags()", "no run is active. Call it inside of start_run().")
         return
@@ -94,7 +98,13 @@ def restore_experiment(experiment_id: str) -> None:
     del experiment_id
 
 
-def _experiment(name: str, tags: Mapping[str, Any]) -> SimpleNamespace:
-    return SimpleNamespace(
-        name=name, experiment_id=name, artifact_location="", lifecycle_stage="active", tags=dict(tags)
+def _experiment(name: str, tags: Mapping[str, Any]) -> Facts:
+    return Facts(
+        name=name,
+        experiment_id=name,
+        artifact_location="",
+        lifecycle_stage="active",
+        tags={key: str(value) for key, value in tags.items()},
+        creation_time=now(),
+        last_update_time=now(),
     )

@@ -18,7 +18,8 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.events.config_values import config_value
 from otel_ml._internal.safe_repr import text_of
-from otel_ml.compat.mlflow.runs import STATE, ActiveRun, current
+from otel_ml.compat.mlflow.active_run import ActiveRun, Facts
+from otel_ml.compat.mlflow.runs import STATE, current
 from otel_ml.compat.tracking.counts import whole
 from otel_ml.compat.tracking.pictures import in_range
 from otel_ml.compat.tracking.said import never_raises, not_kept, options_not_kept
@@ -82,10 +83,10 @@ def log_metric(
     prefix = active.prefix
     name = f"{prefix}{key}" if prefix else key
     counts = STATE.counts
+    if isinstance(value, str):
+        value = _number(value)
     if isinstance(value, numbers.Real):
         active.data.metrics[key] = float(value)
-    elif isinstance(value, str):
-        value = _number(value)
     counts.log({name: value}, counts.next(name) if step is None else _step(name, step))
     return _answer(synchronous)
 
@@ -190,7 +191,9 @@ def _set_tags(tags: Mapping[str, Any]) -> None:
 
 def delete_tag(key: str) -> None:
     """Forget a tag in this process; what is written stays."""
-    current().data.tags.pop(key, None)
+    if current().data.tags.pop(key, None) is None:
+        not_kept(f"mlflow.delete_tag({key!r})", f"MlflowException: No tag with name: {key} in this run.")
+        return
     not_kept(f"mlflow.delete_tag({key!r})", "this process forgets it; what is written already stays.")
 
 
@@ -272,7 +275,7 @@ def log_image(
         otel_ml.log_image(name, picture)
         return
     at = _step(name, step)
-    otel_ml.log_image(name, picture, step=at, axis=STATE.counts.axis_of(name, at))
+    otel_ml.log_image(name, picture, step=at, axis=STATE.counts.axis_beside(name))
 
 
 @never_raises
@@ -293,6 +296,9 @@ def log_input(dataset: Any = None, context: str | None = None, tags: Any = None,
     if dataset is None:
         return
     said = dataset.to_dict() if hasattr(dataset, "to_dict") else {"name": str(dataset)}
+    labels = [Facts(key=key, value=str(value)) for key, value in (tags or {}).items()]
+    labels += [Facts(key="mlflow.data.context", value=context)] if context else []
+    current().inputs.dataset_inputs.append(Facts(dataset=Facts(**said), tags=labels))
     otel_ml.log_params({context or "dataset": said}, prefix="inputs")
 
 

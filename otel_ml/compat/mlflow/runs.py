@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-import time
 from collections.abc import Mapping
-from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
+from otel_ml.compat.mlflow.active_run import NOTE, PARENT, RUN_NAME, ActiveRun, now
 from otel_ml.compat.tracking.counts import StepCounts
 from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.tracking.said import not_kept
@@ -45,49 +44,6 @@ __all__ = [
 
 _URI = "MLFLOW_TRACKING_URI"
 _ENDINGS: Mapping[str, type[BaseException]] = {"FAILED": SystemExit, "KILLED": KeyboardInterrupt}
-
-
-class ActiveRun:
-    """A run of MLflow's: `info`, `data`, and a context manager that ends it.
-
-    Attributes:
-        data: what this process has recorded: `params`, `tags`, and the last value of each of `metrics`.
-        prefix: what names recorded in it begin with: empty, or a nested run's own.
-        parent: the run that a nested one is a part of.
-        is_owner: whether ending it ends the run of the process.
-    """
-
-    def __init__(
-        self, run: otel_ml.Run, run_id: str, name: str, prefix: str, *, is_owner: bool, tags: Mapping[str, Any]
-    ) -> None:
-        self.info: SimpleNamespace = SimpleNamespace(
-            run_id=run_id,
-            run_uuid=run_id,
-            run_name=name,
-            experiment_id=run.experiment,
-            status="RUNNING",
-            lifecycle_stage="active",
-            user_id="",
-            start_time=_now(),
-            end_time=None,
-            artifact_uri=str(run.dir / "artifacts") if run.dir is not None else "",
-        )
-        self.data: SimpleNamespace = SimpleNamespace(
-            params={}, metrics={}, tags={key: str(value) for key, value in tags.items()}
-        )
-        self.inputs: SimpleNamespace = SimpleNamespace(dataset_inputs=[], model_inputs=[])
-        self.parent: ActiveRun | None = None
-        self.run = run
-        self.prefix = prefix
-        self.is_owner = is_owner
-
-    def __enter__(self) -> ActiveRun:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        STATE.end(self, kind, error)
 
 
 class _OfThread(threading.local):
@@ -163,7 +119,7 @@ class _State:
         if not RUNTIME.is_chosen or (session is not None and session.run in self._begun):
             experiment = _name_of(experiment_id) or self.experiment or _experiment_of_environment()
             chosen = run_id or os.environ.get("MLFLOW_RUN_ID") or None
-            labels = [f"{key}:{value}" for key, value in tags.items()]
+            labels = [f"{key}:{value}" for key, value in tags.items() if key not in {NOTE, RUN_NAME}]
             self._set.set(self._variables)
             begin = RUNTIME.begin if self._begun else RUNTIME.init
             run = begin(
@@ -192,7 +148,7 @@ class _State:
         if run.id != self._here.run_id:
             self._here.run_id, self._here.stack = run.id, []
             self.counts.forget()
-        return self._push(ActiveRun(run, run.id, run.name, prefix, is_owner=is_owner, tags=tags or {}))
+        return self._push(ActiveRun(run, run.id, run.name, prefix, is_owner=is_owner, tags=tags or {}, end=self.end))
 
     def nest(self, name: str | None, tags: Mapping[str, Any]) -> ActiveRun:
         """Begin a part of the run."""
@@ -200,7 +156,8 @@ class _State:
         part = name or f"run-{secrets.token_hex(4)}"
         prefix = f"{parent.prefix}{part}/"
         run_id = f"{parent.info.run_id}/{part}"
-        active = ActiveRun(parent.run, run_id, part, prefix, is_owner=False, tags=tags)
+        tags = {**tags, PARENT: parent.info.run_id}
+        active = ActiveRun(parent.run, run_id, part, prefix, is_owner=False, tags=tags, end=self.end)
         active.parent = parent
         return self._push(active)
 
@@ -211,7 +168,7 @@ class _State:
         while active in self.stack:
             ended = self.stack.pop()
             ended.info.status = status or ("FINISHED" if kind is None else "FAILED")
-            ended.info.end_time = _now()
+            ended.info.end_time = now()
         if active.is_owner:
             active.run.__exit__(kind, error, None)
             if not any(run.is_active for run in self._begun):
@@ -228,6 +185,9 @@ class _State:
 
     def _push(self, active: ActiveRun) -> ActiveRun:
         self.stack.append(active)
+        before = self._here.known.get(active.info.run_id)
+        if before is not None and not active.prefix:
+            active.goes_on_from(before)
         self._here.last = self._here.known[active.info.run_id] = active
         return active
 
@@ -252,18 +212,45 @@ def start_run(
     description: str | None = None,
     log_system_metrics: bool | None = None,
 ) -> ActiveRun:
-    """Begin a run; with `nested`, a part of the active one whose names begin with `run_name`."""
+    """Begin a run; with `nested`, a part of the active one whose names begin with `run_name`.
+
+    The tags `mlflow.runName` and `mlflow.note.content` are its name and its description.
+    """
     if log_system_metrics:
         enable_system_metrics_logging()
-    if STATE.stack:
-        if not (nested or parent_run_id):
-            not_kept("mlflow.start_run()", "a run is active. It goes on; call end_run() first, or pass nested=True.")
-            return STATE.stack[-1]
-        active = STATE.nest(run_name, tags or {})
-        if tags:
-            otel_ml.log_params(tags, prefix=f"{active.prefix}tags")
-        return active
-    return STATE.begin(run_id, run_name, tags or {}, description, experiment_id)
+    given = dict(tags or {})
+    notes, name = _note(description, given), run_name or given.get(RUN_NAME)
+    if not STATE.stack:
+        if parent_run_id:
+            not_kept(f"mlflow.start_run(parent_run_id={parent_run_id!r})", "it is not active; this run has no parent.")
+        return STATE.begin(run_id, name, given, notes, _experiment_id(experiment_id))
+    if not (nested or parent_run_id):
+        wrong = f"Exception: Run with UUID {STATE.stack[-1].info.run_id} is already active"
+        not_kept("mlflow.start_run()", f"{wrong}. It goes on; call end_run() first, or pass nested=True.")
+        return STATE.stack[-1]
+    active = STATE.nest(name, given)
+    if given:
+        otel_ml.log_params(given, prefix=f"{active.prefix}tags")
+    return active
+
+
+def _note(description: str | None, tags: dict[str, Any]) -> str | None:
+    """Return the description of a run, which its tags then have, as in MLflow."""
+    if description is None:
+        return None if tags.get(NOTE) is None else str(tags[NOTE])
+    if tags.get(NOTE) is not None:
+        wrong = f"MlflowException: Description is already set via the tag {NOTE} in tags"
+        not_kept(f"mlflow.start_run(description={description!r:.40})", f"{wrong}. The description counts.")
+    tags[NOTE] = description
+    return description
+
+
+def _experiment_id(given: Any) -> str | None:
+    if given is None or isinstance(given, (str, int)):
+        return None if given is None else str(given)
+    wrong = f"MlflowException: Invalid experiment id: {given!r:.80}"
+    not_kept("mlflow.start_run(experiment_id=…)", f"{wrong}. The run is in the experiment that set_experiment() named.")
+    return None
 
 
 def end_run(status: str = "FINISHED") -> None:
@@ -367,10 +354,6 @@ def delete_run(run_id: str) -> None:
 def restore_run(run_id: str) -> None:
     """Do nothing: nothing was deleted."""
     del run_id
-
-
-def _now() -> int:
-    return int(time.time() * 1000)
 
 
 def _experiment_of_environment() -> str | None:

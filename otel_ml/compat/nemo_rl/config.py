@@ -22,8 +22,9 @@ _KEYS = ("log_dir", *_SWITCHES, *_BACKENDS, "gpu_monitoring", "num_val_samples_t
 
 _USED: Mapping[str, frozenset[str]] = {
     "wandb": frozenset(
-        {"project", "name", "entity", "id", "tags", "notes", "mode", "resume", "dir", "log_nemo_gym_full_result_tables"}
-    ),
+        {"project", "name", "entity", "group", "job_type", "id", "tags", "notes", "mode", "resume", "dir"}
+    )
+    | {"log_nemo_gym_full_result_tables"},
     "swanlab": frozenset({"project", "name"}),
     "tensorboard": frozenset({"log_dir"}),
     "mlflow": frozenset({"experiment_name", "run_id", "run_name", "tracking_uri"}),
@@ -198,6 +199,8 @@ def _environment(
     wanted = {
         "WANDB_PROJECT": wandb.get("project"),
         "WANDB_ENTITY": wandb.get("entity"),
+        "WANDB_RUN_GROUP": wandb.get("group"),
+        "WANDB_JOB_TYPE": wandb.get("job_type"),
         "WANDB_MODE": wandb.get("mode"),
         "MLFLOW_TRACKING_URI": mlflow.get("tracking_uri"),
         # Where somebody chose a folder for all runs, that choice stands.

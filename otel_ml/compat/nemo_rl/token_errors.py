@@ -85,14 +85,14 @@ def token_error_figure(data: Mapping[str, Any]) -> Figure | None:
     axes = figure.subplots()
     x = sample.positions
     axes.plot(x, sample.generation, label="logprob (inference engine)")
-    axes.plot(x, sample.training, label="logprob (training policy)")
-    axes.plot(x, sample.difference, label=f"absolute difference (token_mult_prob_error={sample.error:.2f})")
+    axes.plot(x, sample.training, label="logprob (reference policy)")
+    axes.plot(x, sample.difference, label=f"abs diff (token_mult_prob_error={sample.error:.2f})")
     for place, errors, style, label in (
-        (absolute, sample.difference, "ro", "largest absolute error"),
-        (relative, relative_errors, "bs", "largest relative error"),
+        (absolute, sample.difference, "ro", "Max abs error"),
+        (relative, relative_errors, "bs", "Max rel error (prob)"),
     ):
         axes.plot(x[place], sample.difference[place], style, label=f"{label}: {errors[place]:.4f}")
-    axes.set(xlabel="Token (from the end of the prompt)", ylabel="Log-probability, difference")
+    axes.set(xlabel="Token Position (starting from prompt end)", ylabel="Log Probability/Difference")
     axes.legend()
     return figure
 

@@ -84,6 +84,14 @@ class StepCounts:
             return None
         return self._give_own(name, step, otherwise)
 
+    def axis_beside(self, name: str) -> str | None:
+        """Return the axis of a picture, a text or the like: where the metrics of its group, or of its name, have one.
+
+        It is no part of a row, so it may be at any step, under the name that it has.
+        """
+        group = own_axis(name, "")
+        return self._own.get(name) or (group if group in self._own.values() else None)
+
     def next(self, name: str) -> int:
         """Return the step of a value without one: the run's, or the next where the name has a value there already."""
         step = self._unstepped[name] = max(self.latest, self._unstepped.get(name, -1) + 1, 0)

@@ -39,6 +39,8 @@ def _found(package: str, name: str) -> Any:
         original = import_module(package)
     except ImportError:
         return None
+    if original.__name__.startswith("otel_ml."):
+        return None  # a program has put our module in the place of the original's
     found = getattr(original, name, None)
     return found if found is not None else _submodule(package, name)
 

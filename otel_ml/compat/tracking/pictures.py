@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["as_array", "as_pillow", "film_strip", "grid", "in_range", "ordered"]
+__all__ = ["as_array", "as_pillow", "film_strip", "grid", "in_range", "ordered", "rescaled"]
 
 FRAMES = 16
 
@@ -45,6 +45,25 @@ def in_range(data: Any) -> Any:
     if isinstance(data, np.ndarray) and np.issubdtype(data.dtype, np.floating) and data.size and np.nanmax(data) > 1:
         return np.clip(np.nan_to_num(data), 0, 255).astype(np.uint8)
     return data
+
+
+def rescaled(data: Any) -> Any:
+    """Return numbers as bytes as W&B does: of a picture from 0 to 1, from -1 to 1, else from 0 to 255.
+
+    A tensor on a device stays as it is: its range would have to be waited for.
+    """
+    import numpy as np
+
+    if getattr(getattr(data, "device", None), "type", "cpu") != "cpu":
+        return data
+    array = data.detach().numpy() if hasattr(data, "detach") else data
+    if not isinstance(array, np.ndarray) or not array.size or array.dtype.kind not in "iuf":
+        return data
+    numbers = np.nan_to_num(array.astype(float))
+    low, high = numbers.min(), numbers.max()
+    if high <= 1 and low >= -1:
+        numbers = (numbers if low >= 0 else (numbers + 1) / 2) * 255
+    return numbers.clip(0, 255).astype(np.uint8)
 
 
 def ordered(given: Any, dimensions: str, wanted: str) -> Any:

@@ -22,20 +22,8 @@ from otel_ml.compat.wandb.alert_level import AlertLevel
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.errors import CommError, Error, UsageError
 from otel_ml.compat.wandb.login import api, login
-from otel_ml.compat.wandb.media import (
-    Audio,
-    Bokeh,
-    Classes,
-    Graph,
-    Histogram,
-    Html,
-    Image,
-    Molecule,
-    Object3D,
-    Plotly,
-    Video,
-    box3d,
-)
+from otel_ml.compat.wandb.media import Audio, Classes, Histogram, Html, Image, Video, box3d
+from otel_ml.compat.wandb.media_of_files import Bokeh, Graph, Molecule, Object3D, Plotly
 from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.plot import plot_table
 from otel_ml.compat.wandb.recording_run import Run
@@ -141,7 +129,7 @@ def __getattr__(name: str) -> Any:
     if name == "config":
         return state.config
     if name == "summary":
-        return None if state.run is None else state.run.summary
+        return state.summary
     return name_of_the_original("wandb", name, is_of_the_server=name in _OF_WANDB)
 
 

@@ -18,12 +18,19 @@ _KNOWN = ("min", "max", "mean", "first", "last", "best")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What `define_metric()` said of a name or a glob."""
+    """What one `define_metric()` said of a name or a glob.
+
+    Attributes:
+        step_sync: whether a row without the step metric is drawn over the last one; always so here.
+        hidden: whether W&B's page shows no chart of it; one is shown here.
+    """
 
     name: str
     step_metric: str | None = None
     summary: tuple[str, ...] = ()
-    goal: str = "minimize"
+    goal: str | None = None
+    step_sync: bool | None = None
+    hidden: bool | None = None
 
 
 @dataclass(slots=True)
@@ -31,7 +38,7 @@ class Extremes:
     """The values of one name so far, as its summary asks for them."""
 
     wanted: tuple[str, ...]
-    goal: str = "minimize"
+    goal: str | None = None
     count: int = 0
     total: float = 0.0
     min: float = math.inf
@@ -67,21 +74,35 @@ class Definitions:
     _last: dict[str, Any] = field(default_factory=dict)
 
     def define(
-        self, name: str, step_metric: Any, summary: str | None, overwrite: bool | None, goal: str | None = None
+        self,
+        name: str,
+        step_metric: Any,
+        summary: str | None,
+        overwrite: bool | None,
+        goal: str | None = None,
+        *,
+        step_sync: bool | None = None,
+        hidden: bool | None = None,
     ) -> Metric:
-        """Add a definition to what the name has already, or put it in its place."""
-        axis = getattr(step_metric, "name", step_metric)
-        before = None if overwrite else self.metrics.get(name)
-        metric = before or Metric(name)
-        if axis is not None:
-            metric = replace(metric, step_metric=str(axis))
-        if summary:
-            metric = replace(metric, summary=_wanted(name, summary))
-        if goal:
-            metric = replace(metric, goal=_goal(name, goal))
-        self.metrics[name] = metric
-        self._found.clear()
-        return metric
+        """Add a definition to what the name has already, or put it in its place; return what was said now."""
+        said = Metric(
+            name,
+            _step_metric(name, step_metric),
+            _wanted(name, summary),
+            _goal(name, goal),
+            bool(step_metric) if step_sync is None else step_sync,
+            hidden,
+        )
+        if _is_name(name):
+            before = Metric(name) if overwrite else self.metrics.get(name, Metric(name))
+            self.metrics[name] = replace(
+                said,
+                step_metric=said.step_metric or before.step_metric,
+                summary=said.summary or before.summary,
+                goal=said.goal or before.goal,
+            )
+            self._found.clear()
+        return said
 
     def step_of(self, values: Mapping[str, Any], at: int) -> int:
         """Return the step of a row: where all metrics, `*`, have one step metric, that is the step of the run."""
@@ -107,13 +128,17 @@ class Definitions:
         for (axis, index), row in apart.items():
             yield axis, index, row
 
-    def observe(self, values: Mapping[str, Any]) -> None:
-        """Take values into the summaries that ask for them; `values` are plain numbers."""
+    def observe(self, values: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+        """Take values into the summaries that ask for them, and return these; `values` are plain numbers."""
         self._last.update(values)
+        summed: dict[str, dict[str, float]] = {}
         for name, value in values.items():
             metric = self._metric(name)
             if metric is not None and metric.summary:
-                self._extremes.setdefault(name, Extremes(metric.summary, metric.goal)).add(float(value))
+                extremes = self._extremes.setdefault(name, Extremes(metric.summary, metric.goal))
+                extremes.add(float(value))
+                summed[name] = {wanted: extremes.of(wanted) for wanted in extremes.wanted}
+        return summed
 
     def step_metrics(self) -> list[list[str]]:
         """Return (name or glob, what it is drawn over) of each that was given one, in the order that they were."""
@@ -145,16 +170,35 @@ class Definitions:
         return index
 
 
-def _wanted(name: str, summary: str) -> tuple[str, ...]:
-    parts = tuple(part.strip() for part in summary.split(",") if part.strip())
+def _is_name(name: Any) -> bool:
+    """Whether it is the name of a metric, or what names begin with and a `*`; said where it is neither."""
+    if isinstance(name, str) and name and "*" not in name[:-1]:
+        return True
+    not_kept(
+        f"define_metric({name!r:.80})", "Error: a metric is named, or what its name begins with and a `*` at the end."
+    )
+    return False
+
+
+def _step_metric(name: str, given: Any) -> str | None:
+    axis = getattr(given, "name", given)
+    if axis is None or isinstance(axis, str):
+        return axis or None
+    not_kept(f"define_metric({name!r}, step_metric={axis!r:.80})", "Error: it is the name of a metric.")
+    return None
+
+
+def _wanted(name: str, summary: str | None) -> tuple[str, ...]:
+    parts = tuple(part.strip().lower() for part in (summary or "").split(",") if part.strip())
     unknown = [part for part in parts if part not in {*_KNOWN, "none", "copy"}]
     if unknown:
-        not_kept(f"define_metric({name!r}, summary={summary!r})", f"the summaries are {', '.join(_KNOWN)} and none.")
+        known = f"Error: the summaries are {', '.join(_KNOWN)} and none."
+        not_kept(f"define_metric({name!r}, summary={summary!r})", known)
     return tuple(part for part in parts if part in _KNOWN)
 
 
-def _goal(name: str, goal: str) -> str:
-    if goal not in {"minimize", "maximize"}:
-        not_kept(f"define_metric({name!r}, goal={goal!r})", "it is 'minimize' or 'maximize'; the smallest is the best.")
-        return "minimize"
-    return goal
+def _goal(name: str, goal: str | None) -> str | None:
+    if goal in {None, "minimize", "maximize"}:
+        return goal
+    not_kept(f"define_metric({name!r}, goal={goal!r})", "Error: it is 'minimize' or 'maximize'; the smallest is best.")
+    return "minimize"

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.pictures import as_array, as_pillow, film_strip, grid, in_range, ordered
+from otel_ml.compat.tracking.pictures import as_array, as_pillow, film_strip, grid, in_range, ordered, rescaled
 from otel_ml.compat.tracking.said import not_kept, options_not_kept
 
 __all__ = [
     "Audio",
-    "Bokeh",
     "Classes",
-    "Graph",
     "Histogram",
     "Html",
     "Image",
     "Media",
-    "Molecule",
-    "Object3D",
-    "Plotly",
     "Video",
     "WBValue",
+    "as_text",
     "box3d",
     "keep",
 ]
 
 CHANNELS = frozenset({1, 3, 4})
+
+_USUAL_RATE = 44_100
 
 _PNG = b"\x89PNG"
 
@@ -77,12 +76,33 @@ class Image(Media):
         data = self._data
         if isinstance(data, (str, PathLike)):
             return _opened(data)
-        return as_pillow(in_range(_one_picture(data))) if hasattr(data, "shape") else data
+        if hasattr(data, "savefig"):
+            return _drawn(data)
+        return as_pillow(rescaled(_one_picture(data))) if hasattr(data, "shape") else data
 
     @property
     def format(self) -> str:
         """How it is kept."""
         return "png"
+
+    def to_data_array(self) -> list[list[Any]]:
+        """Return the pixels of each row."""
+        import numpy as np
+
+        found: list[list[Any]] = np.asarray(self.image).tolist()
+        return found
+
+    @classmethod
+    def all_captions(cls, images: Sequence[Image]) -> list[str] | bool:
+        """Return the captions, or False where there is none."""
+        return _captions([image.caption for image in images])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Image):
+            return False
+        return (self.caption, self.to_data_array()) == (other.caption, other.to_data_array())
+
+    __hash__ = Media.__hash__
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it as an image."""
@@ -90,17 +110,22 @@ class Image(Media):
         if hasattr(data, "savefig"):
             otel_ml.log_figure(name, data, caption=self.caption, step=step, axis=axis)
             return
-        picture = _picture_of(data) if isinstance(data, (str, PathLike)) else in_range(_one_picture(data))
+        picture = _picture_of(data) if isinstance(data, (str, PathLike)) else rescaled(_one_picture(data))
         otel_ml.log_image(name, picture, caption=self.caption, step=step, axis=axis)
 
 
 class Histogram(Media):
     """A distribution: of a sequence, or counted already (`np_histogram=(counts, edges)`)."""
 
+    MAX_LENGTH = 512
+    """Most bins of a histogram of W&B."""
+
     def __init__(self, sequence: Any = None, np_histogram: Any = None, num_bins: int = 64) -> None:
         self._sequence = sequence
-        self._counted = np_histogram
-        self._bins = num_bins
+        self._counted = None if np_histogram is None else _checked(np_histogram)
+        self._bins = min(num_bins, self.MAX_LENGTH)
+        if num_bins > self.MAX_LENGTH:
+            not_kept(f"wandb.Histogram(num_bins={num_bins})", f"ValueError: it has at most {self.MAX_LENGTH} bins.")
 
     @property
     def histogram(self) -> list[Any]:
@@ -116,14 +141,14 @@ class Histogram(Media):
         import numpy as np
 
         if self._counted is not None:
-            return self._counted[:2]
+            return self._counted
         counts, edges = np.histogram(self._sequence, bins=self._bins)
         return counts.tolist(), edges.tolist()
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it as a histogram."""
         if self._counted is not None:
-            counts, edges = self._counted[:2]
+            counts, edges = self._counted
             otel_ml.log_histogram(name, counts, edges=edges, step=step, axis=axis)
         else:
             otel_ml.log_histogram(name, self._sequence, bins=self._bins, step=step, axis=axis)
@@ -134,20 +159,48 @@ class Audio(Media):
 
     def __init__(self, data_or_path: Any, sample_rate: int | None = None, caption: str | None = None) -> None:
         self._data = data_or_path
-        self._sample_rate = sample_rate
-        self._caption = caption
+        self.sample_rate = sample_rate
+        self.caption = caption
+        if sample_rate is None and not isinstance(data_or_path, (str, PathLike)):
+            self.sample_rate = _USUAL_RATE
+            not_kept("wandb.Audio()", f'ValueError: Argument "sample_rate" is required; {_USUAL_RATE} is taken.')
+
+    @classmethod
+    def sample_rates(cls, audio_list: Sequence[Audio]) -> list[int | None]:
+        """Return the samples in a second of each."""
+        return [audio.sample_rate for audio in audio_list]
+
+    @classmethod
+    def durations(cls, audio_list: Sequence[Audio]) -> list[float | None]:
+        """Return how long each is, in seconds; None of a file."""
+        return [audio.duration for audio in audio_list]
+
+    @classmethod
+    def captions(cls, audio_list: Sequence[Audio]) -> list[str] | bool:
+        """Return the captions, or False where there is none."""
+        return _captions([audio.caption for audio in audio_list])
+
+    @property
+    def duration(self) -> float | None:
+        """How long it is, in seconds; None of a file."""
+        if self.sample_rate is None or isinstance(self._data, (str, PathLike)):
+            return None
+        return len(self._data) / self.sample_rate
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it as audio; a file as an artifact."""
         if isinstance(self._data, (str, PathLike)):
             otel_ml.log_artifact(self._data, name=name, type="audio", step=step, axis=axis)
         else:
-            rate = self._sample_rate or 44_100
-            otel_ml.log_audio(name, self._data, rate, caption=self._caption, step=step, axis=axis)
+            rate = self.sample_rate or _USUAL_RATE
+            otel_ml.log_audio(name, self._data, rate, caption=self.caption, step=step, axis=axis)
 
 
 class Video(Media):
     """A film: a file is kept as an artifact, frames (time, channel, height, width) as pictures side by side."""
+
+    EXTS = (".gif", ".mp4", ".webm", ".ogg")
+    """Files that W&B's page plays."""
 
     def __init__(
         self,
@@ -159,6 +212,14 @@ class Video(Media):
         del fps, format
         self._data = data_or_path
         self._caption = caption
+        if isinstance(data_or_path, (str, PathLike)):
+            if Path(data_or_path).suffix.lower() not in self.EXTS:
+                known = f"ValueError: W&B plays {', '.join(self.EXTS)}. The file is kept."
+                not_kept(f"wandb.Video({str(data_or_path)!r})", known)
+        elif len(getattr(data_or_path, "shape", ())) not in {0, 4, 5}:
+            not_kept(
+                "wandb.Video()", "ValueError: frames are (time, channel, height, width). It is kept as one picture."
+            )
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the file, or up to 16 of the frames."""
@@ -166,6 +227,8 @@ class Video(Media):
             otel_ml.log_artifact(self._data, name=name, type="video", step=step, axis=axis)
             return
         frames = as_array(self._data)
+        if frames.ndim == 3:
+            frames = frames[None]
         frames = ordered(frames[0] if frames.ndim == 5 else frames, "TCHW", "THWC")
         strip, kept = film_strip(frames)
         not_kept(f"wandb.Video in {name!r}", f"{kept} of its {len(frames)} frames are kept as one picture.")
@@ -177,56 +240,27 @@ class Html(Media):
 
     def __init__(self, data: Any, inject: bool = True, data_is_not_path: bool = False) -> None:
         del inject
-        self._data = data
+        self._data = data.read() if hasattr(data, "read") else data
         self._is_text = data_is_not_path
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Html) and self.html == other.html
+
+    __hash__ = Media.__hash__
+
+    @property
+    def html(self) -> str:
+        """The page, or the path of its file."""
+        return str(self._data)
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it as text; a file as an artifact."""
-        data = self._data.read() if hasattr(self._data, "read") else self._data
+        data = self._data
         is_path = not self._is_text and (isinstance(data, PathLike) or str(data).endswith((".html", ".htm")))
         if is_path:
             otel_ml.log_artifact(data, name=name, type="html", step=step, axis=axis)
         else:
             otel_ml.log_text(name, str(data), step=step, axis=axis)
-
-
-class _File(Media):
-    """What only W&B's own pages show: the file is kept as an artifact, else what it says of itself as text."""
-
-    def __init__(self, data_or_path: Any, caption: str | None = None, **options: Any) -> None:
-        del caption, options
-        self._data = data_or_path
-
-    def keep(self, name: str, step: int | None, axis: str | None) -> None:
-        """Record the file, or a text."""
-        if isinstance(self._data, (str, PathLike)) and Path(fspath(self._data)).is_file():
-            otel_ml.log_artifact(self._data, name=name, type=type(self).__name__.lower(), step=step, axis=axis)
-            return
-        not_kept(f"wandb.{type(self).__name__} in {name!r}", "it is kept as text.")
-        _as_text(name, self._data, step, axis)
-
-
-class Object3D(_File):
-    """A point cloud or a mesh."""
-
-
-class Molecule(_File):
-    """A molecule."""
-
-
-class Plotly(_File):
-    """A plotly figure."""
-
-    def __init__(self, val: Any) -> None:
-        super().__init__(val)
-
-
-class Bokeh(_File):
-    """A bokeh plot."""
-
-
-class Graph(_File):
-    """A graph of a model."""
 
 
 class Classes(Media):
@@ -269,10 +303,26 @@ def keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
         otel_ml.log_histogram(name, value, step=step, axis=axis)
     else:
         not_kept(f"A value of type {type(value).__name__} in {name!r}", "it is kept as text.")
-        _as_text(name, value, step, axis)
+        as_text(name, value, step, axis)
 
 
-def _as_text(name: str, value: Any, step: int | None, axis: str | None) -> None:
+def _checked(counted: Any) -> tuple[Any, Any]:
+    """Return counts and edges; said where there is not one edge more than counts, and as many as there can be."""
+    counts, edges = counted[:2] if len(counted) >= 2 else (*counted, (), ())[:2]
+    if len(edges) == len(counts) + 1:
+        return counts, edges
+    wrong = f"ValueError: len(bins) must be len(histogram) + 1; they are {len(edges)} and {len(counts)}."
+    not_kept("wandb.Histogram(np_histogram=…)", f"{wrong} The first bins are kept.")
+    kept = max(0, min(len(counts), len(edges) - 1))
+    return counts[:kept], edges[: kept + 1]
+
+
+def _captions(given: Sequence[str | None]) -> list[str] | bool:
+    return ["" if caption is None else caption for caption in given] if any(c is not None for c in given) else False
+
+
+def as_text(name: str, value: Any, step: int | None, axis: str | None) -> None:
+    """Record what a value says of itself."""
     text = value.to_json() if callable(getattr(value, "to_json", None)) else str(value)
     otel_ml.log_text(name, text, step=step, axis=axis)
 
@@ -297,6 +347,15 @@ def _picture_of(path: str | PathLike[str]) -> Any:
     return _opened(path)
 
 
+def _drawn(figure: Any) -> Any:
+    """Return a figure of matplotlib, or the current one of its module `pyplot`, as a picture."""
+    from PIL import Image as Pillow
+
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    return Pillow.open(content).convert("RGB")
+
+
 def _opened(path: str | PathLike[str]) -> Any:
     from PIL import Image as Pillow
 
@@ -305,7 +364,10 @@ def _opened(path: str | PathLike[str]) -> Any:
 
 def _one_picture(data: Any) -> Any:
     """Return several pictures, (n, channels, height, width) or channels last, in rows and columns."""
-    if len(getattr(data, "shape", ())) != 4:
+    dimensions = len(getattr(data, "shape", ()))
+    if dimensions == 3 and hasattr(data, "detach") and data.shape[0] in CHANNELS:
+        return ordered(data, "CHW", "HWC")  # whatever its width is
+    if dimensions != 4:
         return data
     has_channels_first = hasattr(data, "detach") or (data.shape[1] in CHANNELS and data.shape[-1] not in CHANNELS)
     return grid(ordered(data, "NCHW" if has_channels_first else "NHWC", "NHWC"))

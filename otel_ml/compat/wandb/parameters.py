@@ -14,17 +14,23 @@ from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.values_by_name import ValuesByName
 
-__all__ = ["Config", "as_mapping", "with_files"]
+__all__ = ["Config", "as_mapping", "of_sweep", "with_files"]
+
+
+_LISTED_LEVELS = 16
+"""Deeper ones stay as they are: a structure may hold itself."""
 
 
 class Config(ValuesByName):
     """Parameters by key or by attribute. Before `init()` they are kept, and recorded with it."""
 
     _record: Callable[[Mapping[str, Any]], None] | None
+    _locked: set[str]
 
     def __init__(self) -> None:
         super().__init__()
         object.__setattr__(self, "_record", None)
+        object.__setattr__(self, "_locked", set())
 
     def _connect(self, record: Callable[[Mapping[str, Any]], None]) -> None:
         """Record what is there and what is set from now on."""
@@ -33,9 +39,18 @@ class Config(ValuesByName):
             record(self._values)
 
     def update(self, d: Any, allow_val_change: bool | None = None) -> None:
-        """Take over a mapping, an `argparse` namespace, a dataclass or a YAML file; later values replace earlier."""
+        """Take over a mapping, an `argparse` namespace, a dataclass or a YAML file; later values replace earlier.
+
+        Tuples and sets become lists, as in W&B.
+        """
         del allow_val_change  # a change is always allowed: the run shows the newest value
-        values = as_mapping(d)
+        values = {key: _listed(value) for key, value in as_mapping(d).items()}
+        for key in self._locked & values.keys():
+            if values.pop(key) != self._values[key]:
+                not_kept(f"wandb.config[{key!r}]", "it is locked by the sweep, and keeps the sweep's value.")
+        self._take(values)
+
+    def _take(self, values: Mapping[str, Any]) -> None:
         self._values.update(values)
         if self._record is not None and values:
             self._record(values)
@@ -45,9 +60,18 @@ class Config(ValuesByName):
         self.update({key: value for key, value in as_mapping(d).items() if key not in self._values})
 
     def update_locked(self, d: Any, user: str | None = None, _allow_val_change: bool | None = None) -> None:
-        """Take over values of a sweep."""
+        """Take over values of a sweep: what the program sets of them later changes nothing."""
         del user, _allow_val_change
-        self.update(d)
+        values = {key: _listed(value) for key, value in as_mapping(d).items()}
+        self._locked.update(values)
+        self._take(values)
+
+    def merge_locked(self, d: Any, user: str | None = None, _allow_val_change: bool | None = None) -> None:
+        """Take over values of a sweep; inside of a dictionary only those that it has."""
+        self.update_locked(_merged(self._values, as_mapping(d)), user, _allow_val_change)
+
+    def persist(self) -> None:
+        """Do nothing: what is set is recorded at once."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return a copy as a plain dictionary."""
@@ -59,7 +83,25 @@ class Config(ValuesByName):
 
     def _missing(self, key: str) -> str:
         known = ", ".join(map(str, self._values)) or "nothing"
-        return f"wandb.config has no {key!r}; it has {known}"
+        return f"wandb.config: the object has no attribute {key!r}; it has {known}"
+
+
+def _listed(value: Any, levels: int = _LISTED_LEVELS) -> Any:
+    """Return tuples and sets as lists, also inside of dictionaries and lists."""
+    if levels and type(value) is dict:
+        return {key: _listed(item, levels - 1) for key, item in value.items()}
+    if levels and type(value) in {list, tuple, set}:
+        return [_listed(item, levels - 1) for item in value]
+    return value
+
+
+def _merged(before: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(values)
+    for key, value in values.items():
+        inside = before.get(key)
+        if isinstance(inside, Mapping) and isinstance(value, Mapping):
+            merged[key] = {**inside, **_merged(inside, value)}
+    return merged
 
 
 def as_mapping(given: Any) -> dict[str, Any]:
@@ -79,10 +121,7 @@ def as_mapping(given: Any) -> dict[str, Any]:
 
 
 def with_files(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters with those of `config-defaults.yaml` and `WANDB_CONFIG_PATHS`, and with those of a sweep.
-
-    What the program gives wins over files, and a sweep over both, as in W&B.
-    """
+    """Return parameters with those of `config-defaults.yaml` and `WANDB_CONFIG_PATHS`; what the program gives wins."""
     defaults = Path("config-defaults.yaml")
     paths = [defaults] if defaults.is_file() else []
     paths += [Path(path) for path in os.environ.get("WANDB_CONFIG_PATHS", "").split(",") if path]
@@ -90,10 +129,18 @@ def with_files(given: Mapping[str, Any]) -> dict[str, Any]:
     for path in paths:
         merged.update(_from_file(path))
     merged.update(given)
-    if sweep := os.environ.get("WANDB_SWEEP_PARAM_PATH"):
-        merged.update(_from_file(Path(sweep)))
-    merged.pop("wandb_version", None)  # what W&B writes in its own files
-    return merged
+    return _without_version(merged)
+
+
+def of_sweep() -> dict[str, Any]:
+    """Return the parameters of the sweep that this process is a trial of."""
+    path = os.environ.get("WANDB_SWEEP_PARAM_PATH")
+    return _without_version(_from_file(Path(path))) if path else {}
+
+
+def _without_version(values: dict[str, Any]) -> dict[str, Any]:
+    values.pop("wandb_version", None)  # what W&B writes in its own files
+    return values
 
 
 def _what_can_be_read(given: Any) -> dict[str, Any]:

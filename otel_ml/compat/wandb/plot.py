@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from otel_ml.compat.tracking.not_here import not_here
+from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.table import Table
 
 __all__ = [
+    "CustomChart",
     "bar",
     "confusion_matrix",
     "histogram",
@@ -21,65 +24,98 @@ __all__ = [
 ]
 
 
+class CustomChart(Table):
+    """A table, and how W&B draws it. Its form and title are not kept.
+
+    Attributes:
+        spec: `spec_name`, `fields` and `string_fields`, such as `title`, as they were given.
+    """
+
+    def __init__(self, table: Table, spec: SimpleNamespace) -> None:
+        super().__init__(table.columns)
+        self.data = table.data
+        self.spec = spec
+
+    @property
+    def table(self) -> Table:
+        """What it is drawn from."""
+        return self
+
+
 def plot_table(
     vega_spec_name: str, data_table: Table, fields: Any, string_fields: Any = None, split_table: bool = False
-) -> Table:
-    """Return the table of a chart whose form W&B has."""
-    del vega_spec_name, fields, string_fields, split_table
-    return data_table
+) -> CustomChart:
+    """Return a chart whose form W&B has."""
+    spec = SimpleNamespace(
+        spec_name=vega_spec_name, fields=fields, string_fields=string_fields or {}, split_table=split_table
+    )
+    return CustomChart(data_table, spec)
 
 
-def line(table: Table, x: str, y: str, stroke: str | None = None, title: str = "", **options: Any) -> Table:
-    """Return the table of a line."""
-    del x, y, stroke, title, options
-    return table
+def line(table: Table, x: str, y: str, stroke: str | None = None, title: str = "", **options: Any) -> CustomChart:
+    """Return a line."""
+    fields = {"x": x, "y": y} | ({"stroke": stroke} if stroke else {})
+    return _chart("line", table, fields, title, options)
 
 
-def scatter(table: Table, x: str, y: str, title: str = "", **options: Any) -> Table:
-    """Return the table of points."""
-    del x, y, title, options
-    return table
+def scatter(table: Table, x: str, y: str, title: str = "", **options: Any) -> CustomChart:
+    """Return points."""
+    return _chart("scatter", table, {"x": x, "y": y}, title, options)
 
 
-def bar(table: Table, label: str, value: str, title: str = "", **options: Any) -> Table:
-    """Return the table of bars."""
-    del label, value, title, options
-    return table
+def bar(table: Table, label: str, value: str, title: str = "", **options: Any) -> CustomChart:
+    """Return bars."""
+    return _chart("bar", table, {"label": label, "value": value}, title, options)
 
 
-def histogram(table: Table, value: str, title: str = "", **options: Any) -> Table:
-    """Return the table of a distribution."""
-    del value, title, options
-    return table
+def histogram(table: Table, value: str, title: str = "", **options: Any) -> CustomChart:
+    """Return a distribution."""
+    return _chart("histogram", table, {"value": value}, title, options)
 
 
 def line_series(
-    xs: Sequence[Any], ys: Sequence[Sequence[Any]], keys: Sequence[str] | None = None, title: str = "", **options: Any
-) -> Table:
+    xs: Sequence[Any],
+    ys: Sequence[Sequence[Any]],
+    keys: Sequence[str] | None = None,
+    title: str = "",
+    xname: str = "x",
+    **options: Any,
+) -> CustomChart:
     """Return the lines as rows (step, lineKey, lineVal)."""
-    del title, options
-    names = list(keys) if keys else [f"key_{number}" for number in range(len(ys))]
+    names = list(keys) if keys else [f"line_{number}" for number in range(len(ys))]
     several = xs if len(xs) and isinstance(xs[0], (list, tuple)) else [xs] * len(ys)
+    if len(several) != len(ys) or len(names) != len(ys):
+        wrong = f"ValueError: there are {len(ys)} y-series, {len(several)} x-series and {len(names)} keys"
+        not_kept("wandb.plot.line_series()", f"{wrong}. Those that have all three are kept.")
     points = ((x, name, y) for name, line_x, line_y in zip(names, several, ys, strict=False)
               for x, y in zip(line_x, line_y, strict=False))  # fmt: skip
-    return Table(["step", "lineKey", "lineVal"], points)
+    fields = {"step": "step", "lineKey": "lineKey", "lineVal": "lineVal"}
+    return _chart("lineseries", Table(list(fields), points), fields, title, {"xname": xname, **options})
 
 
 def confusion_matrix(
-    probs: Any = None, y_true: Any = None, preds: Any = None, class_names: Sequence[str] | None = None, **options: Any
-) -> Table:
-    """Return the counts as rows (Actual, Predicted, nPredictions)."""
+    probs: Any = None,
+    y_true: Any = None,
+    preds: Any = None,
+    class_names: Sequence[str] | None = None,
+    title: str = "Confusion Matrix Curve",
+    **options: Any,
+) -> CustomChart:
+    """Return the counts as rows (Actual, Predicted, nPredictions); without names, of the classes that there are."""
     import numpy as np
 
-    del options
     actual = np.asarray(y_true, int)
     predicted = np.asarray(preds, int) if preds is not None else np.asarray(probs).argmax(axis=1)
-    classes = max(int(actual.max(initial=-1)), int(predicted.max(initial=-1))) + 1
-    names = list(class_names) if class_names else [f"Class_{number + 1}" for number in range(classes)]
+    names = list(class_names or ())
+    if not names:
+        known, places = np.unique(np.concatenate([actual, predicted]), return_inverse=True)
+        actual, predicted = places[: len(actual)], places[len(actual) :]
+        names = [f"Class_{number + 1}" for number in range(len(known))]
     counts = np.zeros((len(names), len(names)), int)
     np.add.at(counts, (actual, predicted), 1)
     rows = [[names[a], names[p], int(counts[a, p])] for a in range(len(names)) for p in range(len(names))]
-    return Table(["Actual", "Predicted", "nPredictions"], rows)
+    fields = {name: name for name in ("Actual", "Predicted", "nPredictions")}
+    return _chart("confusion_matrix", Table(list(fields), rows), fields, title, options)
 
 
 def pr_curve(
@@ -88,12 +124,12 @@ def pr_curve(
     labels: Sequence[str] | None = None,
     classes_to_plot: Sequence[Any] | None = None,
     interp_size: int = 21,
+    title: str = "Precision-Recall Curve",
     **options: Any,
-) -> Table:
+) -> CustomChart:
     """Return the curves as rows (class, precision, recall): the best precision from each recall on."""
     import numpy as np
 
-    del options
     recalls = np.linspace(0, 1, interp_size)[::-1]
     rows = []
     for name, is_class, scores in _classes(y_true, y_probas, labels, classes_to_plot):
@@ -103,7 +139,8 @@ def pr_curve(
         places = np.searchsorted(recall, recalls).clip(max=len(recall) - 1)
         rows += [[name, round(float(precision[at]), 3), round(float(r), 3)]
                  for at, r in zip(places, recalls, strict=True)]  # fmt: skip
-    return Table(["class", "precision", "recall"], rows)
+    fields = {"x": "recall", "y": "precision", "class": "class"}
+    return _chart("area-under-curve", Table(["class", "precision", "recall"], rows), fields, title, options)
 
 
 def roc_curve(
@@ -111,17 +148,26 @@ def roc_curve(
     y_probas: Any = None,
     labels: Sequence[str] | None = None,
     classes_to_plot: Sequence[Any] | None = None,
+    title: str = "ROC Curve",
     **options: Any,
-) -> Table:
+) -> CustomChart:
     """Return the curves as rows (class, fpr, tpr), from no prediction taken to all."""
-    del options
     rows: list[list[Any]] = []
     for name, is_class, scores in _classes(y_true, y_probas, labels, classes_to_plot):
         right, wrong, found = _counted(is_class, scores)
         others = max(len(scores) - found, 1)
         points = [(0.0, 0.0), *zip(wrong / others, right / max(found, 1), strict=True)]
         rows += [[name, round(float(fpr), 3), round(float(tpr), 3)] for fpr, tpr in points]
-    return Table(["class", "fpr", "tpr"], rows)
+    fields = {"x": "fpr", "y": "tpr", "class": "class"}
+    return _chart("area-under-curve", Table(["class", "fpr", "tpr"], rows), fields, title, options)
+
+
+def _chart(
+    form: str, table: Table, fields: Mapping[str, Any], title: str | None, options: Mapping[str, Any]
+) -> CustomChart:
+    split = bool(options.get("split_table"))
+    texts = {key: value for key, value in options.items() if key != "split_table"}
+    return plot_table(f"wandb/{form}/v0", table, dict(fields), {"title": title, **texts}, split)
 
 
 def _classes(
@@ -148,7 +194,7 @@ def _counted(is_class: Any, scores: Any) -> tuple[Any, Any, int]:
 
 
 NOT_HERE: Mapping[str, str] = dict.fromkeys(
-    ("CustomChart", "Visualize", "visualize"), "Charts are kept as the tables they are drawn from: log the table."
+    ("Visualize", "visualize"), "Charts are kept as the tables they are drawn from: log the table."
 )
 """Names of W&B's module that are not here, and what is used instead."""
 

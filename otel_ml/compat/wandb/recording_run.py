@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import glob
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -22,11 +21,12 @@ from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.media import keep
 from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.run_facts import Asked, RunFacts
+from otel_ml.compat.wandb.saved_files import SavedFiles
 from otel_ml.compat.wandb.values import are_numbers, parted, plain_numbers
 from otel_ml.once import reporter
 from otel_ml.wire.attributes import STEP_METRICS_PARAM
 
-__all__ = ["DisabledRun", "Run"]
+__all__ = ["Run"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,6 +59,7 @@ class Run(RunFacts):
         self._definitions = Definitions()
         self._artifacts: list[Artifact] = []
         self._files: Path | None = None
+        self._saved = SavedFiles()
         self._is_over = False
         self.config = config
         self.summary: Summary = Summary(self._write_summary)
@@ -113,11 +114,11 @@ class Run(RunFacts):
                     self._counts.log(row, at)
                 else:
                     self._log_over(axis, index, row)
-            self._definitions.observe(numbers)
+            self.summary.observe(self._definitions.observe(numbers))
         else:
             self._counts.log(scalars, at)
         for name, value in others.items():
-            keep(name, value, at, self._counts.axis_of(name, at))
+            keep(name, value, at, self._counts.axis_beside(name))
 
     def _log_over(self, step_metric: str, index: int, row: Mapping[str, Any]) -> None:
         for name, value in row.items():
@@ -138,9 +139,10 @@ class Run(RunFacts):
 
         `summary="best"` keeps the smallest value, with `goal="maximize"` the largest.
         """
-        del step_sync, hidden
-        metric = self._definitions.define(name, step_metric, summary, overwrite, goal)
-        if step_metric is not None:
+        metric = self._definitions.define(
+            name, step_metric, summary, overwrite, goal, step_sync=step_sync, hidden=hidden
+        )
+        if metric.step_metric is not None:
             otel_ml.log_params({STEP_METRICS_PARAM: self._definitions.step_metrics()})
         return metric
 
@@ -235,14 +237,11 @@ class Run(RunFacts):
         policy: str = "live",
         glob: bool = True,
     ) -> list[str]:
-        """Record the files that match now; with `glob=False` the one file of that name."""
-        del base_path, policy
-        found = [] if glob_str is None else _matching(str(glob_str)) if glob else _existing(str(glob_str))
-        if not found:
-            not_kept(f"wandb.save({str(glob_str)!r})", "no file matches now. Call it once the files are written.")
-        for path in found:
-            otel_ml.log_artifact(path)
-        return found
+        """Record the files that match now, under their paths below `base_path`; with `glob=False` the one of that name.
+
+        With the policies `live` and `end` those that have changed by the end of the run are recorded again.
+        """
+        return self._saved.save(glob_str, base_path, policy, is_pattern=glob)
 
     def log_code(
         self, root: Any = ".", name: str | None = None, include_fn: Any = None, exclude_fn: Any = None
@@ -325,6 +324,7 @@ class Run(RunFacts):
         """Record what is only known at the end."""
         if self._run.rank == 0 and (values := self._definitions.summaries()):
             self._run.summary(values)
+        self._saved.save_again()
         if self._files is not None and any(self._files.iterdir()):
             otel_ml.log_artifact(self._files, name="files")
 
@@ -339,65 +339,10 @@ class Run(RunFacts):
     def _repr_html_(self) -> str:
         return self._run._repr_html_()
 
+    def __deepcopy__(self, memo: Any) -> Run:
+        """Return the run itself, as W&B does: what holds it is copied with the program's own objects."""
+        del memo
+        return self
+
     def __repr__(self) -> str:
         return f"<wandb.Run {self.path} of otel_ml>"
-
-
-def _matching(pattern: str) -> list[str]:
-    return sorted(glob.glob(pattern))  # noqa: PTH207 (an absolute pattern, which `Path.glob` refuses, is usual here)
-
-
-def _existing(path: str) -> list[str]:
-    return [path] if Path(path).exists() else []
-
-
-class DisabledRun(Run):
-    """The run of `mode="disabled"`: everything is accepted, nothing is recorded."""
-
-    def use(self) -> AbstractContextManager[None]:
-        """Do nothing: there is no run of otel_ml."""
-        return nullcontext()
-
-    @property
-    def disabled(self) -> bool:
-        """Always."""
-        return True
-
-    def log(
-        self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None, sync: bool | None = None
-    ) -> None:
-        """Remember the last values for `summary`."""
-        del commit, sync
-        self._step = self._step + 1 if step is None else step
-        if isinstance(data, Mapping):
-            self.summary.observe(data)
-
-    def save(
-        self,
-        glob_str: Any = None,
-        base_path: Any = None,
-        policy: str = "live",
-        glob: bool = True,
-    ) -> list[str]:
-        """Do nothing."""
-        return []
-
-    def alert(self, title: str, text: str = "", level: Any = None, wait_duration: Any = None) -> None:
-        """Do nothing."""
-
-    def mark_preempting(self) -> None:
-        """Do nothing."""
-
-    def _keep(self, artifact: Artifact, aliases: tuple[str, ...]) -> None:
-        """Do nothing."""
-
-    def _write_summary(self, values: Mapping[str, Any]) -> None:
-        """Do nothing."""
-
-    def _last_words(self) -> None:
-        """Do nothing."""
-
-    def _end(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Do nothing."""

@@ -140,6 +140,14 @@ class RunFacts:
         """Return `url`."""
         return self.url
 
+    def get_project_url(self) -> str | None:
+        """Return `project_url`."""
+        return self.project_url
+
+    def get_sweep_url(self) -> str | None:
+        """Return `sweep_url`."""
+        return self.sweep_url
+
     def project_name(self) -> str:
         """Return `project`."""
         return self.project

@@ -18,10 +18,12 @@ from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.definitions import Metric
+from otel_ml.compat.wandb.disabled_run import DisabledRun
 from otel_ml.compat.wandb.errors import UsageError
+from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.login import api
-from otel_ml.compat.wandb.parameters import Config, as_mapping, with_files
-from otel_ml.compat.wandb.recording_run import DisabledRun, Run
+from otel_ml.compat.wandb.parameters import Config, as_mapping, of_sweep, with_files
+from otel_ml.compat.wandb.recording_run import Run
 from otel_ml.compat.wandb.run_facts import Asked, is_offline
 from otel_ml.compat.wandb.util import generate_id
 from otel_ml.wire.rendezvous import run_folder
@@ -69,6 +71,11 @@ class State:
         self._run: Run | None = None
         self.config: Config = Config()
         self.environment: RunEnvironment = RunEnvironment()
+
+    @property
+    def summary(self) -> Summary:
+        """That of the run; where there is none, what is set begins one, as the first `log()` does."""
+        return Summary(_begin_with_summary) if self.run is None else self.run.summary
 
     @property
     def run(self) -> Run | None:
@@ -146,7 +153,7 @@ def init(
     given = with_files(_chosen_keys(as_mapping(config), config_include_keys, config_exclude_keys))
     if chosen != "disabled" and beside:
         return _beside(asked, run_id, shown, given)
-    state.config.update(given)
+    _fill(state.config, given)
     if chosen == "disabled":
         return _disabled(asked, run_id, shown)
     return _started(asked, run_id, shown)
@@ -173,19 +180,36 @@ def _arguments(asked: Asked, run_id: str | None, name: str | None) -> dict[str, 
 
 def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
     joins = RUNTIME.is_chosen  # begun by the program itself or by another of these interfaces
-    if not joins and is_offline(asked.mode):
-        state.environment.set({"WANDB_MODE": "offline"})  # the exporter reads it
+    if not joins:
+        state.environment.set(_for_the_exporter(asked))
     begun = otel_ml.init() if joins else otel_ml.init(**_arguments(asked, run_id, name))
     run = _run_of(begun, state.config, replace(asked, joins=joins))
     state.began(run)
     return run
 
 
+def _for_the_exporter(asked: Asked) -> Mapping[str, str]:
+    """Return variables by which the exporter `wandb` gets what other backends have no place for."""
+    wanted = {
+        "WANDB_MODE": "offline" if is_offline(asked.mode) else "",
+        "WANDB_PROJECT": asked.project if os.environ.get("WANDB_PROJECT") else "",  # which else is the experiment
+        "WANDB_ENTITY": asked.entity,
+        "WANDB_RUN_GROUP": asked.group,
+        "WANDB_JOB_TYPE": asked.job_type,
+    }
+    return {name: value for name, value in wanted.items() if value}
+
+
 def _beside(asked: Asked, run_id: str | None, name: str | None, given: Mapping[str, Any]) -> Run:
     """Begin a run beside those there are. The functions of the module go on with theirs, as W&B's do."""
     config = Config()
-    config.update(given)
+    _fill(config, given)
     return _run_of(RUNTIME.begin(_arguments(asked, run_id, name)), config, asked)
+
+
+def _fill(config: Config, given: Mapping[str, Any]) -> None:
+    config.update(given)
+    config.update_locked(of_sweep())  # wins over what the program gives, now and later
 
 
 def _run_of(begun: otel_ml.Run, config: Config, asked: Asked) -> Run:
@@ -237,6 +261,8 @@ def _resumes(resume: bool | str | None, arguments: Mapping[str, Any]) -> bool:
     """Return whether the run goes on that is there; where a service elsewhere has it, whether it was asked for."""
     asked = resume if resume is not None else os.environ.get("WANDB_RESUME", "")
     run_id = arguments["id"]
+    if asked in {True, "auto"} and run_id is None:
+        not_kept(f"wandb.init(resume={asked!r})", "a new run begins. Pass the id= of the run that goes on.")
     if not asked or run_id is None:
         return False
     config = checked(arguments, os.environ)
@@ -281,6 +307,10 @@ def _step_in(line: bytes) -> int:
 def _run() -> Run:
     """Return the active run; W&B demands `init()` first, here the first call begins one."""
     return state.run if state.run is not None else init()
+
+
+def _begin_with_summary(values: Mapping[str, Any]) -> None:
+    _run().summary.update(values)
 
 
 def log(data: Mapping[str, Any], step: int | None = None, commit: bool | None = None, sync: bool | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import otel_ml
@@ -10,6 +10,12 @@ from otel_ml.compat.tracking.said import not_kept, options_not_kept
 from otel_ml.compat.wandb.media import Media
 
 __all__ = ["EvalTable", "Table"]
+
+
+_AS_ALWAYS = (("optional", True), ("allow_mixed_types", True), ("log_mode", "IMMUTABLE"), ("log_mode", "MUTABLE"))
+"""Options that ask for what holds here always."""
+
+_JOINED = "the column is kept as it is; tables are joined where they are read."
 
 
 class Table(Media):
@@ -23,12 +29,14 @@ class Table(Media):
         dataframe: Any = None,
         **options: Any,
     ) -> None:
-        for usual, value in (("optional", True), ("allow_mixed_types", True), ("log_mode", "IMMUTABLE")):
-            if options.get(usual) == value:
-                del options[usual]  # what holds here always
         options_not_kept(
-            "wandb.Table", "a cell has any type, and a table is recorded whole whenever it is logged.", **options
+            "wandb.Table",
+            "a cell has any type, and a table is recorded whole whenever it is logged.",
+            **{name: value for name, value in options.items() if (name, value) not in _AS_ALWAYS},
         )
+        if columns is not None and _are_rows(columns):
+            not_kept("wandb.Table(columns=…)", "AssertionError: columns are names. What was given is taken as data=….")
+            columns, data = None, columns if data is None else data
         given = dataframe if dataframe is not None else data if data is not None else rows
         if hasattr(given, "itertuples"):
             self.columns: list[str] = [str(name) for name in given.columns]
@@ -48,14 +56,51 @@ class Table(Media):
     add_row = add_data
 
     def add_column(self, name: str, data: Sequence[Any], optional: bool = False) -> None:
-        """Add a column; a table without rows gets as many as it has values."""
+        """Add a column; a table without columns or rows gets as many rows as it has values.
+
+        One of another length, for which W&B raises, is reported and left out.
+        """
         options_not_kept("wandb.Table.add_column", "a cell has any type, or none.", optional=optional)
-        if not self.data:
+        if not self.data or not self.columns:
             self.columns = []
             self.data = [[] for _ in data]
+        if len(data) != len(self.data):
+            wrong = f"AssertionError: Expected length {len(self.data)}, found {len(data)}"
+            not_kept(f"wandb.Table.add_column({str(name)!r})", f"{wrong}. The column is left out.")
+            return
         self.columns.append(str(name))
-        for row, value in zip(self.data, data, strict=False):
+        for row, value in zip(self.data, data, strict=True):
             row.append(value)
+
+    def add_computed_columns(self, fn: Callable[[int, dict[str, Any]], Mapping[str, Any]]) -> None:
+        """Add the columns that `fn(number, row)` returns for each row, where a row is column → value."""
+        found: dict[str, list[Any]] = {}
+        for number, row in self.iterrows():
+            for name, value in fn(number, dict(zip(self.columns, row, strict=False))).items():
+                found.setdefault(name, []).append(value)
+        for name, values in found.items():
+            self.add_column(name, values)
+
+    def get_index(self) -> list[int]:
+        """Return the numbers of the rows."""
+        return list(range(len(self.data)))
+
+    def index_ref(self, index: int) -> int:
+        """Return the number of a row."""
+        return index
+
+    def set_pk(self, col_name: str) -> None:
+        """Say that no backend joins tables."""
+        not_kept(f"wandb.Table.set_pk({col_name!r})", _JOINED)
+
+    def set_fk(self, col_name: str, table: Table, table_col: str) -> None:
+        """Say that no backend joins tables."""
+        del table, table_col
+        not_kept(f"wandb.Table.set_fk({col_name!r})", _JOINED)
+
+    def cast(self, col_name: str, dtype: Any, optional: bool = False) -> None:
+        """Do nothing: a cell has any type."""
+        del col_name, dtype, optional
 
     def get_column(self, name: str, convert_to: str | None = None) -> Any:
         """Return the values of a column; `convert_to="numpy"` as an array."""
@@ -80,6 +125,11 @@ class Table(Media):
     def __len__(self) -> int:
         return len(self.data)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and (self.columns, self.data) == (other.columns, other.data)
+
+    __hash__ = object.__hash__
+
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the table as it is now."""
         rows = [
@@ -97,6 +147,11 @@ class Table(Media):
         shown = f"{name}/{column}/{number}"
         cell.keep(shown, step, axis)
         return shown
+
+
+def _are_rows(columns: Any) -> bool:
+    """Whether rows were given in the place of the names of columns."""
+    return hasattr(columns, "itertuples") or any(not isinstance(name, (str, int)) for name in columns)
 
 
 class EvalTable(Table):

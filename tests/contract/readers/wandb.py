@@ -44,6 +44,8 @@ class Answer:
         self.notes = ""
         self.drawn: set[str] = set()
         self.axes: set[str] = set()
+        self.over: dict[str, str] = {}
+        """Metric → what a script's `define_metric(step_metric=…)` draws it over."""
 
     def as_json(self) -> dict[str, object]:
         own = {"_wandb", "otel_ml/names"}
@@ -69,6 +71,8 @@ class Answer:
         if metric.step_metric:
             self.drawn.add(metric.name)
             self.axes.add(metric.step_metric)
+            if not metric.step_metric.startswith(AXIS):
+                self.over[metric.name] = metric.step_metric
 
     def on_summary(self, summary: Any) -> None:
         for item in summary.update:
@@ -100,7 +104,9 @@ class Answer:
         # A row of the axis `time` says the step of then as well, which is a value there and the place elsewhere.
         places = known & {f"{AXIS}time"} or known - self.drawn or known & self.axes
         axis, step = next(((key.removeprefix(AXIS), row[key]) for key in places), ("step", None))
-        for name in row.keys() - WANDB_KEYS - OWN - places:
+        # What a row of another axis is drawn over is its place, too; that metric's own values are in rows of steps.
+        beside = {self.over[name] for name in row if name in self.over} if axis != "step" else set()
+        for name in row.keys() - WANDB_KEYS - OWN - places - beside:
             self.on_value(name, axis, step, row[name], row)
 
     def on_value(self, name: str, axis: str, step: int | None, value: Any, row: Mapping[str, Any]) -> None:

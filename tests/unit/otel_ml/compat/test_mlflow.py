@@ -171,11 +171,9 @@ def test_a_run_that_has_ended_says_what_it_recorded(captured: Capture) -> None:
 
     assert last is child
     assert mlflow.get_run(run.info.run_id) is mlflow.get_parent_run(child.info.run_id) is run
-    assert (run.data.metrics, run.data.params, run.data.tags) == (
-        {"loss": 0.5, "acc": 1.0},
-        {"lr": "0.1"},
-        {"team": "a"},
-    )
+    assert (run.data.metrics, run.data.params) == ({"loss": 0.5, "acc": 1.0}, {"lr": "0.1"})
+    assert run.data.tags.items() >= {"team": "a", "mlflow.runName": run.info.run_name}.items()
+    assert child.data.tags["mlflow.parentRunId"] == run.info.run_id
     assert child.data.metrics == {"loss": 2.0}
     assert run.info.end_time >= run.info.start_time
     with pytest.raises(ValueError, match="not begun here"):
@@ -315,3 +313,72 @@ def test_options_that_no_backend_has_are_said_where_they_are_given(captured: Cap
     ):
         assert sum(said in notice for notice in captured.notices) == 1, (said, captured.notices)
     assert len(captured.notices) == 3
+
+
+def test_the_description_and_the_name_may_be_tags_as_in_mlflow(captured: Capture) -> None:
+    with mlflow.start_run(tags={"mlflow.note.content": "what it is", "mlflow.runName": "first", "team": "a"}) as run:
+        assert run.data.tags["mlflow.note.content"] == "what it is"
+    with mlflow.start_run(description="one", tags={"mlflow.note.content": "another"}) as described:
+        assert described.data.tags["mlflow.note.content"] == "one"
+
+    assert any("MlflowException: Description is already set" in notice for notice in captured.notices)
+
+
+def test_a_run_begun_with_its_description_as_a_tag_has_it_as_its_notes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    mlflow.set_experiment("digits")
+    with mlflow.start_run(tags={"mlflow.note.content": "what it is", "mlflow.runName": "first"}) as run:
+        assert run.info.run_name == "first"
+
+    folder = the_run_in(tmp_path / "otel-ml-runs")
+    assert (folder / "state" / "notes").read_text() == "what it is"
+    assert "mlflow.note.content:" not in (folder / "metrics.jsonl").read_text()
+
+
+def test_a_run_that_goes_on_has_what_it_recorded_before(captured: Capture) -> None:
+    with mlflow.start_run() as first:
+        mlflow.log_metric("loss", 0.5)
+        mlflow.log_param("lr", 0.1)
+    with mlflow.start_run(first.info.run_id, tags={"again": 1}) as second:
+        mlflow.log_metric("acc", "0.25")
+
+    assert second.data.metrics == {"loss": 0.5, "acc": 0.25}
+    assert (second.data.params, second.data.tags["again"]) == ({"lr": "0.1"}, "1")
+    assert (first.info.status, second.info.status) == ("FINISHED", "FINISHED")
+
+
+def test_what_a_run_and_an_experiment_say_of_themselves_can_be_read_as_a_dictionary(captured: Capture) -> None:
+    with mlflow.start_run() as run:
+        mlflow.log_param("lr", 0.1)
+        mlflow.log_input("digits", context="train", tags={"split": "a"})
+        mlflow.set_experiment_tags({"owner": "me", "n": 5})
+    experiment = mlflow.get_experiment(run.info.experiment_id)
+
+    assert run.to_dictionary()["data"]["params"] == {"lr": "0.1"}
+    assert dict(run.info)["run_id"] == run.info.run_id
+    [given] = run.inputs.dataset_inputs
+    assert (given.dataset.name, {tag.key: tag.value for tag in given.tags}) == (
+        "digits", {"split": "a", "mlflow.data.context": "train"},
+    )  # fmt: skip
+    assert (experiment.tags, experiment.creation_time > 0) == ({"owner": "me", "n": "5"}, True)
+
+
+def test_calls_that_mlflow_refuses_are_said_with_its_error(captured: Capture) -> None:
+    run = mlflow.start_run(experiment_id=["a", "b"])  # type: ignore[arg-type]
+    mlflow.start_run()
+    mlflow.delete_tag("nowhere")
+    mlflow.log_metric("loss", "no number")
+    mlflow.end_run()
+    mlflow.start_run(parent_run_id="elsewhere")
+
+    for said in (
+        "MlflowException: Invalid experiment id: ['a', 'b']",
+        f"Exception: Run with UUID {run.info.run_id} is already active",
+        "MlflowException: No tag with name: nowhere",
+        "'loss'",
+        "mlflow.start_run(parent_run_id='elsewhere')",
+    ):
+        assert sum(said in notice for notice in captured.notices) == 1, (said, captured.notices)
+    assert mlflow.active_run() is not None

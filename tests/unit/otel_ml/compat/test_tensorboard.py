@@ -55,6 +55,24 @@ def test_values_without_a_step_are_all_kept_where_tensorboard_puts_them_at_0(
     assert steps_of(captured, "test/acc") == {2: 0.5}
 
 
+def test_what_is_no_scalar_keeps_its_tag_at_whatever_step_it_is_given(captured: Capture, writer: SummaryWriter) -> None:
+    for batch in range(3000):
+        writer.add_scalar("loss", 1.0, batch)
+    writer.add_scalar("val/acc", 0.5, 2)
+    for kind in ("", "val/"):
+        writer.add_histogram(f"{kind}weights", np.arange(10.0), 2)
+        writer.add_image(f"{kind}input", np.zeros((3, 4, 6)), 2)
+        writer.add_text(f"{kind}note", "fine", 10**6)
+
+    found = {(event.name, event.axis, event.step) for kind in ("histogram", "image", "text")
+             for event in events(captured, kind).values()}  # fmt: skip
+    assert found == {
+        ("weights", "step", 2), ("input", "step", 2), ("note", "step", 10**6),
+        ("val/weights", "val", 2), ("val/input", "val", 2), ("val/note", "val", 10**6),
+    }  # fmt: skip
+    assert captured.notices == []
+
+
 @pytest.mark.feature("M13", "yes", "another count is another axis")
 def test_tags_that_count_epochs_or_samples_keep_their_own_steps(captured: Capture, writer: SummaryWriter) -> None:
     for batch in range(500):
@@ -254,6 +272,19 @@ def test_hyper_parameters_of_a_second_session_replace_none_of_the_first(
     assert [event.body for event in captured.events if event.kind == "ml.summary"] == [
         {"acc": 1.0},
         {"second/acc": 2.0},
+    ]
+
+
+def test_hyper_parameters_of_another_writer_replace_none_of_the_first(captured: Capture, writer: SummaryWriter) -> None:
+    writer.add_hparams({"lr": 0.1}, {"acc": 1.0})
+    for lr in (0.2, 0.3):
+        with SummaryWriter() as other:
+            other.add_hparams({"lr": lr}, {"acc": 10 * lr})
+
+    assert [event.body for event in captured.events if event.kind == "ml.params"] == [
+        {"lr": 0.1},
+        {"otel_ml.sessions": ["session-2"], "session-2": {"lr": 0.2}},
+        {"otel_ml.sessions": ["session-2", "session-3"], "session-3": {"lr": 0.3}},
     ]
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,8 +188,9 @@ def test_the_summary_has_last_values_and_what_define_metric_asks_for(captured: C
     run.define_metric("loss", summary="min,max")
     run.define_metric("acc", summary="mean")
     for loss, acc in ((3.0, 0.25), (1.0, 0.75), (2.0, 0.5)):
-        run.log({"loss": loss, "acc": acc})
-    assert (run.summary["loss"], run.summary.get("acc"), "other" in run.summary) == (2.0, 0.5, False)
+        run.log({"loss": loss, "acc": acc, "lr": loss})
+    assert (run.summary["loss"], run.summary["loss"]["min"]) == ({"min": 1.0, "max": 3.0}, 1.0), "as W&B has it"
+    assert (run.summary.get("acc"), run.summary["lr"], "other" in run.summary) == ({"mean": 0.5}, 2.0, False)
 
     run.summary["best"] = 0.75
     run.summary.update({"note": "fine"})
@@ -446,6 +448,7 @@ def test_a_run_that_was_not_there_is_not_resumed_and_one_that_was_is(tmp_path: P
     first = wandb.init(project="digits", id="once", resume="allow")
     first.log({"loss": 1.0})
     first.finish()
+    the_run_in(tmp_path / "otel-ml-runs")
     with pytest.raises(wandb.UsageError, match="never"):
         wandb.init(project="digits", id="once", resume="never")
     second = wandb.init(project="digits", id="once", resume="must")
@@ -489,12 +492,91 @@ def test_keys_of_the_config_are_chosen_and_files_have_its_defaults(
     assert params(captured) == {"lr": 2, "epochs": 5, "momentum": 0.5}
 
 
-def test_a_file_whose_name_looks_like_a_pattern_is_saved(captured: Capture, tmp_path: Path) -> None:
-    path = tmp_path / "f[1].txt"
-    path.write_text("x")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("", {}),
+        ("*/loss", {}),
+        ("loss", {"step_metric": 1}),
+        ("loss", {"summary": "median"}),
+        ("loss", {"goal": "up"}),
+    ],
+)
+def test_a_definition_that_wandb_refuses_is_said_with_its_error(
+    captured: Capture, name: str, options: dict[str, Any]
+) -> None:
+    run = wandb.init()
+    run.define_metric(name, **options)
+    run.log({"loss": 1.0})
 
-    assert wandb.save(str(path), glob=False) == [str(path)]
-    assert "f[1].txt" in events(captured, "artifact")
+    assert any("define_metric(" in notice and "Error: " in notice for notice in captured.notices), captured.notices
+    assert steps_of(captured, "loss") == {0: 1.0}
+
+
+def test_a_definition_says_what_it_was_given_and_is_added_to_those_before(captured: Capture) -> None:
+    run = wandb.init()
+    first = run.define_metric("val/acc", step_metric="epoch", summary="max", hidden=True)
+    second = run.define_metric("val/acc", summary="min")
+    run.log({"epoch": 3, "val/acc": 0.5})
+
+    assert (first.name, first.step_metric, first.summary, first.hidden) == ("val/acc", "epoch", ("max",), True)
+    assert (first.step_sync, second.step_metric, second.summary, second.step_sync) == (True, None, ("min",), False)
+    assert steps_of(captured, "val/acc", "val") == {3: 0.5}
+    assert run.summary["val/acc"] == {"min": 0.5}
+
+
+def test_what_a_sweep_chose_stays_whatever_the_program_sets(
+    captured: Capture, tmp_path: Path, monkeypatch: Any
+) -> None:
+    Path("sweep.yaml").write_text("lr: {value: 0.5}\n")
+    monkeypatch.setenv("WANDB_SWEEP_PARAM_PATH", "sweep.yaml")
+    run = wandb.init(config={"lr": 0.1, "betas": (0.9, 0.99)})
+    run.config.lr = 7
+    run.config.update({"lr": 8, "epochs": 2})
+    run.config.update_locked({"model": {"depth": 1, "width": 2}}, "sweep")
+    run.config.merge_locked({"model": {"depth": 5}}, "sweep")
+
+    assert dict(run.config) == {"lr": 0.5, "betas": [0.9, 0.99], "epochs": 2, "model": {"depth": 5, "width": 2}}
+    assert params(captured) == dict(run.config)
+    assert any("locked by the sweep" in notice for notice in captured.notices)
+
+
+def test_a_configuration_that_holds_itself_is_taken(captured: Capture) -> None:
+    own: dict[str, Any] = {"lr": 0.1}
+    own["self"] = own
+
+    assert wandb.init(config=own).config.lr == 0.1
+
+
+def test_what_is_set_in_the_summary_before_there_is_a_run_begins_one(captured: Capture) -> None:
+    wandb.summary["best"] = 1.0
+    wandb.summary.last = 2.0
+
+    assert (wandb.run.summary["best"], wandb.summary["last"]) == (1.0, 2.0)
+    assert summary(captured) == {"best": 1.0, "last": 2.0}
+
+
+def test_a_resume_that_nobody_said_which_of_is_said(captured: Capture) -> None:
+    wandb.init(resume="auto")
+
+    assert any("wandb.init(resume='auto')" in notice and "Pass the id=" in notice for notice in captured.notices)
+
+
+def test_a_run_is_copied_with_the_objects_of_the_program_as_itself(captured: Capture) -> None:
+    run = wandb.init()
+
+    assert copy.deepcopy({"run": run})["run"] is run
+
+
+def test_everything_may_be_called_of_a_disabled_run_and_needs_no_arguments(captured: Capture) -> None:
+    with wandb.init(mode="disabled") as run:
+        members = [name for name in dir(run) if not name.startswith("_") and name not in {"log", "finish", "join"}]
+        for member in (getattr(run, name) for name in members):
+            if callable(member):
+                member()
+        assert run.use_artifact("model:latest").name == "model:latest"
+
+    assert [event for event in captured.events if event.kind != "ml.notice"] == []
 
 
 def test_an_artifact_that_the_run_has_logged_is_used_and_another_needs_wandb(captured: Capture, tmp_path: Path) -> None:

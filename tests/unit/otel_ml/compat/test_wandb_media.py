@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,8 +127,10 @@ def test_artifacts_are_kept_with_their_files_metadata_and_aliases(captured: Capt
     kept = [event for event in captured.events if event.kind == "ml.artifact"]
     shown = {(event.name, event.attributes["ml.artifact.path_in"]): event.body for event in kept}
     assert shown == {
-        ("model", "weights.pt"): b"w", ("model", "notes.txt"): b"fine", ("weights.pt", "weights.pt"): b"w",
-    }  # fmt: skip
+        ("model", "weights.pt"): b"w",
+        ("model", "notes.txt"): b"fine",
+        (f"{tmp_path.name}/weights.pt", "weights.pt"): b"w",
+    }
     assert kept[0].attributes["ml.artifact.type"] == "model"
     assert list(kept[0].attributes["ml.artifact.aliases"]) == ["best"]
     assert params(captured)["artifacts"] == {"model": {"acc": 0.9}}
@@ -172,6 +175,84 @@ def test_a_picture_and_a_histogram_can_be_looked_at() -> None:
     assert wandb.Image(np.zeros((8, 6, 3))).image.size == (6, 8)
     assert wandb.Histogram([1, 2, 2], num_bins=2).histogram == [1, 2]
     assert wandb.Histogram(np_histogram=([1, 2], [0, 1, 2])).bins == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (np.array([[-0.2, 0.6]]), [[102, 204]]),
+        (np.array([[0.2, 0.3]]), [[51, 76]]),
+        (np.array([[0, 1]]), [[0, 255]]),
+        (np.array([[-9, 0.1, 100, 254.5, 270]]), [[0, 0, 100, 254, 255]]),
+        (np.array([[np.nan, 1.0]]), [[0, 255]]),
+    ],
+)
+def test_numbers_of_a_picture_are_rescaled_as_wandb_does(captured: Capture, given: Any, shown: list[list[int]]) -> None:
+    import torch
+
+    wandb.log({"array": wandb.Image(given), "tensor": wandb.Image(torch.from_numpy(given))})
+
+    assert wandb.Image(given).to_data_array() == shown
+    for name in ("array", "tensor"):
+        kept = Image.open(io.BytesIO(events(captured, "image")[name].body)).convert("L")
+        assert list(kept.getdata()) == shown[0], name
+
+
+def test_a_table_gets_columns_that_are_computed_and_no_column_of_another_length(captured: Capture) -> None:
+    table = wandb.Table(columns=["x", "y"], data=[[3, 1], [4, 6]])
+    table.add_computed_columns(lambda number, row: {"difference": row["x"] - row["y"], "number": number})
+    table.add_column("short", [1])
+    table.set_pk("x")
+
+    assert (table.columns, table.data) == (["x", "y", "difference", "number"], [[3, 1, 2, 0], [4, 6, -2, 1]])
+    assert (table.get_index(), table == wandb.Table(["x"], [[3]])) == ([0, 1], False)
+    for said in ("AssertionError: Expected length 2, found 1", "wandb.Table.set_pk('x') at test_wandb_media.py"):
+        assert any(said in notice for notice in captured.notices), (said, captured.notices)
+
+
+def test_rows_that_are_given_as_columns_are_said_and_taken_as_rows(captured: Capture) -> None:
+    table = wandb.Table([["a", 1, True], ["b", 2, False]])
+
+    assert table.data == [["a", 1, True], ["b", 2, False]]
+    assert any("AssertionError: columns are names" in notice for notice in captured.notices)
+
+
+def test_what_media_say_of_themselves_is_what_wandbs_say(captured: Capture) -> None:
+    one, two = (wandb.Audio(np.zeros(size), sample_rate=10, caption=text) for size, text in ((10, "dog"), (20, None)))
+
+    assert wandb.Audio.durations([one, two]) == [1.0, 2.0]
+    assert (wandb.Audio.sample_rates([one]), wandb.Audio.captions([one, two]), wandb.Audio.captions([two])) == (
+        [10], ["dog", ""], False,
+    )  # fmt: skip
+    assert wandb.Image.all_captions([wandb.Image(np.zeros((2, 2)), caption="cool")]) == ["cool"]
+    assert wandb.Html(io.StringIO("<b>hi</b>")).html == "<b>hi</b>"
+
+
+def test_media_that_wandb_refuses_are_said_with_its_error_and_kept_as_far_as_they_go(captured: Capture) -> None:
+    wandb.log(
+        {
+            "uneven": wandb.Histogram(np_histogram=([1, 2, 3], [0, 1])),
+            "fine": wandb.Histogram(range(10), num_bins=600),
+            "sound": wandb.Audio(np.zeros(10)),
+            "film": wandb.Video(np.zeros((3, 8, 8), np.uint8)),
+        }
+    )
+
+    assert sum("ValueError" in notice for notice in captured.notices) == 4, captured.notices
+    assert events(captured, "histogram")["uneven"].body == {"counts": [1.0], "edges": [0.0, 1.0]}
+    assert len(events(captured, "histogram")["fine"].body["counts"]) == 512
+    assert {"sound", "film"} <= {event.name for event in captured.events}
+
+
+def test_a_chart_says_how_it_was_to_be_drawn(captured: Capture) -> None:
+    chart = wandb.plot.line(wandb.Table(["x", "y"], [[1, 2]]), "x", "y", title="t")
+    uneven = wandb.plot.line_series([[0], [1]], [[5]], keys=["a"])
+
+    assert (chart.table.data, chart.spec.fields, chart.spec.string_fields["title"]) == (
+        [[1, 2]], {"x": "x", "y": "y"}, "t",
+    )  # fmt: skip
+    assert uneven.data == [[0, "a", 5]]
+    assert any("ValueError: there are 1 y-series, 2 x-series" in notice for notice in captured.notices)
 
 
 def test_curves_are_those_of_scikit_learns_definition() -> None:

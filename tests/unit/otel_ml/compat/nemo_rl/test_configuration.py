@@ -58,6 +58,7 @@ def test_a_configuration_from_before_a_backend_existed_is_accepted(tmp_path: Pat
 def test_every_backend_that_is_enabled_is_an_exporter_and_its_section_counts() -> None:
     enabled = {f"{name}_enabled": True for name in ("wandb", "tensorboard", "mlflow", "swanlab")}
     wandb = {"project": "p", "entity": "team", "name": "n", "tags": ["a"], "notes": "why", "mode": "offline"}
+    wandb |= {"group": "night", "job_type": "train"}
     mlflow = {"experiment_name": "e", "run_name": "n", "tracking_uri": "sqlite:///x.db"}
 
     settings = settings_from(config(**enabled, wandb=wandb, mlflow=mlflow, swanlab={"name": "n"}), {})
@@ -67,6 +68,8 @@ def test_every_backend_that_is_enabled_is_an_exporter_and_its_section_counts() -
     assert settings.environment == {
         "WANDB_PROJECT": "p",
         "WANDB_ENTITY": "team",
+        "WANDB_RUN_GROUP": "night",
+        "WANDB_JOB_TYPE": "train",
         "WANDB_MODE": "offline",
         "MLFLOW_TRACKING_URI": "sqlite:///x.db",
         "OTEL_ML_DIR": str(settings.log_dir),

@@ -187,7 +187,7 @@ def test_the_sample_that_is_off_most_is_plotted(logger: Logger, otel_ml_capture:
     *curves, absolute, relative = figure.axes[0].lines
     assert len(curves) == 3
     assert np.ravel(absolute.get_xdata()).tolist() == np.ravel(relative.get_xdata()).tolist() == [2]
-    assert relative.get_label() == f"largest relative error: {1 - math.exp(-0.5):.4f}"
+    assert relative.get_label() == f"Max rel error (prob): {1 - math.exp(-0.5):.4f}"
 
     logger.log_plot_token_mult_prob_error(logprobs(), 9, "train/token_error")
     [image] = images(otel_ml_capture)

@@ -1,0 +1,99 @@
+"""`wandb.Object3D`, `wandb.Molecule` and the like, which only W&B's own pages show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import otel_ml
+from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.wandb.media import Image, Media, as_text
+
+__all__ = ["Bokeh", "Graph", "Molecule", "Object3D", "Plotly"]
+
+
+class _File(Media):
+    """The file is kept as an artifact, else what it says of itself as text."""
+
+    def __init__(self, data_or_path: Any, caption: str | None = None, **options: Any) -> None:
+        del caption, options
+        self._data = _path_or_text(data_or_path) if hasattr(data_or_path, "read") else data_or_path
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record the file, or a text."""
+        if isinstance(self._data, (str, PathLike)) and Path(fspath(self._data)).is_file():
+            otel_ml.log_artifact(self._data, name=name, type=type(self).__name__.lower(), step=step, axis=axis)
+            return
+        not_kept(f"wandb.{type(self).__name__} in {name!r}", "it is kept as text.")
+        as_text(name, self._data, step, axis)
+
+
+def _path_or_text(file: Any) -> Any:
+    """Return the path of an open file, or what it holds where it has none."""
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) and Path(name).is_file() else file.read()
+
+
+class Object3D(_File):
+    """A point cloud or a mesh."""
+
+    @classmethod
+    def from_file(cls, data_or_path: Any, file_type: str | None = None) -> Object3D:
+        """Return that of a file."""
+        del file_type
+        return cls(data_or_path)
+
+    @classmethod
+    def from_numpy(cls, data: Any) -> Object3D:
+        """Return a cloud of points (x, y, z), with a category or a color."""
+        return cls(data)
+
+    @classmethod
+    def from_point_cloud(
+        cls, points: Any, boxes: Sequence[Any] = (), vectors: Sequence[Any] | None = None, point_cloud_type: Any = None
+    ) -> Object3D:
+        """Return a cloud of points with boxes and vectors."""
+        return cls({"type": point_cloud_type, "points": points, "boxes": boxes, "vectors": vectors})
+
+
+class Molecule(_File):
+    """A molecule."""
+
+    @classmethod
+    def from_rdkit(cls, data_or_path: Any, caption: str | None = None, **options: Any) -> Molecule:
+        """Return that of a file, or of an object of the package `rdkit`."""
+        return cls(data_or_path, caption, **options)
+
+    @classmethod
+    def from_smiles(cls, data: str, caption: str | None = None, **options: Any) -> Molecule:
+        """Return that of a text in SMILES; it is kept as that text."""
+        return cls(data, caption, **options)
+
+
+class Plotly(_File):
+    """A plotly figure, or one of matplotlib, which is kept as a picture."""
+
+    def __init__(self, val: Any) -> None:
+        super().__init__(val)
+
+    @classmethod
+    def make_plot_media(cls, val: Any) -> Media:
+        """Return a figure of matplotlib as a picture, any other as it is."""
+        return Image(val) if hasattr(val, "savefig") else cls(val)
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record a figure of matplotlib as an image, any other as a text."""
+        if hasattr(self._data, "savefig"):
+            Image(self._data).keep(name, step, axis)
+        else:
+            super().keep(name, step, axis)
+
+
+class Bokeh(_File):
+    """A bokeh plot."""
+
+
+class Graph(_File):
+    """A graph of a model."""

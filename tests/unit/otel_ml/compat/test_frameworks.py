@@ -1,0 +1,62 @@
+"""Code of others that imports W&B is given our module, where a program has put it in W&B's place."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from otel_ml.compat import wandb
+from otel_ml.testing import capture
+from tests.unit.otel_ml.compat.recorded import events, params, steps_of
+
+FRAMEWORK = """
+import wandb
+from wandb import Table
+
+class Tracking:
+    def __init__(self, config, tags):
+        wandb.init(project="p", name="n", group="g", job_type="trainer", config=config, tags=tags, reinit=True)
+        wandb.define_metric("train/global_step")
+        wandb.define_metric("train/*", step_metric="train/global_step", step_sync=True)
+        self.samples = wandb.Table(columns=["step", "text"])
+
+    def log(self, step, metrics):
+        wandb.log({f"train/{name}": value for name, value in {**metrics, "global_step": step}.items()})
+        self.samples = Table(columns=self.samples.columns, data=self.samples.data)
+        self.samples.add_data(step, "sample")
+        wandb.log({"train/samples": self.samples}, commit=False)
+
+    def finish(self):
+        if wandb.run is not None:
+            wandb.finish(exit_code=0)
+"""
+
+
+@pytest.fixture
+def framework(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    module = ModuleType("framework")
+    exec(FRAMEWORK, module.__dict__)
+    yield module
+    wandb.finish()
+
+
+def test_a_framework_that_imports_wandb_records_into_otel_ml(framework: ModuleType) -> None:
+    with capture() as captured:
+        tracking = framework.Tracking({"lr": 0.1}, ["a"])
+        for step in (10, 20):
+            tracking.log(step, {"loss": 1 / step})
+        tracking.finish()
+
+    assert steps_of(captured, "train/loss", "train") == {10: 0.1, 20: 0.05}
+    assert events(captured, "table")["train/samples"].body["rows"] == [[10, "sample"], [20, "sample"]]
+    assert params(captured)["lr"] == 0.1
+
+
+def test_what_our_module_does_not_have_is_missing_where_it_stands_in_for_wandbs(framework: ModuleType) -> None:
+    with pytest.raises(AttributeError, match="has no 'Api'"):
+        _ = framework.wandb.Api
+    assert not hasattr(framework.wandb, "no_such_name")
