@@ -11,10 +11,12 @@ import numpy as np
 
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Verdict
-from otel_ml_service.why.coincidences import changes_near, completeness, is_looked_at
+from otel_ml_service.why.coincidences import changes_near, completeness, may_be_followed
 from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text, what_was_when
+from otel_ml_service.why.late_samples import late_samples
+from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
@@ -33,6 +35,9 @@ _REACH = 256
 
 _AS_MANY = 32
 """Steps that a correlation needs."""
+
+_ADD_UP = ("account", "path")
+"""Sources of times whose phases add up to the step."""
 
 _NO_TIMERS = (
     'There are no timers: put `with otel_ml.timed("forward"):` around the parts of a step, '
@@ -100,21 +105,27 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     effect = effect if effect.usual else _without(effect, causes)
     saved = _saved(causes, effect)
     explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0
+    late = late_samples(facts, place, time, effect.kept, effect.usual) if effect.is_noticed else None
+    late = late if explained < CAUSED else None
+    explained = late.part if late is not None else explained
     evidence = [
         *(Evidence("finding" if slow.accuses else "follows", slow.since, found_text(slow)) for slow in there),
-        *(_meanwhile(facts, place, effect, time) if effect.is_noticed and effect.usual else ()),
+        *([late.evidence] if late is not None else []),
+        *_meanwhile(facts, place, effect, time, there),
     ]
     verdict = _verdict(explained, effect, evidence)
     looks = _looks(place, causes, effect, time)
+    paths = by_paths(facts, place, time, effect.kept, effect.usual)
+    kept, usual = ([step for step in steps if step in paths.seconds] for steps in (effect.kept, effect.usual))
     return Answer(
         run=facts.id, about=ABOUT, role=place.role, axis=place.axis, first=first, last=last, verdict=verdict,
         effect=effect.by if effect.usual_s else None, explained=explained,
         sentences=(
             _what(facts, place, first, last, effect),
-            _why(verdict, causes, explained, effect, evidence, time),
-            _then(verdict, there, effect, saved, looks, time),
+            late.why if late is not None else _why(verdict, causes, explained, effect, evidence, time),
+            late.then if late is not None else _then(verdict, there, effect, saved, looks, paths),
         ),
-        account=account(time, effect.kept, effect.usual), adds_up=time.source == "account",
+        account=account(paths, kept, usual), adds_up=paths.source in _ADD_UP,
         evidence=(*evidence, *_left_out(effect, place), *completeness(facts, place, first, last)), look_at=tuple(looks),
     )  # fmt: skip
 
@@ -167,16 +178,19 @@ def _verdict(explained: float, effect: _Effect, evidence: Sequence[Evidence]) ->
     return "coincided" if evidence else "cannot tell"
 
 
-def _meanwhile(facts: RunFacts, place: Place, effect: _Effect, time: StepTime) -> list[Evidence]:
-    near = changes_near(facts, place, effect.steps[0])
-    return [*(one for one in near if one.kind != "finding"), *_follows(facts, place, effect, time)]
+def _meanwhile(facts: RunFacts, place: Place, effect: _Effect, time: StepTime, there: Sequence[Slow]) -> list[Evidence]:
+    """Return what changed when these steps began, and what their time follows, where that needs a reason."""
+    is_longer = effect.is_noticed and bool(effect.usual)
+    near = changes_near(facts, place, effect.steps[0], is_own_known=True) if is_longer else []
+    is_of_data = any(slow.kind == "shape" for slow in there)
+    return [*near, *(_follows(facts, place, effect, time) if is_longer or is_of_data else [])]
 
 
 def _follows(facts: RunFacts, place: Place, effect: _Effect, time: StepTime) -> list[Evidence]:
     """Return the metric that step time follows around these steps, where it follows one."""
     begin, end = effect.steps[0] - _REACH, effect.steps[-1] + _REACH
     steps = [step for step in time.seconds if begin <= step <= end]
-    found = [(name, _correlation(steps, time, values)) for name, values in facts.series(place) if is_looked_at(name)]
+    found = [(name, _correlation(steps, time, values)) for name, values in facts.series(place) if may_be_followed(name)]
     best = max(found, key=lambda entry: entry[1], default=("", 0.0))
     if best[1] < _FOLLOWS:
         return []
@@ -268,10 +282,10 @@ def _then(
         return f"Where the longest rank is given as much as the mean one, a step is {seconds(evened)} shorter."
     if time.source == "clock" and not time.phases:
         return _NO_TIMERS
-    if time.source != "account":
+    if time.source not in _ADD_UP:
         return (
-            "The timers of these steps have no account that adds up (one rank, a pipeline, or timers that overlap): "
-            "the slowest rank of each timer is shown."
+            "The phases of these steps do not add up: no spans of all ranks are kept, so the slowest rank of each "
+            "timer is shown. The exporter `jsonl` keeps them."
         )
     return f"Look at {looks[0].axis} {looks[0].step:,}: {looks[0].text}." if looks else "There is no step to look at."
 

@@ -18,6 +18,7 @@ from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
 from tests.unit.otel_ml_service.why.jobs import event, finding, job, no_rank, numbered
 
+ACCOUNT = ("time/exposed/forward", "time/exposed/all_reduce")
 SLOW = range(80, 120)
 
 
@@ -327,6 +328,20 @@ def test_times_that_follow_the_data_coincided_and_nobody_is_accused() -> None:
     assert "followed the data (forward and backward varied together), and nobody was slow" in answer.sentences[1]
     assert answer.sentences[2] == "Where the longest rank is given as much as the mean one, a step is 3 ms shorter."
     assert "rank None" not in texts(answer)
+
+
+def test_the_metric_that_goes_with_the_shape_of_the_data_is_named() -> None:
+    found = no_rank("shape", "nobody", "forward and backward", since=0, last=159, saved_s=0.003)
+    rows = job(findings=[found])
+    seconds = {row.step: sum(row.values[name] for name in ACCOUNT) for row in rows if isinstance(row, StepRecord)}
+
+    answer = asked(
+        job(findings=[found], values=lambda step: {"tokens/max": 4e5 * seconds[step], "tokens": 2048.0 + step % 7})
+    )
+
+    assert answer.verdict == "coincided"
+    assert "step time follows tokens/max (r = 1.00)" in answer.sentences[1]
+    assert "tokens (r" not in texts(answer)
 
 
 def test_of_a_finding_whose_span_is_of_other_steps_the_one_that_shows_it_is_looked_up() -> None:
