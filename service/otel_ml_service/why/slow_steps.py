@@ -14,8 +14,9 @@ from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Verdict
 from otel_ml_service.why.coincidences import changes_near, completeness, may_be_followed
 from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
-from otel_ml_service.why.finding_text import found_text, what_was_when
+from otel_ml_service.why.finding_text import found_text
 from otel_ml_service.why.late_samples import late_samples
+from otel_ml_service.why.one_host import told_with_hosts
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
@@ -114,6 +115,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
         *_meanwhile(facts, place, effect, time, there),
     ]
     verdict = _verdict(explained, effect, evidence)
+    names = told_with_hosts(facts, place, causes)
     looks = _looks(place, causes, effect, time)
     paths = by_paths(facts, place, time, effect.kept, effect.usual)
     kept, usual = ([step for step in steps if step in paths.seconds] for steps in (effect.kept, effect.usual))
@@ -122,7 +124,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
         effect=effect.by if effect.usual_s else None, explained=explained,
         sentences=(
             _what(facts, place, first, last, effect),
-            late.why if late is not None else _why(verdict, causes, explained, effect, evidence, time),
+            late.why if late is not None else _why(verdict, causes, names, explained, effect, evidence, time),
             late.then if late is not None else _then(verdict, there, effect, saved, looks, paths),
         ),
         account=account(paths, kept, usual), adds_up=paths.source in _ADD_UP,
@@ -245,20 +247,22 @@ def _beside(facts: RunFacts, place: Place, effect: _Effect) -> str:
 def _why(
     verdict: Verdict,
     causes: Sequence[Slow],
+    names: Sequence[str],
     explained: float,
     effect: _Effect,
     evidence: Sequence[Evidence],
     time: StepTime,
 ) -> str:
     if verdict == "caused":
-        names = listed(list(map(what_was_when, causes)))
         of_ranks = "; none of its ranks was slow" if all(slow.kind == "stage" for slow in causes) else ""
         part = f"; {explained:.0%} of it goes with that" if effect.usual else ""
-        return f"Caused: {names}{of_ranks}{part}."
+        return f"Caused: {listed(names)}{of_ranks}{part}."
     if verdict == "coincided":
         return f"Coincided: {listed([one.text for one in evidence], 3)}; nothing shows that one led to the other."
     if not effect.is_noticed:
         missing = "" if effect.usual else f" It takes {plural(8, 'calm step')} before or after to say what is usual."
+        if effect.usual and causes:
+            return f"Cannot tell more: {listed(names)}, and steps are as long as usual."
         return f"Cannot tell more: nothing in these steps has to be explained.{missing}"
     grown = account(time, effect.kept, effect.usual)
     if time.source == "account" and grown:
