@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.frontier import Exposed
-from otel_ml_service.findings.nesting import ancestors
+from otel_ml_service.findings.nesting import contains, of_steps
 from otel_ml_service.findings.phases import (
     NOTHING_SAID,
     STEP,
@@ -139,9 +139,8 @@ def _joined(path: Iterator[Segment]) -> list[Segment]:
 def _pieces(spans: Sequence[Span], kinds: Mapping[str, TimerKind]) -> list[_Piece]:
     """Return the time of a rank in pieces without gaps, ascending."""
     timed = [span for span in spans if span.name != STEP and span.end_ns > span.start_ns]
-    known = {span.span_id: span for span in spans}
-    inside = {span.span_id: {one.span_id for one in ancestors(span, known)} for span in timed}
     begun = sorted(timed, key=lambda span: (span.start_ns, -span.end_ns))
+    steps = of_steps(spans)
     times = sorted({time for span in spans for time in (span.start_ns, span.end_ns)})
     running: list[Span] = []
     pieces, place = [], 0
@@ -150,14 +149,17 @@ def _pieces(spans: Sequence[Span], kinds: Mapping[str, TimerKind]) -> list[_Piec
         while place < len(begun) and begun[place].start_ns <= start:
             running.append(begun[place])
             place += 1
-        pieces.append(_Piece(start, end, _counting(running, inside, kinds)))
+        pieces.append(_Piece(start, end, _counting(running, steps, kinds)))
     return pieces
 
 
-def _counting(running: Sequence[Span], inside: Mapping[str, set[str]], kinds: Mapping[str, TimerKind]) -> Span | None:
+def _counting(running: Sequence[Span], steps: frozenset[str], kinds: Mapping[str, TimerKind]) -> Span | None:
     """Return which of the spans that run counts: who is around another one does not, and waiting not beside work."""
-    around = {span_id for span in running for span_id in inside[span.span_id]}
-    inner = [span for span in running if span.span_id not in around]
+    inner = [
+        span
+        for place, span in enumerate(running, 1)
+        if not any(contains(span, later, steps) for later in running[place:])
+    ]
     return max(inner, key=lambda span: (not _waits(span.name, kinds), span.start_ns, -span.end_ns), default=None)
 
 

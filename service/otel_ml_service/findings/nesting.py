@@ -1,4 +1,9 @@
-"""Which timer is inside of which, and which one runs beside the others on a thread of its own: as spans show it."""
+"""Which timer is inside of which, and which one runs beside the others on a thread of its own: as spans show it.
+
+A block that is timed inside of another one has it for its parent, but timers that are started by hand are nobody's
+parents. So a span is inside of one that it is within in time, unless only one of the two belongs to a step: another
+thread does not know which span its step has.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.phases import STEP, accuses
 
-__all__ = ["BESIDE", "ancestors", "parents_of"]
+__all__ = ["BESIDE", "contains", "of_steps", "parents_of"]
 
 BESIDE = ""
 """In the place of a parent: the timer is inside of none, and runs while others do."""
@@ -23,39 +28,59 @@ _MOSTLY = 0.5
 def parents_of(spans: Iterable[Span]) -> dict[str, str]:
     """Return timer → the one that it is inside of, or `BESIDE`, from the spans of one rank.
 
-    A span knows which one it was begun in. Of two that overlap and were not begun in each other, one is beside: what is
-    not part of a step, else what waits, else the shorter one.
+    Of two that overlap where none is inside of the other, one is beside: what is not part of a step, else what waits,
+    else the shorter one.
 
     Examples:
         >>> def span(name: str, start: int, end: int, inside: str | None = None) -> Span:
         ...     return Span("aa", name, inside, name, start * 10**6, end * 10**6, "trainer", 0, "step", 1)
-        >>> parents_of([span("forward", 0, 5), span("attention", 1, 4, "forward"), span("backward", 5, 9)])
+        >>> parents_of([span("forward", 0, 5), span("attention", 1, 4), span("backward", 5, 9)])
         {'attention': 'forward'}
 
         A thread reduces gradients while `backward` runs:
 
-        >>> parents_of([span("backward", 5, 9), span("all_reduce", 7, 8)])
-        {'all_reduce': ''}
+        >>> parents_of([span("step", 0, 9), span("backward", 5, 9, "step"), span("all_reduce", 7, 8)])
+        {'backward': 'step', 'all_reduce': ''}
     """
     ordered = sorted(spans, key=lambda one: (one.start_ns, -one.end_ns))
-    known = {span.span_id: span for span in ordered}
+    steps = of_steps(ordered)
+    names = {span.span_id: span.name for span in ordered}
     parents: dict[str, str] = {}
     beside: set[str] = set()
     running: list[Span] = []
     for span in ordered:
         running = [one for one in running if one.end_ns - span.start_ns > _OVERLAP_NS]
-        around = _around(span, running, known)
-        if around is not None and around.name != span.name:
-            parents[span.name] = around.name
-        beside.update(one.span_id for one in _beside(span, running, known))
+        around = [one for one in running if contains(one, span, steps)]
+        if around and around[-1].name != span.name:
+            parents[span.name] = around[-1].name
+        beside.update(_beside(span, one, steps).span_id for one in running if one not in around)
         running.append(span)
-    counts = Counter(span.name for span in ordered)
-    often = Counter(known[span_id].name for span_id in beside)
+    counts, often = Counter(names.values()), Counter(names[span_id] for span_id in beside)
     return {**parents, **{name: BESIDE for name, count in often.items() if count > _MOSTLY * counts[name]}}
 
 
-def ancestors(span: Span, known: Mapping[str, Span]) -> Iterator[Span]:
-    """Yield the spans that a span was begun in, the innermost first, as far as they are known."""
+def contains(around: Span, span: Span, steps: frozenset[str]) -> bool:
+    """Whether a span that begins while another one runs is inside of it.
+
+    Args:
+        around: runs when `span` begins.
+        span: begins then, or at the same time.
+        steps: ids of the spans that belong to a step.
+    """
+    return around.end_ns >= span.end_ns and (around.span_id in steps) == (span.span_id in steps)
+
+
+def of_steps(spans: Iterable[Span]) -> frozenset[str]:
+    """Return the ids of the spans that belong to a timed step: its own, and those that were begun in it."""
+    known = {span.span_id: span for span in spans}
+    return frozenset(
+        span_id
+        for span_id, span in known.items()
+        if span.name == STEP or any(one.name == STEP for one in _ancestors(span, known))
+    )
+
+
+def _ancestors(span: Span, known: Mapping[str, Span]) -> Iterator[Span]:
     seen = {span.span_id}
     while (parent := known.get(span.parent_id or "")) is not None and parent.span_id not in seen:
         seen.add(parent.span_id)
@@ -63,25 +88,6 @@ def ancestors(span: Span, known: Mapping[str, Span]) -> Iterator[Span]:
         span = parent
 
 
-def _around(span: Span, running: list[Span], known: Mapping[str, Span]) -> Span | None:
-    """Return the span that another one is inside of: it was begun in it, and ends before it does."""
-    if span.parent_id is not None and span.parent_id not in known:  # of a parent that was not kept
-        return next((one for one in reversed(running) if one.end_ns >= span.end_ns), None)
-    return next((one for one in ancestors(span, known) if one.end_ns >= span.end_ns), None)
-
-
-def _beside(span: Span, running: Iterable[Span], known: Mapping[str, Span]) -> Iterator[Span]:
-    """Yield a span or those that run when it begins, whichever of two is beside the other one."""
-    family = {one.span_id for one in ancestors(span, known)}
-    for one in running:
-        if one.span_id in family and one.end_ns >= span.end_ns:
-            continue
-        if span.parent_id is not None and span.parent_id not in known and one.end_ns >= span.end_ns:
-            continue
-        yield min((span, one), key=lambda other: _rank(other, known))
-
-
-def _rank(span: Span, known: Mapping[str, Span]) -> tuple[bool, bool, int]:
-    """Return how much a span belongs to what a step is made of; the least is beside."""
-    is_of_step = span.name == STEP or any(one.name == STEP for one in ancestors(span, known))
-    return is_of_step, accuses(span.name), span.end_ns - span.start_ns
+def _beside(one: Span, other: Span, steps: frozenset[str]) -> Span:
+    """Return which of two spans that overlap is not what a step is made of."""
+    return min(one, other, key=lambda span: (span.span_id in steps, accuses(span.name), span.end_ns - span.start_ns))

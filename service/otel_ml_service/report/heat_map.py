@@ -41,9 +41,7 @@ class _Row(NamedTuple):
     ranks: Sequence[int]
 
 
-def heat_map(
-    slowdowns: SlowDowns, axis: str, role: str, hosts: Mapping[int, str] = MappingProxyType({})
-) -> Markup:
+def heat_map(slowdowns: SlowDowns, axis: str, role: str, hosts: Mapping[int, str] = MappingProxyType({})) -> Markup:
     """Return the picture of a role on an axis; nothing where no two ranks can be compared.
 
     Args:
@@ -89,13 +87,11 @@ def _by_hosts(ranks: Sequence[int], hosts: Mapping[int, str]) -> list[_Row]:
     of_host: dict[str, list[int]] = {}
     for rank in ranks:
         of_host.setdefault(hosts[rank], []).append(rank)
-    return [
-        _Row(_named(block), [rank for host in block for rank in of_host[host]]) for block in _blocks(list(of_host))
-    ]
+    return [_Row(_named(block), [rank for host in block for rank in of_host[host]]) for block in _blocks(list(of_host))]
 
 
 def _named(hosts: Sequence[str]) -> str:
-    names = [host if len(host) <= _LETTERS else f"…{host[1 - _LETTERS:]}" for host in hosts]
+    names = [host if len(host) <= _LETTERS else f"…{host[1 - _LETTERS :]}" for host in hosts]
     return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
 
 

@@ -222,7 +222,11 @@ def completeness(facts: RunFacts, place: Place, first: int, last: int) -> list[E
     found = [Evidence("completeness", None, whole)]
     if (metrics := _eligible(facts)) > 0:
         found.append(
-            Evidence("completeness", None, f"{plural(metrics, 'metric')} of the run are looked at for changes")
+            Evidence(
+                "completeness",
+                None,
+                f"{plural(metrics, 'metric')} of the run {'is' if metrics == 1 else 'are'} looked at for changes",
+            )
         )
     if facts.is_live:
         newest = max(facts.times.get(place, {}), default=first)

@@ -1,4 +1,4 @@
-"""Which timer is inside of which, and which one runs beside the others: a span knows which one it was begun in."""
+"""Which timer is inside of which, and which one runs beside the others."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ def test_the_thread_of_the_step_is_the_one_that_counts_although_it_waits():
     spans = [span("step", 0, 20), span("barrier", 0, 10, "step"), span("prefetch", 2, 9)]
 
     assert parents_of(spans) == {"barrier": "step", "prefetch": BESIDE}
+
+
+def test_a_timer_that_was_started_by_hand_is_around_what_runs_until_it_is_stopped():
+    # Nothing nests under its span: all have the step for their parent.
+    spans = [span("step", 0, 20), span("forward-backward", 0, 16, "step"), span("forward-recv", 1, 4, "step"),
+             span("forward-compute", 4, 9, "step"), span("attention", 5, 6, "forward-compute")]  # fmt: skip
+
+    assert parents_of(spans) == {
+        "forward-backward": "step", "forward-recv": "forward-backward", "forward-compute": "forward-backward",
+        "attention": "forward-compute",
+    }  # fmt: skip
 
 
 def test_what_is_begun_in_another_timer_and_ends_after_it_is_not_inside_of_it():

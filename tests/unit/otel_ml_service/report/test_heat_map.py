@@ -110,7 +110,9 @@ def test_of_128_ranks_a_row_is_a_host_where_each_is_known_wherever_its_ranks_are
     found = shown({step: {rank: 0.8 if rank % 16 == 5 else 0.0 for rank in range(128)} for step in range(3)}, hosts)
 
     assert found["rows"][8:] == [f"…ter-node-{host:02}" for host in range(16)]
-    assert [row for row, values in zip(found["rows"][8:], found["values"][8:], strict=True) if any(values)] == ["…ter-node-05"]
+    assert [row for row, values in zip(found["rows"][8:], found["values"][8:], strict=True) if any(values)] == [
+        "…ter-node-05"
+    ]
 
 
 def test_of_4096_ranks_a_row_is_several_hosts_and_no_rank_is_left_out() -> None:

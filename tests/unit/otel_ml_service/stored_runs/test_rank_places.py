@@ -38,7 +38,9 @@ def test_nothing_is_known_where_nobody_said_it_while_a_service_has_the_run_and_w
 
 
 def test_ranks_have_the_hosts_they_said(tmp_path: Path) -> None:
-    run, outbox = run_of(tmp_path, [*(Rank(rank, host=f"n{rank // 2}") for rank in range(4)), Rank(0, role="generator")])
+    run, outbox = run_of(
+        tmp_path, [*(Rank(rank, host=f"n{rank // 2}") for rank in range(4)), Rank(0, role="generator")]
+    )
     outbox.close()
 
     assert hosts_of(run)["trainer"] == {0: "n0", 1: "n0", 2: "n1", 3: "n1"}
