@@ -30,7 +30,7 @@ from otel_ml_service.findings.phases import (
     is_routed,
 )
 
-__all__ = ["Segment", "account_of", "critical_path"]
+__all__ = ["NOT_BEGUN", "Segment", "account_of", "critical_path"]
 
 _TOGETHER_NS, _TOGETHER = 1_000_000, 0.1
 """Who waits for each other in a collective leaves it within a millisecond, or a tenth of the time spent in it."""
@@ -40,6 +40,10 @@ _SENDS = re.compile(r"send", re.IGNORECASE)
 
 _MOST_RANKS = 1024
 """Ranks among which is looked for who sends to whom; of more the path stays with the rank that waits."""
+
+
+NOT_BEGUN = "not begun"
+"""The phase of what a rank did before its own step, where another one waited for it."""
 
 
 class Segment(NamedTuple):
@@ -58,6 +62,7 @@ class _Piece(NamedTuple):
     start_ns: int
     end_ns: int
     span: Span | None
+    is_of_step: bool = True
 
 
 class _Came(NamedTuple):
@@ -122,7 +127,7 @@ def _slowest(spans: Mapping[int, Sequence[Span]]) -> Iterator[tuple[int, int, in
 
 def _segment(piece: _Piece, rank: int, start_ns: int, end_ns: int) -> Segment:
     if piece.span is None:
-        return Segment(UNTIMED, rank, start_ns, end_ns)
+        return Segment(UNTIMED if piece.is_of_step else NOT_BEGUN, rank, start_ns, end_ns)
     return Segment(piece.span.name, rank, start_ns, end_ns, piece.span.span_id)
 
 
@@ -169,7 +174,7 @@ def _piece_before(pieces: Sequence[_Piece], now: int, begin: int) -> _Piece:
     if place < len(pieces) and pieces[place].start_ns < now:
         return pieces[place]
     last = pieces[-1].end_ns if pieces and pieces[-1].end_ns < now else begin
-    return _Piece(last, now, None)
+    return _Piece(last, now, None, is_of_step=False)
 
 
 def _waits(name: str, kinds: Mapping[str, TimerKind]) -> bool:

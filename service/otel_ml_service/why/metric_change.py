@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from otel_ml_service.findings.change_points import LEAST, Change, ChangePoints, change_points
+from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Answer, Evidence, Look, Verdict
 from otel_ml_service.why.by_producers import told
 from otel_ml_service.why.coincidences import changes_near, completeness, first_not_finite, is_looked_at
@@ -31,6 +32,15 @@ way: the largest may be the way back."""
 _LINKS = (
     "An edge would tell: `otel_ml.consumed(contexts)` of what made these values, and the metric of each producer "
     "(`rl.batch_reward(…, contexts=…)`)."
+)
+
+_STRANGERS = (
+    "Samples were consumed, and none of their contexts names who made it: take them from `otel_ml.context()` there, "
+    "and they are links."
+)
+
+_NORMS = (
+    "Norms of gradients and activations (`otel_ml.diagnostics.dynamics`) tell which layer was no longer finite first."
 )
 
 _FIRST = "the first one with the new level"
@@ -69,7 +79,7 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
         verdict=verdict, effect=turn.effect, explained=0.0,
-        sentences=(turn.text, _why(near, turn), _edge(producers, name, are_parts=are_parts)),
+        sentences=(turn.text, _why(near, turn), _needed(facts, place, turn, producers, name, are_parts=are_parts)),
         evidence=(*near, *completeness(facts, place, turn.step, turn.found_at)),
         look_at=(Look(place.axis, turn.step, _FIRST),),
     )  # fmt: skip
@@ -100,9 +110,18 @@ def _last_of(turn: Turn, values: Mapping[int, float]) -> int:
     return last
 
 
+def _needed(
+    facts: RunFacts, place: Place, turn: Turn, producers: Sequence[Producer], name: str, *, are_parts: bool
+) -> str:
+    """Return what would have to be recorded for more to be told."""
+    if turn.effect is None and not producers:
+        return _NORMS
+    if not producers and SeriesName(place.axis, f"{place.prefix}consumed/samples") in facts.history.series:
+        return _STRANGERS
+    return _edge(producers, name, are_parts=are_parts) if producers else _LINKS
+
+
 def _edge(producers: Sequence[Producer], name: str, *, are_parts: bool) -> str:
-    if not producers:
-        return _LINKS
     if are_parts:
         return f"It is by the samples of no one producer: without any of them {name} would have changed, too."
     if any(one.values for one in producers):

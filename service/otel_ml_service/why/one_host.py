@@ -1,7 +1,7 @@
 """What was found of several roles at the same time, on one host: then it is the host, and told once.
 
-Roles do different work, so nobody compares their ranks with each other. Where all ranks that each of several roles has on a
-host are slow at the same time, and others of these roles are not, what they share is the host.
+Roles do different work, so nobody compares their ranks with each other. Where all ranks that each of several roles has
+on a host are slow at the same time, and others of these roles are not, what they share is the host.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_ml_exporters.records import Span
-from otel_ml_service.findings.critical_path import account_of, critical_path
+from otel_ml_service.findings.critical_path import NOT_BEGUN, account_of, critical_path
 from otel_ml_service.findings.step_account import account_of_step
 from tests.unit.otel_ml_service.findings.pipeline_spans import MS, Operation, spans_of_pipeline
 
@@ -133,6 +133,20 @@ def test_who_entered_a_collective_last_is_on_the_path_although_another_ranks_ste
     path = critical_path(of_rank)
 
     assert [(one.phase, one.rank) for one in path] == [("forward", 1), ("barrier", 0), ("p2p", 0)]
+
+
+def test_a_rank_that_had_not_begun_its_step_yet_is_waited_for_and_did_not_work_meanwhile():
+    of_rank = {
+        0: [span(0, "step", 0, 20), span(0, "forward-recv", 0, 16, "step"), span(0, "forward-compute", 16, 20, "step")],
+        1: [span(1, "step", 12, 18), span(1, "forward-compute", 12, 15, "step"),
+            span(1, "forward-send", 15, 18, "step")],
+    }  # fmt: skip
+
+    path = critical_path(of_rank)
+
+    assert [(one.phase, one.rank, (one.end_ns - one.start_ns) // MS) for one in path] == [
+        (NOT_BEGUN, 1, 12), ("forward-compute", 1, 3), ("forward-recv", 0, 1), ("forward-compute", 0, 4),
+    ]  # fmt: skip
 
 
 def test_clocks_that_are_far_apart_lead_to_nobody():

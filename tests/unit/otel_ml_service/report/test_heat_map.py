@@ -126,7 +126,7 @@ def test_of_4096_ranks_a_row_is_several_hosts_and_no_rank_is_left_out() -> None:
 
 
 def test_where_a_rank_has_no_host_rows_are_ranks() -> None:
-    found = shown({0: {rank: 0.1 for rank in range(128)}}, {rank: "n1" for rank in range(127)})
+    found = shown({0: dict.fromkeys(range(128), 0.1)}, dict.fromkeys(range(127), "n1"))
 
     assert found["rows"][8] == "0–2"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from otel_ml_service.storage.outbox import Commit, Outbox
-from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.rank_places import hosts_of, stages_of
+from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.strategies import Rank, Service
 
 

@@ -123,6 +123,19 @@ def test_reward_that_only_wobbles_has_no_change_although_its_samples_are_counted
     assert answer.verdict == "cannot tell"
 
 
+def test_samples_whose_contexts_name_nobody_are_said_to_be_that() -> None:
+    rows = [
+        StepRecord(0, "trainer", "step", step, 0, 1000.0 + step, {
+            "consumed/samples": 8.0, "reward": 1.0 + 0.1 * (step % 5) - 0.8 * (step >= 50),
+        })
+        for step in range(90)
+    ]  # fmt: skip
+
+    answer = asked(numbered([*rows, RunStatus(0, 2000.0, "finished")]))
+
+    assert "none of their contexts names who made it" in answer.sentences[2]
+
+
 def test_reward_that_fell_in_all_samples_is_the_fault_of_no_generator() -> None:
     answer = asked(run_of(dict.fromkeys(range(GENERATORS), 0.5)))
 

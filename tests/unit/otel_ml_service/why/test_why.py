@@ -228,6 +228,7 @@ def test_a_metric_that_is_no_longer_a_number_is_told_with_its_step() -> None:
 
     assert answer.about == "loss"
     assert answer.sentences[0] == "loss became nan at step 70; the step before had 0.01429."
+    assert answer.sentences[2].startswith("Norms of gradients and activations")
 
 
 def test_of_a_random_walk_nothing_is_told() -> None:
