@@ -296,7 +296,7 @@ def _then(
 
 def _looks(place: Place, causes: Sequence[Slow], effect: _Effect, time: StepTime) -> list[Look]:
     looks = [
-        Look(place.axis, slow.shows, f"span {slow.span} of rank {slow.rank}, {slow.phase}")
+        Look(place.axis, slow.shows, f"span {slow.span} of {slow.who}, {slow.phase}")
         for slow in causes
         if slow.shows is not None and slow.span is not None
     ]
