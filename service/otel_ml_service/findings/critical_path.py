@@ -38,8 +38,7 @@ _TOGETHER_NS, _TOGETHER = 1_000_000, 0.1
 _RECEIVES = re.compile(r"recv|receive", re.IGNORECASE)
 _SENDS = re.compile(r"send", re.IGNORECASE)
 
-_MOST_RANKS = 1024
-"""Ranks among which is looked for who sends to whom; of more the path stays with the rank that waits."""
+_Messages = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 NOT_BEGUN = "not begun"
@@ -196,7 +195,8 @@ class _Waits:
         for found in self._collectives.values():
             found.sort(key=lambda one: one.end_ns)
         self._kinds = kinds
-        self._partners: dict[str, Mapping[int, int]] = {}
+        self._partners: dict[tuple[str, int], int | None] = {}
+        self._begins: dict[tuple[str, int], _Messages] = {}
 
     def of(self, span: Span, now: int) -> _Came | None:
         """Return who came while a span waited, and when; None where it does not wait, or nobody is known to."""
@@ -217,33 +217,29 @@ class _Waits:
     def _partner(self, span: Span) -> _Came | None:
         """Return who sent what was received, or received what was sent."""
         name = _direction(span.name)
-        if name not in self._partners:
-            self._partners[name] = self._matched(name)
-        partner = self._partners[name].get(span.rank)
+        own = self._hands_on[name][span.rank]
+        key = name, span.rank
+        if key not in self._partners:
+            self._partners[key] = self._matched(_counterpart(name), span.rank, own)
+        partner = self._partners[key]
         if partner is None:
             return None
-        place = self._hands_on[name][span.rank].index(span)
-        other = self._hands_on[_counterpart(name)][partner][place]
-        return _Came(partner, other.start_ns)
+        return _Came(partner, self._hands_on[_counterpart(name)][partner][own.index(span)].start_ns)
 
-    def _matched(self, name: str) -> Mapping[int, int]:
-        """Return rank → the one at the other end: with as many messages, none of which comes before it is sent."""
-        own, others = self._hands_on[name], self._hands_on.get(_counterpart(name), {})
-        if not others or len(own) > _MOST_RANKS:
-            return {}
-        by_count: dict[int, list[int]] = defaultdict(list)
-        for rank, found in others.items():
-            by_count[len(found)].append(rank)
-        matched = {}
-        for rank, found in own.items():
-            ranks = [one for one in by_count[len(found)] if one != rank]
-            ends = np.array([one.end_ns for one in found])
-            begins = np.array([[one.start_ns for one in others[of]] for of in ranks]).reshape(len(ranks), len(found))
-            late: npt.NDArray[np.int64] = ends - begins
-            fits = np.flatnonzero((late >= 0).all(axis=1)).tolist()
-            if fits:
-                matched[rank] = ranks[min(fits, key=lambda row: int(late[row].sum()))]
-        return matched
+    def _matched(self, others: str, rank: int, own: Sequence[Span]) -> int | None:
+        """Return who is at the other end: with as many messages, none of which comes before it is sent."""
+        ranks, begins = self._messages(others, len(own))
+        late = np.array([one.end_ns for one in own]) - begins
+        fits = np.flatnonzero((late >= 0).all(axis=1) & (ranks != rank))
+        return int(ranks[fits[late[fits].sum(axis=1).argmin()]]) if len(fits) else None
+
+    def _messages(self, name: str, count: int) -> _Messages:
+        """Return the ranks that have so many messages, and when each began [ranks, messages]."""
+        if (name, count) not in self._begins:
+            found = {rank: of_it for rank, of_it in self._hands_on.get(name, {}).items() if len(of_it) == count}
+            begins = np.array([[one.start_ns for one in of_it] for of_it in found.values()], dtype=np.int64)
+            self._begins[name, count] = np.array(list(found), dtype=np.int64), begins.reshape(len(found), count)
+        return self._begins[name, count]
 
 
 def _is_one_way(name: str) -> bool:
