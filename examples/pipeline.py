@@ -3,9 +3,10 @@
     python examples/pipeline.py
 
 Four stages of two replicas each pass micro-batches forward and gradients back, GPipe's schedule, on a CPU, and all meet
-at the end of a step, as for the norm by which gradients are clipped. Stage 2 has 7 layers, the others have 4. Expected: a line that says so a few steps after the job began, the path of a report, and
-then what `otel-ml why` says: stage 2, from the first step on, caused it. Its two ranks are as quick as their layers
-allow, all others wait for them, and none of the eight is called slow. A few seconds on a laptop.
+at the end of a step, as for the norm by which gradients are clipped. Stage 2 has 7 layers, the others have 4. Expected:
+a line that says so a few steps after the job began, the path of a report, and then what `otel-ml why` says: stage 2,
+from the first step on, caused it. Its two ranks are as quick as their layers allow, all others wait for them, and none
+of the eight is called slow. A few seconds on a laptop.
 """
 
 from __future__ import annotations

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean, pvariance
+
+import numpy as np
 
 from otel_ml_service.findings.change_points import change_points
+from otel_ml_service.why.mean import mean
 from otel_ml_service.why.producers import USUAL, Producer, are_parts_of, responsible_for
 from otel_ml_service.why.turn import BACK, Turn, range_of
 from otel_ml_service.why.wording import number, signed
@@ -70,7 +72,7 @@ def _turn(
     responsible = responsible_for(producers, since, until)
     if responsible is None or one not in responsible.producers:
         return None
-    old, new = fmean(before), fmean(after)
+    old, new = mean(before), mean(after)
     text = (
         f"{name} {'rose' if new > old else 'fell'} by and by from step {since:,} on: it had {number(old)} before, "
         f"{number(new)} since then ({signed(number(new - old))})."
@@ -81,5 +83,6 @@ def _turn(
 def _differ(before: Sequence[float], after: Sequence[float]) -> bool:
     if min(len(before), len(after)) < 2 or not all(map(math.isfinite, [*before, *after])):
         return False
-    error = math.sqrt(pvariance(before) / len(before) + pvariance(after) / len(after))
-    return abs(fmean(after) - fmean(before)) > _SURE * error
+    with np.errstate(over="ignore", invalid="ignore"):  # of the largest doubles nothing is told
+        error = np.sqrt(np.var(before) / len(before) + np.var(after) / len(after))
+        return bool(abs(np.mean(after) - np.mean(before)) > _SURE * error)

@@ -76,7 +76,7 @@ def late_samples(
     found = []
     for one, old, new in zip(producers, before, after, strict=True):
         others_new = sum(after) - new
-        if new < old and others_new >= _AS_BEFORE * (sum(before) - old):
+        if new < old and others_new >= _AS_BEFORE * (sum(before) - old) and others_new + old > 0:
             saved = _mean(time.seconds, steps) * (1 - sum(after) / (others_new + old))
             found.append(LateSamples(one, old, new, phase, grown[phase], min(saved, effect), min(saved / effect, 1.0)))
     worst = max(found, key=lambda late: late.part, default=None)

@@ -123,6 +123,12 @@ def test_reward_that_only_wobbles_has_no_change_although_its_samples_are_counted
     assert answer.verdict == "cannot tell"
 
 
+@pytest.mark.parametrize("reward", [1.7e308, -1.7e308, float("inf"), float("nan")])
+def test_whatever_a_generator_gives_there_is_an_answer(reward: float) -> None:
+    assert asked(run_of({2: reward})).sentences[0]
+    assert asked(run_of(dict.fromkeys(range(GENERATORS), reward))).sentences[0]
+
+
 def test_samples_whose_contexts_name_nobody_are_said_to_be_that() -> None:
     rows = [
         StepRecord(0, "trainer", "step", step, 0, 1000.0 + step, {
