@@ -41,7 +41,7 @@ class LateSamples(NamedTuple):
     part: float
 
     @property
-    def why(self) -> str:
+    def cause(self) -> str:
         """The second sentence of an answer."""
         return (
             f"Caused: {self.producer.name} gave {number(self.after)} samples a second instead of "
@@ -49,7 +49,7 @@ class LateSamples(NamedTuple):
         )
 
     @property
-    def then(self) -> str:
+    def without_it(self) -> str:
         """The third sentence of an answer."""
         return f"With as many of {self.producer.name} as before these steps are {seconds(self.saved_s)} shorter."
 

@@ -124,8 +124,8 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
         effect=effect.by if effect.usual_s else None, explained=explained,
         sentences=(
             _what(facts, place, first, last, effect),
-            late.why if late is not None else _why(verdict, causes, names, explained, effect, evidence, time),
-            late.then if late is not None else _then(verdict, there, effect, saved, looks, paths),
+            late.cause if late is not None else _why(verdict, causes, names, explained, effect, evidence, time),
+            late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths),
         ),
         account=account(paths, kept, usual), adds_up=paths.source in _ADD_UP,
         evidence=(*evidence, *_left_out(effect, place), *completeness(facts, place, first, last)), look_at=tuple(looks),
