@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import what_was_when
 from otel_ml_service.why.wording import listed
 
-__all__ = ["told_with_hosts"]
+__all__ = ["alone_on_hosts", "told_with_hosts"]
 
 _HOST = "host "
 
@@ -33,6 +34,22 @@ def told_with_hosts(facts: RunFacts, place: Place, causes: Sequence[Slow]) -> li
         else:
             told[what_was_when(slow)] = []
     return [f"{name}{listed(sorted(set(said), key=said.index))}" if said else name for name, said in told.items()]
+
+
+def alone_on_hosts(facts: RunFacts, place: Place, causes: Sequence[Slow]) -> list[Evidence]:
+    """Return which stages with more work are all of a host: whether it is their work or the host nobody can tell."""
+    of_stages = [slow for slow in causes if slow.kind == "stage"]
+    stages = facts.stages(place.role) if of_stages else {}
+    hosts = facts.hosts().get(place.role, {}) if stages else {}
+    found = []
+    for slow in of_stages:
+        there, elsewhere = set[str](), set[str]()
+        for rank, stage in stages.items():
+            (there if slow.who == f"stage {stage}" else elsewhere).add(hosts.get(rank, ""))
+        if len(there) == 1 and there.isdisjoint({"", *elsewhere}):
+            text = f"{slow.who} is all that is on host {there.pop()}: a host that is slow would look the same"
+            found.append(Evidence("finding", slow.since, text))
+    return found
 
 
 def _role(facts: RunFacts, slow: Slow) -> str:

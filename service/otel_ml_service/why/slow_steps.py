@@ -16,7 +16,7 @@ from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text
 from otel_ml_service.why.late_samples import late_samples
-from otel_ml_service.why.one_host import told_with_hosts
+from otel_ml_service.why.one_host import alone_on_hosts, told_with_hosts
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
@@ -111,6 +111,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     explained = late.part if late is not None else explained
     evidence = [
         *(Evidence("finding" if slow.accuses else "follows", slow.since, found_text(slow)) for slow in there),
+        *alone_on_hosts(facts, place, causes),
         *([late.evidence] if late is not None else []),
         *_meanwhile(facts, place, effect, time, there),
     ]

@@ -9,7 +9,7 @@ import pytest
 from otel_ml_exporters.records import RunStatus, StepRecord, Table
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
-from tests.unit.otel_ml_service.why.jobs import FINDINGS, finding, job, numbered
+from tests.unit.otel_ml_service.why.jobs import FINDINGS, finding, job, no_rank, numbered
 
 SLOW = range(80, 120)
 HOSTS = {"trainer": {0: "n1", 1: "n1", 2: "n2", 3: "n3"}, "generator": {0: "n2", 1: "n3", 2: "n4"}}
@@ -36,6 +36,26 @@ def test_ranks_of_two_roles_that_are_slow_on_one_host_at_once_are_the_host() -> 
         "Caused: host n2 was slow: rank 2 was slow in forward, steps 80-119 and rank 0 was slow in generate, "
         "rollouts 160-239, of generator; 99% of it goes with that."
     )
+
+
+@pytest.mark.parametrize(
+    ("hosts", "is_told"),
+    [
+        ({0: "n0", 1: "n0", 2: "n1", 3: "n1"}, True),
+        ({0: "n0", 1: "n1", 2: "n0", 3: "n1"}, False),
+        ({0: "n0", 1: "n0", 2: "n1", 3: "n2"}, False),
+        ({0: "n0", 1: "n0", 2: "n0", 3: "n0"}, False),
+        ({}, False),
+    ],
+    ids=["a host a stage", "a host a replica", "two hosts", "one host", "hosts unknown"],
+)
+def test_a_stage_that_is_all_of_a_host_may_be_the_host(hosts: Mapping[int, str], is_told: bool) -> None:
+    facts = facts_of("run", job(findings=[no_rank("stage", "stage 1", "", since=0, last=159, saved_s=0.003)]))
+    facts.hosts, facts.stages = (lambda: {"trainer": hosts}), (lambda _: {0: 0, 1: 0, 2: 1, 3: 1})
+
+    said = "\n".join(one.text for one in why(facts, Question()).evidence)
+
+    assert ("stage 1 is all that is on host n1: a host that is slow would look the same" in said) == is_told
 
 
 @pytest.mark.parametrize(
