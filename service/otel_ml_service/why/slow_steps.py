@@ -10,7 +10,7 @@ from statistics import fmean, median
 import numpy as np
 
 from otel_ml_service.findings.change_points import change_points
-from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Verdict
+from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Phase, Verdict
 from otel_ml_service.why.coincidences import changes_near, completeness, may_be_followed
 from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
@@ -39,6 +39,8 @@ _AS_MANY = 32
 
 _ADD_UP = ("account", "path")
 """Sources of times whose phases add up to the step."""
+
+_NO_PEER = "no rank was found slower there than its peers"
 
 _NO_TIMERS = (
     'There are no timers: put `with otel_ml.timed("forward"):` around the parts of a step, '
@@ -120,15 +122,17 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     looks = _looks(place, causes, effect, time)
     paths = by_paths(facts, place, time, effect.kept, effect.usual)
     kept, usual = ([step for step in steps if step in paths.seconds] for steps in (effect.kept, effect.usual))
+    phases = account(paths, kept, usual)
+    cause = _why(verdict, causes, names, explained, effect, evidence, paths, phases) if late is None else late.cause
     return Answer(
         run=facts.id, about=ABOUT, role=place.role, axis=place.axis, first=first, last=last, verdict=verdict,
         effect=effect.by if effect.usual_s else None, explained=explained,
         sentences=(
             _what(facts, place, first, last, effect),
-            late.cause if late is not None else _why(verdict, causes, names, explained, effect, evidence, time),
+            cause,
             late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths),
         ),
-        account=account(paths, kept, usual), adds_up=paths.source in _ADD_UP,
+        account=phases, adds_up=paths.source in _ADD_UP,
         evidence=(*evidence, *_left_out(effect, place), *completeness(facts, place, first, last)), look_at=tuple(looks),
     )  # fmt: skip
 
@@ -253,6 +257,7 @@ def _why(
     effect: _Effect,
     evidence: Sequence[Evidence],
     time: StepTime,
+    phases: Sequence[Phase],
 ) -> str:
     if verdict == "caused":
         of_ranks = "; none of its ranks was slow" if all(slow.kind == "stage" for slow in causes) else ""
@@ -265,12 +270,10 @@ def _why(
         if effect.usual and causes:
             return f"Cannot tell more: {listed(names)}, and steps are as long as usual."
         return f"Cannot tell more: nothing in these steps has to be explained.{missing}"
-    grown = account(time, effect.kept, effect.usual)
-    if time.source == "account" and grown:
-        by = seconds(grown[0].seconds - (grown[0].usual_s or 0.0))
-        return (
-            f"Cannot tell: {signed(by)} of it is in {grown[0].name}, and no rank was found slower there than its peers."
-        )
+    if time.source in _ADD_UP and phases:
+        by = seconds(phases[0].seconds - (phases[0].usual_s or 0.0))
+        peers = "a rank alone has no peers to be compared with" if time.is_alone else _NO_PEER
+        return f"Cannot tell: {signed(by)} of it is in {phases[0].name}, and {peers}."
     return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
 
 

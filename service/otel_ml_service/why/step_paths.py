@@ -38,7 +38,9 @@ def by_paths(facts: RunFacts, place: Place, time: StepTime, *groups: Sequence[in
             seconds[step] = sum(entry.seconds for entry in account)
             for phase, of_it, rank in account:
                 phases[phase][step], ranks[phase][step] = of_it, rank
-    return replace(time, source="path", seconds=seconds, phases=phases, ranks=ranks) if seconds else time
+    if not seconds:
+        return time
+    return replace(time, source="path", seconds=seconds, phases=phases, ranks=ranks, is_alone=most == 1)
 
 
 def _spans_of(facts: RunFacts, place: Place, steps: Sequence[int]) -> Mapping[int, Mapping[int, Sequence[Span]]]:

@@ -50,12 +50,14 @@ class StepTime:
         seconds: step → seconds.
         phases: name → step → seconds.
         ranks: name → step → the rank at the front, or the slowest one.
+        is_alone: whether they are of one rank, which has no peers.
     """
 
     source: str
     seconds: Values
     phases: Mapping[str, Values]
     ranks: Mapping[str, Values]
+    is_alone: bool = False
 
 
 def step_time(facts: RunFacts, place: Place) -> StepTime:

@@ -140,6 +140,29 @@ def test_without_timers_it_says_which_would_be_needed() -> None:
     assert 'with otel_ml.timed("forward")' in answer.sentences[2]
 
 
+def test_of_one_rank_the_phase_is_named_and_that_it_has_no_peers() -> None:
+    rows = job(
+        slow=SLOW, extra_s=0.03, is_timed=False, values=lambda step: {"time/forward": 0.04, "time/backward": 0.02}
+    )
+    facts = facts_of("run", rows)
+    times = {row.step: int(row.time * 1e9) for row in rows if isinstance(row, StepRecord)}
+    lengths = {step: 40_000_000 if step in SLOW else 10_000_000 for step in times}
+    facts.spans = lambda begin, end, *wanted: (
+        Span("aa", f"{name}{step}", None, name, at - before, at - after, "trainer", 0, "step", step)
+        for step, at in times.items()
+        if begin <= at <= end
+        for name, before, after in (("forward", lengths[step] + 2_000_000, 2_000_000), ("backward", 2_000_000, 0))
+    )
+
+    answer = why(facts, Question(first=80, last=119))
+
+    assert answer.sentences[1] == (
+        "Cannot tell: +30 ms of it is in forward, and a rank alone has no peers to be compared with."
+    )
+    assert answer.adds_up
+    assert {phase.name: round(phase.seconds, 6) for phase in answer.account} == {"forward": 0.04, "backward": 0.002}
+
+
 def test_steps_that_are_not_there_are_said_to_be_not_there() -> None:
     answer = asked(job(), steps=(500, 510))
 
