@@ -33,7 +33,9 @@ def by_paths(facts: RunFacts, place: Place, time: StepTime, *groups: Sequence[in
     ranks: dict[str, dict[int, float]] = defaultdict(dict)
     seconds: dict[int, float] = {}
     for step, of_rank in sorted(found.items()):
-        if len(of_rank) == most:
+        if len(of_rank) == most and of_rank.keys() >= {
+            values[step] for values in time.ranks.values() if step in values
+        }:
             account = account_of_step(of_rank).phases
             seconds[step] = sum(entry.seconds for entry in account)
             for phase, of_it, rank in account:

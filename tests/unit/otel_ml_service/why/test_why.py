@@ -163,6 +163,23 @@ def test_of_one_rank_the_phase_is_named_and_that_it_has_no_peers() -> None:
     assert {phase.name: round(phase.seconds, 6) for phase in answer.account} == {"forward": 0.04, "backward": 0.002}
 
 
+def test_where_spans_of_a_rank_are_missing_no_account_is_made_of_the_others() -> None:
+    values = {"time/forward": 0.04, "time/forward/argmax": 3.0, "time/all_reduce": 0.03, "time/all_reduce/argmax": 0.0}
+    rows = job(is_timed=False, values=lambda step: values)
+    facts = facts_of("run", rows)
+    facts.spans = lambda begin, end, *wanted: (
+        Span("aa", f"{rank}{row.step}", None, "all_reduce", int(row.time * 1e9) - 30, int(row.time * 1e9), "trainer",
+             rank, "step", row.step)
+        for row in rows if isinstance(row, StepRecord) and begin <= row.time * 1e9 <= end
+        for rank in range(3)
+    )  # fmt: skip
+
+    answer = why(facts, Question(first=80, last=119))
+
+    assert not answer.adds_up
+    assert {phase.name for phase in answer.account} == {"forward", "all_reduce"}
+
+
 def test_steps_that_are_not_there_are_said_to_be_not_there() -> None:
     answer = asked(job(), steps=(500, 510))
 
