@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import fmean, median
 
 import numpy as np
@@ -190,18 +191,40 @@ def _meanwhile(facts: RunFacts, place: Place, effect: _Effect, time: StepTime, t
     is_longer = effect.is_noticed and bool(effect.usual)
     near = changes_near(facts, place, effect.steps[0], is_own_known=True) if is_longer else []
     is_of_data = any(slow.kind == "shape" for slow in there)
-    return [*near, *(_follows(facts, place, effect, time) if is_longer or is_of_data else [])]
+    if is_longer or is_of_data:
+        return [*near, *_follows(facts, place, effect, time)]
+    return _follows(facts, place, effect, time, _in_step) if not effect.usual and _varies(time, effect.kept) else []
 
 
-def _follows(facts: RunFacts, place: Place, effect: _Effect, time: StepTime) -> list[Evidence]:
+def _varies(time: StepTime, steps: Sequence[int]) -> bool:
+    usual = median(time.seconds[step] for step in steps)
+    return 1.4826 * median(abs(time.seconds[step] - usual) for step in steps) > _NOTICED * usual
+
+
+_Alike = Callable[[Iterable[int], StepTime, Mapping[int, float]], float]
+"""(steps, their times, a metric) → how alike both go up and down."""
+
+
+def _follows(
+    facts: RunFacts, place: Place, effect: _Effect, time: StepTime, alike: _Alike | None = None
+) -> list[Evidence]:
     """Return the metric that step time follows around these steps, where it follows one."""
+    alike = _correlation if alike is None else alike
     begin, end = effect.steps[0] - _REACH, effect.steps[-1] + _REACH
     steps = [step for step in time.seconds if begin <= step <= end]
-    found = [(name, _correlation(steps, time, values)) for name, values in facts.series(place) if may_be_followed(name)]
+    found = [(name, alike(steps, time, values)) for name, values in facts.series(place) if may_be_followed(name)]
     best = max(found, key=lambda entry: entry[1], default=("", 0.0))
     if best[1] < _FOLLOWS:
         return []
     return [Evidence("follows", None, f"step time follows {best[0]} (r = {best[1]:.2f})")]
+
+
+def _in_step(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
+    """Return the correlation, also of what changes from step to step: a loss falls as long as caches fill."""
+    steps = [step for step in near if step in values]
+    changes = replace(time, seconds={b: time.seconds[b] - time.seconds[a] for a, b in pairwise(steps)})
+    of_values = {b: values[b] - values[a] for a, b in pairwise(steps)}
+    return min(_correlation(steps, time, values), _correlation(steps[1:], changes, of_values))
 
 
 def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
@@ -264,7 +287,10 @@ def _why(
         part = f"; {explained:.0%} of it goes with that" if effect.usual else ""
         return f"Caused: {listed(names)}{of_ranks}{part}."
     if verdict == "coincided":
-        return f"Coincided: {listed([one.text for one in evidence], 3)}; nothing shows that one led to the other."
+        nobody = "nobody was slow, and " if all(one.kind == "follows" for one in evidence) else ""
+        return (
+            f"Coincided: {listed([one.text for one in evidence], 3)}; {nobody}nothing shows that one led to the other."
+        )
     if not effect.is_noticed:
         missing = "" if effect.usual else f" It takes {plural(8, 'calm step')} before or after to say what is usual."
         if effect.usual and causes:
@@ -300,7 +326,7 @@ def _then(
 
 def _looks(place: Place, causes: Sequence[Slow], effect: _Effect, time: StepTime) -> list[Look]:
     looks = [
-        Look(place.axis, slow.shows, f"span {slow.span} of {slow.who}, {slow.phase}")
+        Look(place.axis, slow.shows, f"span {slow.span} of {slow.who}" + (f", {slow.phase}" if slow.phase else ""))
         for slow in causes
         if slow.shows is not None and slow.span is not None
     ]
