@@ -98,7 +98,7 @@ def critical_path(
     path: list[Segment] = []
     while now > begin:
         piece = _piece_before(pieces[rank], now, begin)
-        came = None if piece.span is None else waits.of(piece.span, now)
+        came = None if piece.span is None else waits.of(piece.span, piece.start_ns, now)
         since = max(piece.start_ns if came is None else came.at_ns, begin)
         path.append(_segment(piece, rank, since, now))
         rank, now = (rank, since) if came is None else (came.rank, since)
@@ -198,12 +198,13 @@ class _Waits:
         self._partners: dict[tuple[str, int], int | None] = {}
         self._begins: dict[tuple[str, int], _Messages] = {}
 
-    def of(self, span: Span, now: int) -> _Came | None:
-        """Return who came while a span waited, and when; None where it does not wait, or nobody is known to."""
+    def of(self, span: Span, since: int, now: int) -> _Came | None:
+        """Return who came from `since` to `now`, while a span waited; None where it did not wait, or nobody did."""
         if not _waits(span.name, self._kinds):
             return None
         came = self._partner(span) if _is_one_way(span.name) else self._last_one(span)
-        return came if came is not None and span.start_ns < came.at_ns < now and came.rank != span.rank else None
+        is_waited_for = came is not None and came.rank != span.rank and span.start_ns < came.at_ns < now
+        return came if came is not None and is_waited_for and came.at_ns >= since else None
 
     def _last_one(self, span: Span) -> _Came:
         """Return who entered a collective last, of those that left it together."""

@@ -149,6 +149,19 @@ def test_a_rank_that_had_not_begun_its_step_yet_is_waited_for_and_did_not_work_m
     ]  # fmt: skip
 
 
+def test_work_inside_of_a_timer_that_waits_is_work_although_who_was_waited_for_came_before_it():
+    of_rank = {
+        0: [span(0, "forward", 0, 2), span(0, "all_reduce", 2, 10), span(0, "unpack", 6, 8, "all_reduce")],
+        1: [span(1, "forward", 0, 4), span(1, "all_reduce", 4, 10)],
+    }
+
+    path = critical_path(of_rank)
+
+    assert [(one.phase, one.rank, (one.end_ns - one.start_ns) // MS) for one in path] == [
+        ("forward", 1, 4), ("all_reduce", 0, 2), ("unpack", 0, 2), ("all_reduce", 0, 2),
+    ]  # fmt: skip
+
+
 def test_clocks_that_are_far_apart_lead_to_nobody():
     hour = 3600e3
     of_rank = {
