@@ -2,10 +2,11 @@
 
     python examples/pipeline.py
 
-Four stages of two replicas each pass micro-batches forward and gradients back, GPipe's schedule, on a CPU. Stage 2 has
-7 layers, the others have 4. Expected: a line that says so a few steps after the job began, the path of a report, and
-then what `otel-ml why` says: stage 2, from the first step on, caused it. Its two ranks are as quick as their layers
-allow, all others wait for them, and none of the eight is called slow. A few seconds on a laptop.
+Four stages of two replicas each pass micro-batches forward and gradients back, GPipe's schedule, on a CPU, and all meet
+at the end of a step, as for the norm by which gradients are clipped. Stage 2 has 7 layers, the others have 4. Expected:
+a line that says so a few steps after the job began, the path of a report, and then what `otel-ml why` says: stage 2,
+from the first step on, caused it. Its two ranks are as quick as their layers allow, all others wait for them, and none
+of the eight is called slow. A few seconds on a laptop.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import time
 import uuid
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
 
 import numpy as np
 
@@ -61,7 +63,7 @@ class Stage:
                 self.before.send(gradient)
 
 
-def train(rank: int, run_id: str, before: Connection | None, after: Connection | None) -> None:
+def train(rank: int, run_id: str, together: Barrier, before: Connection | None, after: Connection | None) -> None:
     stage, rng = Stage(rank, before, after), np.random.default_rng(rank)
     topology = {"pp": (stage.number, STAGES), "dp": (stage.replica, REPLICAS)}
     params = {"layers": list(LAYERS), "micro_batches": MICRO_BATCHES}
@@ -72,18 +74,21 @@ def train(rank: int, run_id: str, before: Connection | None, after: Connection |
                 stage.forward(rng.normal(size=(8, WIDTH)))
             for _ in range(MICRO_BATCHES):
                 stage.backward()
+            with otel_ml.timed("grads-all-reduce"):
+                together.wait(60.0)
 
 
 def main() -> None:
     context = multiprocessing.get_context("spawn")
     run_id = f"pipeline-{uuid.uuid4().hex[:8]}"
     pipes = {(stage, replica): context.Pipe() for stage in range(STAGES - 1) for replica in range(REPLICAS)}
+    together = context.Barrier(RANKS)
     ranks = []
     for rank in range(RANKS):
         stage, replica = divmod(rank, REPLICAS)
         before, after = pipes.get((stage - 1, replica)), pipes.get((stage, replica))
         ends = (None if before is None else before[1], None if after is None else after[0])
-        ranks.append(context.Process(target=train, args=(rank, run_id, *ends)))
+        ranks.append(context.Process(target=train, args=(rank, run_id, together, *ends)))
     for process in ranks:
         process.start()
     for process in ranks:

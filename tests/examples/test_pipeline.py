@@ -37,5 +37,8 @@ def test_a_stage_with_more_work_is_told_while_the_job_runs_and_is_why(tmp_path: 
     assert "With the work spread over all stages these steps are" in sentences
     assert "rank 4 was slow" not in why
     assert "rank 5 was slow" not in why
+    account = dict(re.findall(r"(forward-compute|backward-compute|[a-z-]+-recv|grads-all-reduce) +([\d.]+ .?s)", why))
+    assert {"forward-compute", "backward-compute"} <= account.keys(), why  # of the path through who was waited for
+    assert "adds up to the step of the slowest rank" in why
     run = the_run_in(tmp_path / "otel-ml-runs")
     assert otel_ml.read(run)["time/exposed/backward-compute"][0]

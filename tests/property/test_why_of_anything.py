@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_ml_exporters.records import JsonValue, Params, Record, RunStatus, StepRecord, Table, Text
+from otel_ml_exporters.records import JsonValue, Params, Record, RunStatus, Span, StepRecord, Table, Text
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.comparison import compared
 from otel_ml_service.why.facts import facts_of
@@ -19,7 +19,8 @@ VERDICTS = {"caused", "coincided", "cannot tell"}
 
 names = st.sampled_from(
     ["loss", "time/step", "time/forward", "time/exposed/forward", "time/exposed/forward/rank", "time/exposed/a/b",
-     "generator/loss", "generator/rollout/time/exposed/x", "otel_ml/findings", "time/", "\x1b[31m"]
+     "generator/loss", "generator/rollout/time/exposed/x", "otel_ml/findings", "time/", "\x1b[31m", "time/idle",
+     *(f"{name}/generator/{rank}" for name in ("loss", "consumed/samples", "consumed/staleness") for rank in (0, 1))]
 )  # fmt: skip
 numbers = st.one_of(st.floats(), st.floats(0, 1), st.just(0.01))
 places = st.sampled_from([("trainer", "step"), ("generator", "rollout"), ("", "time"), ("generator", "step")])
@@ -56,12 +57,25 @@ def run(found: list[tuple[Any, ...]], more: list[Record]) -> list[Record]:
 runs = st.builds(run, streams, others)
 
 
-@given(records=runs, other=runs, first=st.integers(0, 100), length=st.integers(0, 60))
+timers = st.lists(
+    st.builds(
+        lambda place, name, rank, begin, took, step: Span(
+            "aa", f"{rank}.{begin}.{name}", None, name, begin, begin + took, *place[:1], rank, place[1], step
+        ),
+        places, st.sampled_from(["step", "forward", "a-recv", "a-send", "sync"]), st.integers(0, 2),
+        st.integers(0, 1000), st.integers(0, 500), st.integers(0, 100),
+    ),
+    max_size=20,
+)  # fmt: skip
+
+
+@given(records=runs, other=runs, spans=timers, first=st.integers(0, 100), length=st.integers(0, 60))
 @settings(max_examples=60, deadline=None)
 def test_every_run_has_an_answer_that_json_takes(
-    records: list[Record], other: list[Record], first: int, length: int
+    records: list[Record], other: list[Record], spans: list[Span], first: int, length: int
 ) -> None:
     facts = facts_of("run", records)
+    facts.spans, facts.hosts = (lambda *_: iter(spans)), lambda: {"trainer": {0: "a", 1: "b"}, "generator": {0: "a"}}
 
     answers = [why(facts, Question()), why(facts, Question(first=first, last=first + length))]
     answers += [why(facts, Question(metric=key.name, axis=key.axis)) for key in list(facts.history.series)]

@@ -13,6 +13,9 @@ __all__ = ["KINDS_WITH_PAUSES"]
 
 Floats = npt.NDArray[np.float64]
 
+_APART = 20
+"""Steps from one stall to the next, at most: three of them make a finding, and after 32 without one it is over."""
+
 
 def _checkpoints(kind: str, seed: int, draw: np.random.Generator) -> Job:
     """Every so many steps all ranks write a checkpoint, or rank 0 does, and the others wait for it in a barrier."""
@@ -64,7 +67,8 @@ def _outside_of_timers(kind: str, seed: int, draw: np.random.Generator) -> Job:
 def _stalls(kind: str, seed: int, draw: np.random.Generator) -> Job:
     """Now and then the loader of some rank, another one each time, has no batch ready, or a garbage collector runs."""
     ranks = int(draw.choice([4, 8, 16]))
-    at = (10 + np.cumsum(draw.geometric(draw.uniform(0.1, 0.25), 40))).tolist()
+    apart = np.minimum(draw.geometric(draw.uniform(0.1, 0.25), 40), _APART)
+    at = (10 + np.cumsum(apart)).tolist()
     at = [step for step in at if step < STEPS]
     who, took = draw.integers(ranks, size=STEPS), draw.uniform(1.5, 8.0, STEPS)
     is_data = "data" in kind

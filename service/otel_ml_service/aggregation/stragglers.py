@@ -21,8 +21,9 @@ from otel_ml_service.findings.blocking_ranks import blocking_ranks, without
 from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.evidence_span import is_shown, linked
 from otel_ml_service.findings.finding import COLUMNS, Finding, Kind, Level, row_of
-from otel_ml_service.findings.frontier import Exposed, parents_of
+from otel_ml_service.findings.frontier import Exposed
 from otel_ml_service.findings.heatmap import Heatmap
+from otel_ml_service.findings.nesting import parents_of
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind
 from otel_ml_service.findings.verdicts import Verdicts
 
@@ -61,7 +62,8 @@ class _Watch:
         told: subject → the level that a person was told last.
         step, time_ns: of the step that closed last.
         timers: of the last step that somebody had gone on from.
-        parents: timer → the one around it, as far as spans show it; of the timers `nested`, looked at `nested_at` last.
+        parents: timer → the one around it, or `BESIDE`, as far as spans show it; of the timers `nested`, looked at
+            `nested_at` last; `has_spans` is whether there were any then.
     """
 
     attempt: int
@@ -78,6 +80,7 @@ class _Watch:
     parents: dict[str, str] = field(default_factory=dict)
     nested: tuple[str, ...] = ()
     nested_at: int = 0
+    has_spans: bool = False
 
     @property
     def findings(self) -> list[Finding]:
@@ -240,11 +243,16 @@ class Stragglers:
         return without(timers, frozenset(phases))
 
     def _parents(self, stream: StepStream, watch: _Watch, timers: StepTimers) -> Mapping[str, str]:
-        """Return which timer is around which: looked up in spans when there are other timers, and now and then."""
-        if watch.nested != timers.phases or watch.step >= watch.nested_at + _NESTED_EVERY:
+        """Return which timer is around which: looked up in spans when there are other timers, and now and then.
+
+        Spans may come later than the values of their step, so at first it is looked again soon.
+        """
+        every = _NESTED_EVERY if watch.has_spans else _EVERY
+        if watch.nested != timers.phases or watch.step >= watch.nested_at + every:
             watch.nested, watch.nested_at = timers.phases, watch.step
             lines = self._spans.of(stream.role, timers.ranks[0], watch.attempt) if timers.ranks else ()
             spans = [span for span in SpanLines(tuple(lines)) if span.axis == stream.axis]
+            watch.has_spans = bool(spans)
             watch.parents |= parents_of(spans)
         return watch.parents
 

@@ -10,9 +10,9 @@ import click
 
 from otel_ml_exporters.span_lines import span_of
 from otel_ml_service.cli.screen import screen
+from otel_ml_service.stored_runs.rank_places import stages_of
 from otel_ml_service.stored_runs.read_spans import records_and_spans
 from otel_ml_service.stored_runs.run_folders import RunFolder
-from otel_ml_service.stored_runs.stages import stages_of
 from otel_ml_service.why.answer import Answer
 from otel_ml_service.why.facts import Place
 from otel_ml_service.why.without import Removed, removed, what_if

@@ -8,18 +8,18 @@ their waiting would be counted twice (the method of StageFrontier, arXiv 2606.06
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_exporters.records import Span
 from otel_ml_service.findings.detector import StepTimers
+from otel_ml_service.findings.nesting import BESIDE
 from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, accuses
 
-__all__ = ["Exposed", "Line", "exposed", "line_of", "parents_of"]
+__all__ = ["Exposed", "Line", "exposed", "line_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,11 +48,13 @@ def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
     The seconds of all phases are those of the slowest rank. A timer around others counts without them, `step` as what
     is in none of its timers. The phases of a pipeline take turns, so there the account is that of the rank that works
     longest, which others wait for most: its timers, and what the longest `step` is more. Who waits may time sending and
-    receiving at once, and its timers add up to more than a step.
+    receiving at once, and its timers add up to more than a step. What runs beside others, on another thread, is left
+    out: where training waits for it, that is in another timer, or untimed.
 
     Args:
         timers: of the step.
-        parents: timer → the one that it is inside of; without one it is inside of `step`, where there is that.
+        parents: timer → the one that it is inside of, or `BESIDE`; without one it is inside of `step`, where there is
+            that.
 
     Examples:
         Rank 1 is slow in the first phase; rank 0 waits for it in the second one:
@@ -82,7 +84,7 @@ def line_of(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
 
 def _apart(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
     """Return the phases of a step, none inside of another; None where they overlap, or are too few."""
-    timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED]
+    timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED and parents.get(phase) != BESIDE]
     phases = [timers.phases[column] for column in timed]
     if len(timers.ranks) < 2 or len(phases) < 2:
         return None
@@ -121,23 +123,3 @@ def _own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str]
         if outer is not None and outer != column:
             own[:, outer] -= seconds[:, column]
     return own
-
-
-def parents_of(spans: Iterable[Span]) -> dict[str, str]:
-    """Return which timer each timer is inside of, from the spans of one rank.
-
-    Examples:
-        >>> def span(name: str, start: int, end: int) -> Span:
-        ...     return Span("aa", name, None, name, start, end, "trainer", 0, "step", 1)
-        >>> parents_of([span("forward", 0, 5), span("attention", 1, 4), span("backward", 5, 9)])
-        {'attention': 'forward'}
-    """
-    parents: dict[str, str] = {}
-    around: list[Span] = []
-    for span in sorted(spans, key=lambda one: (one.start_ns, -one.end_ns)):
-        while around and around[-1].end_ns < span.end_ns:
-            around.pop()
-        if around and around[-1].name != span.name:
-            parents[span.name] = around[-1].name
-        around.append(span)
-    return parents

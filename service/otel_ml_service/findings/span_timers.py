@@ -10,7 +10,7 @@ import numpy as np
 
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.detector import StepTimers
-from otel_ml_service.findings.frontier import parents_of
+from otel_ml_service.findings.nesting import parents_of
 from otel_ml_service.findings.phases import in_order
 
 __all__ = ["span_timers"]

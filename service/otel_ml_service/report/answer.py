@@ -24,6 +24,10 @@ __all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
 
 FINDINGS = "otel_ml/findings"
 _SHOWN = 5
+_LASTS = ("stage", "shape")
+"""Kinds of findings that each of their steps shows as well as another."""
+_WARM_UP = 3
+"""Steps in which a job still starts, and ranks come when they come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ def trouble_of(run: Contents, place: str, table: Table, row: Mapping[str, JsonVa
     role = place.removesuffix("/").removesuffix(f"/{axis}") if place not in {"", f"{axis}/"} else "trainer"
     slow = run.times[role, axis].all() if (role, axis) in run.times else {}
     shows = _shown_by(slow, _whole(row.get("rank")), since, last, _whole(row.get("at step")))
+    if row.get("kind") in _LASTS:
+        shows = min((step for step in timed if since + _WARM_UP <= step <= last), default=since)
     return Trouble(
         place, role, axis, str(row.get("level", "")), str(row.get("kind", "")), row.get("rank"),
         str(row.get("place") or f"rank {row.get('rank')}"), str(row.get("phase") or ""), since, until,

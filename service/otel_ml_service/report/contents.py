@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -14,6 +14,7 @@ from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanB
 from otel_ml_exporters.span_lines import SpanLines, span_of
 from otel_ml_service.report.rank_times import RankTimes
 from otel_ml_service.stored_runs.follow_spans import newest_spans
+from otel_ml_service.stored_runs.rank_places import hosts_of
 from otel_ml_service.stored_runs.read_records import not_taken, records
 from otel_ml_service.stored_runs.read_spans import SpanRow
 from otel_ml_service.stored_runs.run_folders import RunFolder
@@ -42,6 +43,7 @@ class Contents:
         name: what people call it; empty where nobody has said.
         notes: what they wrote about it.
         not_taken: exporter → values that its backend does not have, and never will.
+        hosts: role → rank → its host, as far as it is known: not while a service has the run open.
     """
 
     id: str
@@ -61,6 +63,7 @@ class Contents:
     missing: int = 0
     energy: dict[tuple[str, int, int], dict[str, float]] = field(default_factory=dict)
     not_taken: dict[str, int] = field(default_factory=dict)
+    hosts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     name: str = ""
     notes: str = ""
 
@@ -162,7 +165,7 @@ def read_contents(run: RunFolder) -> Contents:
     read = contents(run.id, run.experiment, records(run))
     if not read.workers:  # while the service has the run open
         read.add(SpanBatch(0, newest_spans(run.path / "spans.jsonl")))
-    read.not_taken = not_taken(run)
+    read.not_taken, read.hosts = not_taken(run), hosts_of(run)
     read.name, read.notes = run.name, run.notes
     return read
 

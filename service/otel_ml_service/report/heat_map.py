@@ -6,7 +6,8 @@ import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ SlowDowns = Mapping[int, Mapping[int, float]]
 
 _COLUMNS, _ROWS, _OUTLIERS = 240, 64, 8
 """Of more steps or ranks, the slowest of each stretch is shown; of more ranks, the slowest ones have their own rows."""
+_LETTERS = 12
+"""Of a host's name, its end: what hosts of a cluster differ in."""
 _HOTTEST = 1.0
 """Twice the usual time; slower looks the same."""
 _STOPS = np.array([[90, 140, 215, 26], [90, 140, 215, 140], [240, 178, 66, 235], [212, 56, 40, 255]], dtype=np.float64)
@@ -30,18 +33,28 @@ _NOTHING = (150, 156, 168, 120)
 _WIDTH, _LEFT, _TOP, _BOTTOM = 900, 84, 6, 34
 
 
+_One = TypeVar("_One", int, str)
+
+
 class _Row(NamedTuple):
     label: str
     ranks: Sequence[int]
 
 
-def heat_map(slowdowns: SlowDowns, axis: str, role: str) -> Markup:
-    """Return the picture of a role on an axis; nothing where no two ranks can be compared."""
+def heat_map(slowdowns: SlowDowns, axis: str, role: str, hosts: Mapping[int, str] = MappingProxyType({})) -> Markup:
+    """Return the picture of a role on an axis; nothing where no two ranks can be compared.
+
+    Args:
+        slowdowns: of each step and rank.
+        axis: of the steps.
+        role: of the ranks.
+        hosts: rank → its host; of more ranks than rows, a row is a host, or several.
+    """
     ranks = sorted({rank for found in slowdowns.values() for rank in found})
     matrix = np.array([[found.get(rank, math.nan) for found in slowdowns.values()] for rank in ranks])
     if len(ranks) < 2 or np.isnan(matrix).all():
         return Markup("")
-    rows = _rows(ranks, matrix)
+    rows = _rows(ranks, matrix, hosts)
     place = {rank: number for number, rank in enumerate(ranks)}
     with_rows = np.stack([_most(matrix[[place[rank] for rank in row.ranks]], axis=0) for row in rows])
     values, steps = _columns(with_rows, list(slowdowns))
@@ -56,15 +69,35 @@ def _most(values: Floats, axis: int) -> Floats:
     return np.where(np.isinf(filled), np.nan, filled)
 
 
-def _rows(ranks: Sequence[int], matrix: Floats) -> list[_Row]:
+def _rows(ranks: Sequence[int], matrix: Floats, hosts: Mapping[int, str]) -> list[_Row]:
     if len(ranks) <= _ROWS:
         return [_Row(f"rank {rank}", (rank,)) for rank in ranks]
     means = np.nan_to_num(matrix).mean(axis=1)
     slowest = sorted(int(place) for place in np.argsort(-means, kind="stable")[:_OUTLIERS])
-    size = math.ceil(len(ranks) / (_ROWS - _OUTLIERS))
-    blocks = (ranks[start : start + size] for start in range(0, len(ranks), size))
     alone = [_Row(f"rank {ranks[place]}", (ranks[place],)) for place in slowest]
-    return [*alone, *(_Row(f"{block[0]}–{block[-1]}", block) for block in blocks)]
+    return [*alone, *(_by_hosts(ranks, hosts) if hosts.keys() >= set(ranks) else _by_numbers(ranks))]
+
+
+def _by_numbers(ranks: Sequence[int]) -> list[_Row]:
+    return [_Row(f"{block[0]}–{block[-1]}", block) for block in _blocks(ranks)]
+
+
+def _by_hosts(ranks: Sequence[int], hosts: Mapping[int, str]) -> list[_Row]:
+    """Return a row for each host in the order of their ranks, or for several that follow each other."""
+    of_host: dict[str, list[int]] = {}
+    for rank in ranks:
+        of_host.setdefault(hosts[rank], []).append(rank)
+    return [_Row(_named(block), [rank for host in block for rank in of_host[host]]) for block in _blocks(list(of_host))]
+
+
+def _named(hosts: Sequence[str]) -> str:
+    names = [host if len(host) <= _LETTERS else f"…{host[1 - _LETTERS :]}" for host in hosts]
+    return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
+
+
+def _blocks(every: Sequence[_One]) -> list[Sequence[_One]]:
+    size = math.ceil(len(every) / (_ROWS - _OUTLIERS))
+    return [every[start : start + size] for start in range(0, len(every), size)]
 
 
 def _columns(matrix: Floats, steps: Sequence[int]) -> tuple[Floats, list[int]]:

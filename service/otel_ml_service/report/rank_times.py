@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from otel_ml_exporters.span_lines import span_of
 from otel_ml_service.findings.blame import own_extra
-from otel_ml_service.findings.frontier import parents_of
+from otel_ml_service.findings.nesting import parents_of
 from otel_ml_service.findings.peers import groups_of, usual_of
 from otel_ml_service.findings.phases import STEP, in_order, is_routed, is_waiting
 from otel_ml_service.stored_runs.read_spans import SpanRow

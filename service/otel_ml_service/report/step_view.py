@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from otel_ml_exporters.records import Span
-from otel_ml_service.findings.frontier import Exposed, exposed
+from otel_ml_service.findings.frontier import Exposed
 from otel_ml_service.findings.phases import STEP
-from otel_ml_service.findings.span_timers import span_timers
+from otel_ml_service.findings.step_account import StepAccount, account_of_step
 from otel_ml_service.report.units import quantity
 
 __all__ = ["by_step", "step_view"]
@@ -18,6 +18,12 @@ _ROWS = 48
 """Ranks that are drawn: those at the front, and those that took longest."""
 _BOXES = 100
 """Of a rank."""
+_NAMED = 5
+"""Phases; what others have is added up."""
+_FRAMED = {
+    False: "who was at the front has a frame.",
+    True: "what is on the longest path, through who was waited for, has a frame.",
+}
 
 StepName = tuple[str, str, int]
 """Role, axis, step."""
@@ -38,24 +44,19 @@ def step_view(name: StepName, spans: Sequence[Span]) -> dict[str, Any]:
     of_rank: dict[int, list[Span]] = defaultdict(list)
     for span in sorted(spans, key=lambda one: (one.start_ns, -one.end_ns)):
         of_rank[span.rank].append(span)
-    account = _account(of_rank)
-    front = {(entry.phase, entry.rank) for entry in account if entry.seconds > 0}
-    shown = _shown(of_rank, {rank for _, rank in front})
+    account = account_of_step(of_rank)
+    shown = _shown(of_rank, account.ranks)
     begin = min(span.start_ns for rank in shown for span in of_rank[rank])
     end = max(span.end_ns for rank in shown for span in of_rank[rank])
     names = list(dict.fromkeys(span.name for rank in shown for span in of_rank[rank]))
     rows = [
-        {"who": f"{role[:10]} {rank}", "boxes": _boxes(of_rank[rank][:_BOXES], begin, names, front)} for rank in shown
+        {"who": f"{role[:10]} {rank}", "boxes": _boxes(of_rank[rank][:_BOXES], begin, names, account)} for rank in shown
     ]
     left_out = len(of_rank) - len(shown)
     return {
         "role": role, "axis": axis, "step": step, "us": max((end - begin) / 1e3, 1.0), "names": names, "rows": rows,
         "said": _said(name, account, (end - begin) / 1e9, left_out),
     }  # fmt: skip
-
-
-def _account(of_rank: Mapping[int, Sequence[Span]]) -> list[Exposed]:
-    return exposed(*span_timers(of_rank))
 
 
 def _shown(of_rank: Mapping[int, Sequence[Span]], front: set[int]) -> list[int]:
@@ -65,29 +66,32 @@ def _shown(of_rank: Mapping[int, Sequence[Span]], front: set[int]) -> list[int]:
     return sorted([*front, *(rank for rank in longest if rank not in front)][:_ROWS])
 
 
-def _boxes(
-    spans: Sequence[Span], begin: int, names: Sequence[str], front: set[tuple[str, int]]
-) -> list[list[float | int]]:
+def _boxes(spans: Sequence[Span], begin: int, names: Sequence[str], account: StepAccount) -> list[list[float | int]]:
     boxes: list[list[float | int]] = []
     until: list[int] = []
     for span in spans:
         until = [end for end in until if end > span.start_ns]
         at, length = (span.start_ns - begin) / 1e3, (span.end_ns - span.start_ns) / 1e3
-        is_front = span.name != STEP and (span.name, span.rank) in front
+        is_front = span.name != STEP and account.has(span)
         boxes.append([names.index(span.name), round(at, 1), round(length, 1), len(until), int(is_front)])
         until.append(span.end_ns)
     return boxes
 
 
-def _said(name: StepName, account: Sequence[Exposed], seconds: float, left_out: int) -> str:
+def _said(name: StepName, account: StepAccount, seconds: float, left_out: int) -> str:
     role, axis, step = name
     parts = [f"{role}, {axis} {step}: {quantity(seconds, 's')}."]
-    longest = sorted((entry for entry in account if entry.seconds > 0), key=lambda entry: -entry.seconds)[:3]
-    if longest:
-        said = ", ".join(f"{entry.phase} {quantity(entry.seconds, 's')} (rank {entry.rank})" for entry in longest)
-        parts.append(f"The slowest rank's step is {said}; who was at the front has a frame.")
-    else:
-        parts.append("Its ranks have no account that adds up: one rank, a pipeline, or timers that overlap.")
+    entries = sorted((entry for entry in account.phases if entry.seconds > 0), key=lambda entry: -entry.seconds)
+    if entries:
+        whole = quantity(sum(entry.seconds for entry in entries), "s")
+        parts.append(f"The slowest rank's step, {whole}, is {_listed(entries)}; {_FRAMED[account.is_path]}")
     if left_out:
         parts.append(f"{left_out:,} ranks are not drawn.")
     return " ".join(parts)
+
+
+def _listed(entries: Sequence[Exposed]) -> str:
+    """Return phases that add up to the step, the longest first."""
+    said = [f"{entry.phase} {quantity(entry.seconds, 's')} (rank {entry.rank})" for entry in entries[:_NAMED]]
+    rest = sum(entry.seconds for entry in entries[_NAMED:])
+    return " + ".join([*said, *([f"{quantity(rest, 's')} of others"] if rest > 0 else [])])

@@ -26,6 +26,7 @@ from otel_ml_service.report.page import page_of_parts, parts
 from otel_ml_service.report.step_view import StepName, by_step, step_view
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.follow_spans import SpanFollower
+from otel_ml_service.stored_runs.rank_places import hosts_of
 from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 from otel_ml_service.stored_runs.run_history import SeriesName
@@ -151,6 +152,7 @@ class FollowedRun:
         self._begin_anew()
         self._followers = None
         self._read_at = self.folder.modified
+        self._contents.hosts = hosts_of(self.folder)
         self._take(records(self.folder))
         if not self._contents.workers:
             spans = SpanFollower(self.folder.path / "spans.jsonl").new_spans()

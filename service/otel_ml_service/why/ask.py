@@ -85,6 +85,8 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
     place = places[0]
     steps = sorted(facts.times[place])
     whole = explain_steps(facts, place, steps[0], steps[-1])
+    if whole.verdict == "coincided":
+        return whole
     return Answer(
         facts.id, ABOUT, place.role, place.axis, steps[0], steps[-1], "cannot tell", None, 0.0,
         (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from statistics import fmean
 from typing import NamedTuple
 
 from otel_ml_service.why.answer import Evidence, Look
 from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.mean import mean
 from otel_ml_service.why.producers import USUAL, Producer, Responsible, Series
 from otel_ml_service.why.weight_pulls import Pull, pull_of
 from otel_ml_service.why.wording import listed, number, seconds, steps_text
@@ -138,4 +138,4 @@ def _looks(one: Producer, pull: Pull | None) -> list[Look]:
 
 def _mean(series: Series, first: int, last: int) -> float | None:
     found: Sequence[float] = [value for at, value in series.items() if first <= at <= last]
-    return fmean(found) if found else None
+    return mean(found) if found else None

@@ -14,7 +14,15 @@ from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.finding_text import what_was
 from otel_ml_service.why.wording import listed, number, plural, steps_text
 
-__all__ = ["NEAR", "changes_near", "completeness", "first_not_finite", "is_looked_at", "is_of_time"]
+__all__ = [
+    "NEAR",
+    "changes_near",
+    "completeness",
+    "first_not_finite",
+    "is_looked_at",
+    "is_of_time",
+    "may_be_followed",
+]
 
 NEAR = 3
 """Steps within which two changes are at the same time."""
@@ -33,7 +41,9 @@ _MOST = 512
 """Series that are looked at: of more, those that come first."""
 
 
-def changes_near(facts: RunFacts, place: Place, step: int, *, but: str = "") -> list[Evidence]:
+def changes_near(
+    facts: RunFacts, place: Place, step: int, *, but: str = "", is_own_known: bool = False
+) -> list[Evidence]:
     """Return what changed within three steps of `step`, or at the same time on another axis.
 
     Args:
@@ -41,12 +51,13 @@ def changes_near(facts: RunFacts, place: Place, step: int, *, but: str = "") -> 
         place: whose step it is.
         step: where the change in question begins.
         but: metric that is in question itself.
+        is_own_known: whether what was found of the place itself is left out.
     """
     return [
         *_restarts(facts, place, step),
         *_events(facts, place, step),
         *_parameters(facts, place, step),
-        *_findings(facts, place, step),
+        *_findings(facts, place, step, is_own_known=is_own_known),
         *_metrics(facts, place, step, but),
     ]
 
@@ -93,12 +104,16 @@ def _parameters(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
             yield Evidence("parameter", None, f"parameters were set: {listed(names)}")
 
 
-def _findings(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
+def _findings(facts: RunFacts, place: Place, step: int, *, is_own_known: bool) -> Iterator[Evidence]:
     for slow in facts.findings:
-        other = Place("", slow.axis) if slow.place == place.prefix else facts.place_of(slow.axis, slow.place)
+        is_own = slow.place == place.prefix and slow.axis == place.axis
+        if is_own and is_own_known:
+            continue
+        other = place if is_own else facts.place_of(slow.axis, slow.place)
         for at, when in ((slow.since, "from"), (slow.last, "up to")):
             if (when == "from" or slow.is_over) and _same_time(facts, place, step, other, at):
-                yield Evidence("finding", at, f"{what_was(slow)} {when} {_at(facts, place, other, at)}")
+                of_role = "" if is_own else f" of {other.role}"
+                yield Evidence("finding", at, f"{what_was(slow, of_role)} {when} {_at(facts, place, other, at)}")
 
 
 def _metrics(facts: RunFacts, place: Place, step: int, but: str) -> Iterator[Evidence]:
@@ -124,6 +139,16 @@ def is_looked_at(name: str) -> bool:
         (True, False, False)
     """
     return not is_of_time(name) and _FURTHER.search(name) is None
+
+
+def may_be_followed(name: str) -> bool:
+    """Whether the time of a step may follow a metric: the tokens of all ranks, or of the one with most, do count.
+
+    Examples:
+        >>> may_be_followed("tokens"), may_be_followed("tokens/max"), may_be_followed("tokens/argmax")
+        (True, True, False)
+    """
+    return (not is_of_time(name) and re.search(r"/(max|sum)$", name) is not None) or is_looked_at(name)
 
 
 def is_of_time(name: str) -> bool:
@@ -197,7 +222,11 @@ def completeness(facts: RunFacts, place: Place, first: int, last: int) -> list[E
     found = [Evidence("completeness", None, whole)]
     if (metrics := _eligible(facts)) > 0:
         found.append(
-            Evidence("completeness", None, f"{plural(metrics, 'metric')} of the run are looked at for changes")
+            Evidence(
+                "completeness",
+                None,
+                f"{plural(metrics, 'metric')} of the run {'is' if metrics == 1 else 'are'} looked at for changes",
+            )
         )
     if facts.is_live:
         newest = max(facts.times.get(place, {}), default=first)

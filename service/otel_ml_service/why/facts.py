@@ -14,6 +14,7 @@ from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.records import JsonValue, Params, Record, Span, StepRecord, Table, Text
 from otel_ml_service.stored_runs.follow_spans import spans_between
+from otel_ml_service.stored_runs.rank_places import hosts_of, stages_of
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import History, history, is_own
@@ -86,6 +87,14 @@ def _no_spans(*_: object) -> Iterator[Span]:
     return iter(())
 
 
+def _nowhere() -> Mapping[str, Mapping[int, str]]:
+    return {}
+
+
+def _of_no_stage(_: str) -> Mapping[int, int]:
+    return {}
+
+
 class Restart(NamedTuple):
     """The first step of another attempt of the job."""
 
@@ -106,6 +115,8 @@ class RunFacts:
         params: (seconds since the epoch, names) of parameters, as they came.
         is_live: a service records it now.
         spans: reads the stored spans of a stretch of time, and no others.
+        hosts: reads role → rank → host; not known while a service has the run open.
+        stages: reads rank → pipeline stage of a role; the same.
     """
 
     id: str
@@ -118,6 +129,8 @@ class RunFacts:
     params: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
     is_live: bool = False
     spans: SpansBetween = _no_spans
+    hosts: Callable[[], Mapping[str, Mapping[int, str]]] = _nowhere
+    stages: Callable[[str], Mapping[int, int]] = _of_no_stage
     _attempts: dict[Place, int] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
@@ -236,4 +249,5 @@ def read_facts(run: RunFolder) -> RunFacts:
     read = facts_of(run.id, records(run))
     read.is_live = is_live(run)
     read.spans = partial(spans_between, run.jsonl.with_name("spans.jsonl"))
+    read.hosts, read.stages = partial(hosts_of, run), partial(stages_of, run)
     return read

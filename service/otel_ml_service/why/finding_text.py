@@ -9,8 +9,8 @@ from otel_ml_service.why.wording import seconds, signed, steps_text
 __all__ = ["found_text", "what_was", "what_was_when"]
 
 
-def what_was(slow: Slow) -> str:
-    """Return who did what.
+def what_was(slow: Slow, of_role: str = "") -> str:
+    """Return who did what; `of_role` stands behind who it was.
 
     Examples:
         >>> what_was(Slow("", "step", "slow", 2, "rank 2", "forward", 80, 149, True, 0.0149, 1.04))
@@ -21,16 +21,16 @@ def what_was(slow: Slow) -> str:
         'the job paused in checkpoint, and nobody was slow'
     """
     if slow.kind == "silent":
-        return f"{slow.who} was silent"
+        return f"{slow.who}{of_role} was silent"
     if slow.kind == "stage":
-        return f"{slow.who} had {1 + slow.slowdown:.3g} × the work of the other stages"
+        return f"{slow.who}{of_role} had {1 + slow.slowdown:.3g} × the work of the other stages"
     if slow.kind == "shape":
-        return f"step time followed the data ({slow.phase} varied together), and nobody was slow"
+        return f"step time{of_role} followed the data ({slow.phase} varied together), and nobody was slow"
     where = "outside of its timers" if slow.phase == UNTIMED else f"in {slow.phase}" if slow.phase else "now and then"
     if slow.kind == "pause":
         who = "the job" if slow.who == "nobody" else slow.who
-        return f"{who} paused {where}" + (", and nobody was slow" if slow.who == "nobody" else "")
-    return f"{slow.who} was slow {where}"
+        return f"{who}{of_role} paused {where}" + (", and nobody was slow" if slow.who == "nobody" else "")
+    return f"{slow.who}{of_role} was slow {where}"
 
 
 def what_was_when(slow: Slow) -> str:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
 
 from otel_ml_service.findings.change_points import LEAST, Change, ChangePoints, change_points
+from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Answer, Evidence, Look, Verdict
 from otel_ml_service.why.by_producers import told
 from otel_ml_service.why.coincidences import changes_near, completeness, first_not_finite, is_looked_at
 from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.gradual_change import gradual_turn
 from otel_ml_service.why.producers import Producer, Responsible, are_parts_of, producers_of, responsible_for
+from otel_ml_service.why.turn import BACK, Turn, range_of
 from otel_ml_service.why.wording import listed, number, plural, signed, steps_text
 
 __all__ = ["explain_metric", "largest_change"]
-
-_BACK = 64
-"""A step is asked about for a change that began at most so many steps before."""
 
 _BLOCK = 4
 """Steps by which it is looked whether the new level goes on."""
@@ -26,7 +25,7 @@ _BLOCK = 4
 _NEWEST = 2048
 """Steps that are searched where nobody says which metric: the newest ones."""
 
-_AS_LARGE, _WAY_BACK = 0.9, 0.5
+_AS_LARGE, _WAYBACK = 0.9, 0.5
 """Of changes about as large as the largest one the first counts; so does one that is half as large and goes the other
 way: the largest may be the way back."""
 
@@ -35,16 +34,16 @@ _LINKS = (
     "(`rl.batch_reward(…, contexts=…)`)."
 )
 
+_STRANGERS = (
+    "Samples were consumed, and none of their contexts names who made it: take them from `otel_ml.context()` there, "
+    "and they are links."
+)
+
+_NORMS = (
+    "Norms of gradients and activations (`otel_ml.diagnostics.dynamics`) tell which layer was no longer finite first."
+)
+
 _FIRST = "the first one with the new level"
-
-
-class _Turn(NamedTuple):
-    """Where a metric changed: a level, or from numbers to none."""
-
-    step: int
-    found_at: int
-    text: str
-    effect: float | None
 
 
 def largest_change(facts: RunFacts, place: Place) -> str | None:
@@ -64,12 +63,14 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     """Return why a metric changed in the steps `first` to `last`, in the 64 before one step, or anywhere."""
     values = facts.history.series[place.axis, name]  # type: ignore[index] # a SeriesName is a tuple
     points = _points(values)
-    turn = _turn(name, values, points, first, last)
+    producers = producers_of(facts, place, name)
+    at_once = _turn(name, values, points, first, last)
+    gradual = gradual_turn(name, values, producers, first, last) if at_once is None else None
+    turn, last_of = gradual if gradual is not None else (at_once, 0)
     if turn is None:
         return _unchanged(facts, place, name, values, points, first, last)
     near = changes_near(facts, place, turn.step, but=name)
-    producers = producers_of(facts, place, name)
-    last_of = _last_of(turn, values)
+    last_of = last_of or _last_of(turn, values)
     are_parts = are_parts_of(producers, values, turn.step, last_of)
     found = responsible_for(producers, turn.step, last_of) if are_parts else None
     if found is not None:
@@ -78,13 +79,13 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
         verdict=verdict, effect=turn.effect, explained=0.0,
-        sentences=(turn.text, _why(near, turn), _edge(producers, name, are_parts=are_parts)),
+        sentences=(turn.text, _why(near, turn), _needed(facts, place, turn, producers, name, are_parts=are_parts)),
         evidence=(*near, *completeness(facts, place, turn.step, turn.found_at)),
         look_at=(Look(place.axis, turn.step, _FIRST),),
     )  # fmt: skip
 
 
-def _caused(facts: RunFacts, place: Place, name: str, turn: _Turn, last: int, found: Responsible) -> Answer:
+def _caused(facts: RunFacts, place: Place, name: str, turn: Turn, last: int, found: Responsible) -> Answer:
     said = told(facts, place, name, turn.step, last, found)
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
@@ -94,12 +95,12 @@ def _caused(facts: RunFacts, place: Place, name: str, turn: _Turn, last: int, fo
     )  # fmt: skip
 
 
-def _last_of(turn: _Turn, values: Mapping[int, float]) -> int:
+def _last_of(turn: Turn, values: Mapping[int, float]) -> int:
     """Return up to which step a metric has the new level: a way back takes longer to be told than this looks."""
-    old = median([values[step] for step in sorted(values) if step < turn.step][-_BACK:] or [math.nan])
+    old = median([values[step] for step in sorted(values) if step < turn.step][-BACK:] or [math.nan])
     new = median([value for step, value in values.items() if turn.step <= step <= turn.found_at])
     last = turn.found_at
-    later = sorted(step for step in values if turn.found_at < step < turn.step + _BACK)
+    later = sorted(step for step in values if turn.found_at < step < turn.step + BACK)
     for start in range(0, len(later), _BLOCK):
         block = later[start : start + _BLOCK]
         level = median(values[step] for step in block)
@@ -109,9 +110,18 @@ def _last_of(turn: _Turn, values: Mapping[int, float]) -> int:
     return last
 
 
+def _needed(
+    facts: RunFacts, place: Place, turn: Turn, producers: Sequence[Producer], name: str, *, are_parts: bool
+) -> str:
+    """Return what would have to be recorded for more to be told."""
+    if turn.effect is None and not producers:
+        return _NORMS
+    if not producers and SeriesName(place.axis, f"{place.prefix}consumed/samples") in facts.history.series:
+        return _STRANGERS
+    return _edge(producers, name, are_parts=are_parts) if producers else _LINKS
+
+
 def _edge(producers: Sequence[Producer], name: str, *, are_parts: bool) -> str:
-    if not producers:
-        return _LINKS
     if are_parts:
         return f"It is by the samples of no one producer: without any of them {name} would have changed, too."
     if any(one.values for one in producers):
@@ -131,15 +141,14 @@ def _points(values: Mapping[int, float]) -> ChangePoints:
 
 def _turn(
     name: str, values: Mapping[int, float], points: ChangePoints, first: int | None, last: int | None
-) -> _Turn | None:
+) -> Turn | None:
     turns = [_level(name, change) for change in points.changes]
     broken = first_not_finite(values)
     if broken is not None:
         before = max(step for step in values if step < broken)
         text = f"{name} became {values[broken]} at step {broken:,}; the step before had {number(values[before])}."
-        turns.append(_Turn(broken, broken, text, None))
-    begin = -math.inf if first is None else first - _BACK if first == last else first
-    end = math.inf if last is None else last
+        turns.append(Turn(broken, broken, text, None))
+    begin, end = range_of(first, last)
     there = [turn for turn in turns if begin <= turn.step <= end]
     if first is not None and first == last:
         return max(there, key=lambda turn: turn.step, default=None)
@@ -147,26 +156,26 @@ def _turn(
     return next((turn for turn in there if largest is not None and _counts(turn, largest)), None)
 
 
-def _counts(turn: _Turn, largest: _Turn) -> bool:
+def _counts(turn: Turn, largest: Turn) -> bool:
     is_opposite = (turn.effect or 0.0) * (largest.effect or 0.0) < 0
-    return _size(turn) >= (_WAY_BACK if is_opposite else _AS_LARGE) * _size(largest)
+    return _size(turn) >= (_WAYBACK if is_opposite else _AS_LARGE) * _size(largest)
 
 
-def _size(turn: _Turn) -> float:
+def _size(turn: Turn) -> float:
     return math.inf if turn.effect is None else abs(turn.effect)
 
 
-def _level(name: str, change: Change) -> _Turn:
+def _level(name: str, change: Change) -> Turn:
     size = f", {change.size:.1f} times its scatter" if math.isfinite(change.size) else ""
     verb = "rose" if change.by > 0 else "fell"
     text = (
         f"{name} {verb} at step {change.step:,} from {number(change.before)} to {number(change.after)} "
         f"({signed(number(change.by))}{size})."
     )
-    return _Turn(change.step, change.found_at, text, change.by)
+    return Turn(change.step, change.found_at, text, change.by)
 
 
-def _why(near: list[Evidence], turn: _Turn) -> str:
+def _why(near: list[Evidence], turn: Turn) -> str:
     if near:
         return f"Coincided: {listed([one.text for one in near], 3)}; nothing shows that one led to the other."
     return (

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import CAUSED
 from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.mean import mean
 
 __all__ = ["USUAL", "Producer", "Responsible", "are_parts_of", "producers_of", "responsible_for"]
 
@@ -101,7 +101,7 @@ def are_parts_of(producers: Sequence[Producer], values: Series, step: int, last:
     old, new = ([values[at] for at in steps if at in values] for steps in (before, after))
     if len(known) < 2 or whole is None or not old or not new:
         return False
-    effect = fmean(new) - fmean(old)
+    effect = mean(new) - mean(old)
     return effect != 0 and abs(whole - effect) <= _ALIKE * abs(effect)
 
 
@@ -115,7 +115,7 @@ def responsible_for(producers: Sequence[Producer], step: int, last: int) -> Resp
         part = 0.0 if left is None or whole is None else min(max(1 - left / whole, 0.0), 1.0)
         if part >= CAUSED:
             told = sorted(some, key=lambda one: -_given(one, after))
-            return Responsible(told, part, fmean(_means(others, after)))
+            return Responsible(told, part, mean(_means(others, after)))
     return None
 
 
@@ -141,13 +141,13 @@ def _given(one: Producer, steps: Sequence[int]) -> float:
 
 def _mean(series: Series, steps: Sequence[int]) -> float:
     found = [series[step] for step in steps if step in series]
-    return fmean(found) if found else 0.0
+    return mean(found) if found else 0.0
 
 
 def _change(some: Sequence[Producer], before: Sequence[int], after: Sequence[int]) -> float | None:
     """Return by how much the mean over some producers' samples rose; None where too few steps have any."""
     old, new = _means(some, before), _means(some, after)
-    return fmean(new) - fmean(old) if min(len(old), len(new)) >= _FEW else None
+    return mean(new) - mean(old) if min(len(old), len(new)) >= _FEW else None
 
 
 def _means(some: Sequence[Producer], steps: Sequence[int]) -> list[float]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import fmean, median
 
 import numpy as np
 
 from otel_ml_service.findings.change_points import change_points
-from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Verdict
-from otel_ml_service.why.coincidences import changes_near, completeness, is_looked_at
+from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Phase, Verdict
+from otel_ml_service.why.coincidences import changes_near, completeness, may_be_followed
 from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
-from otel_ml_service.why.finding_text import found_text, what_was_when
+from otel_ml_service.why.finding_text import found_text
+from otel_ml_service.why.late_samples import late_samples
+from otel_ml_service.why.one_host import alone_on_hosts, told_with_hosts
+from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
@@ -33,6 +37,11 @@ _REACH = 256
 
 _AS_MANY = 32
 """Steps that a correlation needs."""
+
+_ADD_UP = ("account", "path")
+"""Sources of times whose phases add up to the step."""
+
+_NO_PEER = "no rank was found slower there than its peers"
 
 _NO_TIMERS = (
     'There are no timers: put `with otel_ml.timed("forward"):` around the parts of a step, '
@@ -100,21 +109,31 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     effect = effect if effect.usual else _without(effect, causes)
     saved = _saved(causes, effect)
     explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0
+    late = late_samples(facts, place, time, effect.kept, effect.usual) if effect.is_noticed else None
+    late = late if explained < CAUSED else None
+    explained = late.part if late is not None else explained
     evidence = [
         *(Evidence("finding" if slow.accuses else "follows", slow.since, found_text(slow)) for slow in there),
-        *(_meanwhile(facts, place, effect, time) if effect.is_noticed and effect.usual else ()),
+        *alone_on_hosts(facts, place, causes),
+        *([late.evidence] if late is not None else []),
+        *_meanwhile(facts, place, effect, time, there),
     ]
     verdict = _verdict(explained, effect, evidence)
+    names = told_with_hosts(facts, place, causes)
     looks = _looks(place, causes, effect, time)
+    paths = by_paths(facts, place, time, effect.kept, effect.usual)
+    kept, usual = ([step for step in steps if step in paths.seconds] for steps in (effect.kept, effect.usual))
+    phases = account(paths, kept, usual)
+    cause = _why(verdict, causes, names, explained, effect, evidence, paths, phases) if late is None else late.cause
     return Answer(
         run=facts.id, about=ABOUT, role=place.role, axis=place.axis, first=first, last=last, verdict=verdict,
         effect=effect.by if effect.usual_s else None, explained=explained,
         sentences=(
             _what(facts, place, first, last, effect),
-            _why(verdict, causes, explained, effect, evidence, time),
-            _then(verdict, there, effect, saved, looks, time),
+            cause,
+            late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths),
         ),
-        account=account(time, effect.kept, effect.usual), adds_up=time.source == "account",
+        account=phases, adds_up=paths.source in _ADD_UP,
         evidence=(*evidence, *_left_out(effect, place), *completeness(facts, place, first, last)), look_at=tuple(looks),
     )  # fmt: skip
 
@@ -167,20 +186,45 @@ def _verdict(explained: float, effect: _Effect, evidence: Sequence[Evidence]) ->
     return "coincided" if evidence else "cannot tell"
 
 
-def _meanwhile(facts: RunFacts, place: Place, effect: _Effect, time: StepTime) -> list[Evidence]:
-    near = changes_near(facts, place, effect.steps[0])
-    return [*(one for one in near if one.kind != "finding"), *_follows(facts, place, effect, time)]
+def _meanwhile(facts: RunFacts, place: Place, effect: _Effect, time: StepTime, there: Sequence[Slow]) -> list[Evidence]:
+    """Return what changed when these steps began, and what their time follows, where that needs a reason."""
+    is_longer = effect.is_noticed and bool(effect.usual)
+    near = changes_near(facts, place, effect.steps[0], is_own_known=True) if is_longer else []
+    is_of_data = any(slow.kind == "shape" for slow in there)
+    if is_longer or is_of_data:
+        return [*near, *_follows(facts, place, effect, time)]
+    return _follows(facts, place, effect, time, _in_step) if not effect.usual and _varies(time, effect.kept) else []
 
 
-def _follows(facts: RunFacts, place: Place, effect: _Effect, time: StepTime) -> list[Evidence]:
+def _varies(time: StepTime, steps: Sequence[int]) -> bool:
+    usual = median(time.seconds[step] for step in steps)
+    return 1.4826 * median(abs(time.seconds[step] - usual) for step in steps) > _NOTICED * usual
+
+
+_Alike = Callable[[Iterable[int], StepTime, Mapping[int, float]], float]
+"""(steps, their times, a metric) → how alike both go up and down."""
+
+
+def _follows(
+    facts: RunFacts, place: Place, effect: _Effect, time: StepTime, alike: _Alike | None = None
+) -> list[Evidence]:
     """Return the metric that step time follows around these steps, where it follows one."""
+    alike = _correlation if alike is None else alike
     begin, end = effect.steps[0] - _REACH, effect.steps[-1] + _REACH
     steps = [step for step in time.seconds if begin <= step <= end]
-    found = [(name, _correlation(steps, time, values)) for name, values in facts.series(place) if is_looked_at(name)]
+    found = [(name, alike(steps, time, values)) for name, values in facts.series(place) if may_be_followed(name)]
     best = max(found, key=lambda entry: entry[1], default=("", 0.0))
     if best[1] < _FOLLOWS:
         return []
     return [Evidence("follows", None, f"step time follows {best[0]} (r = {best[1]:.2f})")]
+
+
+def _in_step(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
+    """Return the correlation, also of what changes from step to step: a loss falls as long as caches fill."""
+    steps = [step for step in near if step in values]
+    changes = replace(time, seconds={b: time.seconds[b] - time.seconds[a] for a, b in pairwise(steps)})
+    of_values = {b: values[b] - values[a] for a, b in pairwise(steps)}
+    return min(_correlation(steps, time, values), _correlation(steps[1:], changes, of_values))
 
 
 def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
@@ -231,27 +275,31 @@ def _beside(facts: RunFacts, place: Place, effect: _Effect) -> str:
 def _why(
     verdict: Verdict,
     causes: Sequence[Slow],
+    names: Sequence[str],
     explained: float,
     effect: _Effect,
     evidence: Sequence[Evidence],
     time: StepTime,
+    phases: Sequence[Phase],
 ) -> str:
     if verdict == "caused":
-        names = listed(list(map(what_was_when, causes)))
         of_ranks = "; none of its ranks was slow" if all(slow.kind == "stage" for slow in causes) else ""
         part = f"; {explained:.0%} of it goes with that" if effect.usual else ""
-        return f"Caused: {names}{of_ranks}{part}."
+        return f"Caused: {listed(names)}{of_ranks}{part}."
     if verdict == "coincided":
-        return f"Coincided: {listed([one.text for one in evidence], 3)}; nothing shows that one led to the other."
+        nobody = "nobody was slow, and " if all(one.kind == "follows" for one in evidence) else ""
+        return (
+            f"Coincided: {listed([one.text for one in evidence], 3)}; {nobody}nothing shows that one led to the other."
+        )
     if not effect.is_noticed:
         missing = "" if effect.usual else f" It takes {plural(8, 'calm step')} before or after to say what is usual."
+        if effect.usual and causes:
+            return f"Cannot tell more: {listed(names)}, and steps are as long as usual."
         return f"Cannot tell more: nothing in these steps has to be explained.{missing}"
-    grown = account(time, effect.kept, effect.usual)
-    if time.source == "account" and grown:
-        by = seconds(grown[0].seconds - (grown[0].usual_s or 0.0))
-        return (
-            f"Cannot tell: {signed(by)} of it is in {grown[0].name}, and no rank was found slower there than its peers."
-        )
+    if time.source in _ADD_UP and phases:
+        by = seconds(phases[0].seconds - (phases[0].usual_s or 0.0))
+        peers = "a rank alone has no peers to be compared with" if time.is_alone else _NO_PEER
+        return f"Cannot tell: {signed(by)} of it is in {phases[0].name}, and {peers}."
     return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
 
 
@@ -268,17 +316,17 @@ def _then(
         return f"Where the longest rank is given as much as the mean one, a step is {seconds(evened)} shorter."
     if time.source == "clock" and not time.phases:
         return _NO_TIMERS
-    if time.source != "account":
+    if time.source not in _ADD_UP:
         return (
-            "The timers of these steps have no account that adds up (one rank, a pipeline, or timers that overlap): "
-            "the slowest rank of each timer is shown."
+            "The phases of these steps do not add up: no spans of all ranks are kept, so the slowest rank of each "
+            "timer is shown. The exporter `jsonl` keeps them."
         )
     return f"Look at {looks[0].axis} {looks[0].step:,}: {looks[0].text}." if looks else "There is no step to look at."
 
 
 def _looks(place: Place, causes: Sequence[Slow], effect: _Effect, time: StepTime) -> list[Look]:
     looks = [
-        Look(place.axis, slow.shows, f"span {slow.span} of rank {slow.rank}, {slow.phase}")
+        Look(place.axis, slow.shows, f"span {slow.span} of {slow.who}" + (f", {slow.phase}" if slow.phase else ""))
         for slow in causes
         if slow.shows is not None and slow.span is not None
     ]

@@ -23,6 +23,9 @@ _LONGEST = 1e9
 _USUAL = 64
 """Steps before that others are compared with."""
 
+_MOST = 0.5
+"""Part of the steps that have to have an account: of fewer, times would be compared with those of other steps."""
+
 _FEW = 8
 """Fewer are nothing to compare with."""
 
@@ -42,27 +45,31 @@ class StepTime:
 
     Attributes:
         source: `account`: phases add up to the slowest rank's step; `timer`: steps were timed, and phases overlap where
-            ranks wait for each other; `clock`: nothing was timed, this is from the end of one step to that of the next.
+            ranks wait for each other; `clock`: nothing was timed, this is from the end of one step to that of the next;
+            `path`: phases add up to the longest path through spans (`step_paths.py`), of some steps.
         seconds: step → seconds.
         phases: name → step → seconds.
         ranks: name → step → the rank at the front, or the slowest one.
+        is_alone: whether they are of one rank, which has no peers.
     """
 
     source: str
     seconds: Values
     phases: Mapping[str, Values]
     ranks: Mapping[str, Values]
+    is_alone: bool = False
 
 
 def step_time(facts: RunFacts, place: Place) -> StepTime:
     """Return the times of a place's steps, from the best there is; empty ones where there is nothing."""
     exposed = _named(facts, place, "time/exposed/")
     phases = {name: values for name, values in exposed.items() if not name.endswith("/rank")}
-    if phases:
+    account = _total(phases.values())
+    if len(account) > _MOST * len(facts.times.get(place, {})):
         ranks = {name: exposed.get(f"{name}/rank", {}) for name in phases}
-        return StepTime("account", _total(phases.values()), phases, ranks)
+        return StepTime("account", account, phases, ranks)
     timers = _named(facts, place, "time/")
-    phases = {name: values for name, values in timers.items() if not _is_further(name, timers) and name != "step"}
+    phases = {name: values for name, values in timers.items() if _is_phase(name, timers)}
     ranks = {name: timers.get(f"{name}/argmax", {}) for name in phases}
     if "step" in timers:
         return StepTime("timer", timers["step"], phases, ranks)
@@ -79,6 +86,10 @@ def _named(facts: RunFacts, place: Place, prefix: str) -> dict[str, Values]:
         for key in list(series)
         if key.axis == place.axis and key.name.startswith(whole)
     }
+
+
+def _is_phase(name: str, timers: Iterable[str]) -> bool:
+    return name != "step" and not name.startswith("exposed/") and not _is_further(name, timers)
 
 
 def _is_further(name: str, timers: Iterable[str]) -> bool:

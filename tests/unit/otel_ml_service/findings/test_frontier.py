@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as arrays
 
 from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.frontier import exposed
+from otel_ml_service.findings.nesting import BESIDE
 
 NAN = float("nan")
 SECONDS = st.one_of(st.just(NAN), st.floats(0.0, 1e4))
@@ -56,6 +57,17 @@ def test_a_timer_around_others_counts_without_them():
     )
 
     assert {one.phase: one.seconds for one in account} == {"attention": 1.0, "forward": 2.5, "optimizer": 0.5}
+
+
+def test_what_a_thread_does_beside_the_others_does_not_take_the_account_away():
+    # A thread reduces for 10 ms, from within `backward` on until 4 ms after it: each step of 19 ms adds up.
+    table = [[0.005, 0.008, 0.010, 0.001, 0.019], [0.004, 0.008, 0.011, 0.001, 0.019]]
+
+    account = exposed(timers(table, "forward", "backward", "all_reduce", "optimizer", "step"), {"all_reduce": BESIDE})
+
+    assert {one.phase: round(one.seconds, 6) for one in account} == {
+        "untimed": 0.006, "forward": 0.004, "backward": 0.008, "optimizer": 0.001,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

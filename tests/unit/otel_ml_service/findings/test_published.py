@@ -487,3 +487,35 @@ def test_a_rank_that_falls_silent_and_is_heard_again_is_named_both_times_with_it
     tables = [record for record in service.records if isinstance(record, Table)]
     silent = next(table for table in tables if table.rows[0][1] == "silent")
     assert (silent.step, silent.rows[0][1:5]) == (10, ("silent", 3, "", 10))
+
+
+def step_with_a_thread(rank: Rank, step: int) -> Spans:
+    """Return the spans of a step of 19 ms: a thread reduces from within `backward` on until 4 ms after it."""
+    who, begin, ms = rank.writer, step * 10**9, 10**6
+    whole = f"{who.rank << 32 | step << 8:016x}"
+    timed = [("forward", 0, 4, whole), ("backward", 4, 12, whole), ("all_reduce", 6, 16, None),
+             ("optimizer", 16, 17, whole), ("step", 0, 19, None)]  # fmt: skip
+    found = [
+        Span(
+            f"{who.rank:032x}", whole if name == "step" else f"{who.rank << 32 | step << 8 | number:016x}", parent,
+            name, begin + start * ms, begin + end * ms, who.role, who.rank, "step", step, {"ml.timer.level": 1},
+        )
+        for number, (name, start, end, parent) in enumerate(timed, 1)
+    ]  # fmt: skip
+    return Spans(who, SpanLines.of(found), tuple(int(span.span_id, 16) for span in found))
+
+
+def test_a_thread_that_communicates_beside_the_step_does_not_take_its_account_away() -> None:
+    service, ranks = Service(), ranks_of(2)
+    times = {"time/forward": 0.004, "time/backward": 0.008, "time/all_reduce": 0.01, "time/optimizer": 0.001}
+
+    for step in range(12):
+        service.take([step_with_a_thread(rank, step) for rank in ranks])
+        service.take(*(rank.step(step, {**times, "time/step": 0.019}, "sum>max") for rank in ranks))
+        service.wait(1, *ranks)
+
+    for row in list(service.rows(own=True).values())[1:]:
+        exposed = {name: value for name, value in row.items() if name.startswith("time/exposed/")}
+        assert sum(value for name, value in exposed.items() if not name.endswith("/rank")) == pytest.approx(0.019)
+        assert exposed["time/exposed/untimed"] == pytest.approx(0.006)
+        assert "time/exposed/all_reduce" not in exposed

@@ -13,9 +13,11 @@ from otel_ml_service.report.rank_times import RankTimes
 from otel_ml_service.stored_runs.read_spans import SpanRow
 from tests.unit.otel_ml_service.report.test_page import Reader
 
+NOWHERE: Mapping[int, str] = {}
 
-def shown(slowdowns: Mapping[int, Mapping[int, float]]) -> dict[str, Any]:
-    read = Reader(heat_map(slowdowns, "step", "trainer"))
+
+def shown(slowdowns: Mapping[int, Mapping[int, float]], hosts: Mapping[int, str] = NOWHERE) -> dict[str, Any]:
+    read = Reader(heat_map(slowdowns, "step", "trainer", hosts))
     [data] = [attributes["data-heat"] for tag, attributes in read.elements if tag == "svg"]
     found: dict[str, Any] = json.loads(data or "")
     return found
@@ -100,6 +102,33 @@ def test_of_4096_ranks_the_slowest_has_a_row_of_its_own_and_none_is_left_out() -
     assert len(found["rows"]) <= 64
     assert found["values"][found["rows"].index("rank 2049")] == [80, 80, 80]
     assert sum(row == [80, 80, 80] for row in found["values"]) == 2
+
+
+def test_of_128_ranks_a_row_is_a_host_where_each_is_known_wherever_its_ranks_are() -> None:
+    hosts = {rank: f"gpu-cluster-node-{rank % 16:02}" for rank in range(128)}
+
+    found = shown({step: {rank: 0.8 if rank % 16 == 5 else 0.0 for rank in range(128)} for step in range(3)}, hosts)
+
+    assert found["rows"][8:] == [f"…ter-node-{host:02}" for host in range(16)]
+    assert [row for row, values in zip(found["rows"][8:], found["values"][8:], strict=True) if any(values)] == [
+        "…ter-node-05"
+    ]
+
+
+def test_of_4096_ranks_a_row_is_several_hosts_and_no_rank_is_left_out() -> None:
+    hosts = {rank: f"n{rank // 8}" for rank in range(4096)}
+
+    found = shown({0: {rank: 0.8 if rank == 4095 else 0.0 for rank in range(4096)}}, hosts)
+
+    assert len(found["rows"]) <= 64
+    assert (found["rows"][8], found["rows"][-1]) == ("n0 +9", "n510 +1")
+    assert found["values"][-1] == [80]
+
+
+def test_where_a_rank_has_no_host_rows_are_ranks() -> None:
+    found = shown({0: dict.fromkeys(range(128), 0.1)}, dict.fromkeys(range(127), "n1"))
+
+    assert found["rows"][8] == "0–2"
 
 
 def test_of_10000_steps_one_slow_one_is_seen_and_is_the_one_that_opens() -> None:

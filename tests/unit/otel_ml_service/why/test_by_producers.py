@@ -44,6 +44,20 @@ def run_of(
     return numbered([*rows, RunStatus(0, 2000.0, "finished")])
 
 
+def gradual(*, worse: float, seed: int = 5) -> list[Record]:
+    """Return a job of which generator 2 has another reward from step 100 on, and more and more of the samples."""
+    rng = np.random.default_rng(seed)
+    rows: list[Record] = []
+    for step in range(STEPS):
+        samples = {0: 20.0, 1: 20.0, 2: float(4 + max(step - 100, 0))}
+        means = {rank: 0.8 - (worse if rank == 2 and step >= 100 else 0.0) + 0.05 * rng.normal() for rank in samples}
+        values = {f"consumed/samples/generator/{rank}": count for rank, count in samples.items()}
+        values |= {f"reward/generator/{rank}": mean for rank, mean in means.items()}
+        values["reward"] = sum(samples[rank] * means[rank] for rank in samples) / sum(samples.values())
+        rows.append(StepRecord(0, "trainer", "step", step, 0, 1000.0 + step, values))
+    return numbered([*rows, RunStatus(0, 2000.0, "finished")])
+
+
 def pulls() -> Iterator[Span]:
     """Yield the pulls of generator 2: each takes 12 ms, the one at step 99 takes 9 s and brings version 3."""
     for step in range(60, 100):
@@ -92,6 +106,40 @@ def test_without_its_spans_the_generator_is_named_all_the_same() -> None:
 
     assert answer.verdict == "caused"
     assert ": it served version 3 since step 100; " in answer.sentences[1]
+
+
+def test_reward_that_falls_by_and_by_is_caused_by_the_generator_whose_samples_changed_at_once() -> None:
+    answer = asked(gradual(worse=0.6))
+
+    assert (answer.verdict, answer.first) == ("caused", 100)
+    assert answer.sentences[0].startswith("reward fell by and by from step 100 on: it had 0.79")
+    assert answer.sentences[1].startswith("Caused: the samples of generator 2 had 0.2")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_reward_that_only_wobbles_has_no_change_although_its_samples_are_counted(seed: int) -> None:
+    answer = asked(gradual(worse=0.0, seed=seed))
+
+    assert answer.verdict == "cannot tell"
+
+
+@pytest.mark.parametrize("reward", [1.7e308, -1.7e308, float("inf"), float("nan")])
+def test_whatever_a_generator_gives_there_is_an_answer(reward: float) -> None:
+    assert asked(run_of({2: reward})).sentences[0]
+    assert asked(run_of(dict.fromkeys(range(GENERATORS), reward))).sentences[0]
+
+
+def test_samples_whose_contexts_name_nobody_are_said_to_be_that() -> None:
+    rows = [
+        StepRecord(0, "trainer", "step", step, 0, 1000.0 + step, {
+            "consumed/samples": 8.0, "reward": 1.0 + 0.1 * (step % 5) - 0.8 * (step >= 50),
+        })
+        for step in range(90)
+    ]  # fmt: skip
+
+    answer = asked(numbered([*rows, RunStatus(0, 2000.0, "finished")]))
+
+    assert "none of their contexts names who made it" in answer.sentences[2]
 
 
 def test_reward_that_fell_in_all_samples_is_the_fault_of_no_generator() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
 from tests.unit.otel_ml_service.why.jobs import event, finding, job, no_rank, numbered
 
+ACCOUNT = ("time/exposed/forward", "time/exposed/all_reduce")
 SLOW = range(80, 120)
 
 
@@ -139,6 +140,46 @@ def test_without_timers_it_says_which_would_be_needed() -> None:
     assert 'with otel_ml.timed("forward")' in answer.sentences[2]
 
 
+def test_of_one_rank_the_phase_is_named_and_that_it_has_no_peers() -> None:
+    rows = job(
+        slow=SLOW, extra_s=0.03, is_timed=False, values=lambda step: {"time/forward": 0.04, "time/backward": 0.02}
+    )
+    facts = facts_of("run", rows)
+    times = {row.step: int(row.time * 1e9) for row in rows if isinstance(row, StepRecord)}
+    lengths = {step: 40_000_000 if step in SLOW else 10_000_000 for step in times}
+    facts.spans = lambda begin, end, *wanted: (
+        Span("aa", f"{name}{step}", None, name, at - before, at - after, "trainer", 0, "step", step)
+        for step, at in times.items()
+        if begin <= at <= end
+        for name, before, after in (("forward", lengths[step] + 2_000_000, 2_000_000), ("backward", 2_000_000, 0))
+    )
+
+    answer = why(facts, Question(first=80, last=119))
+
+    assert answer.sentences[1] == (
+        "Cannot tell: +30 ms of it is in forward, and a rank alone has no peers to be compared with."
+    )
+    assert answer.adds_up
+    assert {phase.name: round(phase.seconds, 6) for phase in answer.account} == {"forward": 0.04, "backward": 0.002}
+
+
+def test_where_spans_of_a_rank_are_missing_no_account_is_made_of_the_others() -> None:
+    values = {"time/forward": 0.04, "time/forward/argmax": 3.0, "time/all_reduce": 0.03, "time/all_reduce/argmax": 0.0}
+    rows = job(is_timed=False, values=lambda step: values)
+    facts = facts_of("run", rows)
+    facts.spans = lambda begin, end, *wanted: (
+        Span("aa", f"{rank}{row.step}", None, "all_reduce", int(row.time * 1e9) - 30, int(row.time * 1e9), "trainer",
+             rank, "step", row.step)
+        for row in rows if isinstance(row, StepRecord) and begin <= row.time * 1e9 <= end
+        for rank in range(3)
+    )  # fmt: skip
+
+    answer = why(facts, Question(first=80, last=119))
+
+    assert not answer.adds_up
+    assert {phase.name for phase in answer.account} == {"forward", "all_reduce"}
+
+
 def test_steps_that_are_not_there_are_said_to_be_not_there() -> None:
     answer = asked(job(), steps=(500, 510))
 
@@ -227,6 +268,7 @@ def test_a_metric_that_is_no_longer_a_number_is_told_with_its_step() -> None:
 
     assert answer.about == "loss"
     assert answer.sentences[0] == "loss became nan at step 70; the step before had 0.01429."
+    assert answer.sentences[2].startswith("Norms of gradients and activations")
 
 
 def test_of_a_random_walk_nothing_is_told() -> None:
@@ -327,6 +369,47 @@ def test_times_that_follow_the_data_coincided_and_nobody_is_accused() -> None:
     assert "followed the data (forward and backward varied together), and nobody was slow" in answer.sentences[1]
     assert answer.sentences[2] == "Where the longest rank is given as much as the mean one, a step is 3 ms shorter."
     assert "rank None" not in texts(answer)
+
+
+def test_the_metric_that_goes_with_the_shape_of_the_data_is_named() -> None:
+    found = no_rank("shape", "nobody", "forward and backward", since=0, last=159, saved_s=0.003)
+    rows = job(findings=[found])
+    seconds = {row.step: sum(row.values[name] for name in ACCOUNT) for row in rows if isinstance(row, StepRecord)}
+
+    answer = asked(
+        job(findings=[found], values=lambda step: {"tokens/max": 4e5 * seconds[step], "tokens": 2048.0 + step % 7})
+    )
+
+    assert answer.verdict == "coincided"
+    assert "step time follows tokens/max (r = 1.00)" in answer.sentences[1]
+    assert "tokens (r" not in texts(answer)
+
+
+def varying(values: Callable[[int, float], Mapping[str, float]]) -> Answer:
+    """Ask why of a run whose steps take 10 ms, times what a wide distribution gives, and a little less each time."""
+    rng = np.random.default_rng(4)
+    rows: list[Record] = []
+    for step in range(160):
+        seconds = 0.01 * rng.lognormal(0.0, 0.4) + 0.00002 * (160 - step)
+        timers = {"time/exposed/forward": seconds, "time/exposed/forward/rank": float(step % 4)}
+        found = {**timers, **values(step, seconds)}
+        rows.append(StepRecord(0, "trainer", "step", step, 0, 1000.0 + step, found))
+    return asked(numbered(rows))
+
+
+def test_a_healthy_run_whose_steps_go_with_their_tokens_has_no_culprit_and_names_these() -> None:
+    answer = varying(lambda step, seconds: {"tokens": 2e5 * seconds, "loss": 1 / (step + 1)})
+
+    assert answer.verdict == "coincided"
+    assert "Coincided: step time follows tokens (r = 1.00); nobody was slow" in answer.sentences[1]
+
+
+def test_what_falls_as_step_time_falls_is_not_what_it_follows() -> None:
+    rng = np.random.default_rng(9)
+
+    answer = varying(lambda step, seconds: {"loss": 1 / (step + 1), "seen": 0.1 * step + rng.normal()})
+
+    assert answer.verdict == "cannot tell"
 
 
 def test_of_a_finding_whose_span_is_of_other_steps_the_one_that_shows_it_is_looked_up() -> None:

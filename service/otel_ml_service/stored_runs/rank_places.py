@@ -1,10 +1,11 @@
-"""Which rank was in which pipeline stage, from what a service noted of the processes of a run."""
+"""Which rank was in which pipeline stage, and on which host, from what a service noted of the processes of a run."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Mapping
+from typing import Any
 
 from otel_ml.exceptions import VersionError
 from otel_ml_service.aggregation.observation import Writer
@@ -15,7 +16,7 @@ from otel_ml_service.storage.outbox import FORM
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 
-__all__ = ["stages_of"]
+__all__ = ["hosts_of", "stages_of"]
 
 _PLACES = {name: place for place, name in enumerate(Writer.__dataclass_fields__, 1)}
 """Of what a writer's resource says, in its entry; what it pools with comes first."""
@@ -23,19 +24,32 @@ _PLACES = {name: place for place, name in enumerate(Writer.__dataclass_fields__,
 
 def stages_of(run: RunFolder, role: str) -> Mapping[int, int]:
     """Return rank → stage of a role's ranks; nothing while a service has the run open, or where that cannot be read."""
+    found: dict[int, int] = {}
+    for writer in _writers(run):
+        stage = stage_in({name: coordinate for name, coordinate, _ in writer["topology"]})
+        if writer["role"] == role and stage is not None:
+            found[writer["rank"]] = stage
+    return found
+
+
+def hosts_of(run: RunFolder) -> Mapping[str, Mapping[int, str]]:
+    """Return role → rank → host, of whom said it; nothing while a service has the run open."""
+    found: dict[str, dict[int, str]] = {}
+    for writer in _writers(run):
+        if writer["host"]:
+            found.setdefault(writer["role"], {})[writer["rank"]] = writer["host"]
+    return found
+
+
+def _writers(run: RunFolder) -> list[Mapping[str, Any]]:
+    """Return what processes said of themselves, in the order in which they were heard first."""
     if not is_there(run.database) or is_live(run):
-        return {}
+        return []
     try:
         require_known(run.database, FORM)
         with opened_to_read(run.database) as connection:
             rows = connection.execute("SELECT value FROM engine WHERE key LIKE 'who/%' ORDER BY key").fetchall()
             entries = [json.loads(unsealed(value) or b"[]") for (value,) in rows]
     except (sqlite3.DatabaseError, StorageError, VersionError, ValueError):
-        return {}
-    found: dict[int, int] = {}
-    for entry in entries:
-        if entry and entry[_PLACES["role"]] == role:
-            stage = stage_in({name: coordinate for name, coordinate, _ in entry[_PLACES["topology"]]})
-            if stage is not None:
-                found[entry[_PLACES["rank"]]] = stage
-    return found
+        return []
+    return [{name: entry[place] for name, place in _PLACES.items()} for entry in entries if entry]

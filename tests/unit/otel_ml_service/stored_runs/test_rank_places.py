@@ -1,12 +1,12 @@
-"""Which rank was in which stage is read from the folder of a run."""
+"""Which rank was in which stage, and on which host, is read from the folder of a run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from otel_ml_service.storage.outbox import Commit, Outbox
+from otel_ml_service.stored_runs.rank_places import hosts_of, stages_of
 from otel_ml_service.stored_runs.run_folders import RunFolder
-from otel_ml_service.stored_runs.stages import stages_of
 from tests.strategies import Rank, Service
 
 
@@ -35,3 +35,12 @@ def test_nothing_is_known_where_nobody_said_it_while_a_service_has_the_run_and_w
     outbox.close()
     assert stages_of(run, "trainer") == {}  # no rank said it
     assert stages_of(RunFolder(tmp_path / "exp" / "nosuch"), "trainer") == {}
+
+
+def test_ranks_have_the_hosts_they_said(tmp_path: Path) -> None:
+    run, outbox = run_of(
+        tmp_path, [*(Rank(rank, host=f"n{rank // 2}") for rank in range(4)), Rank(0, role="generator")]
+    )
+    outbox.close()
+
+    assert hosts_of(run)["trainer"] == {0: "n0", 1: "n0", 2: "n1", 3: "n1"}

@@ -1,0 +1,97 @@
+"""A producer that gives fewer samples a second than before: whoever waits for samples takes longer for it.
+
+Who trains on what others make takes as long as its samples take, as far as it waits. How many each producer gave is
+counted by links (`consumed()`), so what a step would take with as many a second as before is known for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from otel_ml_service.findings.phases import UNTIMED, accuses, is_pausing, is_routed
+from otel_ml_service.why.answer import CAUSED, Evidence
+from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.producers import Producer, producers_of
+from otel_ml_service.why.step_time import StepTime
+from otel_ml_service.why.wording import number, seconds
+
+__all__ = ["LateSamples", "late_samples"]
+
+_AS_BEFORE = 0.9
+"""Of the samples a second that the other producers gave before: else it is whoever takes them that is slower."""
+
+
+class LateSamples(NamedTuple):
+    """Whose samples come later.
+
+    Attributes:
+        before, after: samples a second.
+        phase: in which the steps wait for samples; `grown_s` longer than before.
+        saved_s: seconds a step that would be saved with as many as before, `part` of the effect.
+    """
+
+    producer: Producer
+    before: float
+    after: float
+    phase: str
+    grown_s: float
+    saved_s: float
+    part: float
+
+    @property
+    def cause(self) -> str:
+        """The second sentence of an answer."""
+        return (
+            f"Caused: {self.producer.name} gave {number(self.after)} samples a second instead of "
+            f"{number(self.before)}, and the others as many as before; {self.part:.0%} of it goes with that."
+        )
+
+    @property
+    def without_it(self) -> str:
+        """The third sentence of an answer."""
+        return f"With as many of {self.producer.name} as before these steps are {seconds(self.saved_s)} shorter."
+
+    @property
+    def evidence(self) -> Evidence:
+        """What shows that the steps wait for samples."""
+        return Evidence("link", None, f"{self.phase} took {seconds(self.grown_s)} longer: the steps wait for samples")
+
+
+def late_samples(
+    facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int], usual: Sequence[int]
+) -> LateSamples | None:
+    """Return the producer whose samples make `steps` longer than `usual` ones; None where it is no single one."""
+    producers = producers_of(facts, place, "") if steps and usual else []
+    if len(producers) < 2:
+        return None
+    effect = _mean(time.seconds, steps) - _mean(time.seconds, usual)
+    grown = {phase: _mean(values, steps) - _mean(values, usual) for phase, values in time.phases.items()}
+    waits = [phase for phase in grown if _may_wait(phase)]
+    phase = max(waits, key=lambda one: grown[one], default="")
+    if effect <= 0 or not waits or grown[phase] < CAUSED * effect:
+        return None
+    before, after = ([_rate(one, time, of) for one in producers] for of in (usual, steps))
+    found = []
+    for one, old, new in zip(producers, before, after, strict=True):
+        others_new = sum(after) - new
+        if new < old and others_new >= _AS_BEFORE * (sum(before) - old) and others_new + old > 0:
+            saved = _mean(time.seconds, steps) * (1 - sum(after) / (others_new + old))
+            found.append(LateSamples(one, old, new, phase, grown[phase], min(saved, effect), min(saved / effect, 1.0)))
+    worst = max(found, key=lambda late: late.part, default=None)
+    return worst if worst is not None and worst.part >= CAUSED else None
+
+
+def _may_wait(phase: str) -> bool:
+    is_work = accuses(phase) or is_routed(phase)
+    return not is_work or (phase != UNTIMED and is_pausing(phase))
+
+
+def _mean(values: Mapping[int, float], steps: Sequence[int]) -> float:
+    return fmean(values.get(step, 0.0) for step in steps)
+
+
+def _rate(one: Producer, time: StepTime, steps: Sequence[int]) -> float:
+    took = sum(time.seconds[step] for step in steps)
+    return sum(one.samples.get(step, 0.0) for step in steps) / took if took > 0 else 0.0
