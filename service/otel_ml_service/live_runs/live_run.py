@@ -22,7 +22,8 @@ from otel_ml_service.aggregation.older_state import version_of
 from otel_ml_service.aggregation.outcome import Outcome, Status
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.delivery.backoff import RetryPolicy
-from otel_ml_service.delivery.pipeline import Pipeline, PipelineStatus
+from otel_ml_service.delivery.pipeline import Pipeline
+from otel_ml_service.delivery.progress import PipelineStatus
 from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, everything
 from otel_ml_service.live_runs.artifact_store import with_content
 from otel_ml_service.live_runs.artifact_thread import ArtifactThread
