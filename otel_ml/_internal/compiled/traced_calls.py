@@ -16,7 +16,7 @@ import torch
 from otel_ml._internal.compiled.operator import define_operator, described
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.record import log as log_module
-from otel_ml._internal.record.meant import meant_by_log
+from otel_ml._internal.record.call_forms import meant_by_log
 from otel_ml._internal.record.meter import Metric
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.timers import timing

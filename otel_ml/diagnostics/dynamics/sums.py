@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from otel_ml._internal.device_tensor import Deferred
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.small_tensors import Statistics, Sums
-from otel_ml.diagnostics.tensor_statistics.arrival import Arrival
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import Arrival
 
 __all__ = [
     "DeviceSums",

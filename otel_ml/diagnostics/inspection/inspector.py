@@ -19,12 +19,12 @@ from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shar
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.config import Section, sections_of
 from otel_ml.diagnostics.inspection.dump import Dump
-from otel_ml.diagnostics.inspection.findings import Findings, Held
 from otel_ml.diagnostics.inspection.hooks import hook, hook_passes, hook_updates, is_called_again
-from otel_ml.diagnostics.inspection.looks import Looks
+from otel_ml.diagnostics.inspection.inspected_tensor import Own, Watched
+from otel_ml.diagnostics.inspection.kernel_results import Findings, Held
+from otel_ml.diagnostics.inspection.kernels_or_operations import Looks
 from otel_ml.diagnostics.inspection.statistics import measure_of
 from otel_ml.diagnostics.inspection.text_log import TextLog
-from otel_ml.diagnostics.inspection.watched import Own, Watched
 from otel_ml.diagnostics.tensor_statistics import is_freed
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import reporter

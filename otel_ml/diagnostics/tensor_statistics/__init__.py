@@ -10,9 +10,9 @@ addresses and chunks that a kernel reads, `launching.launch()` launches it, `arr
 
 from __future__ import annotations
 
-from otel_ml.diagnostics.tensor_statistics.arrival import Arrival, Blocks, OneOf, arrival_of
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import Arrival, Blocks, OneOf, arrival_of
 from otel_ml.diagnostics.tensor_statistics.statistics import ROWS, TensorStatistics, prepare
-from otel_ml.diagnostics.tensor_statistics.tables import Layout, is_freed, is_plain, layout_of
+from otel_ml.diagnostics.tensor_statistics.tensor_tables import Layout, is_freed, is_plain, layout_of
 
 __all__ = [
     "ROWS",

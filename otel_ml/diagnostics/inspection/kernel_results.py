@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from otel_ml._internal.device_tensor import Deferred
 from otel_ml._internal.series.definition import Series
 from otel_ml.diagnostics.inspection.fp8 import Fp8State
+from otel_ml.diagnostics.inspection.inspected_tensor import Watched
 from otel_ml.diagnostics.inspection.statistics import TensorState, Value
 from otel_ml.diagnostics.inspection.text_log import TextLog
-from otel_ml.diagnostics.inspection.watched import Watched
-from otel_ml.diagnostics.tensor_statistics.arrival import Arrival
-from otel_ml.diagnostics.tensor_statistics.jobs import COLUMNS, SUMMARY, Job
-from otel_ml.diagnostics.tensor_statistics.sightings import Sighting
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import Arrival
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import COLUMNS, SUMMARY, Job
+from otel_ml.diagnostics.tensor_statistics.tensor_batches import Sighting
 
 __all__ = ["Findings", "Held"]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.inspection.watched import Watched
-from otel_ml.diagnostics.tensor_statistics.arrival import CAPTURED, Arrival, Blocks
-from otel_ml.diagnostics.tensor_statistics.jobs import SUMMARY, Job, kind_of, needs
-from otel_ml.diagnostics.tensor_statistics.launching import are_compiled, compile_now
-from otel_ml.diagnostics.tensor_statistics.sightings import Sighting, Sightings
-from otel_ml.diagnostics.tensor_statistics.tables import KINDS, is_plain
+from otel_ml.diagnostics.inspection.inspected_tensor import Watched
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import CAPTURED, Arrival, Blocks
+from otel_ml.diagnostics.tensor_statistics.kernel_compilation import are_compiled, compile_now
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import SUMMARY, Job, kind_of, needs
+from otel_ml.diagnostics.tensor_statistics.tensor_batches import Sighting, Sightings
+from otel_ml.diagnostics.tensor_statistics.tensor_tables import KINDS, is_plain
 from otel_ml.once import reporter
 
 __all__ = ["Looks"]

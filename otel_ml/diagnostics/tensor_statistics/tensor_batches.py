@@ -11,8 +11,9 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from otel_ml.diagnostics.tensor_statistics.arrival import Arrival, Block, Blocks, arrival_of
-from otel_ml.diagnostics.tensor_statistics.jobs import (
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import Arrival, Block, Blocks, arrival_of
+from otel_ml.diagnostics.tensor_statistics.kernel_compilation import launch
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import (
     COLUMNS,
     FIELDS,
     SUMMARY,
@@ -22,7 +23,6 @@ from otel_ml.diagnostics.tensor_statistics.jobs import (
     programs_of,
     recipe_of,
 )
-from otel_ml.diagnostics.tensor_statistics.launching import launch
 
 __all__ = ["HELD_BYTES", "Sighting", "Sightings"]
 
