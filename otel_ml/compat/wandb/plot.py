@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from otel_ml.compat.tracking.not_here import not_here
+from otel_ml.compat.tracking.unsupported_names import not_here
 from otel_ml.compat.wandb.table import Table
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunStatus
-from otel_ml_service.delivery.progress import Progress
+from otel_ml_service.delivery.exporter_progress import Progress
 from otel_ml_service.delivery.retries import Retries
 from otel_ml_service.delivery.stop_signal import StopSignal
 

@@ -16,7 +16,7 @@ from otel_ml_exporters.errors import (
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.delivery.backoff import is_passing
-from otel_ml_service.delivery.progress import Progress
+from otel_ml_service.delivery.exporter_progress import Progress
 from otel_ml_service.delivery.refused_records import Refusal, export_all_but_refused
 from otel_ml_service.delivery.retries import Retries
 from otel_ml_service.delivery.self_telemetry_filter import Selection, everything

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_service.delivery.backoff import Backoff, RetryPolicy
-from otel_ml_service.delivery.progress import Progress
+from otel_ml_service.delivery.exporter_progress import Progress
 from otel_ml_service.delivery.stop_signal import StopSignal
 
 __all__ = ["Retries"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from otel_ml.nested import leaves
 from otel_ml.wire.protobuf import double, field, integer, text
 from otel_ml_exporters.backends.tensorboard.event_file import frame
-from otel_ml_exporters.backends.tensorboard.notes import Notes
+from otel_ml_exporters.backends.tensorboard.exporter_state import Notes
 from otel_ml_exporters.backends.tensorboard.summary import event, plugin_value, version_event
 from otel_ml_exporters.records import JsonValue, RunInfo
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from otel_ml.wire.attributes import SESSIONS_PARAM
-from otel_ml_exporters.backends.tensorboard.notes import Notes
+from otel_ml_exporters.backends.tensorboard.exporter_state import Notes
 
 __all__ = ["MAIN", "Sessions"]
 
