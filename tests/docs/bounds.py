@@ -126,7 +126,8 @@ BOUNDS: Sequence[Bound] = (
           "test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down"),
     Bound("A run in memory", "steps known, span ids (as intervals); times of steps; shapes; reductions looked at",
           f"{step_streams.MAX_KNOWN:,}, {spans.MAX_GAPS:,}; {training_clock.MAX_ENTRIES:,}; "
-          f"{interned_series.MAX_IDLE:,} idle; {reductions.MAX_PLANS:,} and {quota.MAX_SHAPES:,}", "fixed", "the oldest are forgotten", "–",
+          f"{interned_series.MAX_IDLE:,} idle; {reductions.MAX_PLANS:,} and {quota.MAX_SHAPES:,}", "fixed",
+          "the oldest are forgotten", "–",
           f"{ROOM}::test_any_number_of_steps_leaves_an_engine_as_large_as_it_was"),
     Bound("A run in memory", "sentences said", f"{output.MAX_SAID:,}, kept {outbox.MAX_NOTICES:,}", "fixed",
           "further ones are in `service.log` only", "–", f"{SMALL}::test_a_run_keeps_so_many_notices_and_no_more"),
