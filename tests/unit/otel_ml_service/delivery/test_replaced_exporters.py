@@ -8,10 +8,12 @@ import pytest
 
 from otel_ml_exporters import (
     Exporter,
+    PermanentExportError,
     Record,
     RestartExporterError,
     RunInfo,
     RunStatus,
+    StepRecord,
 )
 from otel_ml_exporters.testing import RecordingExporter
 from otel_ml_service.delivery.pipeline import Pipeline
@@ -205,3 +207,34 @@ def test_a_store_that_is_deleted_while_the_last_records_are_flushed_is_written_a
     assert made[-1].ended_with == RunStatus(6, 0.0, "finished")
     assert made[0].ended_with is None
     assert any("written again, from the beginning" in sentence for sentence in driver.said)
+
+
+def test_a_value_that_a_stored_row_went_without_stays_counted_where_the_exporter_is_replaced(driver: Driver) -> None:
+    stored: list[Record] = []
+    replaced: list[int] = []
+
+    class Backend(RecordingExporter):
+        max_batch = 1
+
+        def position(self) -> int | None:
+            return stored[-1].seq if stored else 0
+
+        def export(self, records: Sequence[Record]) -> None:
+            [row] = records
+            assert isinstance(row, StepRecord)
+            if "b" in row.values:
+                raise PermanentExportError("no such name", names={"b"})
+            if row.seq == 2 and not replaced:
+                replaced.append(row.seq)
+                raise RestartExporterError("It was closed.")
+            stored.append(row)
+
+    source = MemorySource([StepRecord(1, "", "step", 1, 0, 0.0, {"a": 1.0, "b": 2.0}), *steps(1, first=2)])
+
+    pipeline = driver.start_with(Backend, source)
+
+    eventually(lambda: [record.seq for record in stored] == [1, 2])
+    pipeline.ask_to_stop(10)
+    assert pipeline.join()
+    assert replaced
+    assert pipeline.status.lost == {"no such name": 1}
