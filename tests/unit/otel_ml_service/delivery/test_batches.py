@@ -65,6 +65,18 @@ def test_a_batch_is_filled_within_the_delay_and_never_larger_than_allowed(driver
     assert exporter.batches == [4, 4, 1]
 
 
+def test_a_batch_that_does_not_fill_is_delivered_when_its_delay_is_over(driver: Driver) -> None:
+    class Batching(RecordingExporter):
+        max_delay = 0.05
+
+    source, exporter = MemorySource(steps(2)), Batching()
+
+    pipeline = driver.start(exporter, source)
+
+    eventually(lambda: pipeline.status.delivered == 2)
+    assert seqs(exporter) == [1, 2]
+
+
 def test_the_end_of_a_run_is_delivered_at_once_whatever_a_batch_would_wait_for(driver: Driver) -> None:
     class Patient(RecordingExporter):
         max_delay = 1000.0
