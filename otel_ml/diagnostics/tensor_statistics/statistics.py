@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from otel_ml.diagnostics.tensor_statistics.copy_to_host import CAPTURED, Arrival, Block, Blocks, arrival_of
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import CAPTURED, Block, Blocks, CopyToHost, arrival_of
 from otel_ml.diagnostics.tensor_statistics.kernel_compilation import (
     Recipe,
     Recipes,
@@ -45,7 +45,9 @@ class TensorStatistics:
         self._tables: Tables | None = None
         self._too_large: Layout | None = None
 
-    def of(self, tensors: list[Any], others: Sequence[Any] = (), seen: tuple[Layout, bytes] | None = None) -> Arrival:
+    def of(
+        self, tensors: list[Any], others: Sequence[Any] = (), seen: tuple[Layout, bytes] | None = None
+    ) -> CopyToHost:
         """Begin to compute the statistics of tensors of one device, as they are now; nothing waits.
 
         Args:

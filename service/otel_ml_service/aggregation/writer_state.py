@@ -179,7 +179,7 @@ class WriterState:
         """Wait to see whether it is a restart."""
         self.contested = True
 
-    def settle_contest(self) -> None:
+    def settle_restart(self) -> None:
         """Know whether it is one."""
         assert self.contested, f"nobody asked whether writer {self.number} is a restart"
         self.contested = False

@@ -30,7 +30,7 @@ from otel_ml_service.live_runs.artifact_thread import ArtifactThread
 from otel_ml_service.live_runs.late_file import LateFile
 from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.live_runs.name_files import keep_name
-from otel_ml_service.live_runs.printing_process import Speaker
+from otel_ml_service.live_runs.printing_process import PrintingProcess
 from otel_ml_service.live_runs.run_log import RunLog
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.live_runs.storage_errors import StorageErrors
@@ -145,7 +145,7 @@ class LiveRun:
         self.status: Status = self._engine.status
         # What a launch that has ended was told is no news to the one that goes on with the run.
         self.told = None if self.status.state == "running" else len(self.outbox.notices)
-        self.speaker = Speaker()
+        self.speaker = PrintingProcess()
         self.findings = self._engine.findings
         if self.outbox.damage:
             _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))
