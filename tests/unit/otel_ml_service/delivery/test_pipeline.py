@@ -130,3 +130,39 @@ def test_an_exporter_that_starts_with_the_newest_facts_is_not_told_them_again(dr
     eventually(lambda: pipeline.status.delivered == 1)
 
     assert told == []
+
+
+class Closing(RecordingExporter):
+    """One that notes how long its last call may take, which it is not given before `may_end`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end = threading.Event()
+        self.may_end.set()
+
+    def force_flush(self, timeout: float) -> None:
+        assert self.may_end.wait(60)
+
+    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+        self.timeout = timeout
+        super().shutdown(timeout, status)
+
+
+@pytest.mark.parametrize(
+    ("asked", "least", "most"),
+    [((0,), 1, 1), ((100,), 90, 100), ((100, 0), 1, 1), ((10, 100), 5, 10)],
+    ids=["a second at the least", "what is left", "an earlier deadline counts", "a later one does not"],
+)
+def test_the_last_call_of_an_exporter_may_take_what_is_left_until_the_deadline(
+    driver: Driver, asked: tuple[float, ...], least: float, most: float
+) -> None:
+    exporter = Closing()
+    pipeline = driver.start(exporter, MemorySource(steps(1)))
+    eventually(lambda: pipeline.status.delivered == 1)
+    exporter.may_end.clear()
+    for timeout in asked:
+        pipeline.ask_to_stop(timeout)
+    exporter.may_end.set()
+    eventually(lambda: pipeline.is_stopped)
+
+    assert least <= exporter.timeout <= most
