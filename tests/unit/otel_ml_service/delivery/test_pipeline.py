@@ -166,3 +166,35 @@ def test_the_last_call_of_an_exporter_may_take_what_is_left_until_the_deadline(
     eventually(lambda: pipeline.is_stopped)
 
     assert least <= exporter.timeout <= most
+
+
+def test_what_an_exporter_has_taken_is_flushed_before_it_is_closed_though_the_rest_finds_no_backend(
+    driver: Driver,
+) -> None:
+    class Buffered(RecordingExporter):
+        max_batch = 1
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.stored: list[Record] = []
+
+        def position(self) -> int | None:
+            return len(self.stored)
+
+        def export(self, records: Sequence[Record]) -> None:
+            if records[0].seq > 2:
+                raise RetryableExportError("no route to host")
+            super().export(records)
+
+        def force_flush(self, timeout: float) -> None:
+            assert not self.is_closed
+            self.stored = list(self.records)
+
+    exporter = Buffered()
+    pipeline = driver.start(exporter, MemorySource(steps(3)))
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.ask_to_stop(0)
+
+    eventually(lambda: pipeline.is_stopped)
+    assert [record.seq for record in exporter.stored] == [1, 2]
