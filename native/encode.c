@@ -1,6 +1,6 @@
 /* What a step has gathered becomes metrics on the wire. Twin: _internal/messages/encode_metrics.py.
 
-   The series of a step are put in order (scopes.c). Those with the same reduction (asked.c) become a ScopeMetrics
+   The series of a step are put in order (scopes.c). Those with the same reduction (reduction_text.c) become a ScopeMetrics
    (groups.c), each of them a few points (points.c). Here it is known what the Python has.
 
    What is not usual (a number of another type) is encoded in Python, a series at a time. */

@@ -18,15 +18,15 @@
 static struct {
     PyObject *spans, *scope; /* what encodes them in Python, and what its answer begins with */
     PyObject *sixty_four;
-    PyObject *span_type, *watch_type, *step_type, *axis_type;
-    Py_ssize_t begin_ns, end_ns, more, parent_id, span_id, span_step, trace_id, watch;
-    Py_ssize_t watch_name, level, axis, index, axis_name;
+    PyObject *span_type, *definition_type, *step_type, *axis_type;
+    Py_ssize_t begin_ns, end_ns, more, parent_id, span_id, span_step, trace_id, definition;
+    Py_ssize_t definition_name, level, axis, index, axis_name;
 } of;
 
 static int bind(PyObject *arguments)
 {
-    PyObject *spans, *scope, *span, *watch, *step, *axis;
-    if (!PyArg_ParseTuple(arguments, "OSO!OOO", &spans, &scope, &PyType_Type, &span, &watch, &step, &axis))
+    PyObject *spans, *scope, *span, *definition, *step, *axis;
+    if (!PyArg_ParseTuple(arguments, "OSO!OOO", &spans, &scope, &PyType_Type, &span, &definition, &step, &axis))
         return -1;
     const struct {
         PyObject *type;
@@ -40,9 +40,9 @@ static int bind(PyObject *arguments)
         {span, "span_id", &of.span_id},
         {span, "step", &of.span_step},
         {span, "trace_id", &of.trace_id},
-        {span, "watch", &of.watch},
-        {watch, "name", &of.watch_name},
-        {watch, "level", &of.level},
+        {span, "definition", &of.definition},
+        {definition, "name", &of.definition_name},
+        {definition, "level", &of.level},
         {step, "axis", &of.axis},
         {step, "index", &of.index},
         {axis, "name", &of.axis_name},
@@ -56,7 +56,7 @@ static int bind(PyObject *arguments)
     of.spans = Py_NewRef(spans);
     of.scope = Py_NewRef(scope);
     of.span_type = Py_NewRef(span);
-    of.watch_type = Py_NewRef(watch);
+    of.definition_type = Py_NewRef(definition);
     of.step_type = Py_NewRef(step);
     of.axis_type = Py_NewRef(axis);
     return 0;
@@ -109,9 +109,10 @@ static int as_span(PyObject *object, int64_t offset_ns, Span *span)
 {
     if (!PyObject_TypeCheck(object, (PyTypeObject *)of.span_type) || slot(object, of.more) != Py_None)
         return 0;
-    PyObject *watch = slot(object, of.watch);
-    return watch != NULL && is_exactly(watch, of.watch_type) && as_text(slot(watch, of.watch_name), &span->name) &&
-           as_signed(slot(watch, of.level), &span->level) && as_step(slot(object, of.span_step), span) &&
+    PyObject *definition = slot(object, of.definition);
+    return definition != NULL && is_exactly(definition, of.definition_type) &&
+           as_text(slot(definition, of.definition_name), &span->name) &&
+           as_signed(slot(definition, of.level), &span->level) && as_step(slot(object, of.span_step), span) &&
            as_trace(slot(object, of.trace_id), span) && as_unsigned(slot(object, of.span_id), &span->own) &&
            as_unsigned(slot(object, of.parent_id), &span->parent) &&
            as_time(slot(object, of.begin_ns), offset_ns, &span->begin_ns) &&

@@ -1,5 +1,5 @@
-/* Sums and extremes of tensors in the host's memory. Twins: `_statistics()` of diagnostics/dynamics/host.py, and
-   `_of_host()` of diagnostics/rl/extent.py.
+/* Sums and extremes of tensors in the host's memory. Twins: `_statistics()` of diagnostics/dynamics/host_norms.py, and
+   `_of_host()` of diagnostics/rl/mean_and_range.py.
 
    Where a tensor lies, torch says by DLPack's exchange API: one call of C for each, that makes no object and runs no
    code of Python. The declarations are those of DLPack 1, whose layout is fixed. */
@@ -311,7 +311,7 @@ static int is_dense(const View *view, int64_t *n)
     return 1;
 }
 
-/* The types that kernels look at, in the order of `KINDS` in diagnostics/tensor_statistics/tables.py. */
+/* The types that kernels look at, in the order of `KINDS` in diagnostics/tensor_statistics/tensor_tables.py. */
 static int code_of(const View *view)
 {
     static const Kind *const kinds[] = {&of_brain_type, &of_16_bits, &of_32_bits, &of_64_bits};

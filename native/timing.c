@@ -8,21 +8,22 @@ struct timer timer;
 
 static PyObject *bind_timers(PyObject *module, PyObject *arguments)
 {
-    static const char *const of_timing[] = {"begin_ns", "end_ns",  "event", "more",     "parent_id",
-                                            "span_id",  "step",    "token", "trace_id", "watch",     NULL};
-    static const char *const of_watch[] = {"device", "series", "span", NULL};
+    static const char *const of_timing[] = {"begin_ns", "end_ns", "event", "more",     "parent_id",
+                                            "span_id",  "step",   "token", "trace_id", "definition", NULL};
+    static const char *const of_definition[] = {"device", "series", "span", NULL};
     static const char *const of_step[] = {"ended", "spans", NULL};
     static const char *const of_state[] = {"begin", "budget", "next_id", "offset_ns", "trace_high", NULL};
     static const char *const of_again[] = {"used", NULL}, *const of_now[] = {"level", NULL};
-    PyObject *timing, *recording, *watch, *step, *state, *again, *now, *spans, *watches, *off, *keep, *leave, *clock;
-    PyObject *begin_on_device, *end_on_device;
+    PyObject *timing, *recording, *definition, *step, *state, *again, *now, *spans, *defined, *off;
+    PyObject *keep, *leave, *clock, *begin_on_device, *end_on_device;
     Py_ssize_t most_spans;
-    if (!PyArg_ParseTuple(arguments, "OOOOOOOO!O!O!OOOOOn", &timing, &recording, &watch, &step, &state, &again, &now,
-                          &PyList_Type, &spans, &PyDict_Type, &watches, &PyDict_Type, &off, &keep, &leave, &clock,
+    if (!PyArg_ParseTuple(arguments, "OOOOOOOO!O!O!OOOOOn", &timing, &recording, &definition, &step, &state, &again,
+                          &now, &PyList_Type, &spans, &PyDict_Type, &defined, &PyDict_Type, &off, &keep, &leave, &clock,
                           &begin_on_device, &end_on_device, &most_spans))
         return NULL;
     if (slots_of(timing, &timer.of_timing.begin_ns, of_timing) < 0 ||
-        slots_of(watch, &timer.of_watch.device, of_watch) < 0 || slots_of(step, &timer.of_step.ended, of_step) < 0 ||
+        slots_of(definition, &timer.of_definition.device, of_definition) < 0 ||
+        slots_of(step, &timer.of_step.ended, of_step) < 0 ||
         slots_of((PyObject *)Py_TYPE(state), &timer.of_state.begin, of_state) < 0 ||
         slots_of((PyObject *)Py_TYPE(again), &timer.is_used, of_again) < 0 ||
         slots_of((PyObject *)Py_TYPE(now), &timer.level, of_now) < 0)
@@ -33,12 +34,12 @@ static PyObject *bind_timers(PyObject *module, PyObject *arguments)
         return NULL;
     timer.timing = Py_NewRef(timing);
     timer.recording = Py_NewRef(recording);
-    timer.watch = Py_NewRef(watch);
+    timer.definition = Py_NewRef(definition);
     timer.step = Py_NewRef(step);
     timer.state = Py_NewRef(state);
     timer.again = Py_NewRef(again);
     timer.spans = Py_NewRef(spans);
-    timer.watches = Py_NewRef(watches);
+    timer.defined = Py_NewRef(defined);
     timer.off = Py_NewRef(off);
     timer.keep = Py_NewRef(keep);
     timer.leave = Py_NewRef(leave);
@@ -52,9 +53,9 @@ static PyObject *bind_timers(PyObject *module, PyObject *arguments)
 /* Timing.__enter__ */
 static PyObject *enter(PyObject *self, PyObject *unused)
 {
-    PyObject *watch = slot(self, timer.of_timing.watch), *step = NULL;
-    if (slot(self, timer.of_timing.begin_ns) == timer.zero && watch != NULL && is_exactly(watch, timer.watch) &&
-        slot(watch, timer.of_watch.span) == Py_True) {
+    PyObject *definition = slot(self, timer.of_timing.definition), *step = NULL;
+    if (slot(self, timer.of_timing.begin_ns) == timer.zero && definition != NULL &&
+        is_exactly(definition, timer.definition) && slot(definition, timer.of_definition.span) == Py_True) {
         step = step_now();
         if (step == NULL)
             return NULL;
@@ -71,7 +72,7 @@ static PyObject *enter(PyObject *self, PyObject *unused)
     set_slot(self, timer.of_timing.event, Py_NewRef(Py_None));
     if (begin_span(self) < 0)
         return NULL;
-    if (slot(watch, timer.of_watch.device) != Py_None) {
+    if (slot(definition, timer.of_definition.device) != Py_None) {
         PyObject *event = PyObject_CallNoArgs(timer.begin_on_device);
         if (event == NULL)
             return NULL;
@@ -113,7 +114,7 @@ static int record_seconds(PyObject *self, PyObject *step, PyObject *end_ns)
     if (seconds != NULL)
         time = PyNumber_Add(end_ns, of_state(timer.of_state.offset_ns));
     if (time != NULL) {
-        PyObject *series = slot(slot(self, timer.of_timing.watch), timer.of_watch.series);
+        PyObject *series = slot(slot(self, timer.of_timing.definition), timer.of_definition.series);
         PyObject *items[] = {series, step, seconds, time};
         failed = append_items(items, 4);
     }
@@ -125,11 +126,11 @@ static int record_seconds(PyObject *self, PyObject *step, PyObject *end_ns)
 static int is_usual_end(PyObject *self, PyObject *const *arguments, Py_ssize_t n)
 {
     PyObject *step = slot(self, timer.of_timing.step), *begin_ns = slot(self, timer.of_timing.begin_ns);
-    PyObject *watch = slot(self, timer.of_timing.watch);
+    PyObject *definition = slot(self, timer.of_timing.definition);
     return n == 3 && arguments[0] == Py_None && slot(timer.again, timer.is_used) == Py_False &&
            slot(self, timer.of_timing.event) != NULL && slot(self, timer.of_timing.span_id) != NULL && step != NULL &&
            is_exactly(step, timer.step) && slot(step, timer.of_step.ended) == Py_False && begin_ns != NULL &&
-           PyLong_CheckExact(begin_ns) && watch != NULL && is_exactly(watch, timer.watch);
+           PyLong_CheckExact(begin_ns) && definition != NULL && is_exactly(definition, timer.definition);
 }
 
 /* Timing.__exit__ */
@@ -167,8 +168,8 @@ static long level_of(PyObject *const *arguments, Py_ssize_t n, PyObject *names)
     return level;
 }
 
-/* `timed(name, device=…)` or `timed(name, kind=…)`: its watch is known by all of its options. */
-static PyObject *watch_with_option(PyObject *const *arguments, Py_ssize_t n, PyObject *names, long most)
+/* `timed(name, device=…)` or `timed(name, kind=…)`: its definition is known by all of its options. */
+static PyObject *timer_with_option(PyObject *const *arguments, Py_ssize_t n, PyObject *names, long most)
 {
     if (n != 1 || names == NULL || PyTuple_GET_SIZE(names) != 1 || most < 1 || !PyUnicode_CheckExact(arguments[0]) ||
         PyErr_Occurred())
@@ -181,17 +182,17 @@ static PyObject *watch_with_option(PyObject *const *arguments, Py_ssize_t n, PyO
     else
         return NULL;
     PyObject *key = PyTuple_Pack(6, arguments[0], Py_None, Py_None, Py_True, device, kind);
-    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(timer.watches, key);
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(timer.defined, key);
     Py_XDECREF(key);
     return found;
 }
 
-static PyObject *timing_of(PyObject *watch)
+static PyObject *timing_of(PyObject *definition)
 {
     PyTypeObject *type = (PyTypeObject *)timer.timing;
     PyObject *made = type->tp_alloc(type, 0);
     if (made != NULL) {
-        set_slot(made, timer.of_timing.watch, Py_NewRef(watch));
+        set_slot(made, timer.of_timing.definition, Py_NewRef(definition));
         set_slot(made, timer.of_timing.begin_ns, Py_NewRef(timer.zero));
     }
     return made;
@@ -203,9 +204,9 @@ static PyObject *timed(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     long level = level_of(arguments, n, names), most = PyLong_AsLong(slot(now_of_process(), timer.level));
     PyObject *found = NULL;
     if (level < 0)
-        found = watch_with_option(arguments, n, names, most);
+        found = timer_with_option(arguments, n, names, most);
     else if (PyUnicode_CheckExact(arguments[0]) && !PyErr_Occurred())
-        found = PyDict_GetItemWithError(level > most ? timer.off : timer.watches, arguments[0]);
+        found = PyDict_GetItemWithError(level > most ? timer.off : timer.defined, arguments[0]);
     if (found != NULL)
         return level > most ? Py_NewRef(found) : timing_of(found);
     PyErr_Clear();

@@ -8,18 +8,18 @@
 #pragma GCC visibility push(hidden)
 
 extern struct timer {
-    PyObject *timing, *recording, *watch, *step; /* classes */
-    PyObject *state, *again, *spans, *watches, *off;
+    PyObject *timing, *recording, *definition, *step; /* classes */
+    PyObject *state, *again, *spans, *defined, *off;
     PyObject *enter, *exit, *timed, *keep, *leave; /* the twins */
     PyObject *begin_on_device, *end_on_device;     /* functions */
     PyObject *perf_counter_ns, *zero, *var;        /* a function, a number, a name */
     Py_ssize_t most_spans;
     struct {
-        Py_ssize_t begin_ns, end_ns, event, more, parent_id, span_id, step, token, trace_id, watch;
+        Py_ssize_t begin_ns, end_ns, event, more, parent_id, span_id, step, token, trace_id, definition;
     } of_timing;
     struct {
         Py_ssize_t device, series, span;
-    } of_watch;
+    } of_definition;
     struct {
         Py_ssize_t ended, spans;
     } of_step;

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from otel_ml._internal.steps.step import set_step, step
     from otel_ml._internal.timers.consumed import consumed
     from otel_ml._internal.timers.context import context
+    from otel_ml._internal.timers.manual_timer import timer
     from otel_ml._internal.timers.step_loop import steps
-    from otel_ml._internal.timers.timing import timed, timer
+    from otel_ml._internal.timers.timing import timed
     from otel_ml.diagnostics.operation import operation
     from otel_ml.integrations.ray import instrument_ray
 
@@ -89,7 +90,8 @@ _LAZY = {
     "_internal.recording": ("current_step", "define_metric", "get_meter", "log", "record", "set_step", "step", "steps"),
     "_internal.timers.consumed": ("consumed",),
     "_internal.timers.context": ("context",),
-    "_internal.timers.timing": ("timed", "timer"),
+    "_internal.timers.manual_timer": ("timer",),
+    "_internal.timers.timing": ("timed",),
     "_internal.lifecycle.api": ("child_env", "flush", "init", "shutdown"),
     "_internal.events.event_calls": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
     "_internal.lifecycle.read_run": ("read",),

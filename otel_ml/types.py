@@ -11,8 +11,9 @@ from otel_ml._internal.record.opentelemetry_instruments import Counter, Gauge, H
 from otel_ml._internal.series.definition import Reduce
 from otel_ml._internal.steps.step import StepBlock
 from otel_ml._internal.timers.context import Context
+from otel_ml._internal.timers.manual_timer import Timer
 from otel_ml._internal.timers.step_loop import StepLoop
-from otel_ml._internal.timers.timing import Timer, Timing
+from otel_ml._internal.timers.timing import Timing
 
 __all__ = [
     "Context",

@@ -13,8 +13,9 @@ from otel_ml._internal.series import buffer
 from otel_ml._internal.series.definition import define_metric
 from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step, step
+from otel_ml._internal.timers.manual_timer import timer
 from otel_ml._internal.timers.step_loop import steps
-from otel_ml._internal.timers.timing import timed, timer
+from otel_ml._internal.timers.timing import timed
 
 __all__ = [
     "arm",

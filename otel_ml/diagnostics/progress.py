@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import otel_ml
-from otel_ml.diagnostics.above_zero import is_above_zero
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
+from otel_ml.diagnostics.positive_number import is_above_zero
 from otel_ml.exceptions import ConfigError
 
 __all__ = ["MEASURES", "Progress"]

@@ -7,10 +7,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from otel_ml.diagnostics.above_zero import is_above_zero
 from otel_ml.diagnostics.flops import device_name, peak_flops
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
+from otel_ml.diagnostics.positive_number import is_above_zero
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import reporter
 

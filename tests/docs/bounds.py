@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from otel_ml_service import env, process_limits
 from otel_ml_service.aggregation import (
     cumulative_streams,
+    interned_series,
     output,
     quota,
     reductions,
-    shapes,
     spans,
     step_streams,
     training_clock,
@@ -125,8 +125,9 @@ BOUNDS: Sequence[Bound] = (
           f"{UNIT}/aggregation/test_sdk_streams.py::"
           "test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down"),
     Bound("A run in memory", "steps known, span ids (as intervals); times of steps; shapes; reductions looked at",
-          f"{step_streams.MAX_KNOWN:,}, {spans.MAX_GAPS:,}; {training_clock.MAX_ENTRIES:,}; {shapes.MAX_IDLE:,} idle; "
-          f"{reductions.MAX_PLANS:,} and {quota.MAX_SHAPES:,}", "fixed", "the oldest are forgotten", "–",
+          f"{step_streams.MAX_KNOWN:,}, {spans.MAX_GAPS:,}; {training_clock.MAX_ENTRIES:,}; "
+          f"{interned_series.MAX_IDLE:,} idle; {reductions.MAX_PLANS:,} and {quota.MAX_SHAPES:,}", "fixed",
+          "the oldest are forgotten", "–",
           f"{ROOM}::test_any_number_of_steps_leaves_an_engine_as_large_as_it_was"),
     Bound("A run in memory", "sentences said", f"{output.MAX_SAID:,}, kept {outbox.MAX_NOTICES:,}", "fixed",
           "further ones are in `service.log` only", "–", f"{SMALL}::test_a_run_keeps_so_many_notices_and_no_more"),

@@ -39,7 +39,7 @@ CARRIED: Mapping[str, str] = {
     "otel_ml/wire/rendezvous.py": "rendezvous-folder",
     "otel_ml_service/delivery/failure_message.py": "exporter-failing",  # or what the exception names
     "otel_ml_service/receiver/columns.py": "rejected-points",
-    "otel_ml_service/receiver/coordinates.py": "rejected-points",
+    "otel_ml_service/receiver/point_coordinates.py": "rejected-points",
     "otel_ml_service/receiver/log_events.py": "rejected-points",
     "otel_ml_service/receiver/metrics_decoder.py": "rejected-points",
     "otel_ml_service/receiver/partial_success.py": "rejected-points",  # or bad-resource
@@ -50,7 +50,7 @@ CARRIED: Mapping[str, str] = {
 """File → the section of the message that quotes what is raised there as one of Python's own exceptions."""
 
 NOT_FOR_USERS: Mapping[str, str] = {
-    "otel_ml_service/cli/group.py": "a command of ours without its function",
+    "otel_ml_service/cli/lazy_group.py": "a command of ours without its function",
     "otel_ml_service/storage/record_codec.py": "a record type of ours that was forgotten",
     "otel_ml_service/telemetry.py": "a counter of ours that was forgotten",
     "otel_ml_exporters/testing.py": "a plug-in's own test",

@@ -31,7 +31,8 @@ from otel_ml._internal.record.meter import get_meter
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.steps.axes import STEPS
 from otel_ml._internal.steps.step import set_step, step
-from otel_ml._internal.timers.timing import timed, timer
+from otel_ml._internal.timers.manual_timer import timer
+from otel_ml._internal.timers.timing import timed
 from otel_ml.diagnostics.measure import Measure, Measures
 from tests.unit.otel_ml.record.decoded import every_point, plain, spans
 

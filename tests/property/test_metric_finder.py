@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,3 +55,23 @@ def test_a_line_of_the_file_and_a_line_of_another_program_are_read_alike(tmp_pat
         ours, theirs = MetricFinder(name).find(line), MetricFinder(name).find(other)
         assert repr(ours) == repr(theirs)
         assert (ours is None) == (name == "none")
+
+
+HEAD = '{"seq":7,"role":"%s","axis":"step","step":3,"attempt":2,"time":1.5,"values":'
+
+LINES = {
+    "keys in another order": (
+        '{"values":{"loss":0.5},"attempt":2,"step":3,"axis":"epoch","seq":7}',
+        (7, "epoch", 3, 2, 0.5),
+    ),
+    "a quote in the role": (HEAD % 'a\\"b' + '{"loss":0.5}}', (7, "step", 3, 2, 0.5)),
+    "spaces": ('{"seq": 7, "step": 3, "values": {"x": 1, "loss":0.5}}', (7, "step", 3, 0, 0.5)),
+    "a number as text": (HEAD % "" + '{"loss":"0.5"}}', (7, "step", 3, 2, 0.5)),
+    "no step": ('{"seq":7,"values":{"loss":0.5}}', None),
+}
+"""As a program of somebody else may write them into the file."""
+
+
+@pytest.mark.parametrize(("line", "expected"), LINES.values(), ids=LINES)
+def test_a_line_of_another_form_is_read_as_a_whole(line: str, expected: tuple[object, ...] | None) -> None:
+    assert MetricFinder("loss").find(line.encode()) == expected

@@ -21,7 +21,8 @@ from otel_ml._internal.series.definition import QUANTILE_COARSE, Attributes, Def
 from otel_ml._internal.series.pending import Order, StepPartials
 from otel_ml._internal.steps.axes import Axis, Step
 from otel_ml._internal.timers import encode_spans, spans
-from otel_ml._internal.timers.spans import Details, Recording, TimerDefinition
+from otel_ml._internal.timers.spans import Details, Recording
+from otel_ml._internal.timers.timer_definitions import TimerDefinition
 from otel_ml._internal.timers.timing import Timing
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import ACROSS, WITHIN
@@ -262,11 +263,11 @@ def details(draw: st.DrawFn) -> Details:
 @st.composite
 def finished(draw: st.DrawFn) -> list[Recording]:
     steps = draw(st.lists(STEPS, min_size=1, max_size=3))
-    watches = draw(st.lists(WATCHES, min_size=1, max_size=3))
+    timers = draw(st.lists(WATCHES, min_size=1, max_size=3))
     found = []
     for _ in range(draw(st.integers(0, 6))):
         span = draw(st.sampled_from([Recording, Timing]))()
-        span.step, span.watch = draw(st.sampled_from(steps)), draw(st.sampled_from(watches))
+        span.step, span.definition = draw(st.sampled_from(steps)), draw(st.sampled_from(timers))
         span.trace_id, span.span_id = draw(st.integers(0, 2**128 - 1)), draw(IDS)
         span.parent_id = draw(st.just(0) | IDS)
         span.begin_ns, span.end_ns = draw(TIMES), draw(TIMES)
@@ -287,7 +288,9 @@ def test_spans(ended, offset_ns):
         assert len(ScopeSpans.FromString(body).spans) == len(ended)
 
 
-@given(finished(), st.sampled_from(["trace_id", "span_id", "parent_id", "begin_ns", "end_ns", "step", "watch"]), ODD)
+@given(
+    finished(), st.sampled_from(["trace_id", "span_id", "parent_id", "begin_ns", "end_ns", "step", "definition"]), ODD
+)
 def test_spans_that_are_not_as_they_should_be(ended, what, odd):
     for span in ended[-1:]:
         setattr(span, what, odd)
@@ -312,7 +315,7 @@ def test_many_series_and_spans():
     ended = []
     for number in range(9_000):
         span = Timing()
-        span.step, span.watch, span.more = (
+        span.step, span.definition, span.more = (
             Step(None, None, 0),
             TimerDefinition("a", None, 1, span=True, device=None),
             None,

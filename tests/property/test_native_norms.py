@@ -12,8 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml.diagnostics.dynamics import host
-from otel_ml.diagnostics.rl.extent import _of_host
+from otel_ml.diagnostics.dynamics import host_norms
+from otel_ml.diagnostics.rl.mean_and_range import _of_host
 from otel_ml.diagnostics.small_tensors import (
     MOST_OF_EXTENT,
     MOST_OF_SUMS,
@@ -55,7 +55,7 @@ def test_compiled_code_finds_what_python_finds(given: list[torch.Tensor]) -> Non
     found = statistics_of_small(given)
 
     assert found is not None
-    expected = host._statistics([tensor.detach() for tensor in given])
+    expected = host_norms._statistics([tensor.detach() for tensor in given])
     assert (found.sizes, found.zeros) == (expected.sizes, expected.zeros)
     assert all(same(one, other, 0.0) for one, other in zip(found.largest, expected.largest, strict=True))
     for tensor, one, other in zip(given, found.squares, expected.squares, strict=True):

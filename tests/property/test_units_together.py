@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import ACROSS
 from otel_ml_service.aggregation.batch_fold import MAX_UNITS, fold_with_next
-from otel_ml_service.aggregation.folded import Folded, fold
 from otel_ml_service.aggregation.piece import Piece, Shape, Source, fold_order
 from otel_ml_service.aggregation.reduce import Bins
+from otel_ml_service.aggregation.reduced_windows import Folded, fold
 from otel_ml_service.aggregation.reductions import Reductions
 from otel_ml_service.aggregation.step_streams import Attempt, StepStream, StepWindow
 from tests.strategies import Rank, anything

@@ -28,9 +28,9 @@ from otel_ml_service.aggregation import state_entries
 from otel_ml_service.aggregation.cumulative_streams import CumulativeKey, CumulativeStream
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.parameters import Owner
-from otel_ml_service.aggregation.progress import Progress
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.step_streams import Tally
+from otel_ml_service.aggregation.writer_progress import Progress
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.receiver.decode import Decoder

@@ -16,11 +16,12 @@ import torch
 from otel_ml._internal.compiled.operator import define_operator, described
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.record import log as log_module
-from otel_ml._internal.record.meant import meant_by_log
+from otel_ml._internal.record.call_forms import meant_by_log
 from otel_ml._internal.record.meter import Metric
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.timers import timing
-from otel_ml._internal.timers.spans import TimerDefinition
+from otel_ml._internal.timers.manual_timer import Timer
+from otel_ml._internal.timers.timer_definitions import TimerDefinition
 
 __all__ = ["log", "substitute"]
 
@@ -181,14 +182,14 @@ def _timed(name: Any = None, /, level: int = 1, *arguments: Any, **options: Any)
     return name
 
 
-def _timing_of(watch: TimerDefinition) -> _NotTimed:
-    _say_not_timed(watch.name, watch.level)
+def _timing_of(definition: TimerDefinition) -> _NotTimed:
+    _say_not_timed(definition.name, definition.level)
     return _NotTimed()
 
 
-def _timer_changed(self: timing.Timer) -> None:
-    if self._watch is not None:
-        _say_not_timed(self._watch.name, self._watch.level)
+def _timer_changed(self: Timer) -> None:
+    if self._definition is not None:
+        _say_not_timed(self._definition.name, self._definition.level)
 
 
 def _say_when_traced(name: str | None, level: int) -> None:
@@ -212,6 +213,6 @@ _TRACED: dict[Callable[..., Any], Callable[..., Any]] = {
     Metric.record: _record_metric,
     timing.timed: _timed,
     timing.timing_of: _timing_of,
-    timing.Timer.start: _timer_changed,
-    timing.Timer.stop: _timer_changed,
+    Timer.start: _timer_changed,
+    Timer.stop: _timer_changed,
 }

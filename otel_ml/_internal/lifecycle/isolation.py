@@ -12,7 +12,7 @@ from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.log import forget_names
 from otel_ml._internal.series import buffer
 from otel_ml._internal.series.definition import DEFINITIONS
-from otel_ml._internal.timers.timing import forget_timers
+from otel_ml._internal.timers.manual_timer import forget_timers
 
 __all__ = ["forget_everything", "isolated"]
 

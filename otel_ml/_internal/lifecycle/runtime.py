@@ -15,11 +15,9 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.event_calls import log_params
 from otel_ml._internal.identity.resource import resource_attributes
 from otel_ml._internal.identity.run_identity import Identity, identify
-from otel_ml._internal.identity.trials import trial
 from otel_ml._internal.lifecycle.after_fork import child_of, forget_parent
 from otel_ml._internal.lifecycle.child_environment import (
     child_environ,
-    handed_on,
     inherited_environ,
     own_environ,
     run_environ,
@@ -27,15 +25,11 @@ from otel_ml._internal.lifecycle.child_environment import (
 from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
 from otel_ml._internal.lifecycle.init_arguments import (
-    another_run,
-    changes,
     checked,
     exporters_unused,
-    new_arguments,
-    of_a_writer,
-    shown,
 )
 from otel_ml._internal.lifecycle.join_rank_zero import announce
+from otel_ml._internal.lifecycle.repeated_init import RepeatedInit
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings, status_of
 from otel_ml._internal.lifecycle.sessions import Sessions
@@ -48,13 +42,15 @@ from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml._internal.run_scope import CURRENT, NOW, InScope
 from otel_ml._internal.series import buffer
 from otel_ml._internal.steps.axes import STEPS
-from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers.user_spans import Tracing
 from otel_ml._internal.transport.choose_link import choose_link
 from otel_ml.config import Config
 from otel_ml.explanation import explained
 
 __all__ = ["RUNTIME", "Runtime"]
+
+_SHARE_AT_EXIT = 0.5
+"""Seconds each of several runs has at least at the exit of the process, whatever those before it took."""
 
 
 class Runtime:
@@ -69,6 +65,7 @@ class Runtime:
         self._lock = threading.RLock()  # reentrant: a signal handler may end the run while the main thread starts one
         self._sessions = Sessions(self.end)
         self._implicit = ImplicitStart(self, self._sessions)
+        self._repeated = RepeatedInit(self, self._sessions)
         self._runs_without_id = 0
         self._environment = RunEnvironment()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
@@ -87,7 +84,7 @@ class Runtime:
         # Outside of the lock: the thread that ends the run needs it to finish.
         self._wait_for_an_end()
         with self._lock:
-            session = self._meant(arguments)
+            session = self._repeated.session_of(arguments)
             with InScope(session.scope):
                 if params is not None:
                     log_params(params)
@@ -101,34 +98,12 @@ class Runtime:
             ConfigError: see `init()`.
         """
         with self._lock:
-            session = self._begin(arguments)
+            session = self.begin_session(arguments)
             self._sessions.make_current(session)
             return session.run
 
-    def _meant(self, arguments: Mapping[str, Any]) -> Session:
-        # What a second `init()` means depends on who calls it: the same training code again (nothing), another trial of
-        # a search (a new run), a forked child (its parent's run, or its own place in it), a program whose environment
-        # began a run at import (take over), or really another run (ADR 0023).
-        session = self.current
-        if session is not None and _is_of_another_trial(session):
-            self.end(session, EXIT_TIMEOUT)
-            session = self.current
-        if session is None:
-            return self._sessions.same(arguments) or self._begin(arguments)
-        if session.is_asleep and self._is_other(session, arguments):
-            self._leave_parents_run(session)
-            return self._begin(arguments)
-        if session.is_asleep and (place := of_a_writer(arguments)):
-            session = self._take_place(session, place)
-        changed = self._changes(session, arguments)
-        if session.is_left_for_init and changed:
-            return self._begin_anew(session, arguments, changed)
-        if session.is_explicit and self._is_other(session, arguments):
-            return self._sessions.same(arguments) or self._begin(arguments)
-        self._again(session, arguments, changed)
-        return session
-
-    def _begin(self, arguments: Mapping[str, Any]) -> Session:
+    def begin_session(self, arguments: Mapping[str, Any]) -> Session:
+        """Begin a run of this process; the lock is held by the caller."""
         if self._sessions.running:
             self._environment.undo()  # it names one run, and there will be several
         environ = own_environ(arguments, os.environ)
@@ -140,39 +115,6 @@ class Runtime:
         if config.is_remote and arguments.get("exporters"):
             reporter.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
         return session
-
-    def _leave_parents_run(self, session: Session) -> None:
-        """In a forked child that begins a run of its own: it was never in its parent's."""
-        self._sessions.remove(session)
-        recorder.forget()
-        buffer.stay_awake()
-
-    def _take_place(self, session: Session, arguments: Mapping[str, Any]) -> Session:
-        """In a forked child: where it says a place of its own, join the parent's run as a spawned child does."""
-        environ = handed_on(session.config, session.identity, os.environ)
-        config = checked(arguments, environ)
-        identity = identify(config, environ)
-        if identity.parent is not None:
-            return session
-        self._leave_parents_run(session)
-        return self.started(config, identity, arguments)
-
-    def _begin_anew(self, session: Session, arguments: Mapping[str, Any], changed: list[str]) -> Session:
-        """End the run that the environment had asked for, and begin the one that the program asks for (ADR 0023)."""
-        checked(arguments, os.environ)  # who is told that something is wrong keeps the run
-        asked, before = shown(arguments, changed), f"{session.run.experiment}/{session.run.id}"
-        steps = session.recorder.current_steps()
-        self.end(session, EXIT_TIMEOUT)
-        AFTER_SHUTDOWN.leave()
-        for axis, step in steps.items():
-            set_step(step, axis=axis)
-        begun = self._begin(arguments)
-        reporter.say(
-            "init-late",
-            f"init({asked}) came after something was recorded, for which the environment had asked for a run: what was "
-            f"recorded before is in run {before}. Call init() first.",
-        )
-        return begun
 
     def say_misspelled(self, session: Session) -> None:
         """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
@@ -241,28 +183,6 @@ class Runtime:
             reporter.connect(session.worker.say if session.worker is not None else None)
         self._exit.install()
         self._tracing.activate()
-
-    def _again(self, session: Session, arguments: Mapping[str, Any], changed: list[str]) -> None:
-        """A second `init()`: the same is nothing, what was missing is added, the rest is reported."""
-        new = new_arguments(arguments, session.arguments)
-        if "topology" in new:
-            addition = Config.from_env(topology=new["topology"])
-            session.config = replace(session.config, topology={**session.config.topology, **addition.topology})
-            if session.worker is not None:
-                session.worker.reconfigure(session.config)
-        if changed:
-            reporter.wrong(
-                "init-again",
-                f"init({shown(new, changed)}) while a run is active changes nothing. Expected the same arguments as "
-                "before; call shutdown() first to begin a new run.",
-            )
-
-    def _changes(self, session: Session, arguments: Mapping[str, Any]) -> list[str]:
-        return changes(new_arguments(arguments, session.arguments), session.config, session.identity.place)
-
-    def _is_other(self, session: Session, arguments: Mapping[str, Any]) -> bool:
-        run = session.run
-        return another_run(arguments, run.experiment, session.config.name, run.id)
 
     # --- while it runs -------------------------------------------------------------------------------------------
 
@@ -412,7 +332,7 @@ class Runtime:
         for session in self._sessions:
             if session.worker is not None or session.is_ending:
                 left = session.exit_timeout() - (time.monotonic() - began)
-                self.end(session, max(left, SHARE_AT_EXIT), status_of(status))
+                self.end(session, max(left, _SHARE_AT_EXIT), status_of(status))
 
     def _say_now(self, sentence: str) -> None:
         Console(is_quiet=any(session.config.is_quiet for session in self._sessions)).line(sentence)
@@ -449,15 +369,6 @@ class Runtime:
         CURRENT.set(session.scope)
         if session.is_asleep:
             self._sleep()
-
-
-SHARE_AT_EXIT = 0.5
-"""Seconds each of several runs has at least at the exit of the process, whatever those before it took."""
-
-
-def _is_of_another_trial(session: Session) -> bool:
-    """Whether the process does another trial of a search than the one whose run is active: nobody has ended it."""
-    return trial() not in {"", session.identity.place.trial}
 
 
 RUNTIME = Runtime()

@@ -1,6 +1,6 @@
 """The background thread of a run: collect → spool → send, and the notices of the job.
 
-Only this thread touches recorder.collect, spool, sender and link. Others hand it requests through a
+Only this thread touches the spool's writer, the spool, sender and link. Others hand it requests through a
 `SimpleQueue`, whose `put` is reentrant: a signal handler may interrupt the main thread inside one.
 """
 
@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
@@ -18,31 +18,26 @@ from typing import Any, Literal
 
 from otel_ml._internal.console import Console, is_watched, page_line, started_line
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.events.file_reader import FileReader
-from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.clock_watch import ClockWatch
 from otel_ml._internal.lifecycle.exporter_lines import ExporterLines
 from otel_ml._internal.lifecycle.notices import Notices, run_status
 from otel_ml._internal.lifecycle.shutdown import ShutdownSequence, Status
-from otel_ml._internal.messages.encode_metrics import scope_fields
-from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Holds, Recorder
+from otel_ml._internal.lifecycle.spool_writer import SpoolWriter
+from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Recorder
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import CURRENT
 from otel_ml._internal.transport.background_link import BackgroundLink
 from otel_ml._internal.transport.background_transport import BackgroundTransport
 from otel_ml._internal.transport.link import Link, Reached
-from otel_ml._internal.transport.send import MAX_BYTES, Sender
-from otel_ml._internal.transport.spool import Held, Lost, Spool
-from otel_ml._internal.transport.spool_overflow import SpoolOverflow
+from otel_ml._internal.transport.send import Sender
+from otel_ml._internal.transport.spool import Spool
 from otel_ml._internal.yield_interpreter import has_rested
 from otel_ml.config import Config
 from otel_ml.explanation import explained
-from otel_ml.wire.protobuf import field as encode_field
 from otel_ml.wire.readable_name import readable_name
-from otel_ml.wire.spool_format import Frame, Kind
 
 __all__ = ["Request", "Status", "Worker"]
 
@@ -68,13 +63,6 @@ HEARD_S = 10.0
 
 ROUND = 5.0
 """Seconds one round may go on sending what waits; after that other requests are looked at first."""
-
-
-FILES_SHARE, FILES_AT_EXIT = 0.6, 600.0
-"""Share of the time that the end of a process may take, in which artifacts' files are read; seconds at most."""
-
-UNREAD_S = 0.5
-"""Seconds in which those that are left are said to be where they are."""
 
 
 @dataclass(slots=True)
@@ -119,12 +107,10 @@ class Worker:
         self.identity = identity
         self.sender = sender
         self.spool = spool
-        spool.on_lost = self._on_lost
         self.reached: Reached | None = None
         self._recorder = recorder
         self._link = BackgroundLink(link)
         self._recover = recover
-        self._extra_spans = extra_spans
         self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._notices = Notices(self._console, identity)
@@ -146,8 +132,7 @@ class Worker:
         self._answered_at = self._started
         self._refused = 0
         self._failing_since: float | None = None
-        self._losses = SpoolOverflow(reporter)
-        self._files = FileReader()
+        self._writer = SpoolWriter(recorder, spool, sender, extra_spans=extra_spans, is_held_up=self._is_held_up)
         self._clock = ClockWatch(identity.place.local_rank, self._started)
         self._recover_at = 0.0
         self._postponed: deque[Request] = deque()
@@ -259,10 +244,10 @@ class Worker:
         if request is not None and request.kind == "flush":
             self._recorder.wait_for_devices(min(request.deadline, time.monotonic() + DEVICE_WAIT_S))
         # Into the spool first, always: what is in the file survives a kill, whatever happens to the network below.
-        self._collect()
+        self._writer.collect()
         self._reach()
         if request is not None and request.kind == "flush":
-            self._read_files(request.deadline)
+            self._writer.read_files(request.deadline)
             self.sender.hurry()
             request.is_complete = self._send_all(request.deadline, lambda: request.deadline)
         else:
@@ -274,35 +259,6 @@ class Worker:
         self._tell()
         return False
 
-    def _collect(self, *, final: bool = False) -> None:
-        self._recorder.bound(self.spool.bound)
-        BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
-        batch = self._recorder.collect(time.time_ns(), final=final)
-        frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
-        frames += _frames("S", self._extra_spans())
-        if frames:
-            self.spool.extend(frames)
-        for _ in range(2):  # making the events may have had something to say: that is an event too
-            self._take_events(final=final)
-        if final:
-            self._end_events()
-        for artifact in self._recorder.scope.events.take_files():
-            self._files.read(artifact)
-        self._take_files()
-
-    def _take_events(self, *, final: bool = False) -> None:
-        for record in self._recorder.scope.events.take(lambda: final or not self._is_held_up()):
-            self._append_event(record)
-
-    def _end_events(self) -> None:
-        """Wait a moment for events that a device has yet to give."""
-        events, until = self._recorder.scope.events, time.monotonic() + DEVICE_WAIT_S
-        while events.on_their_way and time.monotonic() < until:
-            time.sleep(0.002)
-            self._take_events(final=True)
-        if events.on_their_way:
-            events.give_up()
-
     def _is_held_up(self) -> bool:
         """Whether the spool fills although a receiver takes what is sent: who is faster than it may wait for it."""
         now = time.monotonic()
@@ -311,29 +267,10 @@ class Worker:
         is_away = now - self._answered_at >= HEARD_S or (not self._answers and self._failing_since is not None)
         return self.spool.is_nearly_full and not is_away
 
-    def _take_files(self, timeout: float = 0.0) -> None:
-        for record in self._files.take(timeout):
-            self._append_event(record)
-
-    def _read_files(self, until: float) -> bool:
-        """Wait for the files that are being read, and keep the spool up to date; return whether all are."""
-        while not self._files.is_idle and time.monotonic() < until:
-            self._take_files(timeout=TICK)
-            self._collect()
-        return self._files.is_idle
-
-    def _end_files(self, deadline: float) -> None:
-        """Have files read for as long as there is time; of the others it is recorded where they are."""
-        now = time.monotonic()
-        if not self._read_files(now + min(FILES_AT_EXIT, FILES_SHARE * (deadline - now))):
-            self._files.give_up()
-            self._read_files(time.monotonic() + UNREAD_S)
-        self._files.close()
-
     def _meanwhile(self) -> bool:
         """Keep the spool up to date while a receiver does not answer; return whether to go on waiting for it."""
         if self._ending is None:
-            self._collect()
+            self._writer.collect()
             self._hear()
         return self._ending is None or time.monotonic() < min(self._ending.deadline, self._timeout())
 
@@ -351,26 +288,9 @@ class Worker:
             elif request.kind == "flush":
                 self._postponed.append(request)
             else:
-                self._collect()
+                self._writer.collect()
                 request.is_complete = True
                 request.done.open()
-
-    def _append_event(self, record: LogRecord) -> None:
-        self._recorder.sent.events += 1
-        self._append_record(record)
-
-    def _append_record(self, record: LogRecord) -> None:
-        body = encode_scope_logs(record, self._recorder.sequence.next())
-        self.spool.append(Frame("L", encode_field(2, body)))
-
-    def _on_lost(self, lost: Lost) -> None:
-        """Count what a full spool dropped, and take it out of the watermarks."""
-        # The request under way may hold frames that have just gone: it is formed anew from what is left.
-        self.sender.abandon_batch()
-        self._losses.add(lost)
-        for axis, step, points in lost.steps:
-            # A watermark that still counts points which no longer exist would make the service wait for them.
-            self._recorder.points_dropped(axis, step, points)
 
     def _is_due(self) -> bool:
         now = time.monotonic()
@@ -428,7 +348,7 @@ class Worker:
     def _send(self, deadline: float, *, everything: bool) -> bool:
         is_empty = self.sender.send(deadline, everything=everything)
         if is_empty:
-            self._losses.settle()
+            self._writer.settle()
         if not self.sender.last_error or is_empty:
             self._failing_since = None
         elif self._failing_since is None:
@@ -455,11 +375,11 @@ class Worker:
             return
         self._ending = request
         self._recover_at = 0.0
-        self._losses.settle()
-        self._collect()
+        self._writer.settle()
+        self._writer.collect()
         # Files before the last collect: each becomes an event, which the shutdown message has to count.
-        self._end_files(request.deadline)
-        self._collect(final=True)
+        self._writer.end_files(request.deadline)
+        self._writer.collect(final=True)
         # Nobody may wait for this thread from here on: it will not collect again.
         BACKPRESSURE.leave()
         self._append_shutdown_message(request)
@@ -467,7 +387,7 @@ class Worker:
     def _append_shutdown_message(self, request: Request) -> None:
         self._refused = self._refused_by_now()
         duration_s = time.monotonic() - self._started
-        self._append_record(self._shutdown.message(request.status, duration_s=duration_s))
+        self._writer.append_record(self._shutdown.message(request.status, duration_s=duration_s))
         self._timeout = self._shutdown.timeout()
 
     def _refused_by_now(self) -> int:
@@ -521,15 +441,3 @@ class Worker:
         run = run_status(self.sender.transport, self.identity.run_id, {**query, **self._notices.query})
         self._notices.hear(run)
         return run
-
-
-def _frames(kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) -> list[Held]:
-    """Return scope bodies as frames no larger than half a request, each with what it holds of which step."""
-    if not bodies:
-        return []
-    payload = scope_fields(bodies)
-    if len(payload) <= MAX_BYTES // 2 or len(bodies) == 1:
-        steps = [(axis, step, n) for axis, step, n in holds if n and axis is not None and step is not None]
-        return [(Frame(kind, payload, sum([n for _, _, n in holds])), steps)]
-    half = len(bodies) // 2
-    return _frames(kind, bodies[:half], holds[:half]) + _frames(kind, bodies[half:], holds[half:])

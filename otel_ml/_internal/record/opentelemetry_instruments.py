@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["Counter", "Gauge", "Histogram", "UpDownCounter"]
 
 
-@public_type
-class Counter:
-    """What only grows: tokens, samples, errors."""
+class _Instrument:
+    """Hands what it is given to a metric of ours."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
+
+
+@public_type
+class Counter(_Instrument):
+    """What only grows: tokens, samples, errors."""
 
     @publish("self", "amount", "attributes", "context")
     def add(
@@ -36,11 +40,11 @@ class Counter:
 
 
 @public_type
-class UpDownCounter:
+class UpDownCounter(_Instrument):
     """A level that is told by its changes: queue length, open episodes."""
 
     def __init__(self, metric: Metric) -> None:
-        self._metric = metric
+        super().__init__(metric)
         self._levels: dict[Attributes, float] = {}
 
     @publish("self", "amount", "attributes", "context")
@@ -60,11 +64,8 @@ class UpDownCounter:
 
 
 @public_type
-class Histogram:
+class Histogram(_Instrument):
     """Values of which the distribution matters: latencies, lengths."""
-
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
 
     @publish("self", "amount", "attributes", "context")
     def record(
@@ -80,11 +81,8 @@ class Histogram:
 
 
 @public_type
-class Gauge:
+class Gauge(_Instrument):
     """A value that is set: learning rate, temperature."""
-
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
 
     @publish("self", "amount", "attributes", "context")
     def set(

@@ -11,7 +11,8 @@ from otel_ml.wire.protobuf import field, key_value, key_values, text, varint
 
 if TYPE_CHECKING:
     from otel_ml._internal.steps.axes import Step
-    from otel_ml._internal.timers.spans import Details, Recording, TimerDefinition
+    from otel_ml._internal.timers.spans import Details, Recording
+    from otel_ml._internal.timers.timer_definitions import TimerDefinition
 
 __all__ = ["BEGINNING", "encoded_marks", "encoded_spans"]
 
@@ -47,7 +48,7 @@ def encoded_spans(spans: Iterable[Recording], offset_ns: int) -> bytes:
     parts = [BEGINNING]
     known: dict[tuple[Step, TimerDefinition], _Constant] = {}
     for span in spans:
-        key = (span.step, span.watch)
+        key = (span.step, span.definition)
         constant = known.get(key)
         if constant is None:
             constant = known[key] = _constant(*key)
@@ -90,9 +91,9 @@ def _ids(span: Recording) -> bytes:
     return _ROOT(0x0A, 16, trace, 0x12, 8, span.span_id)
 
 
-def _constant(step: Step, watch: TimerDefinition) -> _Constant:
-    name = text(5, watch.name)
-    attributes = field(9, key_value(TIMER_LEVEL, watch.level)) + _place(step)
+def _constant(step: Step, definition: TimerDefinition) -> _Constant:
+    name = text(5, definition.name)
+    attributes = field(9, key_value(TIMER_LEVEL, definition.level)) + _place(step)
     size = len(name) + len(attributes) + _TIMES_SIZE
     return _Constant(_tag(_ROOT_SIZE + size), _tag(_CHILD_SIZE + size), name, attributes)
 

@@ -15,12 +15,11 @@ from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import NOW, SCOPES
 from otel_ml._internal.steps.axes import Axis, Step
 from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_marks, encoded_spans
+from otel_ml._internal.timers.timer_definitions import TimerDefinition
 from otel_ml.wire.trace_context import half_of_role
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
-
-    from otel_ml._internal.series.definition import Series
 
 __all__ = [
     "MARKS",
@@ -29,7 +28,6 @@ __all__ = [
     "SPANS",
     "STATE",
     "Recording",
-    "TimerDefinition",
     "collect",
     "configure",
     "forget",
@@ -61,25 +59,6 @@ def is_id(number: object, bits: int) -> bool:
     return isinstance(number, int) and 0 < number < 1 << bits
 
 
-class TimerDefinition:
-    """What is measured under one name in this process; the first definition of a name holds.
-
-    Attributes:
-        level: it measures while `OTEL_ML_TIMER_LEVEL` is not below it.
-        span: whether a span is kept, too.
-        device: `cuda` where events on the device's stream measure, else None.
-    """
-
-    __slots__ = ("device", "level", "name", "series", "span")
-
-    def __init__(self, name: str, series: Series, level: int, *, span: bool, device: str | None) -> None:
-        self.name: str = name
-        self.series: Series = series
-        self.level: int = level
-        self.span: bool = span
-        self.device: str | None = device
-
-
 class Details:
     """What few spans have.
 
@@ -104,9 +83,9 @@ class Recording:
     `span_id` is 0 where no span is kept (over the budget, or tracing off): then nothing of it is visible.
     """
 
-    __slots__ = ("begin_ns", "end_ns", "more", "parent_id", "span_id", "step", "token", "trace_id", "watch")
+    __slots__ = ("begin_ns", "definition", "end_ns", "more", "parent_id", "span_id", "step", "token", "trace_id")
 
-    watch: TimerDefinition
+    definition: TimerDefinition
     step: Step
     begin_ns: int
     end_ns: int

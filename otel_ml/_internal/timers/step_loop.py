@@ -13,7 +13,8 @@ from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import scope_steps
 from otel_ml._internal.steps.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timers.loader_position import UnexpectedNumbers, first_number
-from otel_ml._internal.timers.timing import Timing, timing_of, watch_named
+from otel_ml._internal.timers.timer_definitions import timer_definition
+from otel_ml._internal.timers.timing import Timing, timing_of
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["StepLoop", "steps"]
@@ -121,10 +122,10 @@ class _Counted:
 
 
 def _begun(name: str, begin_ns: int) -> Timing | None:
-    watch = watch_named(name)
-    if watch is None or watch.level > NOW.level:
+    definition = timer_definition(name)
+    if definition is None or definition.level > NOW.level:
         return None
-    timing = timing_of(watch).__enter__()
+    timing = timing_of(definition).__enter__()
     timing.begin_ns = begin_ns
     return timing
 

@@ -1,9 +1,8 @@
-"""Timers: `with timed("forward")`, `@timed`, `timer("x").start()`; each level and form on its own path."""
+"""`with timed("forward")` and `@timed`: a measurement, which is its own span; above the level it is nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import ContextVar
 from time import perf_counter_ns
 from types import TracebackType
@@ -15,23 +14,17 @@ from otel_ml._internal.native import native
 from otel_ml._internal.record.append import append
 from otel_ml._internal.record.fold import relieve
 from otel_ml._internal.run_scope import NOW, SCOPES, InScope
-from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
-from otel_ml._internal.series.definition import DEFINITIONS, SPANS_OVER_BUDGET, Reduce, reduction_from
+from otel_ml._internal.series.definition import SPANS_OVER_BUDGET, Reduce
 from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import STEPS, Step, current_step
-from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Details, Recording, TimerDefinition, keep, leave
+from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Details, Recording, keep, leave
 from otel_ml._internal.timers.timed_calls import timed_calls
-from otel_ml.wire.reduction import Reduction
+from otel_ml._internal.timers.timer_definitions import TIMERS, TimerDefinition, checked_level, timer_definition
 
-__all__ = ["Timer", "Timing", "forget_timers", "name_of", "timed", "timer", "timing_of", "watch_named"]
+__all__ = ["OFF", "Timing", "name_of", "timed", "timing_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_KINDS = ("work", "wait")
-
-_SLOWEST = Reduction(("max",), "sum", unsaid=("across", "within"))
-"""What a timer is by default: the slowest rank's total in the step."""
 
 
 @public_type
@@ -53,9 +46,9 @@ class Timing(Recording):
         if self.begin_ns:
             return _enter_again(self)
         self.step = step = NOW.step or current_step()
-        watch = self.watch
+        definition = self.definition
         self.more = None
-        if watch.span and step.spans < STATE.budget:
+        if definition.span and step.spans < STATE.budget:
             step.spans += 1
             self.end_ns = 0
             begin = STATE.begin
@@ -64,9 +57,9 @@ class Timing(Recording):
             # No span is kept: what a program says to `as span` is lost, and does not raise.
             self.span_id = self.trace_id = 0
             self.end_ns = 1
-            if watch.span and STATE.budget:
+            if definition.span and STATE.budget:
                 _over_budget(step)
-        self.event = None if watch.device is None else DEVICE_TIMERS.begin()
+        self.event = None if definition.device is None else DEVICE_TIMERS.begin()
         self.begin_ns = perf_counter_ns()
         return self
 
@@ -94,13 +87,13 @@ class Timing(Recording):
         if self.event is not None and DEVICE_TIMERS.end(self.event):
             value = self.event
         records = RECORDS
-        records += (self.watch.series, step, value, end_ns + STATE.offset_ns)
+        records += (self.definition.series, step, value, end_ns + STATE.offset_ns)
         if len(records) > LIMIT:
             relieve()
 
     def __call__(self, function: F) -> F:
         """Time every call of `function`."""
-        return timed_function(function, self.watch)
+        return timed_function(function, self.definition)
 
 
 if native is not None:
@@ -109,10 +102,10 @@ if native is not None:
     )
 
 
-def timing_of(watch: TimerDefinition) -> Timing:
+def timing_of(definition: TimerDefinition) -> Timing:
     """Return a measurement that has not begun."""
     timing = Timing()
-    timing.watch = watch
+    timing.definition = definition
     timing.begin_ns = 0
     return timing
 
@@ -136,11 +129,11 @@ def _step_at_end(step: Step) -> Step | None:
     return step if now.index is None else now
 
 
-def timed_function(function: F, watch: TimerDefinition) -> F:
+def timed_function(function: F, definition: TimerDefinition) -> F:
     """Return `function` with every call timed."""
 
     def measured() -> Timing | None:
-        return timing_of(watch) if watch.level <= NOW.level else None
+        return timing_of(definition) if definition.level <= NOW.level else None
 
     return timed_calls(function, measured)
 
@@ -164,7 +157,7 @@ _AGAIN = _Again()
 
 def _enter_again(outer: Timing) -> Timing:
     _AGAIN.used = True
-    inner = timing_of(outer.watch).__enter__()
+    inner = timing_of(outer.definition).__enter__()
     _AGAIN.entered.set(((outer, inner), *_AGAIN.entered.get()))
     return inner
 
@@ -181,17 +174,17 @@ def _innermost(outer: Timing) -> Timing:
 class _Off:
     """A timer above the level: its `with` costs two calls of C functions that return something false."""
 
-    __slots__ = ("_watch",)
+    __slots__ = ("_definition",)
 
     __enter__ = bool
     __exit__ = "".format
 
-    def __init__(self, watch: TimerDefinition | None) -> None:
-        self._watch = watch
+    def __init__(self, definition: TimerDefinition | None) -> None:
+        self._definition = definition
 
     def __call__(self, function: F) -> F:
         """Time every call of `function`, once the level allows it."""
-        return function if self._watch is None else timed_function(function, self._watch)
+        return function if self._definition is None else timed_function(function, self._definition)
 
 
 if native is not None:
@@ -201,84 +194,8 @@ _NOTHING = _Off(None)
 """A timer whose name is none: said and counted, the code under it runs all the same."""
 
 
-_WATCHES: dict[object, TimerDefinition] = {}
-"""By name; where a call has more options than a level, by all of them."""
-
-_OFF: dict[str, _Off] = {}
-
-
-def watch_named(
-    name: str,
-    level: int = 1,
-    reduce: Reduce = None,
-    within: str | None = None,
-    *,
-    span: bool = True,
-    device: str | None = None,
-    kind: str | None = None,
-) -> TimerDefinition | None:
-    """Return the timer of this name, made at first sight; None (said) where the name is not one."""
-    try:
-        key = name if _is_usual(reduce, within, span, device, kind) else (name, reduce, within, span, device, kind)
-        watch = _WATCHES.get(key)
-    except TypeError:  # a list of reductions: no key
-        watch = key = None
-    if watch is None:
-        watch = _new_watch(name, level, reduce, within, span=span, device=device)
-        if watch is not None and kind is not None:
-            _declare(watch.name, kind)
-        if watch is None or key is None:
-            return watch
-        _WATCHES[key] = watch
-    if watch.level == level:
-        return watch
-    return _WATCHES.setdefault(
-        (key, level), TimerDefinition(name, watch.series, level, span=watch.span, device=watch.device)
-    )
-
-
-def _is_usual(reduce: Reduce, within: str | None, span: bool, device: str | None, kind: str | None) -> bool:
-    return reduce is None and within is None and span is True and device is None and kind is None
-
-
-def _declare(name: str, kind: str) -> None:
-    """Know whether a timer measures work or waiting; who compares ranks is told once."""
-    if kind not in _KINDS:
-        reporter.wrong(
-            "bad-timer",
-            f"Timer {name!r:.80}: expected kind 'work', 'wait' or None, got {safe_repr(kind)}. "
-            "Its kind is told from its name.",
-        )
-    elif (known := DEFINITIONS.timers.setdefault(name, kind)) != kind:
-        reporter.wrong(
-            "bad-timer", f"Timer {name!r:.80} is of kind {known!r} in this process, so kind={kind!r} is not used."
-        )
-
-
-def _new_watch(
-    name: str, level: int, reduce: Reduce, within: str | None, *, span: bool, device: str | None
-) -> TimerDefinition | None:
-    reduction = reduction_from(reduce, within, None, name)
-    full = f"time/{name}" if isinstance(name, str) and name else name
-    series = DEFINITIONS.series(full, reduction=reduction, unit="s", default=_SLOWEST)
-    if series is None:
-        return None
-    if device not in {None, "cuda"}:
-        reporter.wrong(
-            "bad-timer",
-            f"Timer {name!r:.80}: expected device 'cuda' or None, got {safe_repr(device)}. It is timed on the CPU.",
-        )
-        device = None
-    return TimerDefinition(name, series, level, span=span, device=device)
-
-
-def _look_up(metric: str) -> None:
-    """Use what is known of a timer by now."""
-    for watch in [watch for watch in list(_WATCHES.values()) if f"time/{watch.name}" == metric]:
-        watch.series = DEFINITIONS.series(metric) or watch.series
-
-
-DEFINITIONS.outdated.append(_look_up)
+OFF: dict[str, _Off] = {}
+"""Timers above the level, by name."""
 
 
 @overload
@@ -330,14 +247,14 @@ def timed(
         say_unused("timed", (), unknown)
     try:
         if level > NOW.level:
-            return _OFF[name]
+            return OFF[name]
         # What a call would cost:
         is_usual = reduce is None and within is None and span is True and device is None and kind is None
-        watch = _WATCHES[name if is_usual else (name, reduce, within, span, device, kind)]
+        definition = TIMERS[name if is_usual else (name, reduce, within, span, device, kind)]
     except (KeyError, TypeError):  # first seen, or neither a name nor a level, which is reported there
         return _timed(name, level, reduce, within, span=span, device=device, kind=kind)
     timing = Timing()  # as timing_of() does, without the call
-    timing.watch = watch
+    timing.definition = definition
     timing.begin_ns = 0
     return timing
 
@@ -352,8 +269,8 @@ if native is not None:
         _AGAIN,
         NOW,
         SPANS,
-        _WATCHES,
-        _OFF,
+        TIMERS,
+        OFF,
         keep,
         leave,
         perf_counter_ns,
@@ -365,15 +282,15 @@ if native is not None:
 
 
 def _timed(name: Any, level: Any, *reduction: Any, **options: Any) -> Any:
-    level = _level(level, name)
+    level = checked_level(level, name)
     if name is None:
         return _Unnamed(lambda function: _decorated(function, level, *reduction, **options))
     if callable(name) or isinstance(name, (staticmethod, classmethod)):
         return _decorated(name, level, *reduction, **options)
-    watch = watch_named(name, level, *reduction, **options)
-    if watch is None:
+    definition = timer_definition(name, level, *reduction, **options)
+    if definition is None:
         return _NOTHING
-    return timing_of(watch) if level <= NOW.level else _OFF.setdefault(name, _Off(watch))
+    return timing_of(definition) if level <= NOW.level else OFF.setdefault(name, _Off(definition))
 
 
 class _Unnamed:
@@ -395,127 +312,11 @@ class _Unnamed:
         return None
 
 
-def _level(level: Any, name: object) -> int:
-    if isinstance(level, int):
-        return level
-    reporter.wrong(
-        "bad-timer",
-        f"Timer {safe_repr(name)}: expected a level that is a whole number, got {safe_repr(level)}. It is 1.",
-    )
-    return 1
-
-
 def name_of(function: Any) -> str:
     """Return the name of a timer that has none but its function's."""
     return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
 def _decorated(function: Any, level: int, *reduction: Any, **options: Any) -> Any:
-    watch = watch_named(name_of(function), level, *reduction, **options)
-    return function if watch is None else timed_function(function, watch)
-
-
-@public_type
-class Timer:
-    """`timer("forward")`: started and stopped by hand, for code that no block fits around.
-
-    What runs between is not nested under its span. Started again before it was stopped, it measures twice. Threads and
-    tasks that use the same timer measure each their own time.
-    """
-
-    __slots__ = ("_running", "_watch")
-
-    def __init__(self, watch: TimerDefinition | None) -> None:
-        self._watch = watch
-        self._running: dict[Timing | _Unmeasured, None] = {}
-
-    def start(self) -> None:
-        """Begin to measure."""
-        watch = self._watch
-        timing: Timing | _Unmeasured = _Unmeasured()
-        if watch is not None and watch.level <= NOW.level:
-            timing = timing_of(watch).__enter__()
-            if timing.span_id:
-                # It may stop in another context: nothing nests under it.
-                leave(timing)
-        self._running[timing] = None
-        _STARTED.set(((self, timing), *[pair for pair in _STARTED.get() if pair[0].is_running(pair[1])]))
-
-    def stop(self) -> None:
-        """Stop what this thread or task began last and record it; where it began none, what another one did."""
-        timing = self._taken()
-        if timing is None:
-            name = self._watch.name if self._watch is not None else "?"
-            reporter.wrong("bad-timer", f"Timer {name!r:.80} was stopped and not started. Call start() first.")
-        elif isinstance(timing, Timing):
-            timing.__exit__(None, None, None)
-
-    def is_running(self, timing: Timing | _Unmeasured) -> bool:
-        """Whether a measurement was not stopped yet."""
-        return timing in self._running
-
-    def _taken(self) -> Timing | _Unmeasured | None:
-        for timer, timing in _STARTED.get():
-            if timer is self and self._running.pop(timing, timing) is None:  # not stopped yet
-                return timing
-        with suppress(KeyError):
-            return self._running.popitem()[0]
-        return None
-
-    def compare(self, level: int, *, span: bool, device: str | None) -> None:
-        """Say what is asked for and not used: a timer that is started here may be stopped there, it is one."""
-        watch = self._watch
-        if watch is None:
-            return
-        options = (("level", level, 1), ("span", span, True), ("device", device, None))
-        unused = [f"{name}={new!r}" for name, new, usual in options if new not in {usual, getattr(watch, name)}]
-        if unused:
-            reporter.wrong(
-                "bad-timer",
-                f"Timer {watch.name!r:.80} is known with level={watch.level}, span={watch.span}, "
-                f"device={watch.device!r}, so {', '.join(unused)} is not used. "
-                "Give its options where it is made first.",
-            )
-
-
-class _Unmeasured:
-    """What a timer above the level has begun."""
-
-    __slots__ = ()
-
-
-_STARTED: ContextVar[tuple[tuple[Timer, Timing | _Unmeasured], ...]] = ContextVar("otel_ml_started", default=())
-"""What timers have begun in a context, the newest first."""
-
-
-_TIMERS: dict[str, Timer] = {}
-
-
-@public
-@publish("name")
-def timer(
-    name: str,
-    level: int = 1,
-    reduce: Reduce = None,
-    within: str | None = None,
-    span: bool = True,
-    device: str | None = None,
-    kind: Literal["work", "wait"] | None = None,
-    **unknown: NoReturn,
-) -> Timer:
-    """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
-    say_unused("timer", (), unknown)
-    asked = _level(level, name)
-    watch = watch_named(name, asked, reduce, within, span=span, device=device, kind=kind)
-    if watch is None:
-        return Timer(None)
-    found = _TIMERS.setdefault(name, Timer(watch))
-    found.compare(asked, span=span, device=device)
-    return found
-
-
-def forget_timers() -> None:
-    """Define timers anew at their next use."""
-    _WATCHES.clear()
-    _OFF.clear()
-    _TIMERS.clear()
+    definition = timer_definition(name_of(function), level, *reduction, **options)
+    return function if definition is None else timed_function(function, definition)

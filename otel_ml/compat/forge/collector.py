@@ -22,9 +22,9 @@ from otel_ml.compat.forge.accumulators import (
     merged_metrics,
     say_failed,
 )
+from otel_ml.compat.forge.environment_variables import are_metrics_off
 from otel_ml.compat.forge.metric import Metric, Reduce, held_value
 from otel_ml.compat.forge.modes import LoggingMode, modes_from, publish, stream
-from otel_ml.compat.forge.switches import are_metrics_off
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.once import say
 

@@ -9,8 +9,8 @@ from typing import Any
 import otel_ml
 from otel_ml.compat.forge.accumulators import MetricAccumulator
 from otel_ml.compat.forge.collector import COLLECTOR, MODES_VARIABLE
+from otel_ml.compat.forge.environment_variables import are_metrics_off
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
-from otel_ml.compat.forge.switches import are_metrics_off
 from otel_ml.env import CAPTURE, CONSOLE
 
 __all__ = ["child_env", "record_episode_sample", "record_metric"]

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from otel_ml._internal.devices.device_timers import DEVICE_TIMERS, DeviceElapsed
 from otel_ml.compat.forge.collector import COLLECTOR
+from otel_ml.compat.forge.environment_variables import are_metrics_off, are_perf_metrics_off, timer_wanted
 from otel_ml.compat.forge.memory import MemorySpan
 from otel_ml.compat.forge.metric import Metric, Reduce
-from otel_ml.compat.forge.switches import are_metrics_off, are_perf_metrics_off, timer_wanted
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 

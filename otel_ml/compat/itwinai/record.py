@@ -12,7 +12,7 @@ from otel_ml.compat.itwinai.files import described, is_path
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.models import model_file
 from otel_ml.compat.itwinai.watch import watch
-from otel_ml.compat.tracking.counts import WITHIN
+from otel_ml.compat.tracking.step_axes import WITHIN
 from otel_ml.once import RecordingError, reporter
 
 __all__ = ["record"]

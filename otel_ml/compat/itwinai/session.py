@@ -11,7 +11,7 @@ import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.config import Config
-from otel_ml.integrations.rows import Rows
+from otel_ml.integrations.implicit_steps import Rows
 from otel_ml.once import reporter
 
 __all__ = ["SESSION", "Joined"]

@@ -72,7 +72,7 @@ from otel_ml.compat.mlflow.runs import (
     set_tracking_uri,
     start_run,
 )
-from otel_ml.compat.tracking.of_original import name_of_the_original
+from otel_ml.compat.tracking.original_names import name_of_the_original
 
 __all__ = [
     "ActiveRun",

@@ -15,8 +15,8 @@ from otel_ml.compat.nemo_rl.config import settings_from
 from otel_ml.compat.nemo_rl.gpu_monitor import monitor_of
 from otel_ml.compat.nemo_rl.step_metrics import StepMetrics
 from otel_ml.compat.nemo_rl.values import values_of
-from otel_ml.compat.tracking.counts import WITHIN
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
+from otel_ml.compat.tracking.step_axes import WITHIN
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import say
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.counts import WITHIN, whole
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.compat.tracking.said import never_raises, not_kept
+from otel_ml.compat.tracking.step_axes import WITHIN, whole
 
 __all__ = ["RLInsightLogger"]
 

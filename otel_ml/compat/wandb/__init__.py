@@ -16,7 +16,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from otel_ml.compat.tracking.of_original import name_of_the_original
+from otel_ml.compat.tracking.original_names import name_of_the_original
 from otel_ml.compat.wandb import data_types, plot, util
 from otel_ml.compat.wandb.alert_level import AlertLevel
 from otel_ml.compat.wandb.artifact import Artifact

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import otel_ml
-from otel_ml.compat.tracking.counts import WITHIN, StepCounts, own_axis, whole
 from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.step_axes import WITHIN, StepCounts, own_axis, whole
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.artifacts_in_use import used
 from otel_ml.compat.wandb.definitions import Definitions, Metric

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import otel_ml
 from otel_ml._internal.run_scope import NOW
+from otel_ml.diagnostics.dynamics.held_tensors import locals_of
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.norm_measures import measures, own_measure
-from otel_ml.diagnostics.dynamics.parts import locals_of
 from otel_ml.diagnostics.dynamics.shards import is_distributed
 from otel_ml.diagnostics.dynamics.sums import DeviceSums, Held, Later, LaterNorm, own_name
 from otel_ml.diagnostics.measure import Measures
-from otel_ml.diagnostics.tensor_statistics import Arrival, Layout, TensorStatistics, is_plain, layout_of
+from otel_ml.diagnostics.tensor_statistics import CopyToHost, Layout, TensorStatistics, is_plain, layout_of
 
 __all__ = ["DeviceNorms"]
 
@@ -112,7 +112,7 @@ class DeviceNorms:
         """Record the norm over devices and over what lies on the host, of which this is the sum of squares."""
         self._rows.record_later({"norm": LaterNorm(found, here, self._world)})
 
-    def _arriving(self, arrival: Arrival, held: list[Held]) -> DeviceSums:
+    def _arriving(self, arrival: CopyToHost, held: list[Held]) -> DeviceSums:
         return DeviceSums(arrival, held, self._own, self._watch, otel_ml.current_step())
 
     def _names(self, held: list[Held]) -> list[str]:

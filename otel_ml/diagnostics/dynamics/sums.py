@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from otel_ml._internal.device_tensor import Deferred
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.small_tensors import Statistics, Sums
-from otel_ml.diagnostics.tensor_statistics.arrival import Arrival
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import CopyToHost
 
 __all__ = [
     "DeviceSums",
@@ -115,7 +115,7 @@ class DeviceSums:
 
     def __init__(
         self,
-        arrival: Arrival,
+        arrival: CopyToHost,
         held: Sequence[Held],
         own: frozenset[str],
         watch: NonFiniteWatch | None,

@@ -16,8 +16,8 @@ from otel_ml.diagnostics.hardware.energy import Energy
 from otel_ml.diagnostics.hardware.measures import MEASURES, Measure
 from otel_ml.diagnostics.hardware.monitor import Monitor, start_monitor
 from otel_ml.diagnostics.hardware.probe import Probe
-from otel_ml.diagnostics.hardware.stages import MemoryStages
-from otel_ml.diagnostics.hardware.visible import visible_devices
+from otel_ml.diagnostics.hardware.startup_memory import MemoryStages
+from otel_ml.diagnostics.hardware.visible_gpus import visible_devices
 
 __all__ = [
     "MEASURES",

@@ -17,8 +17,8 @@ from otel_ml._internal.series.definition import DEFINITIONS, Series
 from otel_ml._internal.steps.axes import current_step
 from otel_ml.diagnostics.current_run import current_run
 from otel_ml.diagnostics.hardware.amd import AmdDevice
+from otel_ml.diagnostics.hardware.energy_readings import Ledger
 from otel_ml.diagnostics.hardware.gpu import Gpus, of_this_process, open_gpus
-from otel_ml.diagnostics.hardware.ledger import Ledger
 from otel_ml.diagnostics.hardware.nvml import NvmlDevice
 from otel_ml.once import reporter
 from otel_ml.wire.reduction import Reduction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from otel_ml.diagnostics.hardware.amd import Amd, AmdDevice
 from otel_ml.diagnostics.hardware.nvml import Nvml, NvmlDevice
 from otel_ml.diagnostics.hardware.source import UnavailableError
-from otel_ml.diagnostics.hardware.visible import visible_devices
+from otel_ml.diagnostics.hardware.visible_gpus import visible_devices
 
 __all__ = ["Gpus", "of_this_process", "open_gpus"]
 

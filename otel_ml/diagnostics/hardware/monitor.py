@@ -19,8 +19,8 @@ from otel_ml._internal.run_scope import NOW
 from otel_ml.diagnostics.current_run import id_of_run
 from otel_ml.diagnostics.hardware.election import HostFolder
 from otel_ml.diagnostics.hardware.measures import MEASURES
+from otel_ml.diagnostics.hardware.sampled_source import KINDS, SampledSource
 from otel_ml.diagnostics.hardware.source import Reading
-from otel_ml.diagnostics.hardware.watch import KINDS, Watch
 from otel_ml.env import EXPERIMENT_ID
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import reporter
@@ -68,7 +68,7 @@ class Monitor:
         self._origin = 0.0
         self._row = 0
         self._folder: HostFolder | None = None
-        self._watches: list[Watch] = []
+        self._sources: list[SampledSource] = []
         self._metrics: dict[str, Metric] = {}
         self._joules: dict[str, float] = defaultdict(float)
 
@@ -130,21 +130,21 @@ class Monitor:
         """Sample what this process has sampled until now, though its host's folder may be gone."""
         self._each(self._read)
 
-    def _each(self, look: Callable[[Watch], None]) -> None:
-        for watch in self._watches:
+    def _each(self, look: Callable[[SampledSource], None]) -> None:
+        for source in self._sources:
             try:
-                look(watch)
+                look(source)
             except Exception as error:  # noqa: BLE001 - one source that fails takes no other with it
                 _say(error)
 
-    def _look(self, watch: Watch) -> None:
-        facts = watch.facts()
+    def _look(self, source: SampledSource) -> None:
+        facts = source.facts()
         if facts:
             log_params({"hardware": {self._host: facts}})
-        self._read(watch)
+        self._read(source)
 
-    def _read(self, watch: Watch) -> None:
-        for reading in watch.readings():
+    def _read(self, source: SampledSource) -> None:
+        for reading in source.readings():
             if self._run_id != id_of_run():  # a run ended, and perhaps another one began, while a device was read
                 return
             self._record(reading)
@@ -168,13 +168,13 @@ class Monitor:
             )
             for measure in MEASURES
         }
-        self._watches = [Watch(name, folder) for name in self._names]
+        self._sources = [SampledSource(name, folder) for name in self._names]
         self._run_id = run_id
 
     def _leave(self) -> None:
-        watches, self._watches, self._run_id = self._watches, [], ""
-        for watch in watches:
-            watch.close()
+        sources, self._sources, self._run_id = self._sources, [], ""
+        for source in sources:
+            source.close()
         if self._folder is not None:
             self._folder.leave()
             self._folder = None

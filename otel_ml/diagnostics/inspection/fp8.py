@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from otel_ml.diagnostics.inspection.statistics import Value
-from otel_ml.diagnostics.tensor_statistics.jobs import Job
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import Job
 
 __all__ = [
     "FORMATS",

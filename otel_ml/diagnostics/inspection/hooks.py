@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 from weakref import WeakMethod
 
-from otel_ml.diagnostics.tensor_statistics import tables
+from otel_ml.diagnostics.tensor_statistics import tensor_tables
 from otel_ml.once import reporter
 
 __all__ = ["hook", "hook_passes", "hook_updates", "is_called_again"]
@@ -170,7 +170,11 @@ def _keeps_input(layer: Any, given: Any) -> bool:
     """
     import torch
 
-    if type(layer) not in _torchs_own() or type(given) not in tables.plain_types() or not torch.is_grad_enabled():
+    if (
+        type(layer) not in _torchs_own()
+        or type(given) not in tensor_tables.plain_types()
+        or not torch.is_grad_enabled()
+    ):
         return False
     if not (layer.weight.requires_grad if type(layer) is torch.nn.Linear else given.requires_grad):
         return False

@@ -19,12 +19,12 @@ from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shar
 from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.config import Section, sections_of
 from otel_ml.diagnostics.inspection.dump import Dump
-from otel_ml.diagnostics.inspection.findings import Findings, Held
 from otel_ml.diagnostics.inspection.hooks import hook, hook_passes, hook_updates, is_called_again
-from otel_ml.diagnostics.inspection.looks import Looks
+from otel_ml.diagnostics.inspection.inspected_tensor import InspectedTensor, Own
+from otel_ml.diagnostics.inspection.kernel_results import Findings, Held
+from otel_ml.diagnostics.inspection.kernels_or_operations import KernelsOrOperations
 from otel_ml.diagnostics.inspection.statistics import measure_of
 from otel_ml.diagnostics.inspection.text_log import TextLog
-from otel_ml.diagnostics.inspection.watched import Own, Watched
 from otel_ml.diagnostics.tensor_statistics import is_freed
 from otel_ml.exceptions import ConfigError
 from otel_ml.once import reporter
@@ -92,7 +92,7 @@ class Inspector:
         mine = rank_here() if rank is None else rank
         self._dump = self._dump_to(log_dir, mine)
         self._log = None if log_dir is None else TextLog(Path(log_dir), mine)
-        self._looks = Looks(self._watched)
+        self._looks = KernelsOrOperations(self._watched)
         self._looks.prepare(model.parameters())
         self._by_pass = self._grouped(lambda tensor: tensor not in _OF_PARAMETERS)
         self._of_weights = self._grouped(_OF_PARAMETERS.__contains__)
@@ -143,7 +143,7 @@ class Inspector:
             append((carrier, target, findings, time_ns()))
 
     @harmless
-    def _record(self, watched: Watched, index: int, step: int | None) -> None:
+    def _record(self, watched: InspectedTensor, index: int, step: int | None) -> None:
         """Record what operations showed of a tensor; one that cannot be looked at does not take the others with it."""
         copies, parts = self._held(watched)
         for name, value in watched.take(copies=copies, parts=parts):
@@ -174,7 +174,7 @@ class Inspector:
             raise ConfigError("inspection: DumpTensors needs a folder, and log_dir is not given. Pass log_dir=.")
         return Dump(Path(log_dir), rank)
 
-    def _chosen(self, model: Any, sections: tuple[Section, ...]) -> Iterator[Watched]:
+    def _chosen(self, model: Any, sections: tuple[Section, ...]) -> Iterator[InspectedTensor]:
         layers = {name: module for name, module in model.named_modules() if name}
         problems = []
         taken: dict[str, str] = {}
@@ -197,7 +197,7 @@ class Inspector:
         for section in sections:
             for name, module in layers.items():
                 if taken.get(name) == section.name:
-                    yield from (Watched(name, module, rule, self._own) for rule in section.rules)
+                    yield from (InspectedTensor(name, module, rule, self._own) for rule in section.rules)
 
     def _grouped(self, wanted: Callable[[str], bool]) -> list[list[int]]:
         """Return the places of what is watched of each tensor of each layer: it is looked at once for all rules."""
@@ -315,17 +315,17 @@ class Inspector:
     def _how_held(self, place: int) -> Held:
         return Held(self._watched[place], *self._held(self._watched[place]))
 
-    def _first_series(self, watched: Watched) -> Series | None:
+    def _first_series(self, watched: InspectedTensor) -> Series | None:
         name, reduce = watched.first
         return self._series_of(watched, name, reduce)
 
-    def _series_of(self, watched: Watched, name: str, reduce: tuple[str, ...]) -> Series | None:
+    def _series_of(self, watched: InspectedTensor, name: str, reduce: tuple[str, ...]) -> Series | None:
         key = (watched.layer, watched.rule.tensor, name)
         if key not in self._series:
             self._series[key] = measure_of(_name_of(watched, name), reduce).series()
         return self._series[key]
 
-    def _held(self, watched: Watched) -> tuple[int, int]:
+    def _held(self, watched: InspectedTensor) -> tuple[int, int]:
         """Return how many ranks hold the same tensor, and how many different ones there are."""
         if watched.rule.tensor not in _OF_PARAMETERS:
             return 1, self._ranks
@@ -339,7 +339,7 @@ _FREED = (
 )
 
 
-def _name_of(watched: Watched, name: str) -> str:
+def _name_of(watched: InspectedTensor, name: str) -> str:
     return f"inspect/{watched.layer}/{watched.rule.tensor}/{_published(name)}"
 
 

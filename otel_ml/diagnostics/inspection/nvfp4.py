@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from otel_ml.diagnostics.inspection.fp8 import FORMATS, Fp8State
-from otel_ml.diagnostics.tensor_statistics.jobs import Job
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import Job
 
 __all__ = ["E2M1_LARGEST", "NVFP4", "NVFP4_JOB", "nvfp4_state_of"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from otel_ml._internal.timers.context import Context
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.rl.extent import one_a_sample
+from otel_ml.diagnostics.rl.mean_and_range import one_a_sample
 from otel_ml.diagnostics.rl.table import measure
 from otel_ml.once import reporter
 

@@ -10,7 +10,7 @@ import otel_ml
 from otel_ml._internal.steps.axes import scope_steps
 from otel_ml._internal.timers.context import Context
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.rl.extent import extent_of, one_a_sample
+from otel_ml.diagnostics.rl.mean_and_range import extent_of, one_a_sample
 from otel_ml.diagnostics.rl.table import extent_measures, measure
 from otel_ml.once import reporter
 

@@ -6,10 +6,17 @@ from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from otel_ml.diagnostics.tensor_statistics.arrival import CAPTURED, Arrival, Block, Blocks, arrival_of
-from otel_ml.diagnostics.tensor_statistics.launching import Recipe, Recipes, are_compiled, compile_now, launch, warps
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import CAPTURED, Block, Blocks, CopyToHost, arrival_of
+from otel_ml.diagnostics.tensor_statistics.kernel_compilation import (
+    Recipe,
+    Recipes,
+    are_compiled,
+    compile_now,
+    launch,
+    warps,
+)
 from otel_ml.diagnostics.tensor_statistics.operations import by_foreach, one_by_one
-from otel_ml.diagnostics.tensor_statistics.tables import KINDS, Layout, Tables, layout_of
+from otel_ml.diagnostics.tensor_statistics.tensor_tables import KINDS, Layout, Tables, layout_of
 
 __all__ = ["ROWS", "TensorStatistics", "found_by_kernels", "prepare"]
 
@@ -38,7 +45,9 @@ class TensorStatistics:
         self._tables: Tables | None = None
         self._too_large: Layout | None = None
 
-    def of(self, tensors: list[Any], others: Sequence[Any] = (), seen: tuple[Layout, bytes] | None = None) -> Arrival:
+    def of(
+        self, tensors: list[Any], others: Sequence[Any] = (), seen: tuple[Layout, bytes] | None = None
+    ) -> CopyToHost:
         """Begin to compute the statistics of tensors of one device, as they are now; nothing waits.
 
         Args:

@@ -14,7 +14,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.integrations.huggingface.checkpoints import Checkpoints
 from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
 from otel_ml.integrations.huggingface.values import log_values
-from otel_ml.integrations.package import PackageError
+from otel_ml.integrations.missing_package import PackageError
 from otel_ml.integrations.stages import outside
 
 try:

@@ -7,8 +7,8 @@ from typing import Any
 
 import otel_ml
 from otel_ml.integrations.huggingface.values import log_values
-from otel_ml.integrations.package import PackageError
-from otel_ml.integrations.rows import Rows
+from otel_ml.integrations.implicit_steps import Rows
+from otel_ml.integrations.missing_package import PackageError
 
 try:
     from accelerate.state import PartialState

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from otel_ml.integrations.package import PackageError
+from otel_ml.integrations.missing_package import PackageError
 
 __all__ = ["CALLBACK", "LOGGER", "global_rank"]
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import otel_ml
+from otel_ml.integrations.implicit_steps import Rows
 from otel_ml.integrations.lightning.checkpoints import Checkpoints
 from otel_ml.integrations.lightning.framework import LOGGER, global_rank
 from otel_ml.integrations.lightning.stages import follow
-from otel_ml.integrations.rows import Rows
 from otel_ml.integrations.stages import outside
 from otel_ml.once import reporter
 

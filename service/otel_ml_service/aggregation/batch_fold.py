@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from otel_ml_service.aggregation.folded import Folded, fold
 from otel_ml_service.aggregation.piece import Piece, fold_order
+from otel_ml_service.aggregation.reduced_windows import Folded, fold
 from otel_ml_service.aggregation.step_streams import Attempt
 from otel_ml_service.aggregation.step_window import StepWindow
 

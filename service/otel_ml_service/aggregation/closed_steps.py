@@ -17,10 +17,10 @@ from typing import Any
 
 from otel_ml_exporters.json_text import finite_json, plain_json
 from otel_ml_service.aggregation.exported_series import ExportedSeries, Series, from_plain, rank_of, to_plain
-from otel_ml_service.aggregation.folded import fold
 from otel_ml_service.aggregation.lazy_entries import PREFIX, LazyEntries
 from otel_ml_service.aggregation.observation import SeriesKey
 from otel_ml_service.aggregation.piece import Shape, fold_order
+from otel_ml_service.aggregation.reduced_windows import fold
 from otel_ml_service.aggregation.rows import row_of
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.step_streams import Attempt

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from statistics import median
 from typing import NamedTuple
 
-from otel_ml_service.aggregation.progress import Progress
 from otel_ml_service.aggregation.role_ranks import ranks_elsewhere
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.step_streams import Attempt
 from otel_ml_service.aggregation.step_window import StepWindow
+from otel_ml_service.aggregation.writer_progress import Progress
 from otel_ml_service.aggregation.writer_state import WriterState
 from otel_ml_service.aggregation.writers import Writers
 

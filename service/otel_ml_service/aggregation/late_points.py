@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from otel_ml_service.aggregation.closed_steps import ClosedSteps
 from otel_ml_service.aggregation.exported_series import rows_of
-from otel_ml_service.aggregation.folded import fold
 from otel_ml_service.aggregation.learned_reductions import learn, say_lacking
 from otel_ml_service.aggregation.observation import Sent, Watermark, part_of
 from otel_ml_service.aggregation.piece import Piece, fold_order
+from otel_ml_service.aggregation.reduced_windows import fold
 from otel_ml_service.aggregation.restart_detection import RestartDetection
 from otel_ml_service.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_service.aggregation.run_state import RunState

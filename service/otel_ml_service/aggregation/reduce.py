@@ -29,8 +29,8 @@ from otel_ml_service.aggregation.fold import (
 )
 from otel_ml_service.aggregation.observation import Attributes
 from otel_ml_service.aggregation.piece import Piece
+from otel_ml_service.aggregation.point_table import Table, tabulate
 from otel_ml_service.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
-from otel_ml_service.aggregation.table import Table, tabulate
 
 __all__ = ["Bins", "Reduced", "Value", "reduce_windows"]
 

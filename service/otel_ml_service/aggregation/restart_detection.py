@@ -85,7 +85,7 @@ class RestartDetection:
                 continue
             writer = self._run.writers[number]
             self._open.discard(number)
-            writer.settle_contest()
+            writer.settle_restart()
             self._run.writers.dirty.add(number)
             # What it delivers to was held while this was open: look at it again.
             self._run.step_streams.dirty.update(writer.attempts.values())

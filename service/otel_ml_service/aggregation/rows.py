@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.records import HistogramValue, StepRecord
-from otel_ml_service.aggregation.folded import Folded
 from otel_ml_service.aggregation.naming import changed, metric_name, rank_name, reduced_name
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.reduce import Bins, Reduced
+from otel_ml_service.aggregation.reduced_windows import Folded
 from otel_ml_service.aggregation.step_streams import Attempt, StepStream
 from otel_ml_service.aggregation.step_window import StepWindow
 

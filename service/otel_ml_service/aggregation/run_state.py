@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from otel_ml_service.aggregation.active_clock import ActiveClock
 from otel_ml_service.aggregation.attempts import Attempts
+from otel_ml_service.aggregation.interned_series import Shapes
 from otel_ml_service.aggregation.lazy_entries import LazyEntries
 from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.outage import LATE_S, Outage
@@ -13,7 +14,6 @@ from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.recent_identities import RecentIdentities
 from otel_ml_service.aggregation.settings import EngineSettings
-from otel_ml_service.aggregation.shapes import Shapes
 from otel_ml_service.aggregation.stale_samples import StaleSamples
 from otel_ml_service.aggregation.step_streams import Attempt, StepStreams
 from otel_ml_service.aggregation.step_window import StepWindow

@@ -9,11 +9,11 @@ from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.exported_series import from_plain, to_plain
 from otel_ml_service.aggregation.intervals import IntervalSet
 from otel_ml_service.aggregation.observation import Attributes, SeriesKey, ShutdownMessage, Writer
-from otel_ml_service.aggregation.progress import Progress
 from otel_ml_service.aggregation.reductions import Declared
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.step_streams import Attempt, StepStream, Tally
 from otel_ml_service.aggregation.step_window import StepWindow
+from otel_ml_service.aggregation.writer_progress import Progress
 from otel_ml_service.aggregation.writer_state import WriterState
 
 __all__ = [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from otel_ml_service.aggregation.exported_series import Series
-from otel_ml_service.aggregation.folded import Folded
 from otel_ml_service.aggregation.piece import Piece
+from otel_ml_service.aggregation.reduced_windows import Folded
 
 __all__ = ["StepWindow", "StepWindows"]
 

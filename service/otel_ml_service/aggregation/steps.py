@@ -15,13 +15,13 @@ from otel_ml_service.aggregation.learned_reductions import say_lacking
 from otel_ml_service.aggregation.observation import Fragment, Sent, Watermark
 from otel_ml_service.aggregation.open_steps import OpenSteps
 from otel_ml_service.aggregation.piece import Piece
-from otel_ml_service.aggregation.progress import Progress
 from otel_ml_service.aggregation.restart_detection import RestartDetection
 from otel_ml_service.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.step_streams import Attempt
 from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.stepless import WAITING_AXIS, Stepless
+from otel_ml_service.aggregation.writer_progress import Progress
 from otel_ml_service.aggregation.writer_state import WriterState
 
 __all__ = ["Steps"]

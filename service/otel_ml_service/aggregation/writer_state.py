@@ -6,7 +6,7 @@ from otel_ml_service.aggregation.intervals import IntervalSet
 from otel_ml_service.aggregation.ledger import Ledger
 from otel_ml_service.aggregation.observation import SeriesKey, ShutdownMessage, Writer
 from otel_ml_service.aggregation.piece import Source
-from otel_ml_service.aggregation.progress import Progress
+from otel_ml_service.aggregation.writer_progress import Progress
 
 __all__ = ["MAX_GAPS", "MAX_PARTS", "WriterState"]
 
@@ -179,7 +179,7 @@ class WriterState:
         """Wait to see whether it is a restart."""
         self.contested = True
 
-    def settle_contest(self) -> None:
+    def settle_restart(self) -> None:
         """Know whether it is one."""
         assert self.contested, f"nobody asked whether writer {self.number} is a restart"
         self.contested = False

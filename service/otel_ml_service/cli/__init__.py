@@ -12,7 +12,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 from otel_ml.printable import printable
 from otel_ml.redaction import redacted
-from otel_ml_service.cli.group import CommandGroup
+from otel_ml_service.cli.lazy_group import CommandGroup
 
 __all__ = ["cli", "main"]
 

@@ -18,7 +18,7 @@ from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.read_records import RunUnreadableError, not_taken
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders, unreadable_folders
 from otel_ml_service.stored_runs.run_history import History
-from otel_ml_service.stored_runs.run_standing import NOT_FINISHED, standing
+from otel_ml_service.stored_runs.status_word import NOT_FINISHED, standing
 from otel_ml_service.stored_runs.unfinished import lacking
 
 __all__ = ["command", "described"]

@@ -17,15 +17,15 @@ from otel_ml.nested import leaves
 from otel_ml.printable import printable
 from otel_ml_exporters.records import Record, Table
 from otel_ml_service.cli.figures import compact, plural
-from otel_ml_service.cli.own_account import not_as_it_should_be
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.self_telemetry_series import not_as_it_should_be
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, time_account
 from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, is_own
-from otel_ml_service.stored_runs.run_standing import standing
+from otel_ml_service.stored_runs.status_word import standing
 from otel_ml_service.stored_runs.unfinished import lacking
 
 __all__ = ["command"]

@@ -23,7 +23,7 @@ from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder, find, is_there
-from otel_ml_service.stored_runs.run_standing import standing
+from otel_ml_service.stored_runs.status_word import standing
 
 __all__ = ["command"]
 

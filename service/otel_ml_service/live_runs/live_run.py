@@ -22,16 +22,17 @@ from otel_ml_service.aggregation.older_state import version_of
 from otel_ml_service.aggregation.outcome import Outcome, Status
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.delivery.backoff import RetryPolicy
-from otel_ml_service.delivery.pipeline import Pipeline, PipelineStatus
+from otel_ml_service.delivery.exporter_progress import PipelineStatus
+from otel_ml_service.delivery.pipeline import Pipeline
 from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, everything
 from otel_ml_service.live_runs.artifact_store import with_content
 from otel_ml_service.live_runs.artifact_thread import ArtifactThread
 from otel_ml_service.live_runs.late_file import LateFile
 from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.live_runs.name_files import keep_name
+from otel_ml_service.live_runs.printing_process import PrintingProcess
 from otel_ml_service.live_runs.run_log import RunLog
 from otel_ml_service.live_runs.served_settings import ServedSettings
-from otel_ml_service.live_runs.speaker import Speaker
 from otel_ml_service.live_runs.storage_errors import StorageErrors
 from otel_ml_service.live_runs.wait_for_name import UNNAMED, may_be_named
 from otel_ml_service.receiver.partial_success import Rejected
@@ -144,7 +145,7 @@ class LiveRun:
         self.status: Status = self._engine.status
         # What a launch that has ended was told is no news to the one that goes on with the run.
         self.told = None if self.status.state == "running" else len(self.outbox.notices)
-        self.speaker = Speaker()
+        self.speaker = PrintingProcess()
         self.findings = self._engine.findings
         if self.outbox.damage:
             _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))

@@ -14,9 +14,9 @@ from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.fold import STATS
 from otel_ml_service.aggregation.observation import Attributes, Buckets, Kind, Partials, SeriesKey
 from otel_ml_service.receiver.attribute_values import LONGEST_NAME, as_text, plain
-from otel_ml_service.receiver.coordinates import COORDINATES, Coordinates, coordinates
 from otel_ml_service.receiver.explicit_buckets import exponential
 from otel_ml_service.receiver.partial_success import Rejections
+from otel_ml_service.receiver.point_coordinates import COORDINATES, Coordinates, coordinates
 
 __all__ = ["READ", "Columns", "Shapes", "point_attributes", "points_of", "series_of"]
 

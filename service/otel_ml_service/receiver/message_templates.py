@@ -18,7 +18,7 @@ from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import OWN_COUNTS
 from otel_ml_service.aggregation.fold import COUNT, MAX, MIN, SUM
 from otel_ml_service.aggregation.points import Column, Held, Layout, Partials, SeriesKey
-from otel_ml_service.receiver.coordinates import COORDINATES
+from otel_ml_service.receiver.point_coordinates import COORDINATES
 from otel_ml_service.receiver.point_positions import PointPositions, point_places
 
 __all__ = ["Forms", "MessageTemplates", "layout_of", "mask_of"]

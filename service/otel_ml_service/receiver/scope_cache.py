@@ -18,7 +18,7 @@ from otel_ml.wire.protobuf import places
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.receiver.attribute_values import attributes
-from otel_ml_service.receiver.coordinates import coordinates, reduction_of
+from otel_ml_service.receiver.point_coordinates import coordinates, reduction_of
 from otel_ml_service.receiver.request_parts import key_and_value
 
 __all__ = ["ScopeCache", "ScopeHead"]

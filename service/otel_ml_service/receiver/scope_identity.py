@@ -8,7 +8,7 @@ from hashlib import blake2b
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.receiver.attribute_values import as_text
-from otel_ml_service.receiver.coordinates import COORDINATES
+from otel_ml_service.receiver.point_coordinates import COORDINATES
 
 __all__ = ["scope_id"]
 

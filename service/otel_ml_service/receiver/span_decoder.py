@@ -9,8 +9,8 @@ from otel_ml.wire import attributes as wire
 from otel_ml_exporters.records import JsonValue, Span, SpanLink
 from otel_ml_service.aggregation.observation import Spans, Writer
 from otel_ml_service.receiver.attribute_values import attributes
-from otel_ml_service.receiver.coordinates import coordinates
 from otel_ml_service.receiver.partial_success import Rejections
+from otel_ml_service.receiver.point_coordinates import coordinates
 
 __all__ = ["decode_spans", "links_of"]
 

@@ -21,8 +21,8 @@ from otel_ml.wire.protobuf import field, text
 from otel_ml_exporters.span_lines import SpanLines, links_as_json
 from otel_ml_service.aggregation.observation import Spans, Writer
 from otel_ml_service.receiver.attribute_values import attributes
-from otel_ml_service.receiver.coordinates import coordinates
 from otel_ml_service.receiver.message_templates import Forms
+from otel_ml_service.receiver.point_coordinates import coordinates
 from otel_ml_service.receiver.request_parts import fields_of
 from otel_ml_service.receiver.span_decoder import links_of
 

@@ -25,8 +25,8 @@ from otel_ml_service.aggregation.observation import (
     Writer,
 )
 from otel_ml_service.receiver.columns import READ, Columns, Shapes, point_attributes, points_of, series_of
-from otel_ml_service.receiver.coordinates import Coordinates
 from otel_ml_service.receiver.partial_success import Rejections
+from otel_ml_service.receiver.point_coordinates import Coordinates
 
 __all__ = ["Sender", "ThirdPartyDecoder"]
 

@@ -74,7 +74,7 @@ def rebuilt(path: Path, form: Form, copy: Callable[[sqlite3.Connection | None, s
     return result
 
 
-def readable(connection: sqlite3.Connection, table: str, columns: str, up_to: int = 2**62) -> Iterator[Row]:
+def readable(connection: sqlite3.Connection, table: str, columns: str, up_to: int) -> Iterator[Row]:
     """Yield the rows of `table` that can be read: forward to each damaged place, and on behind it.
 
     Args:

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.backends.otlp.client import Client
-from otel_ml_exporters.backends.otlp.destination import METRICS, destination
+from otel_ml_exporters.backends.otlp.destination import METRICS
+from otel_ml_exporters.backends.otlp.http_exporter import HttpExporter
 from otel_ml_exporters.backends.otlp.request import encoded
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
-from otel_ml_exporters.exporter import Exporter, every_problems
-from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
+from otel_ml_exporters.records import Record, StepRecord
 
 __all__ = ["OtlpExporter"]
 
 
-class OtlpExporter(Exporter):
+class OtlpExporter(HttpExporter):
     """Sends every value of a closed step as a gauge point to an OTLP/HTTP endpoint (protobuf).
 
     The point's attributes are `ml.step`, `ml.step.axis`, `ml.attempt`, `ml.seq`, and `ml.amendment` where it corrects
@@ -45,7 +42,6 @@ class OtlpExporter(Exporter):
     """
 
     max_batch = 512
-    max_delay = 1.0
 
     def __init__(
         self,
@@ -59,7 +55,6 @@ class OtlpExporter(Exporter):
         timeout: float | None = None,
         every: int = 1,
     ) -> None:
-        problems = every_problems("otlp", every)
         options = {
             "endpoint": endpoint,
             "headers": headers,
@@ -69,25 +64,7 @@ class OtlpExporter(Exporter):
             "compression": compression,
             "timeout": timeout,
         }
-        try:
-            self._destination = destination(options)
-        except ConfigError as error:
-            problems.extend(error.problems)
-        if problems:
-            raise ConfigError(*problems)
-        self.every = every
-        self._client = Client(self._destination, METRICS)
-        self._run: RunInfo | None = None
-        self._closed = False
-
-    @property
-    def place(self) -> str | None:
-        """The endpoint."""
-        return self._destination.url
-
-    def start(self, run: RunInfo) -> None:
-        """Keep what the points say of their run; the first `export` connects."""
-        self._run = run
+        super().__init__(METRICS, options, every)
 
     def position(self) -> int | None:
         """Return nothing: no OTLP receiver tells; the pipeline's own mark counts."""
@@ -95,14 +72,7 @@ class OtlpExporter(Exporter):
 
     def export(self, records: Sequence[Record]) -> None:
         """Send one request."""
-        if self._closed:
-            raise ExporterClosedError("otlp")
-        if self._run is None:
-            raise PermanentExportError("otlp: export before start. Call start(run) first.", slug="exporter-order")
+        run = self._run
         steps = [record for record in records if isinstance(record, StepRecord) and record.values]
         if steps:
-            self._client.send(encoded(self._run, steps).SerializeToString())
-
-    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
-        """Do nothing more: every earlier call of `export` was answered."""
-        self._closed = True
+            self._client.send(encoded(run, steps).SerializeToString())

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.backends.otlp.client import Client
-from otel_ml_exporters.backends.otlp.destination import TRACES, destination
+from otel_ml_exporters.backends.otlp.destination import TRACES
+from otel_ml_exporters.backends.otlp.http_exporter import HttpExporter
 from otel_ml_exporters.backends.otlp.mlflow_run import headers_of_run
 from otel_ml_exporters.backends.otlp.spans import encoded_requests, rows
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
-from otel_ml_exporters.exporter import Exporter, every_problems
-from otel_ml_exporters.records import Record, RunInfo, RunStatus, SpanBatch
+from otel_ml_exporters.records import Record, RunInfo, SpanBatch
 
 __all__ = ["TracesExporter"]
 
 
-class TracesExporter(Exporter):
+class TracesExporter(HttpExporter):
     """Sends every span of the run to an OTLP/HTTP endpoint (protobuf): Jaeger, Tempo, a Collector, MLflow.
 
     A span keeps its ids, parent, times, attributes, links and status. Its resource is its process: `service.name` (the
@@ -45,7 +42,6 @@ class TracesExporter(Exporter):
     """
 
     max_batch = 64
-    max_delay = 1.0
 
     def __init__(
         self,
@@ -60,9 +56,6 @@ class TracesExporter(Exporter):
         mlflow: bool = False,
         every: int = 1,
     ) -> None:
-        problems = every_problems("traces", every)
-        if not isinstance(mlflow, bool):
-            problems.append(f"traces.mlflow: expected true or false, got {mlflow!r}.")
         options = {
             "endpoint": endpoint,
             "headers": headers,
@@ -72,44 +65,22 @@ class TracesExporter(Exporter):
             "compression": compression,
             "timeout": timeout,
         }
-        try:
-            self._destination = destination(options, signal=TRACES)
-        except ConfigError as error:
-            problems.extend(error.problems)
-        if problems:
-            raise ConfigError(*problems)
-        self.every = every
-        self._client = Client(self._destination, TRACES)
+        problems: list[str] = []
+        if not isinstance(mlflow, bool):
+            problems.append(f"traces.mlflow: expected true or false, got {mlflow!r}.")
+        super().__init__(TRACES, options, every, problems)
         self._is_mlflow = mlflow
         self._headers: Mapping[str, str] | None = None
-        self._run: RunInfo | None = None
-        self._closed = False
-
-    @property
-    def place(self) -> str | None:
-        """The endpoint."""
-        return self._destination.url
-
-    def start(self, run: RunInfo) -> None:
-        """Keep what the spans say of their run; the first `export` connects."""
-        self._run = run
 
     def export(self, records: Sequence[Record]) -> None:
         """Send the spans, in requests of at most 1,000."""
-        if self._closed:
-            raise ExporterClosedError("traces")
-        if self._run is None:
-            raise PermanentExportError("traces: export before start. Call start(run) first.", slug="exporter-order")
+        run = self._run
         batches = [record for record in records if isinstance(record, SpanBatch)]
         spans = [span for span in rows(batches) if span["step"] is None or span["step"] % self.every == 0]
-        for request in encoded_requests(self._run, spans):
-            self._client.send(request, self._headers_of(self._run))
+        for request in encoded_requests(run, spans):
+            self._client.send(request, self._headers_of(run))
 
     def _headers_of(self, run: RunInfo) -> Mapping[str, str]:
         if self._headers is None:
             self._headers = headers_of_run(self._client, run) if self._is_mlflow else {}
         return self._headers
-
-    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
-        """Do nothing more: every earlier call of `export` was answered."""
-        self._closed = True

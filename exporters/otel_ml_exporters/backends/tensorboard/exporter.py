@@ -10,10 +10,10 @@ from pathlib import Path
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.tensorboard import summary
 from otel_ml_exporters.backends.tensorboard.event_file import EventFile, marked
+from otel_ml_exporters.backends.tensorboard.exporter_state import ExporterState
 from otel_ml_exporters.backends.tensorboard.hparams import SUMMARY_PREFIX, flat_params, write_hparams
 from otel_ml_exporters.backends.tensorboard.layout import MOST_CHARTS, bands, layout_value, metric_of
 from otel_ml_exporters.backends.tensorboard.markdown import markdown_table
-from otel_ml_exporters.backends.tensorboard.notes import Notes
 from otel_ml_exporters.backends.tensorboard.sessions import MAIN, Sessions
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError
 from otel_ml_exporters.exporter import Exporter, every_problems
@@ -68,7 +68,7 @@ class TensorBoardExporter(Exporter):
         self.every = every
         self._closed = False
         self._run: RunInfo | None = None
-        self._notes = Notes()
+        self._notes = ExporterState()
         self._notes_unsaved = False
         self._files: dict[str, EventFile] = {}
         self._forget_names()
@@ -101,7 +101,7 @@ class TensorBoardExporter(Exporter):
         self._run = run
         try:
             self._file(MAIN)
-            self._notes = Notes.load(self._folder / "otel_ml.json")
+            self._notes = ExporterState.load(self._folder / "otel_ml.json")
             for name in (TIME, AMENDED, *self._sessions.folders.values()):
                 if (self._folder / name / _FILE).exists():
                     self._file(name)

@@ -15,7 +15,7 @@ from pathlib import Path
 from otel_ml.nested import leaves
 from otel_ml.wire.protobuf import double, field, integer, text
 from otel_ml_exporters.backends.tensorboard.event_file import frame
-from otel_ml_exporters.backends.tensorboard.notes import Notes
+from otel_ml_exporters.backends.tensorboard.exporter_state import ExporterState
 from otel_ml_exporters.backends.tensorboard.summary import event, plugin_value, version_event
 from otel_ml_exporters.records import JsonValue, RunInfo
 
@@ -48,7 +48,7 @@ def _plain(value: JsonValue) -> bool | float | str:
     return json.dumps(value) if isinstance(value, (Sequence, Mapping)) else str(value)
 
 
-def write_hparams(folder: Path, run: RunInfo, notes: Notes) -> None:
+def write_hparams(folder: Path, run: RunInfo, notes: ExporterState) -> None:
     """Write the run's row as version `notes.version` and remove older ones.
 
     The version is part of the file's name, so that a TensorBoard that is looking on finds the new file. It shows every

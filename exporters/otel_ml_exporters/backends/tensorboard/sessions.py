@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from otel_ml.wire.attributes import SESSIONS_PARAM
-from otel_ml_exporters.backends.tensorboard.notes import Notes
+from otel_ml_exporters.backends.tensorboard.exporter_state import ExporterState
 
 __all__ = ["MAIN", "Sessions"]
 
@@ -54,7 +54,7 @@ class Sessions:
             found.setdefault(place, {})[inner] = value
         return found
 
-    def notes(self, notes: Notes) -> Iterator[tuple[str, Notes]]:
+    def notes(self, notes: ExporterState) -> Iterator[tuple[str, ExporterState]]:
         """Yield folder and notes of each session, the run's own first."""
         params = {name: value for name, value in notes.params.items() if self._of(name, ".") is None}
         params.pop(SESSIONS_PARAM, None)

@@ -34,7 +34,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.wandb.connection import MODES
 from otel_ml_exporters.backends.wandb.core import kill_core
 from otel_ml_exporters.backends.wandb.errors import export_error
-from otel_ml_exporters.backends.wandb.opening import OpenRun, Options, foreseen_notice, load_wandb, open_run, tags_of
+from otel_ml_exporters.backends.wandb.open_run import OpenRun, Options, foreseen_notice, load_wandb, open_run, tags_of
 from otel_ml_exporters.backends.wandb.session import NAMES, Session
 from otel_ml_exporters.backends.wandb.step_metrics import StepMetrics
 from otel_ml_exporters.backends.wandb.transaction_log import LogTail

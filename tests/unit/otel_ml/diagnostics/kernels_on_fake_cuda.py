@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from otel_ml.diagnostics.dynamics import layers
-from otel_ml.diagnostics.tensor_statistics import launching, statistics, tables
+from otel_ml.diagnostics.tensor_statistics import kernel_compilation, statistics, tensor_tables
 from tests.fake_cuda import CudaTensor, FakeCuda, fake_cuda
 
 __all__ = ["card", "until_nothing_is_compiled"]
@@ -25,10 +25,10 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
         "torch._dynamo"
     )  # which makes a class of `torch.Event` where it is imported: not of one that is not there
 
-    monkeypatch.setattr(launching, "_compiled", set())  # what a process knows of its card for good
-    monkeypatch.setattr(launching, "_begun", set())  # the same
-    monkeypatch.setattr(launching, "_missing", set())  # the same
-    monkeypatch.setattr(tables, "plain_types", lambda: (CudaTensor,))
+    monkeypatch.setattr(kernel_compilation, "_compiled", set())  # what a process knows of its card for good
+    monkeypatch.setattr(kernel_compilation, "_begun", set())  # the same
+    monkeypatch.setattr(kernel_compilation, "_missing", set())  # the same
+    monkeypatch.setattr(tensor_tables, "plain_types", lambda: (CudaTensor,))
     layers._blocks_on.cache_clear()
     with fake_cuda() as cuda:
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(warp_size=32))
@@ -44,7 +44,7 @@ def until_nothing_is_compiled() -> None:
             thread.join()
 
 
-def _launch(cuda: FakeCuda, recipe: launching.Recipe, programs: int, *arguments: Any) -> None:
+def _launch(cuda: FakeCuda, recipe: kernel_compilation.Recipe, programs: int, *arguments: Any) -> None:
     given = [argument.inner if isinstance(argument, CudaTensor) else argument for argument in arguments]
     (device,) = {argument.device for argument in arguments if isinstance(argument, CudaTensor)}
     cuda.launch(lambda: recipe.kernel[(programs,)](*given, **recipe.options), device)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import otel_ml
 from otel_ml.diagnostics import hardware
-from otel_ml.diagnostics.hardware.ledger import Ledger
+from otel_ml.diagnostics.hardware.energy_readings import Ledger
 from otel_ml.testing import Capture, capture, otel_ml_capture
 from tests.fakes.nvml import FakeNvml, load
 from tests.waiting import eventually

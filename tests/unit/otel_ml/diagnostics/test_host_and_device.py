@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import otel_ml
 from otel_ml.diagnostics import dynamics, rl
-from otel_ml.diagnostics.dynamics import host
+from otel_ml.diagnostics.dynamics import host_norms
 from otel_ml.diagnostics.small_tensors import Statistics
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.e2e.jobs import the_run_in
@@ -154,10 +154,10 @@ def test_iterations(otel_ml_capture: Capture) -> None:
 @given(st.lists(st.floats(-1e6, 1e6, width=32) | st.just(0.0), max_size=40))
 def test_small_tensors_and_large_ones(values: list[float]) -> None:
     tensors = [torch.tensor(values)]
-    repeats = host.GRAIN + 1
+    repeats = host_norms.GRAIN + 1
     if 0 < len(values) < 3:
         tensors.append(torch.tensor(values).repeat(repeats))
-    (_, square, zeros, largest), *large = each(host.statistics(tensors))
+    (_, square, zeros, largest), *large = each(host_norms.statistics(tensors))
 
     assert square == pytest.approx(math.fsum(value * value for value in values), rel=1e-9)
     assert zeros == sum(value == 0 for value in values)
@@ -178,10 +178,10 @@ VALUES = st.lists(st.sampled_from([0.0, -0.0, 1.0, -2.5, 1e-30, 3e38, math.nan, 
 def test_tensors_that_are_looked_at_together_are_what_each_is_by_itself(groups: list[list[float]], room: int) -> None:
     tensors = [torch.tensor(values, dtype=torch.float64) for values in groups]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host, "_TOGETHER", room)  # a bound that a test can reach
-        together = each(host._statistics(tensors))  # as where nothing is compiled
+        patch.setattr(host_norms, "_TOGETHER", room)  # a bound that a test can reach
+        together = each(host_norms._statistics(tensors))  # as where nothing is compiled
 
-    assert str(together) == str([one for tensor in tensors for one in each(host._statistics([tensor]))])
+    assert str(together) == str([one for tensor in tensors for one in each(host_norms._statistics([tensor]))])
     for (size, square, zeros, largest), values in zip(together, groups, strict=True):
         assert size == len(values)
         assert square == pytest.approx(sum(value * value for value in values), nan_ok=True)

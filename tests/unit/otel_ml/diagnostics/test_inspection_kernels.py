@@ -12,8 +12,8 @@ import otel_ml
 from otel_ml.diagnostics.inspection import Inspector
 from otel_ml.diagnostics.inspection.fp8 import FORMATS, fp8_job_for
 from otel_ml.diagnostics.inspection.statistics import STATISTICS
-from otel_ml.diagnostics.tensor_statistics import sightings
-from otel_ml.diagnostics.tensor_statistics.jobs import recipe_of
+from otel_ml.diagnostics.tensor_statistics import tensor_batches
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import recipe_of
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.fake_cuda import FakeCuda
 from tests.unit.otel_ml.diagnostics import kernels_on_fake_cuda
@@ -30,7 +30,7 @@ FP8 = ["underflows%", "overflows%", "scale_inv_min", "scale_inv_max", "mse"]
 
 @pytest.fixture
 def cuda(card: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
-    monkeypatch.setattr(sightings, "launch", lambda *given: kernels_on_fake_cuda._launch(card, *given))
+    monkeypatch.setattr(tensor_batches, "launch", lambda *given: kernels_on_fake_cuda._launch(card, *given))
     return card
 
 
@@ -273,7 +273,7 @@ def test_tensors_with_gaps_and_without_elements_are_shown_too(otel_ml_capture: C
 def test_gradients_wait_for_others_only_as_long_as_little_memory_is_held(
     otel_ml_capture: Capture, cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sightings, "HELD_BYTES", 1000)
+    monkeypatch.setattr(tensor_batches, "HELD_BYTES", 1000)
     net = cuda.module(torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(8)]))
     inspector, passes = Inspector(net, config(gradient=["max"])), Passes(net)
     otel_ml.set_step(0)

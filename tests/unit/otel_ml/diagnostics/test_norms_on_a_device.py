@@ -13,8 +13,8 @@ import torch
 
 import otel_ml
 from otel_ml.diagnostics import dynamics
-from otel_ml.diagnostics.tensor_statistics import kernels, launching, statistics
-from otel_ml.diagnostics.tensor_statistics.arrival import Blocks
+from otel_ml.diagnostics.tensor_statistics import kernel_compilation, kernels, statistics
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import Blocks
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.fake_cuda import FakeCuda
 from tests.unit.otel_ml.diagnostics.kernels_on_fake_cuda import card, until_nothing_is_compiled
@@ -288,20 +288,20 @@ def test_without_triton_operations_of_torch_find_the_same_and_that_is_said_once(
 def test_a_kernel_that_cannot_be_compiled_takes_no_other_with_it(card: FakeCuda, otel_ml_capture: Capture) -> None:
     """As a format of the Inspector with an older Triton: norms are computed by kernels all the same."""
 
-    def refused() -> launching.Recipe:
+    def refused() -> kernel_compilation.Recipe:
         raise RuntimeError("it does not compile")
 
     device = card.tensor([1.0]).device
-    exotic: launching.Recipes = [("exotic", refused)]
+    exotic: kernel_compilation.Recipes = [("exotic", refused)]
 
-    assert not launching.compile_now(device, exotic)
+    assert not kernel_compilation.compile_now(device, exotic)
     parameters = with_gradients(card.tensor, tensors(3, torch.float32))
     norms = dynamics.Norms(parameters.items())
     otel_ml.set_step(0)
     with card.counted() as asked:
         norms.record_gradients()
     assert asked["launches"] == 4  # both kernels, and the copies to and fro
-    assert not launching.are_compiled(device, exotic)
+    assert not kernel_compilation.are_compiled(device, exotic)
     assert [notice for notice in otel_ml_capture.notices if "it does not compile" in notice] == otel_ml_capture.notices
 
 
@@ -318,7 +318,7 @@ def test_no_step_waits_for_the_compiler(
         parameters["w"].grad = card.tensor([3.0, 4.0])
         norms.record_gradients()
     may_go_on.set()
-    eventually(lambda: len(launching._compiled) == 2)
+    eventually(lambda: len(kernel_compilation._compiled) == 2)
     otel_ml.set_step(2)
     with card.counted() as asked:
         norms.record_gradients()

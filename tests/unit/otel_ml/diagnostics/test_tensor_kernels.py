@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from otel_ml.diagnostics.small_tensors import code_for_tensors
 from otel_ml.diagnostics.tensor_statistics import layout_of
-from otel_ml.diagnostics.tensor_statistics.launching import Recipe, launch
+from otel_ml.diagnostics.tensor_statistics.kernel_compilation import Recipe, launch
 from otel_ml.diagnostics.tensor_statistics.operations import by_foreach, one_by_one
 from otel_ml.diagnostics.tensor_statistics.statistics import CHUNK, ROWS, _fold, _look, found_by_kernels
-from otel_ml.diagnostics.tensor_statistics.tables import KINDS, LOWEST, Layout, Tables, _layout_in_python
+from otel_ml.diagnostics.tensor_statistics.tensor_tables import KINDS, LOWEST, Layout, Tables, _layout_in_python
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's numpy warns of what we look for
 
@@ -216,8 +216,8 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from otel_ml.diagnostics.inspection.fp8 import fp8_job_for
 from otel_ml.diagnostics.inspection.nvfp4 import NVFP4_JOB
-from otel_ml.diagnostics.tensor_statistics import launching
-from otel_ml.diagnostics.tensor_statistics.jobs import SUMMARY, needs
+from otel_ml.diagnostics.tensor_statistics import kernel_compilation
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import SUMMARY, needs
 from otel_ml.diagnostics.tensor_statistics.statistics import recipes
 
 launched, loaded, card = [], [], torch.device("cpu")
@@ -236,12 +236,12 @@ formats = [fp8_job_for(recipe, "e4m3") for recipe in ("fp8_current_scaling", "mx
 jobs = needs([SUMMARY, *formats, NVFP4_JOB], 0, card)
 for name, made in [*recipes(bytes(range(4)), card), *jobs]:
     recipe = made()
-    launching._compile(recipe)
+    kernel_compilation._compile(recipe)
     kernel, before = recipe.compiled, [*loaded]
     launched.clear()
     given = [torch.zeros(64).view(one) if isinstance(one, torch.dtype) else one for one in recipe.arguments]
     given = [one if isinstance(one, torch.Tensor) else {int: 2**20, float: 448.0}[type(one)] for one in given]
-    launching.launch(recipe, 77, *given)
+    kernel_compilation.launch(recipe, 77, *given)
     recipe.kernel[(77,)](*given, **recipe.options)
     ours, tritons = ([id(one) if isinstance(one, torch.Tensor) else one for one in each] for each in launched)
     metadata = 6  # an object of its own each time
@@ -289,7 +289,7 @@ def test_where_a_compiled_kernel_is_launched_in_another_way_triton_launches_it()
 ENDS = """
 import threading, torch
 from tests.fake_cuda import fake_cuda
-from otel_ml.diagnostics.tensor_statistics import launching
+from otel_ml.diagnostics.tensor_statistics import kernel_compilation
 
 begun = threading.Event()
 
@@ -303,7 +303,8 @@ class Kernel:
 
 card = fake_cuda()
 card.__enter__()
-launching.are_compiled(torch.device("cuda", 0), [(name, lambda: launching.Recipe(Kernel(), (), {})) for name in "ab"])
+kernels = [(name, lambda: kernel_compilation.Recipe(Kernel(), (), {})) for name in "ab"]
+kernel_compilation.are_compiled(torch.device("cuda", 0), kernels)
 begun.wait()
 """
 

@@ -18,7 +18,8 @@ from otel_ml._internal.messages.recorder import Batch, recorder
 from otel_ml._internal.record.fold import FOLDER
 from otel_ml._internal.record.log import log
 from otel_ml._internal.steps.step import set_step
-from otel_ml._internal.timers.timing import timed, timer
+from otel_ml._internal.timers.manual_timer import timer
+from otel_ml._internal.timers.timing import timed
 from tests.cuda_events import CudaEvents, cuda_events
 from tests.fake_cuda import FakeCuda, FakeGraph
 from tests.unit.otel_ml.record.conftest import Recorded

@@ -18,7 +18,8 @@ from tests.unit.otel_ml.record.decoded import points, sums
 HOT = {
     "otel_ml/_internal/record/log.py": ("log", "record"),
     "otel_ml/_internal/record/meter.py": ("Metric.record",),
-    "otel_ml/_internal/timers/timing.py": ("timed", "timer"),
+    "otel_ml/_internal/timers/manual_timer.py": ("timer",),
+    "otel_ml/_internal/timers/timing.py": ("timed",),
     "otel_ml/_internal/steps/step.py": ("set_step", "step"),
     "otel_ml/diagnostics/measure.py": ("Measure.record", "Measures.record"),
 }

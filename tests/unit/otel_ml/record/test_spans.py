@@ -16,8 +16,9 @@ from opentelemetry.trace import StatusCode
 
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.steps.step import set_step, step
+from otel_ml._internal.timers.manual_timer import timer
 from otel_ml._internal.timers.step_span_processor import StepStampProcessor
-from otel_ml._internal.timers.timing import timed, timer
+from otel_ml._internal.timers.timing import timed
 from tests.unit.otel_ml.record.decoded import plain, points, spans, sums
 
 

@@ -15,8 +15,9 @@ from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log
 from otel_ml._internal.series.definition import define_metric
 from otel_ml._internal.steps.step import set_step, step
+from otel_ml._internal.timers.manual_timer import timer
 from otel_ml._internal.timers.step_loop import steps
-from otel_ml._internal.timers.timing import timed, timer
+from otel_ml._internal.timers.timing import timed
 from tests.unit.otel_ml.record.decoded import counts, every_point, points, spans
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from otel_ml_exporters.records import HistogramValue
-from otel_ml_service.aggregation import shapes
+from otel_ml_service.aggregation import interned_series
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.settings import EngineSettings
 from tests.strategies import Rank, Service
@@ -273,7 +273,7 @@ def test_a_start_reads_only_what_is_in_memory() -> None:
 
 
 def test_shapes_that_only_the_disk_uses_leave_memory_and_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "MAX_IDLE", 8)
+    monkeypatch.setattr(interned_series, "MAX_IDLE", 8)
     service, rank = Service(EngineSettings(retained_steps=3, closed_bytes=60_000)), Rank(0)
     for step in range(200):
         service.take(rank.step(step, {f"x{step}": 1.0, "y": 2.0}))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_ml_exporters import Record, StepRecord, Summary
-from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, is_count
+from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, is_count, selection_of
 from otel_ml_service.telemetry import CATALOGUE
 
 LOST = "otel_ml/lost/exporter/wandb"
@@ -109,3 +109,12 @@ def test_no_loss_is_ever_hidden(values: list[dict[str, int]]) -> None:
 
     for each, kept in zip(values, shown(records), strict=True):
         assert {name for name, value in each.items() if value} <= set(kept or ())
+
+
+def test_of_a_run_that_is_over_a_backend_gets_what_it_would_have_got_while_it_went_on() -> None:
+    records = [row(seq, {LOST: lost, "cpu/used": 0.5}) for seq, lost in enumerate((0.0, 3.0, 3.0), 1)]
+    select = selection_of(records)
+
+    chosen = [select(record) for record in records]
+
+    assert [dict(record.values) for record in chosen if isinstance(record, StepRecord)] == shown(records)

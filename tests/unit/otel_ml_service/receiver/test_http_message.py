@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_service.receiver.http_message import BadRequestError, Head, RequestParser, Response
+from otel_ml_service.receiver.http_message import MAX_HEAD, BadRequestError, Head, RequestParser, Response
 
 POST = b"POST /v1/metrics?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKS = b"3\r\nhel\r\n2;ext=1\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
@@ -194,3 +194,19 @@ def test_an_answer_says_its_length_and_what_becomes_of_the_connection() -> None:
 
     assert encoded.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
     assert b"\r\ncontent-length: 5\r\nretry-after: 1\r\nconnection: keep-alive\r\n\r\nlater" in encoded
+
+
+def test_a_head_that_comes_in_pieces_behind_a_large_body_is_measured_by_itself() -> None:
+    body = b"x" * (2 * MAX_HEAD)
+    first = b"POST /v1/metrics HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body)
+    pieces = [first, body[:MAX_HEAD], body[MAX_HEAD:], b"GET / HTTP/1.1\r\nho", b"st: a\r\n\r\n"]
+
+    assert [len(body) for _, body in read(pieces, max_body=len(body))] == [2 * MAX_HEAD, 0]
+
+
+def test_small_chunks_behind_a_large_head_are_measured_by_themselves() -> None:
+    head = b"POST /v1/metrics HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n"
+    head += b"x-long: " + b"y" * (MAX_HEAD - len(head) - 100) + b"\r\n\r\n"
+    pieces = [head[:100], head[100:], *[b"1\r\na\r\n"] * 400, b"0\r\n\r\n"]
+
+    assert [body for _, body in read(pieces)] == [b"a" * 400]

@@ -19,3 +19,11 @@ def test_of_two_mounts_on_one_point_the_later_one_counts() -> None:
     mounts = "disk / ext4 rw 0 0\nserver:/a /runs nfs4 rw 0 0\ndisk2 /runs xfs rw 0 0"
 
     assert network_file_system(Path("/runs"), mounts) is None
+
+
+def test_a_folder_behind_a_link_is_on_the_file_system_that_the_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here").symlink_to(tmp_path / "there")
+    mounts = f"disk / ext4 rw 0 0\nserver:/a {tmp_path.resolve() / 'there'} nfs4 rw 0 0"
+
+    assert network_file_system(tmp_path / "here" / "one", mounts) == "nfs4"

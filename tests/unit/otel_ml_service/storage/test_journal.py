@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import closing
@@ -134,6 +135,23 @@ def test_a_disk_that_refuses_fails_the_append_and_not_the_journal(tmp_path: Path
         assert connection.execute("SELECT body FROM journal").fetchall() == [(b"small",)]
 
 
+def test_a_journal_that_may_not_delete_what_is_done_closes_all_the_same_and_has_it_yet(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    kept = append(journal, b"x").result(10)
+    journal._connection.execute("PRAGMA query_only=1")
+
+    journal.drop(kept)
+    closing_it = threading.Thread(target=journal.close, daemon=True)
+    closing_it.start()
+    closing_it.join(30)
+
+    assert not closing_it.is_alive()
+    again = started(path, Receiver())
+    assert [entry.id for entry in again.leftover()] == [kept]
+    again.close()
+
+
 @pytest.mark.parametrize("place", [0.02, 0.3, 0.6, 0.95])
 def test_of_a_journal_that_is_damaged_in_the_middle_the_rest_is_taken_up(tmp_path: Path, place: float) -> None:
     path = tmp_path / "journal.db"
@@ -151,6 +169,32 @@ def test_of_a_journal_that_is_damaged_in_the_middle_the_rest_is_taken_up(tmp_pat
     assert set(bodies) <= {bytes([n]) * 1500 for n in range(200)}
     assert "damaged-1" in again.damage
     assert append(again, b"new").result(10) > last - 50
+    again.close()
+
+
+def test_a_journal_of_which_only_writing_shows_the_damage_is_repaired_by_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    last = [append(journal, bytes([n]) * 1500) for n in range(200)][-1].result(10)
+    journal.drop(last)
+    kept = append(journal, b"kept").result(10)
+    journal.close()
+    with path.open("r+b") as file:
+        file.seek(32)  # of SQLite's header: the first page of the list of free ones
+        page = int.from_bytes(file.read(4), "big")
+        assert page
+        file.seek((page - 1) * 4096)
+        file.write(b"\xa5" * 4096)
+
+    damaged = started(path, Receiver())
+    assert [entry.id for entry in damaged.leftover()] == [kept]
+    with pytest.raises(StorageError, match=r"damaged|readable"):
+        append(damaged, b"x" * 100_000).result(10)
+    damaged.close()
+
+    again = started(path, Receiver())
+    assert [entry.id for entry in again.leftover()] == [kept]
+    assert append(again, b"x" * 100_000).result(10) > kept
     again.close()
 
 

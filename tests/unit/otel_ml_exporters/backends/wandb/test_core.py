@@ -25,7 +25,7 @@ def test_what_wandb_imports_at_the_first_image_is_there_before_other_threads_may
     program = """
 import sys
 from pathlib import Path
-from otel_ml_exporters.backends.wandb.opening import load_wandb
+from otel_ml_exporters.backends.wandb.open_run import load_wandb
 load_wandb(Path("."))
 print(type(sys.modules["PIL.Image"]).__name__, callable(sys.modules["PIL.Image"].open))
 """

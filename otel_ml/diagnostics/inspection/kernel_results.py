@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 from otel_ml._internal.device_tensor import Deferred
 from otel_ml._internal.series.definition import Series
 from otel_ml.diagnostics.inspection.fp8 import Fp8State
+from otel_ml.diagnostics.inspection.inspected_tensor import InspectedTensor
 from otel_ml.diagnostics.inspection.statistics import TensorState, Value
 from otel_ml.diagnostics.inspection.text_log import TextLog
-from otel_ml.diagnostics.inspection.watched import Watched
-from otel_ml.diagnostics.tensor_statistics.arrival import Arrival
-from otel_ml.diagnostics.tensor_statistics.jobs import COLUMNS, SUMMARY, Job
-from otel_ml.diagnostics.tensor_statistics.sightings import Sighting
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import CopyToHost
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import COLUMNS, SUMMARY, Job
+from otel_ml.diagnostics.tensor_statistics.tensor_batches import SeenTensor
 
 __all__ = ["Findings", "Held"]
 
-SeriesOf = Callable[[Watched, str, tuple[str, ...]], Series | None]
+SeriesOf = Callable[[InspectedTensor, str, tuple[str, ...]], Series | None]
 
 
 class Held(NamedTuple):
@@ -30,7 +30,7 @@ class Held(NamedTuple):
         parts: different ones that all ranks together hold.
     """
 
-    watched: Watched
+    watched: InspectedTensor
     copies: int
     parts: int
 
@@ -61,7 +61,7 @@ class Findings(Deferred):
 
     def __init__(
         self,
-        arrivals: list[tuple[Arrival, list[Sighting]]],
+        arrivals: list[tuple[CopyToHost, list[SeenTensor]]],
         held: dict[int, Held],
         series_of: SeriesOf,
         index: int,
@@ -110,7 +110,7 @@ class Findings(Deferred):
             sizes = [[one.size for one in several] for several in seen]
             counts = torch.tensor(sizes, dtype=torch.float64, device="cpu")
 
-            def found(job: Job, seen: list[list[Sighting]] = seen) -> Any:
+            def found(job: Job, seen: list[list[SeenTensor]] = seen) -> Any:
                 rows = [[one.rows[job] for one in several] for several in seen]
                 return numbers[torch.tensor(rows, device="cpu")]
 
@@ -123,8 +123,8 @@ class Findings(Deferred):
                 for name, value in rounded.values(prefix, alike.stats):
                     yield [*owners], name, value
 
-    def _groups(self) -> dict[_Alike, dict[int, list[Sighting]]]:
-        seen: dict[int, list[Sighting]] = {}
+    def _groups(self) -> dict[_Alike, dict[int, list[SeenTensor]]]:
+        seen: dict[int, list[SeenTensor]] = {}
         before = 0
         for arrival, sightings in self._arrivals:
             for one in sightings:
@@ -132,7 +132,7 @@ class Findings(Deferred):
                     rows = {job: before + row for job, row in one.rows.items()}
                     seen.setdefault(one.owner, []).append(one._replace(rows=rows))
             before += len(arrival.numbers()) // COLUMNS
-        groups: dict[_Alike, dict[int, list[Sighting]]] = {}
+        groups: dict[_Alike, dict[int, list[SeenTensor]]] = {}
         for owner, several in seen.items():
             watched, copies, parts = self._held[owner]
             jobs = tuple(watched.jobs_by_prefix.items())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-__all__ = ["Speaker"]
+__all__ = ["PrintingProcess"]
 
 _PATIENCE_S = 10.0
 """Seconds for which news may wait for the process that prints, before another one that asks is given them."""
 
 
-class Speaker:
+class PrintingProcess:
     """One at a time; another one takes over when it has left, or leaves news lying."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -11,8 +11,9 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from otel_ml.diagnostics.tensor_statistics.arrival import Arrival, Block, Blocks, arrival_of
-from otel_ml.diagnostics.tensor_statistics.jobs import (
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import Block, Blocks, CopyToHost, arrival_of
+from otel_ml.diagnostics.tensor_statistics.kernel_compilation import launch
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import (
     COLUMNS,
     FIELDS,
     SUMMARY,
@@ -22,9 +23,8 @@ from otel_ml.diagnostics.tensor_statistics.jobs import (
     programs_of,
     recipe_of,
 )
-from otel_ml.diagnostics.tensor_statistics.launching import launch
 
-__all__ = ["HELD_BYTES", "Sighting", "Sightings"]
+__all__ = ["HELD_BYTES", "SeenTensor", "TensorBatches"]
 
 HELD_BYTES = 32 * 2**20
 """Of tensors that wait although training has no more use for them: more of its memory is not kept from it."""
@@ -34,7 +34,7 @@ _PARTIALS = 32_768
 """Rows of what programs write, 1 MB: to begin with."""
 
 
-class Sighting(NamedTuple):
+class SeenTensor(NamedTuple):
     """A tensor that came by.
 
     Attributes:
@@ -61,7 +61,7 @@ class _Waiting(NamedTuple):
         return self.version is not None and self.tensor._version != self.version  # noqa: SLF001 (torch has no other way)
 
 
-class Sightings:
+class TensorBatches:
     """What came by on one stream of a device since the last `take()`.
 
     Args:
@@ -80,9 +80,9 @@ class Sightings:
         self._device_table: Any = None
         self._written: Any = None
         self._results: Any = None
-        self._seen: list[Sighting] = []
+        self._seen: list[SeenTensor] = []
         self._rows = self._partials = 0
-        self._found: list[tuple[Arrival, list[Sighting]]] = []
+        self._found: list[tuple[CopyToHost, list[SeenTensor]]] = []
 
     def see(
         self, tensor: Any, jobs: Sequence[Job], owners: Sequence[int], *, stays: bool, is_kept: bool = False
@@ -130,7 +130,7 @@ class Sightings:
             raise
         return [owner for one in changed for owner in one.owners]
 
-    def take(self) -> list[tuple[Arrival, list[Sighting]]]:
+    def take(self) -> list[tuple[CopyToHost, list[SeenTensor]]]:
         """Return what was seen since the last time, and the arrivals of what was found of it."""
         import torch
 
@@ -167,7 +167,7 @@ class Sightings:
     def _sighted(self, waiting: list[_Waiting]) -> list[dict[Job, int]]:
         found: list[dict[Job, int]] = [{} for _ in waiting]
         for one, rows in zip(waiting, found, strict=True):
-            self._seen += [Sighting(owner, one.tensor.numel(), rows) for owner in one.owners]
+            self._seen += [SeenTensor(owner, one.tensor.numel(), rows) for owner in one.owners]
         return found
 
     def _table(self, groups: list[_Group], rows: list[dict[Job, int]]) -> array[int]:

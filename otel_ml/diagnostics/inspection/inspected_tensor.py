@@ -20,15 +20,15 @@ from otel_ml.diagnostics.inspection.fp8 import (
 )
 from otel_ml.diagnostics.inspection.nvfp4 import NVFP4, NVFP4_JOB, nvfp4_state_of
 from otel_ml.diagnostics.inspection.statistics import STATISTICS, TensorState, Value, empty_values, state_of
-from otel_ml.diagnostics.tensor_statistics.jobs import SUMMARY, Job
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import SUMMARY, Job
 
-__all__ = ["Own", "Watched"]
+__all__ = ["InspectedTensor", "Own"]
 
 Own = Mapping[str, tuple[Callable[[Any], Any], str]]
 """A user's statistics: name → (function of a tensor, reduction)."""
 
 
-class Watched:
+class InspectedTensor:
     """Sums what micro-batches show of one tensor, and gives its statistics once a step.
 
     Attributes:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from otel_ml.diagnostics.tensor_statistics.launching import Recipe, warps
-from otel_ml.diagnostics.tensor_statistics.tables import KINDS
+from otel_ml.diagnostics.tensor_statistics.kernel_compilation import Recipe, warps
+from otel_ml.diagnostics.tensor_statistics.tensor_tables import KINDS
 
 __all__ = [
     "COLUMNS",
@@ -109,7 +109,7 @@ def _recipe_of(job: Job, kind: int, device: Any) -> Recipe:
     import torch
     import triton.language as tl
 
-    from otel_ml.diagnostics.tensor_statistics import summaries
+    from otel_ml.diagnostics.tensor_statistics import inspection_kernels
 
     item = getattr(torch, KINDS[kind]).itemsize  # of `KIND` itself not every Triton knows it
     constants: dict[str, Any] = {
@@ -127,7 +127,7 @@ def _recipe_of(job: Job, kind: int, device: Any) -> Recipe:
     if job.needs_extremes:
         constants |= {"SOURCES": MOST_PROGRAMS}
     arguments = (torch.int64, torch.float32, 2, 2, *job.numbers)
-    return Recipe(getattr(summaries, job.kernel), arguments, {**constants, **_options(_THREADS, device)})
+    return Recipe(getattr(inspection_kernels, job.kernel), arguments, {**constants, **_options(_THREADS, device)})
 
 
 @cache
@@ -135,11 +135,11 @@ def fold(device: Any) -> Recipe:
     """Return how what programs have written is added up."""
     import torch
 
-    from otel_ml.diagnostics.tensor_statistics import summaries
+    from otel_ml.diagnostics.tensor_statistics import inspection_kernels
 
     constants = {"SOURCES": MOST_PROGRAMS, "COLUMNS": COLUMNS, "FIELDS": FIELDS}
     arguments = (torch.int64, torch.float32, torch.float64, 2)
-    return Recipe(summaries.fold, arguments, {**constants, **_options(_THREADS, device)})
+    return Recipe(inspection_kernels.fold, arguments, {**constants, **_options(_THREADS, device)})
 
 
 def needs(jobs: Iterable[Job], kind: int, device: Any) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from otel_ml.diagnostics.hardware.ray_nodes import RayNodes
 from otel_ml.diagnostics.hardware.source import Reading, Source, SourceLostError, UnavailableError
 from otel_ml.once import reporter
 
-__all__ = ["KINDS", "Kind", "Watch"]
+__all__ = ["KINDS", "Kind", "SampledSource"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-class Watch:
+class SampledSource:
     """The state of one source in this process."""
 
     def __init__(self, name: str, folder: HostFolder) -> None:

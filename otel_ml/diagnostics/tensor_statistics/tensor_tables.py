@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from otel_ml.diagnostics.small_tensors import code_for_tensors
-from otel_ml.diagnostics.tensor_statistics.arrival import Block, Blocks
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import Block, Blocks
 
 __all__ = ["KINDS", "LOWEST", "Launch", "Layout", "Tables", "is_freed", "is_plain", "layout_of"]
 

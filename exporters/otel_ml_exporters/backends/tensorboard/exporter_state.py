@@ -8,7 +8,7 @@ from pathlib import Path
 
 from otel_ml.wire.versions import require
 
-__all__ = ["Notes"]
+__all__ = ["ExporterState"]
 
 
 _FORM = 1
@@ -16,7 +16,7 @@ _FORM = 1
 
 
 @dataclass(frozen=True)
-class Notes:
+class ExporterState:
     """Merged over the run's life; the same again changes nothing, so a replay is harmless.
 
     Attributes:
@@ -34,7 +34,7 @@ class Notes:
     end: tuple[str, float] | None = None
 
     @classmethod
-    def load(cls, path: Path) -> Notes:
+    def load(cls, path: Path) -> ExporterState:
         """Return what was saved, or empty notes.
 
         Raises:

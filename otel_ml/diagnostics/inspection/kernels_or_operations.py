@@ -6,27 +6,27 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from otel_ml.diagnostics.harmless import harmless
-from otel_ml.diagnostics.inspection.watched import Watched
-from otel_ml.diagnostics.tensor_statistics.arrival import CAPTURED, Arrival, Blocks
-from otel_ml.diagnostics.tensor_statistics.jobs import SUMMARY, Job, kind_of, needs
-from otel_ml.diagnostics.tensor_statistics.launching import are_compiled, compile_now
-from otel_ml.diagnostics.tensor_statistics.sightings import Sighting, Sightings
-from otel_ml.diagnostics.tensor_statistics.tables import KINDS, is_plain
+from otel_ml.diagnostics.inspection.inspected_tensor import InspectedTensor
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import CAPTURED, Blocks, CopyToHost
+from otel_ml.diagnostics.tensor_statistics.kernel_compilation import are_compiled, compile_now
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import SUMMARY, Job, kind_of, needs
+from otel_ml.diagnostics.tensor_statistics.tensor_batches import SeenTensor, TensorBatches
+from otel_ml.diagnostics.tensor_statistics.tensor_tables import KINDS, is_plain
 from otel_ml.once import reporter
 
-__all__ = ["Looks"]
+__all__ = ["KernelsOrOperations"]
 
 
-class Looks:
+class KernelsOrOperations:
     """Looks at watched tensors as they come by, and brings what kernels have found once a step.
 
     Args:
         watched: a tensor's place among them is its owner.
     """
 
-    def __init__(self, watched: Sequence[Watched]) -> None:
+    def __init__(self, watched: Sequence[InspectedTensor]) -> None:
         self._watched = watched
-        self._by_stream: dict[tuple[int, int], Sightings] = {}
+        self._by_stream: dict[tuple[int, int], TensorBatches] = {}
         self._jobs: dict[tuple[tuple[Job, ...], ...], tuple[Job, ...]] = {}
         self._compiled: set[tuple[Any, int, tuple[Job, ...]]] = set()
 
@@ -64,7 +64,7 @@ class Looks:
                 each.add_rest(tensor)
 
     @harmless
-    def _look_by_operations(self, watched: Watched, tensor: Any) -> None:
+    def _look_by_operations(self, watched: InspectedTensor, tensor: Any) -> None:
         if not watched.is_sighted:
             watched.add(tensor)
         elif tensor.numel():
@@ -75,7 +75,7 @@ class Looks:
         for sightings in self._by_stream.values():
             self._tell(sightings.launch())
 
-    def take(self) -> list[tuple[Arrival, list[Sighting]]]:
+    def take(self) -> list[tuple[CopyToHost, list[SeenTensor]]]:
         """Return what was seen since the last time, and the arrivals of what was found of it."""
         self.launch()
         return [found for sightings in self._by_stream.values() for found in sightings.take()]
@@ -85,7 +85,7 @@ class Looks:
         for sightings in self._by_stream.values():
             sightings.forget()
 
-    def _given(self, watched: list[Watched], jobs: tuple[Job, ...], tensor: Any) -> Any:
+    def _given(self, watched: list[InspectedTensor], jobs: tuple[Job, ...], tensor: Any) -> Any:
         """Return what kernels look at, or None where they do not."""
         import torch
 
@@ -98,7 +98,7 @@ class Looks:
                 tensor = (tensor if tensor.element_size() > 1 else tensor.float()).contiguous()
         return tensor if is_plain(tensor) and self._can(tensor, jobs) else None
 
-    def _jobs_of(self, watched: list[Watched]) -> tuple[Job, ...]:
+    def _jobs_of(self, watched: list[InspectedTensor]) -> tuple[Job, ...]:
         """Return what is to be found for any of them, a summary first."""
         if len(watched) == 1:
             return watched[0].jobs
@@ -115,14 +115,14 @@ class Looks:
             self._compiled.add(key)
         return key in self._compiled
 
-    def _here(self, tensor: Any) -> Sightings:
+    def _here(self, tensor: Any) -> TensorBatches:
         import torch
 
         stream = torch.cuda.current_stream(tensor.device)
         key = tensor.device.index, stream.cuda_stream
         found = self._by_stream.get(key)
         if found is None:
-            found = self._by_stream[key] = Sightings(stream, Blocks())
+            found = self._by_stream[key] = TensorBatches(stream, Blocks())
         return found
 
     def _tell(self, lost: Iterable[int]) -> None:

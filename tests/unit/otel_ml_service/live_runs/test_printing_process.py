@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_ml_service.live_runs.speaker import Speaker
+from otel_ml_service.live_runs.printing_process import PrintingProcess
 
 
 class Clock:
@@ -13,7 +13,7 @@ class Clock:
 
 
 def test_of_those_who_would_print_the_first_one_does_and_goes_on() -> None:
-    speaker = Speaker()
+    speaker = PrintingProcess()
 
     assert speaker.first_for("trainer", 0, 1, set()) == 0
     assert speaker.first_for("generator", 1, 2, set()) is None
@@ -21,7 +21,7 @@ def test_of_those_who_would_print_the_first_one_does_and_goes_on() -> None:
 
 
 def test_when_it_has_left_the_next_one_gets_what_nobody_was_told() -> None:
-    speaker = Speaker()
+    speaker = PrintingProcess()
     speaker.first_for("trainer", 0, 2, set())
 
     assert speaker.first_for("generator", 2, 3, {"trainer"}) == 2
@@ -30,7 +30,7 @@ def test_when_it_has_left_the_next_one_gets_what_nobody_was_told() -> None:
 
 def test_when_it_leaves_news_lying_another_one_takes_over() -> None:
     clock = Clock()
-    speaker = Speaker(clock)
+    speaker = PrintingProcess(clock)
     speaker.first_for("trainer", 0, 1, set())
 
     assert speaker.first_for("generator", 1, 2, set()) is None
@@ -43,7 +43,7 @@ def test_when_it_leaves_news_lying_another_one_takes_over() -> None:
 
 def test_a_long_silence_without_news_is_no_reason_to_take_over() -> None:
     clock = Clock()
-    speaker = Speaker(clock)
+    speaker = PrintingProcess(clock)
     speaker.first_for("trainer", 0, 1, set())
     clock.now = 1000.0
 

@@ -10,7 +10,7 @@ from typing import Any
 from otel_ml._internal.device_tensor import Deferred, DeviceTensor, copied_tensor
 from otel_ml._internal.devices.cuda_thread import be_on, captures_left_alone
 
-__all__ = ["CAPTURED", "Arrival", "Block", "Blocks", "OneOf", "arrival_of"]
+__all__ = ["CAPTURED", "Block", "Blocks", "CopyToHost", "OneOf", "arrival_of"]
 
 CAPTURED = "a CUDA graph is being captured; record outside of the captured region"
 
@@ -119,7 +119,7 @@ class Blocks:
         self._coming.append(coming)
 
 
-class Arrival:
+class CopyToHost:
     """Numbers of a device that will be in the host's memory.
 
     Once they are, all that is made of them reads the same list.
@@ -195,7 +195,7 @@ class OneOf(Deferred):
 
     __slots__ = ("_arrival", "_place")
 
-    def __init__(self, arrival: Arrival, place: int) -> None:
+    def __init__(self, arrival: CopyToHost, place: int) -> None:
         self._arrival = arrival
         self._place = place
 
@@ -208,7 +208,7 @@ class OneOf(Deferred):
         return [self._arrival.numbers()[self._place]]
 
 
-def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Arrival:
+def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> CopyToHost:
     """Begin to copy numbers to the host, on the current stream.
 
     Args:
@@ -220,7 +220,7 @@ def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Ar
         RuntimeError: a CUDA graph is being captured, the device is far behind, or there is no memory to pin.
     """
     if not found.is_cuda:
-        return Arrival(DeviceTensor(*copied_tensor(found)))
+        return CopyToHost(DeviceTensor(*copied_tensor(found)))
     import torch
 
     if torch.cuda.is_current_stream_capturing():
@@ -231,4 +231,4 @@ def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Ar
     block.event.record(torch.cuda.current_stream(found.device))
     coming = _Pinned(block, found.device.index, n, blocks, others)
     blocks.expect(coming)
-    return Arrival(coming)
+    return CopyToHost(coming)

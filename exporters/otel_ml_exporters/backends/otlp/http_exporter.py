@@ -1,0 +1,67 @@
+"""What the exporters over OTLP/HTTP have in common: their options, one client, and one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.backends.otlp.client import Client
+from otel_ml_exporters.backends.otlp.destination import Signal, destination
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
+from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.records import RunInfo, RunStatus
+
+__all__ = ["HttpExporter"]
+
+
+class HttpExporter(Exporter):
+    """Sends one signal to one endpoint.
+
+    Args:
+        signal: what is sent.
+        options: where to, as `destination()` reads them.
+        every: export only steps that are multiples of this.
+        problems: what is wrong with other options.
+
+    Raises:
+        ConfigError: with everything that is wrong.
+    """
+
+    max_delay = 1.0
+
+    def __init__(self, signal: Signal, options: Mapping[str, object], every: int, problems: Sequence[str] = ()) -> None:
+        found = [*every_problems(signal.exporter, every), *problems]
+        try:
+            self._destination = destination(options, signal=signal)
+        except ConfigError as error:
+            found.extend(error.problems)
+        if found:
+            raise ConfigError(*found)
+        self.every = every
+        self._name = signal.exporter
+        self._client = Client(self._destination, signal)
+        self._started: RunInfo | None = None
+        self._closed = False
+
+    @property
+    def place(self) -> str | None:
+        """The endpoint."""
+        return self._destination.url
+
+    def start(self, run: RunInfo) -> None:
+        """Keep what a request says of its run; the first `export` connects."""
+        self._started = run
+
+    def shutdown(self, timeout: float, status: RunStatus | None) -> None:
+        """Do nothing more: every earlier call of `export` was answered."""
+        self._closed = True
+
+    @property
+    def _run(self) -> RunInfo:
+        if self._closed:
+            raise ExporterClosedError(self._name)
+        if self._started is None:
+            raise PermanentExportError(
+                f"{self._name}: export before start. Call start(run) first.", slug="exporter-order"
+            )
+        return self._started

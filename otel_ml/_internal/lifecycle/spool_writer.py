@@ -1,0 +1,139 @@
+"""What is recorded goes into the spool: metrics and spans by step, events, and the files of artifacts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.events.file_reader import FileReader
+from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
+from otel_ml._internal.messages.encode_metrics import scope_fields
+from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Holds, Recorder
+from otel_ml._internal.record.backpressure import BACKPRESSURE
+from otel_ml._internal.transport.send import MAX_BYTES, Sender
+from otel_ml._internal.transport.spool import Held, Lost, Spool
+from otel_ml._internal.transport.spool_overflow import SpoolOverflow
+from otel_ml.wire.protobuf import field as encode_field
+from otel_ml.wire.spool_format import Frame, Kind
+
+__all__ = ["SpoolWriter"]
+
+_LOOK_S = 0.1
+"""Seconds for which a file that is being read is waited for before what else was recorded is collected."""
+
+FILES_SHARE, FILES_AT_EXIT = 0.6, 600.0
+"""Share of the time that the end of a process may take, in which artifacts' files are read; seconds at most."""
+
+UNREAD_S = 0.5
+"""Seconds in which those that are left are said to be where they are."""
+
+
+class SpoolWriter:
+    """Used by the run's background thread alone.
+
+    Args:
+        extra_spans: returns spans of the program's own tracer, encoded.
+        is_held_up: whether the spool fills although a receiver takes what is sent.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        spool: Spool,
+        sender: Sender,
+        *,
+        extra_spans: Callable[[], list[bytes]],
+        is_held_up: Callable[[], bool],
+    ) -> None:
+        self._recorder = recorder
+        self._spool = spool
+        self._sender = sender
+        self._extra_spans = extra_spans
+        self._is_held_up = is_held_up
+        self._files = FileReader()
+        self._losses = SpoolOverflow(reporter)
+        spool.on_lost = self._on_lost
+
+    def collect(self, *, final: bool = False) -> None:
+        """Write what was recorded until now; `final`: also what is still open, and is waited for."""
+        self._recorder.bound(self._spool.bound)
+        BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
+        batch = self._recorder.collect(time.time_ns(), final=final)
+        frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
+        frames += _frames("S", self._extra_spans())
+        if frames:
+            self._spool.extend(frames)
+        for _ in range(2):  # making the events may have had something to say: that is an event too
+            self._take_events(final=final)
+        if final:
+            self._end_events()
+        for artifact in self._recorder.scope.events.take_files():
+            self._files.read(artifact)
+        self._take_files()
+
+    def read_files(self, until: float) -> bool:
+        """Wait for the files that are being read, and keep the spool up to date; return whether all are."""
+        while not self._files.is_idle and time.monotonic() < until:
+            self._take_files(timeout=_LOOK_S)
+            self.collect()
+        return self._files.is_idle
+
+    def end_files(self, deadline: float) -> None:
+        """Have files read for as long as there is time; of the others it is recorded where they are."""
+        now = time.monotonic()
+        if not self.read_files(now + min(FILES_AT_EXIT, FILES_SHARE * (deadline - now))):
+            self._files.give_up()
+            self.read_files(time.monotonic() + UNREAD_S)
+        self._files.close()
+
+    def append_record(self, record: LogRecord) -> None:
+        """Write a log record with its running number."""
+        body = encode_scope_logs(record, self._recorder.sequence.next())
+        self._spool.append(Frame("L", encode_field(2, body)))
+
+    def settle(self) -> None:
+        """Say what a full spool has lost until now."""
+        self._losses.settle()
+
+    def _take_events(self, *, final: bool = False) -> None:
+        for record in self._recorder.scope.events.take(lambda: final or not self._is_held_up()):
+            self._append_event(record)
+
+    def _end_events(self) -> None:
+        """Wait a moment for events that a device has yet to give."""
+        events, until = self._recorder.scope.events, time.monotonic() + DEVICE_WAIT_S
+        while events.on_their_way and time.monotonic() < until:
+            time.sleep(0.002)
+            self._take_events(final=True)
+        if events.on_their_way:
+            events.give_up()
+
+    def _take_files(self, timeout: float = 0.0) -> None:
+        for record in self._files.take(timeout):
+            self._append_event(record)
+
+    def _append_event(self, record: LogRecord) -> None:
+        self._recorder.sent.events += 1
+        self.append_record(record)
+
+    def _on_lost(self, lost: Lost) -> None:
+        """Count what a full spool dropped, and take it out of the watermarks."""
+        # The request under way may hold frames that have just gone: it is formed anew from what is left.
+        self._sender.abandon_batch()
+        self._losses.add(lost)
+        for axis, step, points in lost.steps:
+            # A watermark that still counts points which no longer exist would make the service wait for them.
+            self._recorder.points_dropped(axis, step, points)
+
+
+def _frames(kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) -> list[Held]:
+    """Return scope bodies as frames no larger than half a request, each with what it holds of which step."""
+    if not bodies:
+        return []
+    payload = scope_fields(bodies)
+    if len(payload) <= MAX_BYTES // 2 or len(bodies) == 1:
+        steps = [(axis, step, n) for axis, step, n in holds if n and axis is not None and step is not None]
+        return [(Frame(kind, payload, sum([n for _, _, n in holds])), steps)]
+    half = len(bodies) // 2
+    return _frames(kind, bodies[:half], holds[:half]) + _frames(kind, bodies[half:], holds[half:])

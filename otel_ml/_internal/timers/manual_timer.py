@@ -1,0 +1,123 @@
+"""`timer("x").start()` and `.stop()`: a timer by hand, for code that no block fits around."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Literal, NoReturn
+
+from otel_ml._internal.error_reporting import reporter, say_unused
+from otel_ml._internal.run_scope import NOW
+from otel_ml._internal.series.definition import Reduce
+from otel_ml._internal.signature import public, public_type, publish
+from otel_ml._internal.timers.spans import leave
+from otel_ml._internal.timers.timer_definitions import TIMERS, TimerDefinition, checked_level, timer_definition
+from otel_ml._internal.timers.timing import OFF, Timing, timing_of
+
+__all__ = ["Timer", "forget_timers", "timer"]
+
+
+@public_type
+class Timer:
+    """`timer("forward")`: started and stopped by hand, for code that no block fits around.
+
+    What runs between is not nested under its span. Started again before it was stopped, it measures twice. Threads and
+    tasks that use the same timer measure each their own time.
+    """
+
+    __slots__ = ("_definition", "_running")
+
+    def __init__(self, definition: TimerDefinition | None) -> None:
+        self._definition = definition
+        self._running: dict[Timing | _Unmeasured, None] = {}
+
+    def start(self) -> None:
+        """Begin to measure."""
+        definition = self._definition
+        timing: Timing | _Unmeasured = _Unmeasured()
+        if definition is not None and definition.level <= NOW.level:
+            timing = timing_of(definition).__enter__()
+            if timing.span_id:
+                # It may stop in another context: nothing nests under it.
+                leave(timing)
+        self._running[timing] = None
+        _STARTED.set(((self, timing), *[pair for pair in _STARTED.get() if pair[0].is_running(pair[1])]))
+
+    def stop(self) -> None:
+        """Stop what this thread or task began last and record it; where it began none, what another one did."""
+        timing = self._taken()
+        if timing is None:
+            name = self._definition.name if self._definition is not None else "?"
+            reporter.wrong("bad-timer", f"Timer {name!r:.80} was stopped and not started. Call start() first.")
+        elif isinstance(timing, Timing):
+            timing.__exit__(None, None, None)
+
+    def is_running(self, timing: Timing | _Unmeasured) -> bool:
+        """Whether a measurement was not stopped yet."""
+        return timing in self._running
+
+    def _taken(self) -> Timing | _Unmeasured | None:
+        for timer, timing in _STARTED.get():
+            if timer is self and self._running.pop(timing, timing) is None:  # not stopped yet
+                return timing
+        with suppress(KeyError):
+            return self._running.popitem()[0]
+        return None
+
+    def compare(self, level: int, *, span: bool, device: str | None) -> None:
+        """Say what is asked for and not used: a timer that is started here may be stopped there, it is one."""
+        definition = self._definition
+        if definition is None:
+            return
+        options = (("level", level, 1), ("span", span, True), ("device", device, None))
+        unused = [f"{name}={new!r}" for name, new, usual in options if new not in {usual, getattr(definition, name)}]
+        if unused:
+            reporter.wrong(
+                "bad-timer",
+                f"Timer {definition.name!r:.80} is known with level={definition.level}, span={definition.span}, "
+                f"device={definition.device!r}, so {', '.join(unused)} is not used. "
+                "Give its options where it is made first.",
+            )
+
+
+class _Unmeasured:
+    """What a timer above the level has begun."""
+
+    __slots__ = ()
+
+
+_STARTED: ContextVar[tuple[tuple[Timer, Timing | _Unmeasured], ...]] = ContextVar("otel_ml_started", default=())
+"""What timers have begun in a context, the newest first."""
+
+
+_TIMERS: dict[str, Timer] = {}
+
+
+@public
+@publish("name")
+def timer(
+    name: str,
+    level: int = 1,
+    reduce: Reduce = None,
+    within: str | None = None,
+    span: bool = True,
+    device: str | None = None,
+    kind: Literal["work", "wait"] | None = None,
+    **unknown: NoReturn,
+) -> Timer:
+    """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
+    say_unused("timer", (), unknown)
+    asked = checked_level(level, name)
+    definition = timer_definition(name, asked, reduce, within, span=span, device=device, kind=kind)
+    if definition is None:
+        return Timer(None)
+    found = _TIMERS.setdefault(name, Timer(definition))
+    found.compare(asked, span=span, device=device)
+    return found
+
+
+def forget_timers() -> None:
+    """Define timers anew at their next use."""
+    TIMERS.clear()
+    OFF.clear()
+    _TIMERS.clear()

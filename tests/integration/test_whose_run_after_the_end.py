@@ -1,0 +1,66 @@
+"""Whose run it is after a run has ended, or where another one is asked for while it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.recorded_by import values_of
+from tests.integration.worker_process import environment, run, variables
+from tests.otlp_server import OtlpServer
+
+
+def test_what_is_recorded_after_the_end_is_said_once_and_counted_and_is_in_no_run(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    program = """
+    import otel_ml
+    run = otel_ml.init("first")
+    otel_ml.log({"a": 1.0}, step=0)
+    otel_ml.shutdown()
+    otel_ml.log({"a": 2.0}, step=1)
+    otel_ml.set_step(7)
+    run.log({"a": 3.0})
+    otel_ml.log_text("note", "too late")
+    otel_ml.log({"a": 4.0, "b": 5.0, "c": 6.0})
+    with otel_ml.timed("late"):
+        pass
+    otel_ml.init("second")
+    otel_ml.log({"c": 1.0})
+    """
+
+    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert [point.value for point in server.points("a")] == [1.0]
+    assert not server.points("b")
+    assert not server.events("ml.text")
+    (point,) = server.points("c")
+    assert (point.step, point.value, point.resource["ml.experiment.name"]) == (7, 1.0, "second")
+    assert errors.count("after the run had ended") == 1
+
+
+def test_how_many_values_came_after_the_end_is_said_at_the_exit(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+    import otel_ml
+    with otel_ml.init("exp"):
+        otel_ml.log({"a": 1.0}, step=0)
+    for s in range(10):
+        otel_ml.log({"a": 1.0}, step=s)
+    """
+
+    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert "10 values in all were recorded after the run had ended" in errors
+
+
+def test_a_second_init_with_another_name_leaves_the_first_run_as_it_is(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+    import otel_ml
+    for n in (1, 2, 3):
+        otel_ml.init("loop", name=f"seed-{n}")
+        for s in range(3):
+            otel_ml.log({"loss": 100.0 * n + s}, step=s)
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert values_of(server, "loss") == {f"seed-{n}": [100.0 * n + s for s in range(3)] for n in (1, 2, 3)}

@@ -1,0 +1,161 @@
+"""Whose run it is in programs and children that a run starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.recorded_by import ids_of, values_of
+from tests.integration.worker_process import environment, run, variables
+from tests.otlp_server import OtlpServer
+
+STARTS = """
+    import os, subprocess, sys, otel_ml
+    with otel_ml.init("sweep", name="driver") as run:
+        for n in (1, 2):
+            child = {child!r}.replace("{{n}}", str(n))
+            subprocess.run([sys.executable, "-c", child], check=True, env={environ})
+            otel_ml.log({{"best": n}}, step=n)
+"""
+
+
+@pytest.mark.parametrize(
+    "begin",
+    ["otel_ml.init('sweep', name='trial-{n}')", "otel_ml.init('sweep')", "otel_ml.init()", "otel_ml.init('other')"],
+)
+def test_a_program_that_a_run_starts_and_that_begins_one_itself_is_a_run_of_its_own(
+    server: OtlpServer, tmp_path: Path, begin: str
+) -> None:
+    child = f"import otel_ml; {begin}; otel_ml.log({{'loss': 1}}, step=0)"
+
+    run(STARTS.format(child=child, environ="None"), environment(tmp_path, variables(server)), tmp_path)
+
+    assert len(ids_of(server, "loss")) == 2
+    assert not ids_of(server, "loss") & ids_of(server, "best")
+    assert all("ml.parent" not in point.resource for point in server.points("loss"))
+
+
+def test_a_program_that_asks_for_the_id_of_the_run_that_started_it_is_a_part_of_it(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    child = """
+import os, otel_ml
+otel_ml.init("sweep", id=os.environ["RUN"], name="trial")
+otel_ml.log({"loss": 1}, step=0)
+"""
+
+    given = '{**os.environ, "RUN": run.id}'
+    run(STARTS.format(child=child, environ=given), environment(tmp_path, variables(server)), tmp_path)
+
+    assert ids_of(server, "loss") == ids_of(server, "best") != set()
+    assert all("ml.parent" in point.resource for point in server.points("loss"))
+
+
+def test_a_program_that_is_given_the_variables_of_a_run_joins_it_unless_it_asks_for_another(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    child = """
+import otel_ml
+otel_ml.init("sweep")
+otel_ml.log({"joined": 1}, step=0)
+otel_ml.shutdown()
+otel_ml.init("sweep", name="evaluation")
+otel_ml.log({"own": 1}, step=0)
+"""
+
+    given = "{**os.environ, **run.child_env()}"
+    run(STARTS.format(child=child, environ=given), environment(tmp_path, variables(server)), tmp_path)
+
+    assert ids_of(server, "joined") == ids_of(server, "best")
+    assert len(ids_of(server, "own")) == 2
+    assert not ids_of(server, "own") & ids_of(server, "best")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_child_of_multiprocessing_joins_unless_it_asks_for_another_run(
+    server: OtlpServer, tmp_path: Path, method: str
+) -> None:
+    program = f"""
+    import multiprocessing, otel_ml
+
+    def joins():
+        otel_ml.init("sweep")
+        otel_ml.log({{"joined": 1}}, step=0)
+
+    def begins(n):
+        with otel_ml.init("sweep", name=f"trial-{{n}}"):
+            otel_ml.log({{"own": n}}, step=0)
+
+    if __name__ == "__main__":
+        context = multiprocessing.get_context({method!r})
+        otel_ml.init("sweep", name="driver")
+        otel_ml.log({{"best": 1}}, step=0)
+        children = [context.Process(target=joins), *(context.Process(target=begins, args=(n,)) for n in (1, 2))]
+        [child.start() for child in children]
+        [child.join() for child in children]
+        assert [child.exitcode for child in children] == [0, 0, 0]
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert ids_of(server, "joined") == ids_of(server, "best")
+    assert values_of(server, "own") == {"trial-1": [1.0], "trial-2": [2.0]}
+    assert len(ids_of(server, "own") | ids_of(server, "best")) == 3
+
+
+def test_a_program_that_a_rank_starts_is_no_rank_of_the_launch(server: OtlpServer, tmp_path: Path) -> None:
+    rank = """
+import subprocess, sys, otel_ml
+otel_ml.init("train")
+otel_ml.log({"loss": 1}, step=0)
+child = "import otel_ml; otel_ml.init('evaluation'); otel_ml.log({'score': 1}, step=0)"
+subprocess.run([sys.executable, "-c", child], check=True)
+"""
+    program = f"""
+    import os, subprocess, sys
+    launch = {{**os.environ, "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none", "LOCAL_WORLD_SIZE": "2"}}
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", {rank!r}], env={{**launch, "RANK": str(i), "LOCAL_RANK": str(i)}})
+        for i in range(2)
+    ]
+    sys.exit(sum(process.wait() for process in ranks))
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert len(ids_of(server, "loss")) == 1
+    assert len(ids_of(server, "score")) == 2
+    assert not ids_of(server, "score") & ids_of(server, "loss")
+    assert {point.resource["ml.world_size"] for point in server.points("score")} == {1}
+
+
+def test_a_fork_in_a_thread_with_a_run_of_its_own_is_a_child_of_that_run(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+    import os, threading, otel_ml
+
+    def trial():
+        with otel_ml.init("exp", name="trial"):
+            otel_ml.log({"mine": 1}, step=0)
+            pid = os.fork()
+            if pid == 0:
+                otel_ml.log({"its": 2}, step=0)
+                otel_ml.flush(10)
+                os._exit(0)
+            os.waitpid(pid, 0)
+
+    otel_ml.init("exp", name="main")
+    otel_ml.log({"main": 1}, step=0)
+    thread = threading.Thread(target=trial)
+    thread.start()
+    thread.join()
+    otel_ml.log({"main": 1}, step=1)
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    (its,) = server.points("its")
+    (mine,) = server.points("mine")
+    assert its.resource["ml.run.name"] == "trial"
+    assert its.resource["ml.parent"] == mine.resource["service.instance.id"]
+    assert list(values_of(server, "main")) == ["main"]

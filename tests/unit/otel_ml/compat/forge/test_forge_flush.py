@@ -1,0 +1,163 @@
+"""A flush says the step, whatever processes fail, hang or disagree."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+import otel_ml
+from otel_ml.compat.forge import (
+    LoggingMode,
+    MetricCollector,
+    get_or_create_metric_logger,
+    record_metric,
+)
+from otel_ml.compat.forge.collector import COLLECTOR
+from otel_ml.exceptions import ConfigError
+from otel_ml.testing import Capture
+from tests.unit.otel_ml.compat.forge.flushed import Mesh, Range, the_point
+
+
+@pytest.mark.feature("F6", "yes", "flush(N) says the step of what was recorded since the last flush")
+def test_a_flush_says_the_step_and_goes_on_where_a_resumed_job_does(captured: Capture) -> None:
+    async def job() -> None:
+        collector = MetricCollector()
+        COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 40)
+        for step in (40, 50):
+            record_metric("loss", step / 10)
+            await collector.flush(step)
+
+    asyncio.run(job())
+
+    assert [(point.step, point.value) for point in captured.points if point.name == "loss"] == [(40, 4.0), (50, 5.0)]
+
+
+def test_what_nobody_flushes_is_recorded_at_the_step_after_the_last_flush(captured: Capture) -> None:
+    async def job() -> None:
+        COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)
+        await MetricCollector().flush(7)
+        record_metric("loss", 0.5)
+        await MetricCollector().shutdown()
+
+    asyncio.run(job())
+
+    assert the_point(captured, "loss").step == 8
+
+
+def test_a_fetcher_that_nobody_registered_is_said_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    async def job() -> None:
+        logger = await get_or_create_metric_logger()
+        await logger.deregister_fetcher.call_one("TrainActor_9")
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(job())
+
+    assert "deregister_fetcher('TrainActor_9')" in caplog.text
+
+
+@pytest.mark.feature("F18", "better", "what the others hold is recorded; the failing one is named")
+def test_a_process_that_fails_does_not_fail_the_flush(captured: Capture, caplog: pytest.LogCaptureFixture) -> None:
+    async def job() -> None:
+        logger = await get_or_create_metric_logger()
+        await logger.register_fetcher.call_one(Mesh(RuntimeError("Actor object is missing")), "dead")
+        record_metric("loss", 1.0)
+        await logger.flush.call_one(0)
+        await logger.deregister_fetcher.call_one("dead")
+
+    COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(job())
+
+    assert the_point(captured, "loss").value == 1.0
+    assert "'dead'" in caplog.text
+    assert "Actor object is missing" in caplog.text
+
+
+def test_all_mistakes_of_a_configuration_are_said_at_once() -> None:
+    async def job() -> None:
+        logger = await get_or_create_metric_logger()
+        await logger.init_backends.call_one({"console": {"logging_mode": "all"}, "wandb": {"logging_mode": 3}})
+
+    with pytest.raises(ConfigError) as error:
+        asyncio.run(job())
+
+    assert len(error.value.problems) == 2
+    assert all("per_rank_reduce" in problem for problem in error.value.problems)
+
+
+class Hanging:
+    async def flush(self, global_step: int, return_state: bool = False) -> Any:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.feature("F17", "yes", "a flush leaves out who does not answer; shutdown has a deadline")
+def test_a_process_that_hangs_holds_up_neither_a_flush_nor_the_end(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("otel_ml.compat.forge.controller.FLUSH_TIMEOUT_S", 0.01)
+
+    async def job() -> None:
+        logger = await get_or_create_metric_logger()
+        await logger.register_fetcher.call_one(Hanging(), "hung")
+        record_metric("loss", 1.0)
+        await logger.flush.call_one(3)
+        assert the_point(captured, "loss").step == 3
+        await logger.shutdown.call_one()
+
+    COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)
+    asyncio.run(job())
+
+    assert "'hung'" in caplog.text
+
+
+@pytest.mark.feature("F10", "yes", "an event names the process; its rank, role and host are OpenTelemetry's resource")
+def test_the_name_of_a_process_is_in_the_run_and_what_has_no_meaning_is_said(
+    captured: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"console": {"logging_mode": "per_rank_reduce", "per_rank_share_run": True, "entity": "us"}}
+
+    asyncio.run(MetricCollector().init_backends(None, config, process_name="TrainActor_1abc_r0"))
+    record_metric("loss", 1.0)
+    COLLECTOR.flush(0)
+
+    [event] = [event for event in captured.events if event.kind == "forge.process"]
+    assert (event.rank, event.attributes) == (1, {"name": "TrainActor_1abc_r0"})
+    assert the_point(captured, "loss").reduction == "rank"
+    assert "entity, per_rank_share_run has no meaning" in caplog.text
+
+
+def test_a_reduction_that_fails_or_is_none_stops_neither_training_nor_the_flush(
+    captured: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)
+
+    for _ in range(2):
+        record_metric("latency", "slow", Range)
+        record_metric("odd", 1.0, "mean")  # type: ignore[arg-type]
+    record_metric("loss", 1.0)
+    asyncio.run(MetricCollector().flush(0))
+
+    assert {point.name for point in captured.points} == {"loss"}
+    assert caplog.text.count("'odd' is not recorded") == 1
+    assert "'latency' is not recorded: its reduction failed with ValueError" in caplog.text
+
+
+def test_the_process_that_flushes_is_in_the_step_of_the_next_flush(captured: Capture) -> None:
+    COLLECTOR.begin((), 4)
+    otel_ml.log({"before": 1.0})
+    COLLECTOR.flush(4)
+    otel_ml.log({"after": 1.0})
+
+    assert {point.name: point.step for point in captured.points} == {"before": 4, "after": 5}
+
+
+def test_a_step_that_the_program_sets_itself_is_not_moved_by_a_flush(captured: Capture) -> None:
+    otel_ml.set_step(40)
+    COLLECTOR.begin((), 4)
+    COLLECTOR.flush(4)
+    otel_ml.log({"x": 1.0})
+
+    assert [point.step for point in captured.points] == [40]

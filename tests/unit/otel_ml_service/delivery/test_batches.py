@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+import pytest
+
+from otel_ml_exporters import (
+    Record,
+    RunStatus,
+    Summary,
+)
+from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.delivery.backoff import RetryPolicy
+from tests.unit.otel_ml_service.delivery.driver import Driver, MemorySource, seqs, steps
+from tests.waiting import eventually
+
+
+def test_every_thins_steps_and_nothing_else(driver: Driver) -> None:
+    exporter = RecordingExporter()
+    exporter.every = 10
+
+    driver.drain(exporter, MemorySource([*steps(25), Summary(26, 0.0, {"x": 1.0})]))
+
+    assert seqs(exporter) == [10, 20, 26]
+
+
+def test_no_batch_is_empty_also_where_every_step_of_it_is_left_out(driver: Driver) -> None:
+    class Counting(RecordingExporter):
+        every = 1000
+        max_batch = 10
+
+        def export(self, records: Sequence[Record]) -> None:
+            assert records
+            super().export(records)
+
+    exporter = Counting()
+
+    pipeline = driver.drain(exporter, MemorySource(steps(1500)))
+
+    assert (seqs(exporter), pipeline.status.lost) == ([1000], {})
+
+
+def test_a_batch_is_filled_within_the_delay_and_never_larger_than_allowed(driver: Driver) -> None:
+    class Batching(RecordingExporter):
+        max_batch = 4
+        max_delay = 30.0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.batches: list[int] = []
+
+        def export(self, records: Sequence[Record]) -> None:
+            self.batches.append(len(records))
+            super().export(records)
+
+    source, exporter = MemorySource(steps(2)), Batching()
+    pipeline = driver.start(exporter, source)
+
+    source.add(*steps(7, first=3))
+    eventually(lambda: pipeline.status.delivered == 8)
+    pipeline.ask_to_stop(10)
+    assert pipeline.join()
+
+    assert exporter.batches == [4, 4, 1]
+
+
+def test_a_batch_that_does_not_fill_is_delivered_when_its_delay_is_over(driver: Driver) -> None:
+    class Batching(RecordingExporter):
+        max_delay = 0.05
+
+    source, exporter = MemorySource(steps(2)), Batching()
+
+    pipeline = driver.start(exporter, source)
+
+    eventually(lambda: pipeline.status.delivered == 2)
+    assert seqs(exporter) == [1, 2]
+
+
+def test_the_end_of_a_run_is_delivered_at_once_whatever_a_batch_would_wait_for(driver: Driver) -> None:
+    class Patient(RecordingExporter):
+        max_delay = 1000.0
+
+    source, exporter = MemorySource(steps(2)), Patient()
+    pipeline = driver.start(exporter, source)
+
+    source.add(RunStatus(3, 0.0, "finished"))
+
+    eventually(lambda: pipeline.status.delivered == 3)
+    assert seqs(exporter) == [1, 2, 3]
+
+
+def test_records_that_are_no_longer_kept_are_counted_and_the_rest_goes_on(driver: Driver) -> None:
+    source, exporter = MemorySource(steps(10)), RecordingExporter()
+    source.first_seq = 6
+
+    pipeline = driver.drain(exporter, source)
+
+    assert seqs(exporter) == [6, 7, 8, 9, 10]
+    assert sum(pipeline.status.lost.values()) == 5
+
+
+class FullSource(MemorySource):
+    """One whose oldest records go while somebody reads what follows the second one: before or after it is found."""
+
+    def __init__(self, records: Sequence[Record], *, before: int, after: int) -> None:
+        super().__init__(records)
+        self._before, self._after = before, after
+
+    def read(self, after: int, limit: int) -> Sequence[Record]:
+        if after != 2:
+            return super().read(after, limit)
+        self.first_seq = max(self.first_seq, self._before)
+        found = super().read(after, limit)
+        self.first_seq = max(self.first_seq, self._after)
+        return found
+
+
+@pytest.mark.parametrize(("before", "after"), [(6, 1), (1, 6), (5, 8)])
+def test_records_that_go_while_the_exporter_reads_are_counted_or_delivered(
+    driver: Driver, before: int, after: int
+) -> None:
+    class OneByOne(RecordingExporter):
+        max_batch = 1
+
+    exporter = OneByOne()
+    pipeline = driver.drain(exporter, FullSource(steps(10), before=before, after=after))
+
+    assert len(seqs(exporter)) + sum(pipeline.status.lost.values()) == 10
+
+
+class CountingSource(MemorySource):
+    """Counts how often it was read, and may be a disk that fails."""
+
+    def __init__(self, records: Sequence[Record] = (), error: OSError | None = None) -> None:
+        super().__init__(records)
+        self.error = error
+        self.reads = 0
+
+    def read(self, after: int, limit: int) -> Sequence[Record]:
+        self.reads += 1
+        if self.error is not None and after < self.last_seq - 1:
+            raise self.error
+        return super().read(after, limit)
+
+
+def test_a_disk_that_fails_is_not_read_again_before_the_pause_is_over(driver: Driver) -> None:
+    source = CountingSource(steps(5), OSError(errno.EIO, "Input/output error"))
+    pipeline = driver.start_with(RecordingExporter, source, retry=RetryPolicy(initial_s=60.0, maximum_s=60.0))
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.ask_to_stop(0)
+    assert pipeline.join()
+
+    assert source.reads < 10
+
+
+def test_who_has_delivered_everything_waits_and_does_not_read_over_and_over(driver: Driver) -> None:
+    idle, busy = CountingSource(steps(1)), MemorySource(steps(2000))
+    pipeline = driver.start(RecordingExporter(), idle)
+    eventually(lambda: pipeline.status.delivered == 1)
+    idle.add(*steps(1, first=2))
+    eventually(lambda: pipeline.status.delivered == 2)
+
+    driver.drain(RecordingExporter(), busy)
+
+    assert idle.reads < 30
+
+
+def test_who_waits_for_a_batch_to_fill_does_not_read_over_and_over(driver: Driver) -> None:
+    class Patient(RecordingExporter):
+        max_delay = 1000.0
+
+    waiting, busy = CountingSource(steps(1)), MemorySource(steps(2000))
+    driver.start(Patient(), waiting)
+    eventually(lambda: waiting.reads)
+    waiting.add(*steps(1, first=2))
+
+    driver.drain(RecordingExporter(), busy)
+
+    assert waiting.reads < 30

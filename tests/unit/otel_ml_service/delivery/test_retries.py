@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+
+import pytest
+
+from otel_ml_exporters import (
+    RetryableExportError,
+    RunInfo,
+)
+from otel_ml_exporters.testing import FlakyExporter, RecordingExporter
+from otel_ml_service.delivery.backoff import Backoff, RetryPolicy
+from tests.unit.otel_ml_service.delivery.driver import Driver, MemorySource, seqs, steps
+from tests.waiting import eventually
+
+
+def test_retryable_failures_delay_and_lose_nothing(driver: Driver) -> None:
+    source = MemorySource(steps(2000))
+    rng = random.Random(7)
+    exporter = FlakyExporter(lambda call, _: RetryableExportError("busy") if rng.random() < 0.5 else None)
+
+    pipeline = driver.drain(exporter, source)
+
+    assert seqs(exporter) == list(range(1, 2001))
+    assert pipeline.status.lost == {}
+    assert any("busy" in sentence for sentence in driver.said)
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("no"), TimeoutError(), OSError(errno.ENOSPC, "full")])
+def test_a_network_or_a_disk_that_an_exporter_does_not_hide_is_waited_for(driver: Driver, error: OSError) -> None:
+    exporter = FlakyExporter(lambda call, _: error if call < 20 else None)
+
+    pipeline = driver.drain(exporter, MemorySource(steps(3)))
+
+    assert seqs(exporter) == [1, 2, 3]
+    assert pipeline.status.lost == {}
+
+
+@pytest.mark.parametrize("error", [RetryableExportError("no route to host"), SystemExit(3), asyncio.CancelledError()])
+def test_an_exporter_that_cannot_start_is_started_again_until_it_can(driver: Driver, error: BaseException) -> None:
+    class SlowStarter(RecordingExporter):
+        starts = 0
+
+        def start(self, run: RunInfo) -> None:
+            self.starts += 1
+            if self.starts < 4:
+                raise error
+            super().start(run)
+
+    exporter = SlowStarter()
+
+    driver.drain(exporter, MemorySource(steps(5)))
+
+    assert seqs(exporter) == [1, 2, 3, 4, 5]
+    assert exporter.run == driver.run
+
+
+def test_a_backend_that_is_away_at_the_end_keeps_its_place(driver: Driver) -> None:
+    exporter = FlakyExporter(lambda *_: RetryableExportError("away", retry_after=3600))
+    pipeline = driver.start(exporter, MemorySource(steps(5)))
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.ask_to_stop(0.1)
+
+    assert pipeline.join()
+    assert pipeline.status.delivered == 0
+    assert pipeline.status.lost == {}
+    assert exporter.is_closed
+
+
+def test_pauses_grow_stay_below_the_bound_and_respect_what_the_backend_asks() -> None:
+    backoff = Backoff(RetryPolicy(initial_s=1.0, maximum_s=8.0), random.Random(1))
+    draws = [Backoff(RetryPolicy(1.0, 8.0), random.Random(seed)) for seed in range(200)]
+
+    rounds = [[found.pause() for found in draws] for _ in range(6)]
+
+    assert [max(pauses) <= bound for pauses, bound in zip(rounds, (1, 2, 4, 8, 8, 8), strict=True)] == [True] * 6
+    assert [max(pauses) > bound / 2 for pauses, bound in zip(rounds, (1, 2, 4, 8, 8, 8), strict=True)] == [True] * 6
+    assert backoff.pause(retry_after=30.0) == 30.0
+
+
+def test_being_asked_to_stop_ends_a_pause_and_the_next_try_comes_at_once(driver: Driver) -> None:
+    away = RetryableExportError("away", retry_after=1000.0)
+    exporter = FlakyExporter(lambda call, _: away if call == 1 else None)
+    pipeline = driver.start(exporter, MemorySource(steps(3)))
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.ask_to_stop(20)
+    assert pipeline.join()
+
+    assert seqs(exporter) == [1, 2, 3]
+    assert (pipeline.behind, pipeline.status.problem) == (0, None)
+
+
+def test_who_is_stopping_still_waits_between_two_tries_and_gives_up_at_the_deadline(driver: Driver) -> None:
+    exporter = FlakyExporter(lambda *_: RetryableExportError("away", retry_after=1000.0))
+    pipeline = driver.start(exporter, MemorySource(steps(3)))
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.ask_to_stop(0.3)
+    assert pipeline.join()
+
+    assert exporter.calls <= 3
+    assert (pipeline.is_stopped, pipeline.behind) == (True, 3)
