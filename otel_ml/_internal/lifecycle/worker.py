@@ -514,6 +514,7 @@ class Worker:
             self._notices.print_of(self._ask())
         if self._failing_since is None:
             self._exporter_lines.print_new(self.reached, self.identity.run_id)
+        self._console.catch_up()
 
     def _ask(self, **query: str) -> Mapping[str, Any] | None:
         if self.sender.transport is None:
