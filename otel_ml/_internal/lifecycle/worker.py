@@ -152,6 +152,7 @@ class Worker:
         self._recover_at = 0.0
         self._postponed: deque[Request] = deque()
         self._ending: Request | None = None
+        self._is_kept = False
         self._timeout: Callable[[], float] = time.monotonic
         self._new_config: Config | None = None
         self._thread = threading.Thread(target=self._run, name="otel_ml", daemon=True)
@@ -173,7 +174,9 @@ class Worker:
         request = Request(kind, time.monotonic() + timeout, status)
         self._requests.put(request)
         # An end may take longer than its timeout, while acknowledgements arrive; the thread keeps to the deadline.
-        request.done.wait(None if timeout == math.inf else timeout + 0.5)
+        is_done = request.done.wait(None if timeout == math.inf else timeout + 0.5)
+        if kind == "end" and not is_done:
+            self._shutdown.report_held_up(self.identity, is_kept=self._is_kept)
         return request.is_complete
 
     def reconfigure(self, config: Config) -> None:
@@ -468,6 +471,7 @@ class Worker:
         self._refused = self._refused_by_now()
         duration_s = time.monotonic() - self._started
         self._append_record(self._shutdown.message(request.status, duration_s=duration_s))
+        self._is_kept = True
         self._timeout = self._shutdown.timeout()
 
     def _refused_by_now(self) -> int:
