@@ -188,6 +188,7 @@ class ShutdownSequence:
         """Say that the process leaves while its background thread has not come to its end; on the caller's thread.
 
         Args:
+            identity: of the rank that leaves.
             is_kept: everything is in the spool.
         """
         begin = f"Rank {identity.place.rank} of the run has not ended in time: its background thread is held up"

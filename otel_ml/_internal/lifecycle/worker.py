@@ -219,7 +219,7 @@ class Worker:
             try:
                 if self._handle(request):
                     return
-            except Exception as error:  # noqa: BLE001 (this thread must outlive any mistake; it is reported)
+            except BaseException as error:  # noqa: BLE001 (this thread must outlive any mistake; it is reported)
                 reporter.failed("The background thread", error) if not reporter.strict else self._fail_loudly(error)
                 self._tell_of_failure()
                 if request is not None and request is self._ending:
@@ -243,10 +243,10 @@ class Worker:
 
     def _tell_of_failure(self) -> None:
         """Print what failed, though the round did not come to its end."""
-        with suppress(Exception):
+        with suppress(BaseException):
             self._tell(is_last=self._ending is not None)
 
-    def _fail_loudly(self, error: Exception) -> None:
+    def _fail_loudly(self, error: BaseException) -> None:
         self._console.line(
             explained(f"The background thread failed with {type(error).__name__}: {error}", "internal-error")
         )
