@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 from otel_ml_exporters.errors import (
     PermanentExportError,
@@ -36,6 +35,7 @@ from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
 from otel_ml_service.delivery.backoff import Backoff, RetryPolicy, is_passing
 from otel_ml_service.delivery.failure_message import problem_of, say_failure
 from otel_ml_service.delivery.losses import Losses
+from otel_ml_service.delivery.plugin_values import check_settings, position_of, shown
 from otel_ml_service.delivery.refused_records import Refusal, Refused, export_all_but_refused
 from otel_ml_service.delivery.self_telemetry_filter import Selection, everything
 
@@ -188,6 +188,8 @@ class Pipeline:
                 self._pause(None)  # one whose backend ends at once is not started in a tight loop
         except _StoppedError:
             pass
+        except BaseException as error:  # noqa: BLE001 (a defect; what is not delivered must not end without a word)
+            self._failed(error, state="stopped")
         finally:
             self._set(state="stopped")
 
@@ -224,6 +226,9 @@ class Pipeline:
             try:
                 exporter, run = self._make(), self._run
                 exporter.start(run)
+                check_settings(exporter)
+                url = None if exporter.url is None else shown(exporter.url)
+                self._note(exporter)
             except BaseException as error:  # noqa: BLE001 (any failure to start is retried; the others go on)
                 state = "retrying" if isinstance(error, RetryableExportError) else "failed"
                 self._failed(error, state=state)
@@ -231,8 +236,7 @@ class Pipeline:
             else:
                 self._told = run
                 self._recovered()
-                self._set(state="running", url=exporter.url)
-                self._note(exporter)
+                self._set(state="running", url=url)
                 return exporter
 
     def _resume(self, exporter: Exporter) -> None:
@@ -241,9 +245,7 @@ class Pipeline:
         newest = self._source.read(self._source.last_seq - 1, 1)
         if newest and isinstance(newest[-1], RunStatus):
             self._last_status = newest[-1]  # it may be that nothing is left to do but to end
-        position = exporter.position()
-        if position is not None:
-            position = max(0, position)  # -1 is how some say that there is nothing yet
+        position = position_of(exporter)
         self._certain = position
         # The backend's word counts more than our mark: a mark is stored after the export, so it may be behind after a
         # kill, and ahead where the backend lost its end.
@@ -295,7 +297,7 @@ class Pipeline:
                 self._pause(error.retry_after)
                 continue
             except BaseException as error:  # noqa: BLE001 (tags must not hold the records up)
-                reason = error.sentence if isinstance(error, OtelMLError) else repr(error)
+                reason = problem_of(error)
                 _log.warning("Exporter %s did not take tags or notes: %s", self.name, reason)
                 self._say("exporter-notice", f"Exporter {self.name!r} did not take tags or notes: {reason}")
             self._told = run
@@ -371,13 +373,13 @@ class Pipeline:
                 self._pause(error.retry_after)
             except PermanentExportError as error:
                 self._recovered()
-                return Refusal(error.sentence, error.names)
+                return Refusal(problem_of(error), error.names)
             except BaseException as error:  # noqa: BLE001 (a plug-in's defect: tried again, then records are lost)
                 # A full disk or a lost connection is retried for ever. Anything else may be a record that a plug-in
                 # cannot take: after some tries the batch is halved until the record is alone, and only that one is set
                 # aside.
                 surprises += 0 if is_passing(error) else 1
-                reason = f"unexpected {type(error).__name__}: {error}"
+                reason = f"unexpected {type(error).__name__}: {shown(error)}"
                 if surprises > (self._retry.surprises if is_last_word and reason not in self._given_up else 0):
                     self._give_up(reason, is_for_good=is_last_word)
                     return Refusal(reason)
@@ -391,9 +393,9 @@ class Pipeline:
     def _note(self, exporter: Exporter) -> None:
         """Say what the exporter wants a person to know, once."""
         notice = exporter.notice
-        if notice is not None and notice != self._notice:
-            self._notice = notice
-            self._say("exporter-notice", notice)
+        if notice is not None and (said := shown(notice)) != self._notice:
+            self._notice = said
+            self._say("exporter-notice", said)
 
     def _give_up(self, reason: str, *, is_for_good: bool) -> None:
         """Note that a batch raises the same again and again: each record of it is not tried as often once more."""
