@@ -278,6 +278,9 @@ def finished_line(run: Mapping[str, Any], status: str, *, outlived: bool = True)
 the rest. Look: otel-ml runs'
         >>> finished_line(run | more, "finished", outlived=False)[-74:]
         'delivered to mlflow. otel-ml recover delivers the rest. Look: otel-ml runs'
+        >>> finished_line({"recorded": 840, "pending": 378, "unreceived": 378}, "finished").split(", ", 1)[1]
+        '840 values recorded, 0 lost, 378 not arrived yet. The service delivers what it has, and what still arrives. \
+Look: otel-ml runs'
         >>> run |= {"exporters": {"jsonl": {"delivered_seq": 9}, "parquet": {"state": "unavailable"}}}
         >>> finished_line(run, "finished").split(", ", 2)[2].split(". ")[0]
         '48,210 delivered, 0 lost, not to parquet, which could not be used'
@@ -297,6 +300,8 @@ the rest. Look: otel-ml runs'
     account = f"{again}{total:,} lost{why}{_left_out(run)}"
     if int(run.get("pending", 0)):
         rest = "The service delivers the rest" if outlived else "otel-ml recover delivers the rest"
+        if outlived and run.get("unreceived"):  # nobody knows whether the rest will ever be there
+            rest = "The service delivers what it has, and what still arrives"
         return f"{_pending(how)}. {begin}, {account}, {_behind(run)}{_besides(lost)}. {rest}. Look: otel-ml runs"
     arrived = f"{int(run.get('delivered', 0)):,} delivered"
     return f"{how}. {begin}, {arrived}, {account}{_besides(lost)}. {_share(run, writers)}Look: otel-ml open"
@@ -342,6 +347,8 @@ def _behind(run: Mapping[str, Any]) -> str:
     used = {name: exporter for name, exporter in exporters.items() if exporter.get("state") != _UNAVAILABLE}
     there = {name: int(exporter.get("delivered_seq", 0)) for name, exporter in used.items()}
     behind = [f"{done:,} of {last:,} records delivered to {name}" for name, done in there.items() if done < last]
+    if unreceived := int(run.get("unreceived", 0)):
+        behind.append(f"{unreceived:,} not arrived yet")
     if files := int(run.get("files", 0)):
         behind.append(f"{files} {'file' if files == 1 else 'files'} of artifacts not read yet")
     return ", ".join(behind) or "the last steps not closed yet"
