@@ -72,7 +72,7 @@ class PermanentExportError(ExportError):
 
     def __init__(self, message: str, *, names: Iterable[str] = (), slug: str = "") -> None:
         super().__init__(message, slug=slug)
-        self.names = frozenset(names)
+        self.names = frozenset([names] if isinstance(names, str) else names)
 
 
 class ExporterClosedError(RestartExporterError):

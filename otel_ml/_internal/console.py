@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,8 +28,20 @@ _MOMENTS_S = 1.0
 """Seconds a run has to last for a share of its time to mean something."""
 
 
+_AT_ONCE = select.PIPE_BUF
+"""Bytes that a descriptor takes without waiting, where it says that it takes any."""
+
+_PATIENCE_S = 0.1
+"""Seconds for which whoever prints waits for somebody to read: a pipe that is read has room again in less."""
+
+_KEPT = 100
+"""Lines that wait for somebody to read."""
+
+
 class Console:
     """Writes lines for the job (global rank 0) or for this host (local rank 0).
+
+    A stderr that nobody reads (a pager, a stopped terminal) holds nobody up: what it has no room for waits here.
 
     Args:
         is_quiet: nothing is to be printed.
@@ -35,6 +49,7 @@ class Console:
 
     def __init__(self, *, is_quiet: bool) -> None:
         self.is_quiet = is_quiet
+        self._unread: deque[str] = deque(maxlen=_KEPT)
 
     def line(self, text: str) -> None:
         """Write one line in one write, so that lines of several processes do not mix."""
@@ -45,34 +60,80 @@ class Console:
         if lines:
             self._write(_cut(printable(redacted(line))) for line in lines)
 
+    def catch_up(self, patience_s: float = 0.0) -> None:
+        """Write what there was no room for, if somebody reads by now."""
+        while self._unread and self._say(self._unread[0], patience_s):
+            self._unread.popleft()
+
     def _write(self, lines: Iterable[str]) -> None:
-        stream = sys.stderr
-        if self.is_quiet or stream is None or _is_gone(stream):  # None: pythonw, daemons
+        if self.is_quiet:
             return
-        # A closed or broken stderr must not end a training run, nor one that a signal's handler finds in use.
-        with contextlib.suppress(OSError, ValueError, RuntimeError):
-            start = _CLEAR_LINE if stream.isatty() else ""
-            stream.write("".join(f"{start}{line}\n" for line in lines))
+        start = _CLEAR_LINE if is_watched() else ""
+        self._unread.extend(_pieces(f"{start}{line}\n" for line in lines))
+        self.catch_up(_PATIENCE_S)
+
+    def _say(self, text: str, patience_s: float) -> bool:
+        """Write to whatever is stderr by now; return whether there was room, or never will be any."""
+        stream = sys.stderr
+        if stream is None:  # pythonw, daemons
+            return True
+        # A closed or broken stderr must not end a training run, nor one that a signal's handler finds in use, nor what
+        # a program has put in its place.
+        with contextlib.suppress(Exception):
+            descriptor = _descriptor(stream)
+            if descriptor is not None:
+                if _is_gone(descriptor):
+                    return True
+                if not _has_room(descriptor, patience_s):
+                    return False
+            stream.write(text)
             stream.flush()
+        return True
+
+
+def _pieces(lines: Iterable[str]) -> Iterator[str]:
+    """Return lines in as few texts as a descriptor takes at once, so that those of several processes do not mix."""
+    piece, size = "", 0
+    for line in lines:
+        more = len(line.encode(errors="replace"))
+        if piece and size + more > _AT_ONCE:
+            yield piece
+            piece, size = "", 0
+        piece, size = piece + line, size + more
+    if piece:
+        yield piece
+
+
+def _has_room(descriptor: int, patience_s: float) -> bool:
+    """Whether a descriptor takes a line without waiting, or is of a kind that is not asked."""
+    room = select.poll()
+    room.register(descriptor, select.POLLOUT)
+    return bool(room.poll(1000 * patience_s))
 
 
 def _cut(line: str) -> str:
     """Return a line as long as the terminal is wide; all of it where there is none."""
+    descriptor = None if sys.stderr is None else _descriptor(sys.stderr)
     try:
-        width = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError, AttributeError):
+        width = 0 if descriptor is None else os.get_terminal_size(descriptor).columns
+    except OSError:
         return line
     return line if not width or len(line) <= width else f"{line[: width - 1]}…"
 
 
-def _is_gone(stream: TextIO) -> bool:
-    """Whether the descriptor of a stream was closed: what it is given then stays in it, and Python exits with 120."""
+def _descriptor(stream: TextIO) -> int | None:
+    """Return the number of the file behind a stream; None where there is none: of a notebook, a test, a program."""
     try:
         number = stream.fileno()
-    except (OSError, ValueError, AttributeError):  # no descriptor: of a notebook, or of a test
-        return False
+    except Exception:  # noqa: BLE001 (a program's own)
+        return None
+    return number if type(number) is int else None
+
+
+def _is_gone(descriptor: int) -> bool:
+    """Whether the descriptor of a stream was closed: what it is given then stays in it, and Python exits with 120."""
     try:
-        os.fstat(number)
+        os.fstat(descriptor)
     except OSError:
         return True
     return False
@@ -97,8 +158,8 @@ def page_line(address: str) -> str:
 def is_watched() -> bool:
     """Whether stderr is a terminal: a person is there."""
     try:
-        return sys.stderr is not None and sys.stderr.isatty()
-    except (OSError, ValueError):
+        return sys.stderr is not None and sys.stderr.isatty() is True
+    except Exception:  # noqa: BLE001 (a program's own, or a closed one)
         return False
 
 
@@ -217,6 +278,9 @@ def finished_line(run: Mapping[str, Any], status: str, *, outlived: bool = True)
 the rest. Look: otel-ml runs'
         >>> finished_line(run | more, "finished", outlived=False)[-74:]
         'delivered to mlflow. otel-ml recover delivers the rest. Look: otel-ml runs'
+        >>> finished_line({"recorded": 840, "pending": 378, "unreceived": 378}, "finished").split(", ", 1)[1]
+        '840 values recorded, 0 lost, 378 not arrived yet. The service delivers what it has, and what still arrives. \
+Look: otel-ml runs'
         >>> run |= {"exporters": {"jsonl": {"delivered_seq": 9}, "parquet": {"state": "unavailable"}}}
         >>> finished_line(run, "finished").split(", ", 2)[2].split(". ")[0]
         '48,210 delivered, 0 lost, not to parquet, which could not be used'
@@ -238,6 +302,8 @@ the rest. Look: otel-ml runs'
     account = f"{again}{total:,} lost{why}{_left_out(run)}"
     if int(run.get("pending", 0)):
         rest = "The service delivers the rest" if outlived else "otel-ml recover delivers the rest"
+        if outlived and run.get("unreceived"):  # nobody knows whether the rest will ever be there
+            rest = "The service delivers what it has, and what still arrives"
         return f"{_pending(how)}. {begin}, {account}, {_behind(run)}{_besides(lost)}. {rest}. Look: otel-ml runs"
     arrived = f"{int(run.get('delivered', 0)):,} delivered"
     return f"{how}. {begin}, {arrived}, {account}{_besides(lost)}. {_share(run, writers)}Look: {_where(run)}"
@@ -292,6 +358,8 @@ def _behind(run: Mapping[str, Any]) -> str:
     used = {name: exporter for name, exporter in exporters.items() if exporter.get("state") != _UNAVAILABLE}
     there = {name: int(exporter.get("delivered_seq", 0)) for name, exporter in used.items()}
     behind = [f"{done:,} of {last:,} records delivered to {name}" for name, done in there.items() if done < last]
+    if unreceived := int(run.get("unreceived", 0)):
+        behind.append(f"{unreceived:,} not arrived yet")
     if files := int(run.get("files", 0)):
         behind.append(f"{files} {'file' if files == 1 else 'files'} of artifacts not read yet")
     return ", ".join(behind) or "the last steps not closed yet"

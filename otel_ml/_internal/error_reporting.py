@@ -9,7 +9,7 @@ from inspect import Parameter, Signature, signature
 from typing import ParamSpec
 
 from otel_ml._internal.run_scope import NOW, PROCESS, current_scope
-from otel_ml._internal.safe_repr import safe_repr
+from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 
@@ -106,7 +106,8 @@ class ErrorReporter:
             raise error
         self.say(
             "internal-error",
-            f"{what} failed with {type(error).__name__}: {error}. The value is not recorded; training goes on.",
+            f"{what} failed with {type(error).__name__}: {text_of(error)}. The value is not recorded; training goes "
+            "on.",
         )
 
     def forget(self) -> None:
@@ -135,6 +136,10 @@ def say_unused(call: str, by_position: Sequence[object], by_name: Mapping[str, o
         )
 
 
+_PANIC = "PanicException"
+"""What bindings of libraries in Rust (polars, tokenizers) raise for a defect: no `Exception`, and in no module."""
+
+
 def never_raises(call: Callable[P, None]) -> Callable[P, None]:
     """Return `call`, of which every failure is counted and said; and what to type where its arguments are others."""
     name = call.__name__
@@ -143,7 +148,9 @@ def never_raises(call: Callable[P, None]) -> Callable[P, None]:
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             call(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise  # Ctrl-C, an exit, a task that is cancelled
             wrong = _what_does_not_fit(call, args, kwargs) if isinstance(error, TypeError) else ""
             if not wrong:
                 reporter.failed(f"{name}()", error)

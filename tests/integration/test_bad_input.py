@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import otel_ml
 from tests.integration.worker_process import environment, start
 from tests.waiting import eventually
 
@@ -124,3 +125,51 @@ def test_nothing_is_raised_and_what_was_refused_is_counted_in_the_last_line(job:
         assert f"{reason}: " in last
     recorded = int(last.split("processes, ")[1].split(" ")[0].replace(",", ""))
     assert f"{recorded:,} values recorded, {recorded:,} delivered" in last
+
+
+PANIC = """
+    import otel_ml
+
+    class PanicException(BaseException):  # as the bindings of libraries in Rust raise it
+        pass
+
+    class Cell:
+        def __str__(self):
+            raise PanicException("index out of bounds")
+        __repr__ = __str__
+
+    class Array:  # as a result of JAX
+        shape, dtype, ndim, size = (), "float32", 0, 1
+        def is_ready(self):
+            raise PanicException("lost")
+        def __array__(self, *_, **__):
+            raise PanicException("lost")
+
+    class Silent(Exception):
+        def __str__(self):
+            raise PanicException("no text")
+
+    class Row:
+        def __str__(self):
+            raise Silent
+        __repr__ = __str__
+
+    with otel_ml.init("panic", id="one", exporters="jsonl"):
+        for step in range(5):
+            otel_ml.set_step(step)
+            otel_ml.log_table("table", [[Cell()]], columns=["cell"])
+            otel_ml.log_table("table", [[Row()]], columns=["cell"])
+            otel_ml.log({"array": Array()})
+            otel_ml.log_params({"good": 1, "cell": Cell()})
+            otel_ml.log_image("array", Array())
+            otel_ml.event("odd", {"cell": Cell()})
+            otel_ml.log({"loss": 1.0})
+            otel_ml.flush(timeout=60)
+"""
+
+
+def test_what_no_program_should_raise_costs_a_table_and_not_the_run(tmp_path: Path) -> None:
+    _, errors = start(PANIC, environment(tmp_path), tmp_path).communicate(timeout=100)
+
+    assert otel_ml.read(tmp_path / "runs" / "panic" / "one")["loss"] == (list(range(5)), [1.0] * 5)
+    assert "PanicException: index out of bounds" in errors

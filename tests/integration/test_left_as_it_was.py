@@ -116,3 +116,29 @@ def test_a_program_is_left_as_it_was(server: OtlpServer, tmp_path: Path, receive
     # One finder stays, that of compiled code: it goes with the import that it waits for.
     ended = "ended []\nfinders ['torch._dynamo']\nthen []\n"
     assert told == f"imported []\nrecording []\nenvironment []\n{draws}{ended}"
+
+
+WAITING = """
+    import os, signal
+    import otel_ml
+
+    run = otel_ml.init("exp", exporters="jsonl")
+    otel_ml.log({"loss": 1.0}, step=0)
+    assert otel_ml.flush(timeout=60)
+    own = os.fork()
+    if not own:
+        os._exit(0)
+    signal.alarm(30)
+    ended = []
+    while True:
+        try:
+            ended.append(os.wait()[0])
+        except ChildProcessError:  # there are no more
+            break
+    print(ended == [own])
+"""
+
+
+def test_a_program_that_waits_for_all_its_children_waits_for_none_of_ours(tmp_path: Path) -> None:
+    output, _ = run(WAITING, environment(tmp_path), tmp_path)
+    assert output == "True\n"

@@ -112,3 +112,34 @@ def test_while_acknowledgements_arrive_the_end_waits_for_more_of_them_but_not_fo
     left = {(point.name, point.step) for point in points_left(tmp_path) if point.name.startswith("x")}
     assert len(arrived) > 5000
     assert len(arrived | left) == 60 * 5000
+
+
+HUNG_DEVICE = """
+    import otel_ml, threading, time
+
+    class Array:
+        shape, dtype, ndim, size = (), "float32", 0, 1
+
+        def is_ready(self):
+            threading.Event().wait()
+
+        def __array__(self, *_, **__):
+            threading.Event().wait()
+
+    otel_ml.init("exp")
+    otel_ml.log({"x": 1.0}, step=0)
+    otel_ml.log({"hung": Array()}, step=1)
+    otel_ml.log({"x": 1.0}, step=1)
+    begun = time.monotonic()
+    print(otel_ml.shutdown(timeout=1.0), time.monotonic() - begun)
+"""
+
+
+def test_an_end_that_is_held_up_by_a_device_is_said(tmp_path: Path) -> None:
+    with otlp_server() as server:
+        output, errors = run(HUNG_DEVICE, environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url}), tmp_path)
+
+    was_fine, seconds = output.split()
+    assert was_fine == "False"
+    assert float(seconds) < 6.0
+    assert "Rank 0 of the run has not ended" in errors

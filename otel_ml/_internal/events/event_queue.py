@@ -15,6 +15,7 @@ from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.record.fold import NO_RUN
 from otel_ml._internal.run_scope import NOBODY, NOW, PROCESS, current_scope
+from otel_ml._internal.safe_repr import text_of
 
 __all__ = ["EVENTS", "EventQueue", "Make", "current_events", "refuse"]
 
@@ -67,7 +68,9 @@ class EventQueue:
             except NotYetError:
                 self._queued.append((call, make))
                 self.on_their_way += 1
-            except Exception as error:  # noqa: BLE001 (users' arrays, files and objects fail in any way)
+            except GeneratorExit:  # whoever takes has had enough
+                raise
+            except BaseException as error:  # noqa: BLE001 (users' arrays and objects fail in any way; this is our thread)
                 refuse(call, error)
 
     def give_up(self) -> None:
@@ -122,12 +125,15 @@ def current_events() -> EventQueue:
 def _guarded(call: str, read: Read, has_time: Callable[[], bool]) -> Iterator[LogRecord]:
     try:
         yield from read(has_time)
-    except Exception as error:  # noqa: BLE001 (users' files fail in any way)
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 (users' files fail in any way; this is our thread)
         refuse(call, error)
 
 
-def refuse(call: str, error: Exception) -> None:
+def refuse(call: str, error: BaseException) -> None:
     """Count an event that cannot be made, and say why."""
     reporter.dropped["bad_event"] += 1
-    shown = str(error) if isinstance(error, (ValueError, ArtifactError)) else f"{type(error).__name__}: {error}"
+    said = text_of(error)
+    shown = said if isinstance(error, (ValueError, ArtifactError)) else f"{type(error).__name__}: {said}"
     reporter.say("bad-event", shown if shown.startswith("log_") else f"{call}: {shown}")

@@ -184,6 +184,28 @@ class ShutdownSequence:
             )
             self._console.line(explained(sentence, "not-acknowledged"))
 
+    def report_held_up(self, identity: Identity, *, is_kept: bool) -> None:
+        """Say that the process leaves while its background thread has not come to its end; on the caller's thread.
+
+        Args:
+            identity: of the rank that leaves.
+            is_kept: everything is in the spool.
+        """
+        begin = f"Rank {identity.place.rank} of the run has not ended in time: its background thread is held up"
+        if not is_kept:  # each rank by itself: nobody else knows
+            sentence = (
+                f"{begin}, by a device, a disk or a machine that is too busy. What it had not written to its spool yet "
+                "is lost with this process. The next start of this run sends the rest, or: otel-ml recover"
+            )
+        elif identity.place.local_rank == 0:
+            sentence = (
+                f"{begin}. All it recorded is kept on this host. What the service has not had yet, the next start of "
+                "this run sends, or: otel-ml recover"
+            )
+        else:
+            return
+        Console(is_quiet=self._console.is_quiet).line(explained(sentence, "held-up"))
+
     def _say(
         self, line: Callable[[Status, int, str], str], identity: Identity, reached: Reached | None, status: Status
     ) -> None:

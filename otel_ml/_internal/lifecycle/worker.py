@@ -137,6 +137,7 @@ class Worker:
         self._recover_at = 0.0
         self._postponed: deque[Request] = deque()
         self._ending: Request | None = None
+        self._is_kept = False
         self._timeout: Callable[[], float] = time.monotonic
         self._new_config: Config | None = None
         self._thread = threading.Thread(target=self._run, name="otel_ml", daemon=True)
@@ -158,7 +159,9 @@ class Worker:
         request = Request(kind, time.monotonic() + timeout, status)
         self._requests.put(request)
         # An end may take longer than its timeout, while acknowledgements arrive; the thread keeps to the deadline.
-        request.done.wait(None if timeout == math.inf else timeout + 0.5)
+        is_done = request.done.wait(None if timeout == math.inf else timeout + 0.5)
+        if kind == "end" and not is_done:
+            self._shutdown.report_held_up(self.identity, is_kept=self._is_kept)
         return request.is_complete
 
     def reconfigure(self, config: Config) -> None:
@@ -201,7 +204,7 @@ class Worker:
             try:
                 if self._handle(request):
                     return
-            except Exception as error:  # noqa: BLE001 (this thread must outlive any mistake; it is reported)
+            except BaseException as error:  # noqa: BLE001 (this thread must outlive any mistake; it is reported)
                 reporter.failed("The background thread", error) if not reporter.strict else self._fail_loudly(error)
                 self._tell_of_failure()
                 if request is not None and request is self._ending:
@@ -225,10 +228,10 @@ class Worker:
 
     def _tell_of_failure(self) -> None:
         """Print what failed, though the round did not come to its end."""
-        with suppress(Exception):
+        with suppress(BaseException):
             self._tell(is_last=self._ending is not None)
 
-    def _fail_loudly(self, error: Exception) -> None:
+    def _fail_loudly(self, error: BaseException) -> None:
         self._console.line(
             explained(f"The background thread failed with {type(error).__name__}: {error}", "internal-error")
         )
@@ -388,6 +391,7 @@ class Worker:
         self._refused = self._refused_by_now()
         duration_s = time.monotonic() - self._started
         self._writer.append_record(self._shutdown.message(request.status, duration_s=duration_s))
+        self._is_kept = True
         self._timeout = self._shutdown.timeout()
 
     def _refused_by_now(self) -> int:
@@ -434,6 +438,7 @@ class Worker:
             self._notices.print_of(self._ask())
         if self._failing_since is None:
             self._exporter_lines.print_new(self.reached, self.identity.run_id)
+        self._console.catch_up()
 
     def _ask(self, **query: str) -> Mapping[str, Any] | None:
         if self.sender.transport is None:

@@ -19,6 +19,7 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES
+from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.series.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
 from otel_ml._internal.series.buffer import MOST, RECORDS, STRIDE, take
 from otel_ml._internal.series.definition import DEFINITIONS, UNSETTLED, Series
@@ -165,10 +166,11 @@ class Folder:
             series, step, value, time_ns = record
             try:
                 records = value.records(series, step, time_ns) if value.ready() else None
-            except Exception as error:  # noqa: BLE001 - whatever a device raises costs one value, not the collection
+            except BaseException as error:  # noqa: BLE001 - whatever a device raises costs one value, not our thread
                 _dropped(step)["device_error"] += value.size
                 reporter.say(
-                    "device-error", f"Metric {series.definition.name!r}: the device did not give its value: {error}."
+                    "device-error",
+                    f"Metric {series.definition.name!r}: the device did not give its value: {text_of(error)}.",
                 )
                 records = ()
             if records is None:

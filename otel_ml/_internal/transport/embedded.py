@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from otel_ml import env
@@ -43,6 +44,9 @@ START_TIMEOUT = 60.0
 """Seconds a service may need to start: importing W&B and MLflow on a cold network disk takes tens."""
 
 HEALTH_TIMEOUT = 0.25
+
+_STARTER_S = 1.0
+"""Seconds that the process we have started may take to end once the service, no child of ours, is announced."""
 
 _LAST_BYTES = 4_096
 """Of `service.log`, in which the reason is looked for why a service did not start."""
@@ -206,10 +210,15 @@ class EmbeddedLink:
     def _watch(self, process: subprocess.Popen[bytes], now: float) -> None:
         """Look after the service we started until it answers, ends, or takes too long."""
         code = process.poll()
-        if code is not None:
+        service = self.rendezvous.read_service() if code == 0 else None  # what we started ends once it is announced
+        if code is not None and service is None:
             self._failed(now, f"exit code {code}{_last_words(self.dir / 'service.log')}")
         elif now - self._started_at > START_TIMEOUT:
-            os.killpg(process.pid, signal.SIGKILL)  # its session: itself, or Ray's shell and what it has started
+            with suppress(ProcessLookupError):
+                if service is not None:
+                    os.kill(service.pid, signal.SIGKILL)
+                else:
+                    os.killpg(process.pid, signal.SIGKILL)  # its session: all that was started
             process.wait()
             self._failed(now, f"no answer within {START_TIMEOUT:.0f} s")
 
@@ -239,8 +248,10 @@ class EmbeddedLink:
             os.close(self._lock)
             self._lock = None
         if self._process is not None:
-            # It lives on in its own session; without this, subprocess warns that we do not wait for it.
-            self._process.returncode = 0
+            try:
+                self._process.wait(_STARTER_S)
+            except subprocess.TimeoutExpired:
+                self._process.returncode = 0  # else subprocess warns that we do not wait for it
             self._process = None
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 
 from otel_ml.env import LOG_LEVEL
+from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_exporters.registry import split_name
 from otel_ml_service.cli.parameters import EXPORTERS
 from otel_ml_service.config import ServiceConfig
 from otel_ml_service.live_runs.log_lines import LogLines
 from otel_ml_service.live_runs.run_log import OutputLog
+from otel_ml_service.own_parent import leave_starter
 from otel_ml_service.service import Service, serve
 from otel_ml_service.ui.pages_of_a_job import pages_of
 
@@ -58,6 +60,8 @@ def command(
     """
     if embedded != (rendezvous is not None):
         raise click.UsageError("--embedded and --rendezvous FOLDER belong together; leave both out to serve many runs.")
+    if rendezvous is not None:
+        leave_starter(Rendezvous(rendezvous))
     handler = OutputLog(sys.stderr)
     handler.setFormatter(LogLines())
     logging.basicConfig(level=_LEVELS[LOG_LEVEL.read().value], handlers=[handler])

@@ -6,6 +6,8 @@ import errno
 import random
 from dataclasses import dataclass
 
+from otel_ml_service.delivery.plugin_values import asked_pause
+
 __all__ = ["Backoff", "RetryPolicy", "is_passing"]
 
 _SHORT_OF = frozenset(
@@ -62,4 +64,4 @@ class Backoff:
         bound = min(self._policy.maximum_s, self._policy.initial_s * 2 ** min(self._failures, 32))
         self._failures += 1
         drawn = self._random.uniform(0, bound)
-        return drawn if retry_after is None else max(retry_after, drawn)
+        return drawn if retry_after is None else max(asked_pause(retry_after), drawn)

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.errors import (
     PermanentExportError,
     RestartExporterError,
@@ -17,6 +16,8 @@ from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.delivery.backoff import is_passing
 from otel_ml_service.delivery.exporter_progress import Progress
+from otel_ml_service.delivery.failure_message import problem_of
+from otel_ml_service.delivery.plugin_values import shown
 from otel_ml_service.delivery.refused_records import Refusal, export_all_but_refused
 from otel_ml_service.delivery.retries import Retries
 from otel_ml_service.delivery.self_telemetry_filter import Selection, everything
@@ -64,7 +65,7 @@ class ExportWithRetries:
             self._retries.wait_after(error)
             return False
         except BaseException as error:  # noqa: BLE001 (tags must not hold the records up)
-            reason = error.sentence if isinstance(error, OtelMLError) else repr(error)
+            reason = problem_of(error)
             _log.warning("Exporter %s did not take tags or notes: %s", self._name, reason)
             self._say("exporter-notice", f"Exporter {self._name!r} did not take tags or notes: {reason}")
         self._retries.succeeded()
@@ -73,9 +74,9 @@ class ExportWithRetries:
     def note(self, exporter: Exporter) -> None:
         """Say what the exporter wants a person to know, once."""
         notice = exporter.notice
-        if notice is not None and notice != self._notice:
-            self._notice = notice
-            self._say("exporter-notice", notice)
+        if notice is not None and (said := shown(notice)) != self._notice:
+            self._notice = said
+            self._say("exporter-notice", said)
 
     def deliver(self, exporter: Exporter, records: Sequence[Record]) -> None:
         """Have the exporter store of `records` what it wants, and all of it that its backend takes.
@@ -110,13 +111,13 @@ class ExportWithRetries:
                 self._retries.wait_after(error)
             except PermanentExportError as error:
                 self._retries.succeeded()
-                return Refusal(error.sentence, error.names)
+                return Refusal(problem_of(error), error.names)
             except BaseException as error:  # noqa: BLE001 (a plug-in's defect: tried again, then records are lost)
                 # A full disk or a lost connection is retried for ever. Anything else may be a record that a plug-in
                 # cannot take: after some tries the batch is halved until the record is alone, and only that one is set
                 # aside.
                 surprises += 0 if is_passing(error) else 1
-                reason = f"unexpected {type(error).__name__}: {error}"
+                reason = f"unexpected {type(error).__name__}: {shown(error)}"
                 tries = self._retries.policy.surprises if is_last_word and reason not in self._given_up else 0
                 if surprises > tries:
                     self._give_up(reason, is_for_good=is_last_word)

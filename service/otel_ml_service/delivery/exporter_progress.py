@@ -76,8 +76,6 @@ class Progress:
 
     def resume(self, position: int | None, last_seq: int) -> None:
         """Begin with a new exporter, whose backend has everything up to `position`."""
-        if position is not None:
-            position = max(0, position)  # -1 is how some say that there is nothing yet
         self.certain = position
         # The backend's word counts more than our mark: a mark is stored after the export, so it may be behind after a
         # kill, and ahead where the backend lost its end.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.errors import StoreGoneError
+from otel_ml_service.delivery.plugin_values import shown
 
 __all__ = ["problem_of", "say_failure"]
 
@@ -17,7 +18,12 @@ def problem_of(error: BaseException) -> str:
         >>> problem_of(OSError("no space left")), problem_of(KeyError())
         ('OSError: no space left', 'KeyError')
     """
-    return error.sentence if isinstance(error, OtelMLError) else f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, OtelMLError):
+        try:
+            return shown(error.sentence)
+        except BaseException:  # noqa: BLE001 (a plug-in's object in place of a sentence)
+            return f"<{type(error).__name__}>"
+    return f"{type(error).__name__}: {shown(error)}".rstrip(": ")
 
 
 def say_failure(

@@ -34,7 +34,9 @@ class Losses:
         return reason in self._counts
 
     def add(self, seq: int, reason: str, count: int) -> None:
-        """Count what the record `seq`, and those before it, had."""
+        """Count what the record `seq`, and those before it, had; nothing where its values were refused before."""
+        if not count:
+            return
         if reason not in self._counts and len(self._counts) >= REASONS:
             reason = "for other reasons"
         self._counts[reason] = self._counts.get(reason, 0) + count

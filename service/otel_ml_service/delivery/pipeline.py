@@ -28,6 +28,7 @@ from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.batches import Batches, RecordSource
 from otel_ml_service.delivery.export_with_retries import ExportWithRetries, require_intact
 from otel_ml_service.delivery.exporter_progress import PipelineStatus, Progress
+from otel_ml_service.delivery.plugin_values import check_settings, position_of, shown
 from otel_ml_service.delivery.retries import Retries
 from otel_ml_service.delivery.self_telemetry_filter import Selection, everything
 from otel_ml_service.delivery.stop_signal import SHUTDOWN_GRACE_S, StoppedError, StopSignal
@@ -138,6 +139,8 @@ class Pipeline:
                 self._retries.pause()  # one whose backend ends at once is not started in a tight loop
         except StoppedError:
             pass
+        except BaseException as error:  # noqa: BLE001 (a defect; what is not delivered must not end without a word)
+            self._progress.failed(error, state="stopped")
         finally:
             self._progress.change(state="stopped")
 
@@ -171,14 +174,16 @@ class Pipeline:
             try:
                 exporter, run = self._make(), self._run
                 exporter.start(run)
+                check_settings(exporter)
+                url = None if exporter.url is None else shown(exporter.url)
+                self._export.note(exporter)
             except BaseException as error:  # noqa: BLE001 (any failure to start is retried; the others go on)
                 state = "retrying" if isinstance(error, RetryableExportError) else "failed"
                 self._retries.wait_after(error, state=state)
             else:
                 self._told = run
                 self._retries.succeeded()
-                self._progress.change(state="running", url=exporter.url)
-                self._export.note(exporter)
+                self._progress.change(state="running", url=url)
                 return exporter
 
     def _resume(self, exporter: Exporter) -> None:
@@ -187,7 +192,7 @@ class Pipeline:
         newest = self._source.read(self._source.last_seq - 1, 1)
         if newest and isinstance(newest[-1], RunStatus):
             self._last_status = newest[-1]  # it may be that nothing is left to do but to end
-        self._progress.resume(exporter.position(), self._source.last_seq)
+        self._progress.resume(position_of(exporter), self._source.last_seq)
 
     def _step(self, exporter: Exporter) -> bool:
         """Deliver one batch, or wait for one; False when it is time to shut down."""

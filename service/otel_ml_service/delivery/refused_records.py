@@ -35,7 +35,7 @@ class Refused:
     Attributes:
         seq: of its record.
         what: for a person, such as "'loss' at step 7".
-        values: how many there are in it; 1 for a record that holds none.
+        values: how many there are in it, without those that were refused by name; 1 for a record of another kind.
     """
 
     seq: int
@@ -103,7 +103,7 @@ def _values_of(record: Record, refusal: Refusal) -> Iterator[Refused]:
 
 
 def _count(record: Record) -> int:
-    return max(1, len(record.values)) if isinstance(record, (StepRecord, Summary)) else 1
+    return len(record.values) if isinstance(record, (StepRecord, Summary)) else 1
 
 
 def _shown(record: Record) -> str:

@@ -48,6 +48,7 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
         "recorded": status.recorded,
         "delivered": there - on_its_way if exporters else 0,
         "on_its_way": on_its_way,
+        "unreceived": status.unreceived,
         "superseded": status.superseded,
         "lost": lost,
         "pending": behind + status.open_steps + undecided + run.files.waiting + status.unreceived,

@@ -1,0 +1,44 @@
+"""A job's own service is nobody's child: a program that waits for all its children waits for its own alone."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from otel_ml.exceptions import OtelMLError
+from otel_ml.wire.rendezvous import Rendezvous
+
+__all__ = ["leave_starter"]
+
+_LOOK_S = 0.02
+"""Seconds between looks whether the service is announced, in a process that does nothing else."""
+
+
+def leave_starter(rendezvous: Rendezvous) -> None:
+    """Go on in a process of one's own; the one that was started ends when that is announced, or with its exit code.
+
+    The service ends when the run does, and the run when its processes have: one of them that waits for the service
+    would wait for ever.
+    """
+    service = os.fork()
+    if service:
+        _stand_in(service, rendezvous)
+
+
+def _stand_in(service: int, rendezvous: Rendezvous) -> None:
+    while True:
+        ended, status = os.waitpid(service, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)  # as a shell has it
+        if _is_announced(service, rendezvous):
+            os._exit(0)
+        time.sleep(_LOOK_S)
+
+
+def _is_announced(service: int, rendezvous: Rendezvous) -> bool:
+    try:
+        announced = rendezvous.read_service()
+    except OtelMLError:  # of another version
+        return False
+    return announced is not None and announced.pid == service

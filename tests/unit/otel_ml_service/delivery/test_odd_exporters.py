@@ -1,0 +1,168 @@
+"""Exporters of others with defects of any kind: none stops without a word, and one record costs no other."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otel_ml_exporters import PermanentExportError, Record, RetryableExportError
+from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.delivery.pipeline import Pipeline
+from tests.unit.otel_ml_service.delivery.driver import Driver, MemorySource, steps
+from tests.waiting import eventually
+
+
+class MuteError(Exception):
+    """An exception without a text."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+    __repr__ = __str__
+
+
+def with_member(name: str, value: object) -> RecordingExporter:
+    """An exporter of which a member is `value`, or what `value()` returns or raises."""
+    member = property(lambda _: value()) if callable(value) else value
+    found: RecordingExporter = type("Odd", (RecordingExporter,), {name: member})()
+    return found
+
+
+def refusing(seq: int, error: Callable[[], BaseException]) -> RecordingExporter:
+    """An exporter that raises `error()` for one record, always."""
+
+    class Refusing(RecordingExporter):
+        def export(self, records: Sequence[Record]) -> None:
+            if any(record.seq == seq for record in records):
+                raise error()
+            super().export(records)
+
+    return Refusing()
+
+
+def raises(error: BaseException) -> Callable[..., Any]:
+    def raising(*_: object) -> Any:
+        raise error
+
+    return raising
+
+
+def answered(pipeline: Pipeline) -> dict[str, Any]:
+    """What the service answers of it."""
+    status = pipeline.status
+    found = {"delivered": status.delivered, "lost": dict(status.lost), "url": status.url, "problem": status.problem}
+    read: dict[str, Any] = json.loads(json.dumps(found))
+    return read
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MuteError, "unexpected MuteError: <MuteError>"),
+        (lambda: PermanentExportError(MuteError()), "<PermanentExportError>"),  # type: ignore[arg-type]
+        (lambda: PermanentExportError("no " + "x" * 1_000_000), f"no {'x' * 997}…"),
+        (lambda: ValueError("x" * 1_000_000), f"unexpected ValueError: {'x' * 1000}…"),
+        (lambda: PermanentExportError("no", names="y"), "no"),
+        (lambda: KeyboardInterrupt(), "unexpected KeyboardInterrupt: "),
+    ],
+)
+def test_whatever_one_record_raises_it_is_set_aside_with_a_reason_of_bounded_length(
+    driver: Driver, error: Callable[[], BaseException], reason: str
+) -> None:
+    exporter, source = refusing(5, error), MemorySource(steps(10))
+    pipeline = driver.drain(exporter, source)
+
+    assert [record.seq for record in exporter.records] == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert answered(pipeline)["lost"] == {reason: 1}
+    assert max(map(len, driver.said)) < 2000
+
+
+def test_a_value_that_is_refused_by_its_name_is_lost_once_whatever_becomes_of_its_record(driver: Driver) -> None:
+    exporter = refusing(5, lambda: PermanentExportError("no", names="x"))
+    pipeline = driver.drain(exporter, MemorySource(steps(10)))
+
+    stored = sum(len(record.values) for record in exporter.records)  # type: ignore[attr-defined]
+    assert stored + sum(answered(pipeline)["lost"].values()) == 10
+
+
+@pytest.mark.parametrize("name", ["url", "notice", "max_batch", "every", "max_delay", "is_intact"])
+def test_a_member_that_raises_stops_nothing_without_a_word(driver: Driver, name: str) -> None:
+    pipeline = driver.start(with_member(name, raises(ValueError("not on this machine"))), MemorySource(steps(3)))
+
+    eventually(lambda: any("not on this machine" in sentence for sentence in driver.said))
+    assert answered(pipeline)["delivered"] == 0
+    assert not pipeline.is_stopped
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_batch", 0), ("max_batch", -1), ("max_batch", "5"), ("every", 2.5), ("every", None), ("max_delay", math.inf)],
+)
+def test_a_setting_of_which_no_batch_can_be_made_is_said(driver: Driver, name: str, value: object) -> None:
+    pipeline = driver.start(with_member(name, value), MemorySource(steps(3)))
+
+    eventually(lambda: any(name in sentence and repr(value) in sentence for sentence in driver.said))
+    assert not pipeline.is_stopped
+
+
+@pytest.mark.parametrize("value", [Path("/runs"), b"http", 5])
+def test_an_address_or_notice_that_is_no_text_is_shown_as_one(driver: Driver, value: object) -> None:
+    pipeline = driver.drain(with_member("url", value), MemorySource(steps(3)))
+    assert answered(pipeline)["url"] == str(value)
+    driver.drain(with_member("notice", value), MemorySource(steps(3)))
+    assert driver.said == [str(value)]
+
+
+@pytest.mark.parametrize("position", [np.int64(2), -1, True])
+def test_a_position_is_any_whole_number(driver: Driver, position: object) -> None:
+    class Behind(RecordingExporter):
+        def position(self) -> int | None:
+            return position  # type: ignore[return-value]
+
+    exporter, source = Behind(), MemorySource(steps(5))
+    driver.drain(exporter, source)
+
+    assert [record.seq for record in exporter.records] == list(range(max(0, int(position)) + 1, 6))  # type: ignore[call-overload]
+    assert {type(seq) for seq, _ in driver.marks} == {int}
+
+
+def test_a_position_that_is_no_whole_number_is_said(driver: Driver) -> None:
+    class Behind(RecordingExporter):
+        def position(self) -> int | None:
+            return "5"  # type: ignore[return-value]
+
+    driver.start(Behind(), MemorySource(steps(5)))
+    eventually(lambda: any("TypeError" in sentence for sentence in driver.said))
+
+
+@pytest.mark.parametrize("pause", [math.nan, -5, "soon", datetime.timedelta(seconds=1), [1]])
+def test_a_pause_that_is_no_number_is_one_of_ours(driver: Driver, pause: object) -> None:
+    class Busy(RecordingExporter):
+        was_asked = False
+
+        def export(self, records: Sequence[Record]) -> None:
+            if not self.was_asked:
+                self.was_asked = True
+                raise RetryableExportError("busy", retry_after=pause)  # type: ignore[arg-type]
+            super().export(records)
+
+    exporter = Busy()
+    driver.drain(exporter, MemorySource(steps(3)))
+    assert [record.seq for record in exporter.records] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["start", "force_flush", "shutdown"])
+def test_an_exception_without_a_text_is_named_by_its_type(driver: Driver, name: str) -> None:
+    exporter = type("Odd", (RecordingExporter,), {name: raises(MuteError())})()
+    pipeline = driver.start(exporter, MemorySource(steps(3)))
+    eventually(lambda: pipeline.status.delivered == 3 or any("MuteError" in sentence for sentence in driver.said))
+    pipeline.ask_to_stop(1)
+    assert pipeline.join()
+    assert any("MuteError" in sentence for sentence in driver.said)
