@@ -12,7 +12,6 @@ from typing import Any
 
 from otel_ml._internal.console import Console
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.events.event_calls import log_params
 from otel_ml._internal.identity.resource import resource_attributes
 from otel_ml._internal.identity.run_identity import Identity, identify
 from otel_ml._internal.identity.trials import trial
@@ -90,7 +89,7 @@ class Runtime:
             session = self._meant(arguments)
             with InScope(session.scope):
                 if params is not None:
-                    log_params(params)
+                    session.add_params(params)
             self._sessions.make_current(session)
             return session.run
 
