@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from _thread import get_ident
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -113,7 +113,7 @@ class Runtime:
             self.end(session, EXIT_TIMEOUT)
             session = self.current
         if session is None:
-            return self._sessions.same(arguments) or self._begin(arguments)
+            return self._beside(arguments)
         if session.is_asleep and self._is_other(session, arguments):
             self._leave_parents_run(session)
             return self._begin(arguments)
@@ -123,8 +123,16 @@ class Runtime:
         if session.is_left_for_init and changed:
             return self._begin_anew(session, arguments, changed)
         if session.is_explicit and self._is_other(session, arguments):
-            return self._sessions.same(arguments) or self._begin(arguments)
+            return self._beside(arguments)
         self._again(session, arguments, changed)
+        return session
+
+    def _beside(self, arguments: Mapping[str, Any]) -> Session:
+        """Go back to the run that is meant, or begin another one."""
+        session = self._sessions.same(arguments)
+        if session is None:
+            return self._begin(arguments)
+        self._again(session, arguments, self._changes(session, arguments))
         return session
 
     def _begin(self, arguments: Mapping[str, Any]) -> Session:
@@ -257,11 +265,12 @@ class Runtime:
             )
 
     def _changes(self, session: Session, arguments: Mapping[str, Any]) -> list[str]:
-        return changes(new_arguments(arguments, session.arguments), session.config, session.identity.place)
+        is_so = replace(session.config, id=session.run.id, name=session.run.name)
+        return changes(new_arguments(arguments, session.arguments), is_so, session.identity.place)
 
     def _is_other(self, session: Session, arguments: Mapping[str, Any]) -> bool:
         run = session.run
-        return another_run(arguments, run.experiment, session.config.name, run.id)
+        return another_run(arguments, run.experiment, run.name, run.id)
 
     # --- while it runs -------------------------------------------------------------------------------------------
 
@@ -285,6 +294,16 @@ class Runtime:
         """Whether a run is active that an `init()` with other arguments would not leave (ADR 0023)."""
         session = self.current
         return session is not None and not session.is_left_for_init
+
+    def is_current(self, run_ids: Container[str]) -> bool:
+        """Whether the current run is one of these."""
+        session = self.current
+        return session is not None and session.run.id in run_ids
+
+    def make_current(self, run: Run) -> None:
+        """Have calls in this context be for `run`, if it goes on."""
+        if (session := self._sessions.of(run)) is not None:
+            self._sessions.make_current(session)
 
     def flush(self, timeout: float) -> bool:
         """Send what is recorded; return whether all of it was acknowledged in time."""
