@@ -68,6 +68,13 @@ class Scope:
         self.place: tuple[str, int] = ("", 0)
         self.is_over: bool = False
 
+    def is_within(self, other: Scope) -> bool:
+        """Whether it was begun where `other` was current, or in one of those."""
+        scope: Scope | None = self
+        while scope is not None and scope is not other:
+            scope = scope.outer
+        return scope is other
+
 
 PROCESS = Scope()
 """Of the one run, where there is one: what all fast paths are bound to."""

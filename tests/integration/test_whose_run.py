@@ -165,3 +165,71 @@ def test_eight_trials_in_a_loop_are_eight_runs_whose_services_end(tmp_path: Path
         if "loss" in row.get("values", {})
     )
     assert found == [float(n) for n in range(8)]
+
+
+def test_going_back_to_a_run_and_ending_all_of_them_leaves_no_context_that_asks_for_ever(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    program = """
+    import threading, otel_ml
+    runs = [otel_ml.init("exp", name=name) for name in "abc"]
+    otel_ml.init("exp", name="a")
+    for run in runs:
+        run.shutdown()
+
+    def other(name):
+        with otel_ml.init("exp", name=name):
+            barrier.wait(30)
+            barrier.wait(30)
+
+    barrier = threading.Barrier(3)
+    threads = [threading.Thread(target=other, args=(name,)) for name in "de"]
+    [thread.start() for thread in threads]
+    barrier.wait(30)
+    otel_ml.log({"x": 1}, step=0)  # into none: those of this context are over
+    barrier.wait(30)
+    [thread.join() for thread in threads]
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert not server.points("x")
+
+
+@pytest.mark.parametrize("back", ["id=a.id", "'exp', id=a.id", "'exp', name='a'", "name='a', tags=('more',)"])
+def test_an_init_that_says_the_id_or_the_name_of_a_run_beside_goes_back_to_it(
+    server: OtlpServer, tmp_path: Path, back: str
+) -> None:
+    program = f"""
+    import otel_ml
+    a = otel_ml.init("exp", name="a", tags=("first",))
+    otel_ml.log({{"x": 1}}, step=0)
+    b = otel_ml.init("exp", name="b", tags=("first",))
+    otel_ml.log({{"x": 2}}, step=0)
+    assert otel_ml.init({back}) is a
+    otel_ml.log({{"x": 3}}, step=1)
+    assert otel_ml.init({back}) is a
+    b.log({{"x": 4}}, step=1)
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert values_of(server, "x") == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
+    assert len(server.events("ml.writer.end")) == 2
+
+
+def test_an_init_with_the_id_of_the_run_that_is_active_asks_for_nothing_else(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    program = """
+    import otel_ml
+    run = otel_ml.init("exp")
+    otel_ml.log({"x": 1}, step=0)
+    assert otel_ml.init(id=run.id) is run
+    otel_ml.log({"x": 1}, step=1)
+    """
+
+    _, errors = run(program, environment(tmp_path, variables(server, OTEL_ML_STRICT="true")), tmp_path)
+
+    assert len(ids_of(server, "x")) == 1
+    assert "init(" not in errors

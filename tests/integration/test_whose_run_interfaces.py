@@ -189,3 +189,85 @@ def test_a_lightning_logger_begins_a_new_run_with_the_training_after_shutdown(
     assert len(ids_of(server, "train_loss")) == 2
     assert len(server.points("train_loss")) == 4
     assert len(server.events("ml.writer.end")) == 2
+
+
+FOLDS = """
+    callback_of = {callbacks}
+    trainers = []
+    for fold in range(2):
+        trainers.append(trainer(callback_of(fold)))
+        trainers[-1].args.run_name = {name}
+        trainers[-1].train()
+    trainers[0].evaluate()
+"""
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "name", "runs"),
+    [
+        ("lambda fold: OtelMLCallback('folds')", "f'fold-{fold}'", [2, 2]),
+        ("lambda fold: otel_ml.init('folds', name=f'fold-{fold}') and callback", "'other'", [2, 2]),
+        ("lambda fold: OtelMLCallback('folds')", "None", [4]),
+    ],
+    ids=["run names", "runs of the program", "no names"],
+)
+def test_a_training_that_has_a_name_is_recorded_into_the_run_of_that_name(
+    server: OtlpServer, tmp_path: Path, callbacks: str, name: str, runs: list[int]
+) -> None:
+    program = f"{TRAINER}\n{FOLDS.format(callbacks=callbacks, name=name)}"
+
+    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert sorted(map(len, values_of(server, "train/loss").values())) == runs
+    assert errors.count("goes on with the run that another one has begun") == (runs == [4])
+    if runs != [4] and "OtelMLCallback('folds'" in callbacks:  # fold-0's own evaluation after fold-1 had begun
+        assert len(values_of(server, "eval/loss")["fold-0"]) == 2
+
+
+def test_trainers_of_lightning_record_into_the_runs_of_their_own_loggers(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+    import lightning, otel_ml
+    from lightning.pytorch.demos.boring_classes import BoringModel
+    from otel_ml.integrations.lightning import OtelMLLogger, OtelMLTiming
+
+    class Model(BoringModel):
+        def __init__(self, fold):
+            super().__init__()
+            self.fold = fold
+
+        def training_step(self, batch, index):
+            self.log("own", float(self.fold))
+            otel_ml.log({"bare": self.fold})
+            return super().training_step(batch, index)["loss"]
+
+        def validation_step(self, batch, index):
+            otel_ml.log({"bare": self.fold})
+
+        def test_step(self, batch, index):
+            self.log("tested", float(self.fold))
+
+    def trainer(fold):
+        return lightning.Trainer(
+            max_epochs=1, limit_train_batches=2, limit_val_batches=1, limit_test_batches=1, log_every_n_steps=1,
+            logger=OtelMLLogger("cv", name=f"fold-{fold}", log_model=False), callbacks=[OtelMLTiming()],
+            accelerator="cpu", enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+        )
+
+    trainers = [trainer(fold) for fold in range(2)]
+    for test in (False, True):
+        for fold, each in enumerate(trainers):
+            (each.test if test else each.fit)(Model(fold))
+    otel_ml.log({"after": 1}, step=9)  # into the one that was begun last, as before
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert values_of(server, "own") == {"fold-0": [0.0, 0.0], "fold-1": [1.0, 1.0]}
+    assert {name: set(values) for name, values in values_of(server, "bare").items()} == {
+        "fold-0": {0.0},
+        "fold-1": {1.0},
+    }
+    assert values_of(server, "eval/bare") == {"fold-0": [0.0], "fold-1": [1.0]}
+    assert values_of(server, "tested") == {"fold-0": [0.0], "fold-1": [1.0]}
+    assert set(values_of(server, "time/forward")) == {"fold-0", "fold-1"}
+    assert set(values_of(server, "after")) == {"fold-1"}

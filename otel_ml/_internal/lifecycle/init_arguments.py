@@ -15,6 +15,7 @@ __all__ = [
     "another_run",
     "changes",
     "checked",
+    "contradicted",
     "exporters_unused",
     "new_arguments",
     "of_a_writer",
@@ -74,6 +75,18 @@ def another_run(arguments: Mapping[str, Any], experiment: str, name: str, run_id
         return bool(arguments["id"] != run_id)
     asked = (arguments.get("experiment"), experiment), (arguments.get("name"), name)
     return any(given and given != known for given, known in asked)
+
+
+def contradicted(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Return the names of parameters that both say, and differently; of nested ones, with a dot."""
+    found = []
+    for name in before.keys() & now.keys():
+        old, new = before[name], now[name]
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += [f"{name}.{inner}" for inner in contradicted(old, new)]
+        elif repr(old) != repr(new):  # not by ==: NaN again is the same
+            found.append(name)
+    return sorted(found)
 
 
 def of_a_writer(arguments: Mapping[str, Any]) -> Mapping[str, Any]:

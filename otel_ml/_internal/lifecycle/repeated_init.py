@@ -61,7 +61,7 @@ class RepeatedInit:
             self._runs.end(session, EXIT_TIMEOUT)
             session = self._runs.current
         if session is None:
-            return self._sessions.same(arguments) or self._runs.begin_session(arguments)
+            return self._beside(arguments)
         if session.is_asleep and self._is_other(session, arguments):
             self._leave_parents_run(session)
             return self._runs.begin_session(arguments)
@@ -71,8 +71,16 @@ class RepeatedInit:
         if session.is_left_for_init and changed:
             return self._begin_anew(session, arguments, changed)
         if session.is_explicit and self._is_other(session, arguments):
-            return self._sessions.same(arguments) or self._runs.begin_session(arguments)
+            return self._beside(arguments)
         self._again(session, arguments, changed)
+        return session
+
+    def _beside(self, arguments: Mapping[str, Any]) -> Session:
+        """Go back to the run that is meant, or begin another one."""
+        session = self._sessions.same(arguments)
+        if session is None:
+            return self._runs.begin_session(arguments)
+        self._again(session, arguments, self._changes(session, arguments))
         return session
 
     def _leave_parents_run(self, session: Session) -> None:
@@ -124,11 +132,12 @@ class RepeatedInit:
             )
 
     def _changes(self, session: Session, arguments: Mapping[str, Any]) -> list[str]:
-        return changes(new_arguments(arguments, session.arguments), session.config, session.identity.place)
+        is_so = replace(session.config, id=session.run.id, name=session.run.name)
+        return changes(new_arguments(arguments, session.arguments), is_so, session.identity.place)
 
     def _is_other(self, session: Session, arguments: Mapping[str, Any]) -> bool:
         run = session.run
-        return another_run(arguments, run.experiment, session.config.name, run.id)
+        return another_run(arguments, run.experiment, run.name, run.id)
 
 
 def _is_of_another_trial(session: Session) -> bool:

@@ -6,13 +6,12 @@ import os
 import threading
 import time
 from _thread import get_ident
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
 from otel_ml._internal.console import Console
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.events.event_calls import log_params
 from otel_ml._internal.identity.resource import resource_attributes
 from otel_ml._internal.identity.run_identity import Identity, identify
 from otel_ml._internal.lifecycle.after_fork import child_of, forget_parent
@@ -87,7 +86,7 @@ class Runtime:
             session = self._repeated.session_of(arguments)
             with InScope(session.scope):
                 if params is not None:
-                    log_params(params)
+                    session.add_params(params)
             self._sessions.make_current(session)
             return session.run
 
@@ -206,6 +205,16 @@ class Runtime:
         """Whether a run is active that an `init()` with other arguments would not leave (ADR 0023)."""
         session = self.current
         return session is not None and not session.is_left_for_init
+
+    def is_current(self, run_ids: Container[str]) -> bool:
+        """Whether the current run is one of these."""
+        session = self.current
+        return session is not None and session.run.id in run_ids
+
+    def make_current(self, run: Run) -> None:
+        """Have calls in this context be for `run`, if it goes on."""
+        if (session := self._sessions.of(run)) is not None:
+            self._sessions.make_current(session)
 
     def flush(self, timeout: float) -> bool:
         """Send what is recorded; return whether all of it was acknowledged in time."""

@@ -13,9 +13,12 @@ from typing import Any, Literal
 
 from otel_ml._internal.error_reporting import Say, reporter
 from otel_ml._internal.events.code_capture import Capture
+from otel_ml._internal.events.config_values import readable
+from otel_ml._internal.events.event_calls import log_params
 from otel_ml._internal.events.event_queue import EVENTS, EventQueue
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.lifecycle.init_arguments import contradicted
 from otel_ml._internal.lifecycle.run import Lifecycle, Run
 from otel_ml._internal.lifecycle.service_lifetime import ends_with_job
 from otel_ml._internal.lifecycle.worker import Status, Worker
@@ -50,6 +53,7 @@ class Session:
 
     Attributes:
         arguments: those of the `init()` that began it.
+        params: what its `init()` calls have said.
         scope: what calls for it go to.
         worker: its background thread; None before a forked child records, where recording is disabled, and at its end.
         blocks: `with` blocks of the run that are open.
@@ -72,6 +76,7 @@ class Session:
         self.config = config
         self.identity = identity
         self.arguments = dict(arguments)
+        self.params: Mapping[str, object] = {}
         self.worker: Worker | None = None
         self.blocks = 0
         self.is_explicit = True
@@ -118,6 +123,21 @@ class Session:
         if self.config.capture != "off" and self.identity.speaks:
             self._capture = Capture(self.config.role, self.scope.events)
             self._capture.start()
+
+    def add_params(self, params: object) -> None:
+        """Record those of an `init()`; say where one before had others: folds that nothing else tells apart."""
+        found, _ = readable(params)
+        given = found if isinstance(found, dict) else {}
+        if names := contradicted(self.params, given):
+            reporter.say(
+                "init-again",
+                f"init(params=…) with another value of {', '.join(map(repr, names[:3]))} goes on with the run that is "
+                f"active, {self.run.experiment}/{self.run.id}: what follows is recorded into it, too. For a run of its "
+                "own give each a name=, or call shutdown() before.",
+                kind="init(params=…)",
+            )
+        self.params = {**self.params, **given}
+        log_params(params)
 
     def status(self) -> Mapping[str, Any] | None:
         """Return what the service says of the run, or None."""

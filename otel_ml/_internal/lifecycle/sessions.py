@@ -54,9 +54,10 @@ class Sessions:
         return next((session for session in self if session.run is run), None)
 
     def same(self, arguments: Mapping[str, object]) -> Session | None:
-        """Return the run that the same arguments have begun, if it goes on."""
+        """Return the run that the same arguments have begun, or that has the id or the name they say, if it goes on."""
         given = {key: value for key, value in arguments.items() if value not in (None, ())}
-        return next((session for session in self.running if given and session.given == given), None)
+        found = [session for session in self.running if given and session.given == given]
+        return next(iter(found or [session for session in self.running if _is_called(session.run, given)]), None)
 
     def add(self, session: Session) -> None:
         """Know of a run that begins."""
@@ -77,12 +78,12 @@ class Sessions:
 
     def make_current(self, session: Session) -> None:
         """Have calls in this context be for it, and after its end for the one before."""
-        before = CURRENT.get()
-        if before is session.scope:
+        before, scope = CURRENT.get(), session.scope
+        if before is scope:
             return
-        if session.scope.outer is None and before is not None and before.outer is not session.scope:
-            session.scope.outer = before
-        CURRENT.set(session.scope)
+        if scope.outer is None and before is not None and not before.is_within(scope):
+            scope.outer = before
+        CURRENT.set(scope)
 
     def enter(self, run: Run) -> None:
         """Note that a `with` block of `run` begins."""
@@ -120,3 +121,10 @@ class Sessions:
     def _tell(self) -> None:
         SCOPES.active = [session.scope for session in self._all]
         SCOPES.default = next((session.scope for session in self._all if session.is_of_process), None)
+
+
+def _is_called(run: Run, given: Mapping[str, object]) -> bool:
+    """Whether arguments mean `run` by its id or, where they have none, by its name."""
+    if "id" in given:
+        return given["id"] == run.id
+    return given.get("name") == run.name and given.get("experiment", run.experiment) == run.experiment

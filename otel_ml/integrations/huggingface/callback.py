@@ -16,6 +16,7 @@ from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
 from otel_ml.integrations.huggingface.values import log_values
 from otel_ml.integrations.missing_package import PackageError
 from otel_ml.integrations.stages import outside
+from otel_ml.once import reporter
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -58,8 +59,8 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     `optimizer`, and `step`, which lasts until the next step begins, count on all ranks, as does what `otel_ml.log()` is
     given in the model or the loss. A step is the one that the Trainer counts when it is done: the first is 1. While the
     Trainer evaluates or predicts, what `otel_ml.log()` is given is `eval/…` or `test/…`. The run ends with the process,
-    or at `otel_ml.shutdown()`: the training after that begins a new one. Each trial of `hyperparameter_search()` is a
-    run, named as the search names it.
+    or at `otel_ml.shutdown()`: the training after that begins a new one, and so does one with another
+    name. Each trial of `hyperparameter_search()` is a run, named as the search names it.
 
     Args:
         experiment: as for `otel_ml.init()`, whose other arguments may follow.
@@ -87,7 +88,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     @contextmanager
     def evaluating(self, trainer: Any, prefix: str) -> Iterator[None]:
         """Be in an evaluation or a prediction whose metrics begin with `prefix`."""
-        self._begin(trainer.args)
+        self._enter(trainer.args)
         before, self._stage = self._stage, prefix
         try:
             with stage_named(prefix, trainer.state.global_step):
@@ -99,7 +100,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         """Begin the run, in a search one for each trial; parameters from rank 0."""
         del control
         self._leave_trial(state)
-        self._begin(args)
+        self._enter(args)
         if state.is_world_process_zero:
             otel_ml.log_params(args.to_sanitized_dict())
             config = getattr(more.get("model"), "config", None)
@@ -167,13 +168,24 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._checkpoints.finish()
         otel_ml.flush()
 
+    def _enter(self, args: Any) -> None:
+        """Before a training or an evaluation: be in the run that it belongs to, of those that the program has begun."""
+        if not self._is_owner:
+            self._run = None  # the program's own run: whichever is current now
+        RUNTIME.make_current(self._begin(args))
+
     def _begin(self, args: Any) -> otel_ml.Run:
         if self._run is None or not self._run.is_active:
+            is_users = RUNTIME.is_chosen and not RUNTIME.is_current(_BEGUN)
             # Transformers once made the output folder the run's name; that is not a name.
-            is_name = args.run_name != args.output_dir and not RUNTIME.is_chosen
+            is_name = args.run_name != args.output_dir and not is_users
             name = args.run_name if is_name else None
-            self._is_owner = not RUNTIME.is_chosen
             self._run = otel_ml.init(**{"name": name, **self._arguments, **self._of_the_trial()})
+            self._is_owner = not is_users and self._run.id not in _BEGUN
+            if self._is_owner:
+                _BEGUN.add(self._run.id)
+            elif not is_users:
+                _say_shared(self._run)
         return self._run
 
     def _of_the_trial(self) -> Mapping[str, Any]:
@@ -207,5 +219,17 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         while self._timings:
             self._timings.pop().__exit__(None, None, None)
 
+
+def _say_shared(run: otel_ml.Run) -> None:
+    reporter.say(
+        "init-again",
+        f"OtelMLCallback goes on with the run that another one has begun, {run.experiment}/{run.id}: what follows is "
+        "recorded into it, too. For a run of its own give each a run_name=, or call otel_ml.shutdown() after it.",
+        kind="OtelMLCallback",
+    )
+
+
+_BEGUN: set[str] = set()
+"""Ids of the runs that callbacks of this process have begun."""
 
 follow_trainers(Trainer, OtelMLCallback)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import otel_ml
@@ -72,6 +73,10 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
             self._rows = Rows()
         return self._run
 
+    def recording(self) -> AbstractContextManager[None]:
+        """Return what is entered to record into the run of this logger, whichever others the program has begun."""
+        return self._join().use()
+
     def _known(self) -> otel_ml.Run:
         """Return the run, also one that has ended: to ask for its name begins no other."""
         return self._run or self._join()
@@ -109,19 +114,18 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
 
         Without a step it is the one that the program is in, else a row of its own.
         """
-        self._join()
-        if global_rank() == 0:
-            at = self._rows.step_of(metrics, step)
-            with outside():
+        with self.recording(), outside():
+            if global_rank() == 0:
+                at = self._rows.step_of(metrics, step)
                 otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
 
     def log_hyperparams(self, params: Any, *_: Any, **more: Any) -> None:
         """Record hyper-parameters: a dictionary, a Namespace, a dataclass."""
-        self._join()
+        run = self._join()
         if global_rank() == 0:
-            otel_ml.log_params(params)
+            run.log_params(params)
             if more:
-                otel_ml.log_params(more)
+                run.log_params(more)
 
     def log_graph(self, model: Any, input_array: Any = None) -> None:
         """Record the model's modules as a text; a drawn graph is not kept, which otel_ml reports once.
@@ -129,12 +133,12 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         Lightning calls it before it begins: the trainer is followed from here on.
         """
         del input_array
-        self._join()
+        run = self._join()
         trainer = getattr(model, "_trainer", None)
         if trainer is not None:
             follow(trainer)
         if global_rank() == 0:
-            otel_ml.log_text("model", f"```text\n{model}\n```")
+            run.log_text("model", f"```text\n{model}\n```")
             reporter.say(
                 "lightning-graph",
                 "OtelMLLogger.log_graph(): the model's modules are kept as a text. Expected a graph? Export one to a "
@@ -146,7 +150,8 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         if global_rank() != 0 or self._log_model is False:
             return
         if self._log_model == "all" or getattr(checkpoint_callback, "save_top_k", None) == -1:
-            self._checkpoints.record(checkpoint_callback, _step_of(checkpoint_callback))
+            with self.recording():
+                self._checkpoints.record(checkpoint_callback, _step_of(checkpoint_callback))
         elif checkpoint_callback not in self._callbacks:
             self._callbacks.append(checkpoint_callback)
 
@@ -155,12 +160,14 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
 
     def finalize(self, status: str) -> None:
         """Record the remaining checkpoints and how training ended, and send all of it. The run goes on."""
-        if global_rank() == 0:
-            for callback in self._callbacks:
-                self._checkpoints.record(callback, _step_of(callback))
-            if status != "success":
-                otel_ml.event("lightning.finalize", {"status": str(status)})
-        if otel_ml.flush():
+        run = self._known()
+        with run.use():
+            if global_rank() == 0:
+                for callback in self._callbacks:
+                    self._checkpoints.record(callback, _step_of(callback))
+                if status != "success":
+                    otel_ml.event("lightning.finalize", {"status": str(status)})
+        if run.flush():
             self._checkpoints.clean()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -28,18 +29,36 @@ def step_of(trainer: Any) -> int:
 
 
 def follow(trainer: Any) -> None:
-    """Know from now on when `trainer` trains, at which step, and when it evaluates; once each trainer."""
+    """Know from now on when `trainer` trains, at which step, and when it evaluates; once each trainer.
+
+    What `otel_ml.log()` is given meanwhile is in the run of the trainer's own logger: folds have one each.
+    """
     if not any(isinstance(callback, Stepping) for callback in trainer.callbacks):
         trainer.callbacks.insert(0, Stepping())
     for loop in (trainer.fit_loop.epoch_loop.val_loop, trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
         if "run" not in vars(loop):
             loop.run = partial(_run, trainer, loop)
+    if "run" not in vars(trainer.fit_loop):
+        trainer.fit_loop.run = partial(_fit, trainer)
 
 
 def _run(trainer: Any, loop: Any) -> Any:
     """Run a loop that is not a training in its stage. Hooks come too late and leave too early for others' hooks."""
-    with Stage(_stage_of(trainer), step_of(trainer)):
+    with _in_run_of(trainer), Stage(_stage_of(trainer), step_of(trainer)):
         return type(loop).run(loop)
+
+
+def _fit(trainer: Any) -> Any:
+    with _in_run_of(trainer):
+        return type(trainer.fit_loop).run(trainer.fit_loop)
+
+
+def _in_run_of(trainer: Any) -> AbstractContextManager[Any]:
+    """Be in the run that the trainer's logger has; without one in the run that is current."""
+    # By its class: the logger of fast_dev_run says that it has everything.
+    ours = (logger.recording for logger in trainer.loggers if hasattr(type(logger), "recording"))
+    recording = next(ours, nullcontext)
+    return recording()
 
 
 def _stage_of(trainer: Any) -> str | None:

@@ -17,7 +17,7 @@ from otel_ml_service.aggregation.piece import Piece, Shape
 from otel_ml_service.aggregation.points import Buckets, Floats, Partials
 from otel_ml_service.aggregation.quantiles import FULL_SCALE
 
-__all__ = ["converted", "lacking", "untold_of"]
+__all__ = ["bucket_of", "converted", "lacking", "untold_of"]
 
 
 def converted(piece: Piece, reduction: Reduction) -> list[Piece]:

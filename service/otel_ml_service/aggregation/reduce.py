@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import LOGS, REDUCTIONS, STATISTICS, Row, is_quantile, quantile_of
+from otel_ml_service.aggregation.converted_points import bucket_of
 from otel_ml_service.aggregation.fold import (
     COUNT,
     M2,
@@ -30,6 +31,7 @@ from otel_ml_service.aggregation.fold import (
 from otel_ml_service.aggregation.observation import Attributes
 from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.point_table import Table, tabulate
+from otel_ml_service.aggregation.points import Buckets
 from otel_ml_service.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
 
 __all__ = ["Bins", "Reduced", "Value", "reduce_windows"]
@@ -245,11 +247,17 @@ def _are_single_values(table: Table, rows: Ints) -> bool:
 
 def _distribution(table: Table, rows: Ints) -> Distribution | None:
     parts = [
-        Part(buckets, *table.rows.stats[row, [COUNT, SUM, MIN, MAX]].tolist())
-        for row in (rows.tolist() if table.buckets else ())
-        if (buckets := table.buckets[row]) is not None
+        Part(buckets, *stats)
+        for row, stats in zip(rows.tolist(), table.rows.stats[rows][:, [COUNT, SUM, MIN, MAX]].tolist(), strict=True)
+        if (buckets := _buckets_of(table, row, *stats[:2])) is not None
     ]
     return merged(parts) if parts else None
+
+
+def _buckets_of(table: Table, row: int, count: float, total: float) -> Buckets | None:
+    """Return those of a row: of a single value, a gauge of another SDK beside what has buckets, the one it lies in."""
+    known = table.buckets[row] if table.buckets else None
+    return bucket_of(total) if known is None and table.buckets and count == 1 else known
 
 
 def _spread_buckets(result: Reduced, value: Value, distribution: Distribution, across: str) -> None:

@@ -37,7 +37,7 @@ _LEVEL = Reduction(("sum",), within="last")
 """An up-down counter is a level: the newest of each writer, summed over writers."""
 _REDUCTIONS = {
     "sum": Reduction(("sum",), unsaid=("across",)),
-    "gauge": Reduction(("mean",)),
+    "gauge": Reduction(("mean",), unsaid=("across",)),
     "histogram": Reduction(unsaid=("across",)),
     "exponential": Reduction(unsaid=("across",)),
 }

@@ -305,6 +305,32 @@ def test_the_mean_of_gauges_is_over_ranks_not_over_exports(temporality: Aggregat
     assert ended(service) == {0: {"rate": 3.5}}
 
 
+@pytest.mark.parametrize(
+    ("said", "values"),
+    [
+        ("sum", {"rate": 7.0}),
+        ("max,min", {"rate": 5.0, "rate/min": 2.0}),
+        ("mean>sum", {"rate": 7.0}),
+        ("rank", {"rate/rank_0": 2.0, "rate/rank_1": 5.0}),
+        ("p50", {"rate": 2.0}),
+    ],
+)
+@pytest.mark.parametrize("exports", [1, 3])
+@pytest.mark.parametrize("who", [0, 1])
+def test_one_process_may_say_how_a_gauge_is_reduced_for_all(
+    who: int, exports: int, said: str, values: dict[str, float]
+) -> None:
+    service, ranks = Service(), [Sdk(0), Sdk(1)]
+    rates = [_gauge(rank.meter("a")) for rank in ranks]
+
+    for export in reversed(range(exports)):
+        for rank, sdk in enumerate(ranks):
+            rates[rank].set((2.0, 5.0)[rank] - export, at(0, said) if rank == who else {"ml.step": 0})
+            sdk.export(service)
+
+    assert ended(service) == {0: {name: pytest.approx(value, rel=0.006) for name, value in values.items()}}
+
+
 @pytest.mark.parametrize("exports", [1, 5])
 def test_what_is_observed_in_a_window_is_what_each_process_said_last(exports: int) -> None:
     service, ranks = Service(), [Sdk(0), Sdk(1)]

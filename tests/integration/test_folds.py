@@ -1,0 +1,188 @@
+"""Cross-validation: a fold that has a name, or begins after the end of the one before, is a run of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_whose_run import ids_of, values_of
+from tests.integration.worker_process import environment, run, variables
+from tests.otlp_server import OtlpServer
+
+FOLDS = 3
+TRAIN = """
+def train(fold):
+    for s in otel_ml.steps(range(2)):
+        otel_ml.log({"loss": 100.0 * fold + s})
+"""
+EACH = [[100.0 * fold + step for step in range(2)] for fold in range(FOLDS)]
+
+LOOPS = {
+    "names alone": """
+for fold in range(3):
+    otel_ml.init("cv", name=f"fold-{fold}", params={"fold": fold})
+    train(fold)
+""",
+    "names, in blocks": """
+for fold in range(3):
+    with otel_ml.init("cv", name=f"fold-{fold}", params={"fold": fold}):
+        train(fold)
+""",
+    "no names, in blocks": """
+for fold in range(3):
+    with otel_ml.init("cv", params={"fold": fold}):
+        train(fold)
+""",
+    "no names, each ended": """
+for fold in range(3):
+    otel_ml.init("cv", params={"fold": fold})
+    train(fold)
+    otel_ml.shutdown()
+""",
+    "an id of each": """
+for fold in range(3):
+    otel_ml.init("cv", id=f"cv-{fold}", params={"fold": fold})
+    train(fold)
+""",
+    "beside a run of the whole": """
+with otel_ml.init("cv", name="all") as whole:
+    for fold in range(3):
+        with otel_ml.init("cv", name=f"fold-{fold}", params={"fold": fold}):
+            train(fold)
+        otel_ml.log({"score": fold}, step=fold)
+""",
+}
+
+
+def params_of(server: OtlpServer) -> dict[str, object]:
+    """Return the parameters of each run, by its id."""
+    found: dict[str, object] = {}
+    for event in server.events("ml.params"):
+        found[event.resource["ml.experiment.id"]] = event.body
+    return found
+
+
+def losses_of(server: OtlpServer) -> dict[str, list[float]]:
+    """Return the losses of each run, by its id, in the order of steps."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for point in server.points("loss"):
+        found.setdefault(point.resource["ml.experiment.id"], []).append((point.step or 0, point.value))
+    return {run_id: [value for _, value in sorted(values)] for run_id, values in found.items()}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_each_fold_is_a_run_with_its_own_losses_and_parameters(server: OtlpServer, tmp_path: Path, loop: str) -> None:
+    _, errors = run(f"import otel_ml\n{TRAIN}\n{LOOPS[loop]}", environment(tmp_path, variables(server)), tmp_path)
+
+    losses, params = losses_of(server), params_of(server)
+    assert sorted(losses.values()) == EACH
+    assert {losses[run_id][0]: params[run_id] for run_id in losses} == {
+        100.0 * fold: {"fold": fold} for fold in range(FOLDS)
+    }
+    assert not ids_of(server, "score") & losses.keys()
+    assert "init(" not in errors
+
+
+def test_a_fold_that_fails_is_the_one_that_failed(server: OtlpServer, tmp_path: Path) -> None:
+    program = f"""
+import otel_ml
+{TRAIN}
+for fold in range(3):
+    try:
+        with otel_ml.init("cv", name=f"fold-{{fold}}"):
+            train(fold)
+            assert fold != 1
+    except AssertionError:
+        pass
+"""
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    ends = {end.resource["ml.run.name"]: end.attributes["ml.status"] for end in server.events("ml.writer.end")}
+    assert ends == {"fold-0": "finished", "fold-1": "failed", "fold-2": "finished"}
+    assert sorted(losses_of(server).values()) == EACH
+
+
+POOLS = {
+    "joblib": "Parallel(n_jobs=2)(delayed(fit)(*fold) for fold in folds)",
+    "joblib's threads": "Parallel(n_jobs=2, prefer='threads')(delayed(fit)(*fold) for fold in folds)",
+    "processes": "list(ProcessPoolExecutor(2, multiprocessing.get_context('spawn')).map(fit, *zip(*folds)))",
+    "threads": "list(ThreadPoolExecutor(2).map(fit, *zip(*folds)))",
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_folds_that_run_at_once_are_runs_of_their_own(server: OtlpServer, tmp_path: Path, pool: str) -> None:
+    program = f"""
+import multiprocessing, otel_ml
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from joblib import Parallel, delayed
+from sklearn.model_selection import KFold
+{TRAIN}
+def fit(fold, size):
+    with otel_ml.init("cv", name=f"fold-{{fold}}", params={{"fold": fold, "size": size}}):
+        train(fold)
+
+if __name__ == "__main__":
+    folds = [(fold, len(rows)) for fold, (rows, _) in enumerate(KFold(3).split([[0]] * 6))]
+    {POOLS[pool]}
+"""
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert values_of(server, "loss") == {f"fold-{fold}": EACH[fold] for fold in range(FOLDS)}
+    assert sorted(map(str, params_of(server).values())) == [f"{{'fold': {fold}, 'size': 4}}" for fold in range(FOLDS)]
+
+
+SHARING = {
+    "a loop": """
+for fold in range(3):
+    otel_ml.init("cv", params={"fold": fold, "model": "small"})
+    train(fold)
+""",
+    "threads": """
+import threading
+def fit(fold):
+    with otel_ml.init("cv", params={"fold": fold, "model": "small"}):
+        barrier.wait(30)
+        train(fold)
+        barrier.wait(30)
+barrier = threading.Barrier(3)
+threads = [threading.Thread(target=fit, args=(fold,)) for fold in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+""",
+}
+
+
+@pytest.mark.parametrize(("loop", "strict"), [("a loop", "false"), ("a loop", "true"), ("threads", "false")])
+def test_folds_that_only_parameters_tell_apart_share_a_run_which_is_said(
+    server: OtlpServer, tmp_path: Path, loop: str, strict: str
+) -> None:
+    environ = environment(tmp_path, variables(server, OTEL_ML_STRICT=strict))
+
+    _, errors = run(f"import otel_ml\n{TRAIN}\n{SHARING[loop]}", environ, tmp_path)
+
+    assert len(ids_of(server, "loss")) == 1
+    assert errors.count("goes on with the run that is active, cv/") == 1
+    assert "'fold'" in errors
+    assert "'model'" not in errors
+    assert "(otel-ml explain init-again)" in errors
+
+
+@pytest.mark.parametrize("again", ["{'lr': 0.1}", "{'lr': 0.1, 'seed': 1}", "{'seed': 1}", "{}", "None", "7"])
+def test_parameters_that_are_said_again_or_added_contradict_nothing(
+    server: OtlpServer, tmp_path: Path, again: str
+) -> None:
+    program = f"""
+import otel_ml
+otel_ml.init("exp", params={{"lr": 0.1, "nested": {{"nan": float("nan"), "path": __import__("pathlib").Path("x")}}}})
+otel_ml.log({{"loss": 1}}, step=0)
+otel_ml.init("exp", params={again})
+"""
+
+    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert "goes on with the run" not in errors
+    assert len(ids_of(server, "loss")) == 1
