@@ -87,7 +87,7 @@ class StepCounts:
     def axis_beside(self, name: str) -> str | None:
         """Return the axis of a picture, a text or the like: where the metrics of its group, or of its name, have one.
 
-        It is no part of a row, so it may be at any step, under the name that it has.
+        It is not part of a row, so it may be at any step, under the name that it has.
         """
         group = own_axis(name, "")
         return self._own.get(name) or (group if group in self._own.values() else None)

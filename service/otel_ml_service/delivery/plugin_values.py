@@ -61,7 +61,7 @@ def position_of(exporter: Exporter) -> int | None:
 
 
 def asked_pause(seconds: object) -> float:
-    """Return for how long a backend asks to be left alone; 0 where it is no number.
+    """Return for how long a backend asks to be left alone; 0 where it is not a number.
 
     Examples:
         >>> asked_pause(2), asked_pause("2"), asked_pause(-1), asked_pause(float("inf")), asked_pause(float("nan"))

@@ -62,7 +62,7 @@ class LateSamples(NamedTuple):
 def late_samples(
     facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int], usual: Sequence[int]
 ) -> LateSamples | None:
-    """Return the producer whose samples make `steps` longer than `usual` ones; None where it is no single one."""
+    """Return the producer whose samples make `steps` longer than `usual` ones; None where it is not a single one."""
     producers = producers_of(facts, place, "") if steps and usual else []
     if len(producers) < 2:
         return None

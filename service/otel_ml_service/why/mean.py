@@ -8,7 +8,7 @@ __all__ = ["mean"]
 
 
 def mean(values: Collection[float]) -> float:
-    """Return the mean of at least one value; `statistics.fmean` raises where the sum of all is no double.
+    """Return the mean of at least one value; `statistics.fmean` raises where the sum of all is not a double.
 
     Examples:
         >>> mean([1.0, 2.0]), mean([1.7e308, 1.7e308])
