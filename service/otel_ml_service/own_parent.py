@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import NoReturn
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.rendezvous import Rendezvous
@@ -14,18 +15,22 @@ _LOOK_S = 0.02
 """Seconds between looks whether the service is announced, in a process that does nothing else."""
 
 
-def leave_starter(rendezvous: Rendezvous) -> None:
+def leave_starter(rendezvous: Rendezvous) -> int:
     """Go on in a process of one's own; the one that was started ends when that is announced, or with its exit code.
+
+    Returns the process id of the one that was started, whose session it stays in.
 
     The service ends when the run does, and the run when its processes have: one of them that waits for the service
     would wait for ever.
     """
+    starter = os.getpid()
     service = os.fork()
     if service:
         _stand_in(service, rendezvous)
+    return starter
 
 
-def _stand_in(service: int, rendezvous: Rendezvous) -> None:
+def _stand_in(service: int, rendezvous: Rendezvous) -> NoReturn:
     while True:
         ended, status = os.waitpid(service, os.WNOHANG)
         if ended:

@@ -78,13 +78,16 @@ def keep_freed_memory() -> None:
         change(_TRIM_THRESHOLD, 64 * 2**20)
 
 
-def let_training_go_first() -> None:
+def let_training_go_first(starter: int) -> None:
     """Be nice to the processes of the job on the same cores: for an embedded service, once its threads have begun.
 
     Linux shares cores among sessions before it does among their processes (autogroups, sched(7)), and so the session is
-    nice, too. Only where both are the service's own: whoever starts it in a shell keeps that as it is.
+    nice, too. Only where both were made for the service: whoever starts it in a shell keeps that as it is.
+
+    Args:
+        starter: the process that a job has started: it leads the session that was made for the service.
     """
-    if os.getpgrp() != os.getpid() or os.getsid(0) != os.getpid():
+    if os.getpgrp() != starter or os.getsid(0) != starter:
         return
     with suppress(OSError):
         # The group, since PRIO_PROCESS is one thread on Linux.

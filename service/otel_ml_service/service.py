@@ -436,6 +436,7 @@ def serve(
     *,
     makers: Mapping[str, Callable[[], Exporter]] | None = None,
     pages: str = "",
+    starter: int = 0,
 ) -> None:
     """Run a service until SIGTERM or, unless embedded, SIGINT; call from the main thread.
 
@@ -444,6 +445,7 @@ def serve(
         started: called once the service listens.
         makers: exporters the program brings itself.
         pages: address of the pages of runs, to be announced; empty where none are offered.
+        starter: the process that a job has started as its service; it may have left.
     """
     allow_open_files()
     keep_freed_memory()
@@ -462,7 +464,7 @@ def serve(
     started(service)
     look_for_garbage_rarely()
     if config.embedded:
-        let_training_go_first()  # not before: a start is waited for
+        let_training_go_first(starter)  # not before: a start is waited for
     try:
         while not asked.is_set() and not service.wait(_POLL_S):
             pass

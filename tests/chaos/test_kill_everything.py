@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import all_finished, environment, processes, reach, services_of, the_run_in, until
+from tests.e2e.jobs import all_finished, begun_services_of, environment, processes, reach, the_run_in, until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
@@ -35,7 +35,7 @@ def test_a_service_killed_at_random_moments_loses_nothing_and_doubles_nothing(se
     with processes(job(experiment), tmp_path) as ranks:
         for moment in moments:
             reach(ranks[0], moment)
-            [service] = until(lambda: services_of(OTEL_ML_EXPERIMENT_ID=experiment))
+            [service] = until(lambda: begun_services_of(OTEL_ML_EXPERIMENT_ID=experiment))
             os.kill(service, signal.SIGKILL)
         all_finished(ranks)
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -139,6 +139,13 @@ def answer_of(backend: str, run: Path) -> dict[str, Any]:
 def services_of(**variables: str) -> list[int]:
     """Return the process ids of the embedded services that were started with these variables."""
     return [process.pid for process in psutil.process_iter() if serves(process, variables)]
+
+
+def begun_services_of(**variables: str) -> list[int]:
+    """Return those that serve, or are about to: what a job has started leads their session, and is about to leave."""
+    with suppress(ProcessLookupError):
+        return [pid for pid in services_of(**variables) if os.getsid(pid) != pid]
+    return []
 
 
 def serves(process: psutil.Process, variables: Mapping[str, str]) -> bool:

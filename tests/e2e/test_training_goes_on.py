@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from tests.e2e.jobs import environment, processes, reach, services_of, the_run_in, until
+from tests.e2e.jobs import begun_services_of, environment, processes, reach, the_run_in, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -83,5 +83,5 @@ def kill_service(experiment: str) -> None:
 
 def service_of(experiment: str) -> int:
     """Return the process id of the embedded service of one experiment, once it is there: a thread of ours starts it."""
-    [service] = until(lambda: services_of(OTEL_ML_EXPERIMENT_ID=experiment), seconds=30)
+    [service] = until(lambda: begun_services_of(OTEL_ML_EXPERIMENT_ID=experiment), seconds=30)
     return service

@@ -60,8 +60,7 @@ def command(
     """
     if embedded != (rendezvous is not None):
         raise click.UsageError("--embedded and --rendezvous FOLDER belong together; leave both out to serve many runs.")
-    if rendezvous is not None:
-        leave_starter(Rendezvous(rendezvous))
+    starter = 0 if rendezvous is None else leave_starter(Rendezvous(rendezvous))
     handler = OutputLog(sys.stderr)
     handler.setFormatter(LogLines())
     logging.basicConfig(level=_LEVELS[LOG_LEVEL.read().value], handlers=[handler])
@@ -71,9 +70,9 @@ def command(
     if not embedded:
         serve(config, _say_where)
     elif page and any(split_name(name)[0] == "jsonl" for name in config.exporters) and (pages := pages_of(config.dir)):
-        serve(config, lambda _: pages.serve_when_asked(), pages=pages.address)
+        serve(config, lambda _: pages.serve_when_asked(), pages=pages.address, starter=starter)
     else:
-        serve(config, _say_nothing)
+        serve(config, _say_nothing, starter=starter)
 
 
 _LEVELS = {

@@ -14,8 +14,11 @@ PROGRAM = """
 import os, threading
 from pathlib import Path
 from otel_ml_service.process_limits import let_training_go_first
+starter = os.getpid()
+if child := os.fork():  # the service is no child of the job
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 threading.Thread(target=threading.Event().wait, daemon=True).start()
-let_training_go_first()
+let_training_go_first(starter)
 tasks = Path("/proc/self/task")
 threads = [int(task.name) for task in tasks.iterdir()] if tasks.exists() else [0]
 print({os.getpriority(os.PRIO_PROCESS, thread) for thread in threads})
