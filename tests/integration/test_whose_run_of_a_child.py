@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import otel_ml
+from tests.e2e.jobs import services_of, until
 from tests.integration.recorded_by import ids_of, values_of
 from tests.integration.worker_process import environment, run, variables
 from tests.otlp_server import OtlpServer
@@ -70,6 +72,34 @@ otel_ml.log({"own": 1}, step=0)
     assert ids_of(server, "joined") == ids_of(server, "best")
     assert len(ids_of(server, "own")) == 2
     assert not ids_of(server, "own") & ids_of(server, "best")
+
+
+def test_programs_that_are_given_the_variables_and_no_rank_add_to_what_the_giver_records(tmp_path: Path) -> None:
+    program = """
+    import os, subprocess, sys, otel_ml
+    with otel_ml.init("exp", exporters="jsonl") as run:
+        otel_ml.log({"first": 1.0}, step=0)
+        for step in range(2):
+            evaluation = f"import otel_ml; otel_ml.log({{'evaluated': {step}}}, step={step})"
+            environ = {**os.environ, **otel_ml.child_env()}
+            subprocess.run([sys.executable, "-c", evaluation], env=environ, check=True)
+            otel_ml.log({"best": float(step)}, step=step)
+    """
+    environ = environment(tmp_path)
+
+    _, errors = run(program, environ, tmp_path)
+
+    until(lambda: not services_of(XDG_RUNTIME_DIR=environ["XDG_RUNTIME_DIR"]))
+    (folder,) = (tmp_path / "runs" / "exp").iterdir()
+    found = otel_ml.read(folder)
+    assert {name: found[name] for name in ("first", "evaluated", "best")} == {
+        "first": ([0], [1.0]),
+        "evaluated": ([0, 1], [0.0, 1.0]),
+        "best": ([0, 1], [0.0, 1.0]),
+    }
+    assert "1 process, 5 values recorded, 5 delivered, 0 lost" in errors, errors
+    assert "run exp/" in errors
+    assert errors.count("otel_ml:") == 2, errors  # its first line and its last: nothing is wrong
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

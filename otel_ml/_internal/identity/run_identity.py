@@ -20,6 +20,7 @@ from otel_ml.config import Config
 from otel_ml.wire.rendezvous import boot_id
 
 __all__ = [
+    "ANYWHERE",
     "Identity",
     "Parent",
     "awaited_id",
@@ -32,6 +33,10 @@ __all__ = [
 ]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+ANYWHERE = 0
+"""The process id of a parent that hands out `child_env()`: to processes that it need not have started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,10 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
         local_rank=_local_rank(config, detected),
     )
     starter = parent = Parent.parse(config.parent)
+    if parent is not None and parent.pid == ANYWHERE:
+        parents.add(ANYWHERE)
+        if place.launcher:  # what a launcher has started has a place of its own
+            starter = parent = None
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
     run_id = _given_id(config, environ, place) or launcher_id(place, ppid, before)

@@ -11,7 +11,7 @@ from typing import Any
 
 from otel_ml import env
 from otel_ml._internal.identity.ranks import detect
-from otel_ml._internal.identity.run_identity import Identity, Parent, has_creator, launcher_id
+from otel_ml._internal.identity.run_identity import ANYWHERE, Identity, Parent, has_creator, launcher_id
 from otel_ml._internal.lifecycle.init_arguments import another_run
 from otel_ml.config import Config
 
@@ -46,16 +46,16 @@ def run_environ(config: Config, identity: Identity) -> dict[str, str]:
 
 
 def child_environ(config: Config, identity: Identity, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what makes a process elsewhere (Ray, ssh, a scheduler) a writer of its own in this run.
+    """Return what makes a process elsewhere (Ray, ssh, a scheduler) a writer of this run.
 
-    The endpoint travels too; rank and role are the other process' own, and it is nobody's child.
+    The endpoint travels too. Rank and role are the other process' own; one that has neither is a child of this one.
     """
     variables = run_environ(config, identity)
     for variable in (*env.VARIABLES, *env.STANDARD):
         if variable.name in environ and variable.name not in _OF_ONE_PROCESS:
             variables.setdefault(variable.name, environ[variable.name])
-    variables[env.PARENT.name] = ""
-    return variables
+    giver = Parent(identity.instance, ANYWHERE, identity.place.rank, config.role, is_id_given=True)
+    return {**variables, env.PARENT.name: str(giver)}
 
 
 def inherited_environ(config: Config, identity: Identity) -> dict[str, str]:
@@ -99,7 +99,8 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     is_of_launch = bool(parent and place.launcher and place.launcher == parent.launcher)
     is_of_same_place = is_of_launch and parent is not None and place.rank == parent.rank
     is_asked_for = bool(arguments.get("id")) and not is_other
-    joins = is_asked_for or parent is None or has_creator() or (place.launcher and not is_of_same_place)
+    is_handed = parent is None or parent.pid == ANYWHERE
+    joins = is_asked_for or is_handed or has_creator() or (place.launcher and not is_of_same_place)
     if joins and not is_other:
         return environ
     hidden = {env.PARENT.name}
