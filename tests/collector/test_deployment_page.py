@@ -28,7 +28,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 PAGE = ROOT / "docs" / "deployment.md"
 BLOCKS = list(blocks_of(PAGE))
-RUN_HERE = [block.code for block in BLOCKS if block.marker == "run by" and block.language == "bash"]
+HERE = Path(__file__).relative_to(ROOT).as_posix()
+RUN_HERE = [block.code for block in BLOCKS if block.argument == HERE and block.language == "bash"]
 SERVE, GATEWAY, TRAIN, SECURE_SERVE, SECURE_GATEWAY, SECURE_AGENT, SECURE_TRAIN, SBATCH = RUN_HERE
 
 PORTS = ("4317", "4318", "14317", "14318", "24317", "24318", "13133", "13134")

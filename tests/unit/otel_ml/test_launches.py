@@ -22,16 +22,20 @@ STEP = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
 
 
-HELD = (
-    "import os, time; from pathlib import Path; folder = Path(os.environ['FOLDER']); "
-    "(folder / str(len(list(folder.iterdir())))).touch(); "
-    "[time.sleep(0.01) for _ in iter(lambda: len(list(folder.iterdir())) < {many}, False)]"
-)
+HELD = """
+import os, sys, time
+from pathlib import Path
+sys.stdout.flush()
+begun = Path(os.environ["FOLDER"])
+(begun / str(len(list(begun.iterdir())))).touch()
+while len(list(begun.iterdir())) < MANY:
+    time.sleep(0.01)  # between two looks
+"""
 
 
 def held(many: int) -> str:
     """Return a program that prints its id and stays until as many have begun, each of which leaves a file."""
-    return f"{PROGRAM}; import sys; sys.stdout.flush(); {HELD.format(many=many)}"
+    return f"{PROGRAM}\n{HELD.replace('MANY', str(many))}"
 
 
 def ids(shell: str, **variables: str) -> list[str]:

@@ -107,7 +107,7 @@ def test_records_that_wait_for_exporters_in_memory_are_bounded_in_bytes(
 
 def test_reasons_of_losses_are_told_apart_up_to_a_hundred(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "run.db")
-    outbox.commit(Commit([Summary(seq, 0.0, {}) for seq in range(1, 201)]))
+    outbox.commit(Commit([Summary(seq, 0.0, {"best": 1.0}) for seq in range(1, 201)]))
     exporter = FlakyExporter(lambda call, records: PermanentExportError(f"record {records[0].seq} is bad"))
     pipeline = Pipeline(
         "bad", lambda: exporter, RunInfo("r", "e", "r", tmp_path, 0.0), outbox,

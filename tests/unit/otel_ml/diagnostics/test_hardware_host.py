@@ -184,7 +184,7 @@ def test_who_does_not_sample_takes_no_last_sample_in_the_place_of_one_that_ends_
     sampler = hardware.start_monitor(60, sources=["host"])
     each = eventually(samples)
     other = hardware.start_monitor(60, sources=["host"])
-    eventually(lambda: other._watches)
+    eventually(lambda: other._sources)
     sampler.stop()
     other.stop()
 
@@ -200,7 +200,7 @@ def test_the_sampler_takes_its_last_sample_though_another_monitor_of_its_process
     sampler = hardware.start_monitor(60, sources=["host"])
     each = eventually(samples)
     other = hardware.start_monitor(60, sources=["host"])
-    eventually(lambda: other._watches)
+    eventually(lambda: other._sources)
     other.stop()
     sampler.stop()
 

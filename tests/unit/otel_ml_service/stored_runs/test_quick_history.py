@@ -71,7 +71,7 @@ def test_what_is_read_by_columns_is_what_the_text_says(
     """The writer is killed once, and goes on; chunks end anywhere."""
     run = RunFolder(tmp_path_factory.mktemp("run"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metric_columns, "_CHUNK_BYTES", chunk)
+        patch.setattr(metric_columns, "_CHUNK_BYTES", chunk)  # else a chunk ends behind all that fits into a test
         exporter_of(run.path).export(found[:killed_after])
         stored(run, found, found[killed_after:])
     by_columns, some = otel_ml.read(run.path), otel_ml.read(run.path, "loss", "größe")
