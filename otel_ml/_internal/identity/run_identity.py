@@ -129,7 +129,7 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
     starter = parent = Parent.parse(config.parent)
     if parent is not None and parent.pid == ANYWHERE:
         parents.add(ANYWHERE)
-        if place.launcher:  # what a launcher has started has a place of its own
+        if place.launcher and place.world_size > 1:  # one of several ranks has a place of its own
             starter = parent = None
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other

@@ -96,8 +96,8 @@ def child_env() -> dict[str, str]:
     """Return the variables by which a process elsewhere joins the current run.
 
     Forks, children of `multiprocessing` and programs that only record inherit them anyway. A program that calls
-    `init()` itself is a run of its own unless it is given them. One that no launcher starts, and that has the rank and
-    the role of this process, adds to its values as a child of it.
+    `init()` itself is a run of its own unless it is given them. One that has the rank and the role of this process, and
+    is not one of several ranks of a launcher, adds to its values as a child of it.
 
     Examples:
         ```python
