@@ -68,7 +68,7 @@ def test_helm_finds_nothing_and_a_value_that_is_not_there_is_refused() -> None:
 
 def test_what_the_deployment_page_installs_is_what_is_kept() -> None:
     ours = "tests/deployment/test_deploy.py"
-    [line] = [block.code for block in blocks_of(ROOT / "docs" / "deployment.md") if block.argument == ours]
+    [line] = [block.code for block in blocks_of(ROOT / "docs/deployment.md") if block.argument == ours]
 
     assert line.split() == ["helm", "install", "otel-ml", str(CHART.relative_to(ROOT)), *RENDERED["default"]]
 

@@ -292,13 +292,13 @@ def test_the_unit_starts_the_service_and_stopping_it_ends_it_in_time(host: Host)
 
 @pytest.mark.parametrize("steps", [2_000])
 def test_the_formula_of_the_page_tells_the_disk_that_a_run_needs(steps: int, tmp_path: Path) -> None:
-    [row] = re.findall(r"\| a step of .*? \| (\d+) \+ v × 2 × \(n \+ (\d+)\) \|", PAGE.read_text())
+    [row] = re.findall(r"\| a step of .*? \| (\d+) \+ v × \(2 × \(n \+ (\d+)\) \+ (\d+)\) \|", PAGE.read_text())
     [span] = re.findall(r"\| a span .*? \| (\d+) \|", PAGE.read_text())
     names = ("loss", "accuracy", "lr", "grad_norm", "time/load", "time/forward", "time/backward")
 
     run = write_long_run(tmp_path, steps)
 
     needed = sum(path.stat().st_size for path in run.path.rglob("*") if path.is_file())
-    values = sum(2 * (len(name) + int(row[1])) for name in names)
+    values = sum(2 * (len(name) + int(row[1])) + int(row[2]) for name in names)
     told = steps * (int(row[0]) + values + 3 * int(span))
     assert 0.75 < told / needed < 1.35

@@ -33,7 +33,7 @@ class CustomChart(Table):
 
     def __init__(self, table: Table, spec: SimpleNamespace) -> None:
         super().__init__(table.columns)
-        self.data = table.data
+        self.data: list[list[Any]] = table.data
         self.spec = spec
 
     @property
