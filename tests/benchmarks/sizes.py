@@ -23,6 +23,7 @@ class Size:
         loop_block_s: length of a block.
         service_s: sustained load on the service.
         hop_s: load through the Collector, of foreign points, of spans.
+        beside_s, beside_pairs: length and number of the turns of the service and of a Collector that writes a file.
         job_s: length of the jobs of 1,024 and of 4,096 simulated ranks.
         memory_steps: steps of 12 values that a worker's memory is watched over.
         starts: processes that are started to measure an import.
@@ -46,6 +47,8 @@ class Size:
     collective_ranks: Sequence[int]
     service_s: float
     hop_s: float
+    beside_s: float
+    beside_pairs: int
     job_s: Mapping[int, float]
     memory_steps: int
     starts: int
@@ -76,6 +79,8 @@ QUICK = Size(
     collective_ranks=(2,),
     service_s=3,
     hop_s=1,
+    beside_s=1,
+    beside_pairs=1,
     job_s={1024: 5},
     memory_steps=5_000,
     starts=3,
@@ -115,6 +120,8 @@ FULL = Size(
     collective_ranks=(2, 4),
     service_s=60,
     hop_s=20,
+    beside_s=5,
+    beside_pairs=5,
     job_s={1024: 60, 4096: 60},
     memory_steps=1_000_000,
     starts=9,

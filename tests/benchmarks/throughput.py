@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from tests.benchmarks import beside_collector
 from tests.benchmarks.figures import Figure, Found, absent
 from tests.benchmarks.sizes import Size
 from tests.benchmarks.under_load import Load, Outcome, served, service
@@ -17,7 +18,7 @@ WRITERS, PER_REQUEST, METRICS = 64, 20, 100
 
 
 def measure(size: Size) -> Found:
-    """Measure own clients, foreign ones, spans, and own ones through the Collector."""
+    """Measure own clients, foreign ones, spans, both beside a Collector, and own ones through the Collector."""
     figures: dict[str, Figure] = {}
     own = Load("own", WRITERS, size.service_s, {"metrics": METRICS, "per_request": PER_REQUEST})
     with service() as one:
@@ -28,6 +29,7 @@ def measure(size: Size) -> Found:
     spans = Load("spans", WRITERS, size.hop_s, {"spans": 20, "per_request": PER_REQUEST})
     with service("jsonl") as one:
         figures |= told("spans", spans, served(spans, one), "spans/s")
+    figures |= {**beside_collector.measure("own", own, size), **beside_collector.measure("foreign", foreign, size)}
     return Found(figures | through_the_collector(size))
 
 

@@ -20,7 +20,7 @@ import psutil
 
 from tests.benchmarks.child import bare_environment
 from tests.benchmarks.payload import FIRST, expected_mean, metric_name
-from tests.collector.pipeline import Service
+from tests.collector.pipeline import Program, Service
 
 __all__ = [
     "DELIVERED_WITHIN_S",
@@ -29,8 +29,10 @@ __all__ = [
     "Outcome",
     "Watch",
     "answers",
+    "ready",
     "received",
     "senders",
+    "sent_by",
     "served",
     "service",
     "tell",
@@ -130,26 +132,37 @@ def service(exporters: str = "jsonl,tensorboard", **env: object) -> Iterator[Ser
 
 def served(load: Load, on: Service, *, endpoint: str = "") -> Outcome:
     """Put a load on a running service, through `endpoint` where it is not its own."""
-    spec = {
-        "kind": load.kind,
-        "experiment": load.experiment,
-        "endpoint": endpoint or on.endpoint,
-        "seconds": load.seconds,
-        "connections": load.connections,
-        "options": dict(load.options),
-    }
-    processes = min(load.processes, load.ranks)
-    with senders("tests.benchmarks.load", load.ranks, processes, spec) as sending, watched(on) as watch:
+    with ready(load, endpoint or on.endpoint) as sending, watched(on) as watch:
         began = time.monotonic()
-        tell(sending, "go")
-        tell(sending, str(max(answer["begun"] for answer in answers(sending))))
-        sent = answers(sending)
+        sent = sent_by(sending)
         items = sum(one["items"] for one in sent)
         account = settled(on, load, items)
         seconds = time.monotonic() - began
     arrived = spans_in(on, load.experiment) if load.kind == "spans" else received(on, load.experiment)
     lost = sum(account["lost"].values()) + max(0, items - arrived)
     return Outcome(items, seconds, lost, is_exact(on, load, sent[0]["steps"]), watch, account)
+
+
+@contextmanager
+def ready(load: Load, endpoint: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start the processes of a load; they are connected, and wait to be told to begin."""
+    spec = {
+        "kind": load.kind,
+        "experiment": load.experiment,
+        "endpoint": endpoint,
+        "seconds": load.seconds,
+        "connections": load.connections,
+        "options": dict(load.options),
+    }
+    with senders("tests.benchmarks.load", load.ranks, min(load.processes, load.ranks), spec) as sending:
+        yield sending
+
+
+def sent_by(sending: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
+    """Let them send all of it, and return what each has sent, acknowledged."""
+    tell(sending, "go")
+    tell(sending, str(max(answer["begun"] for answer in answers(sending))))
+    return answers(sending)
 
 
 @contextmanager
@@ -196,8 +209,8 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 
 @contextmanager
-def watched(one: Service) -> Iterator[Watch]:
-    """Sample what the service's process uses, in a thread."""
+def watched(one: Program) -> Iterator[Watch]:
+    """Sample what its process uses, in a thread."""
     assert one.process is not None
     process, watch, done = psutil.Process(one.process.pid), Watch(), threading.Event()
     began = time.monotonic()
