@@ -233,7 +233,7 @@ def test_an_actor_ended_by_ray_kill_loses_nothing_that_is_in_its_spool(server: O
     assert act.value == 3.0
     assert act.resource["ml.experiment.id"] == driver.resource["ml.experiment.id"]
     assert act.resource["service.instance.id"] != driver.resource["service.instance.id"]
-    assert "ml.parent" not in act.resource
+    assert act.resource["ml.parent"] == driver.resource["service.instance.id"]
     assert points_left(tmp_path) == []
 
 

@@ -71,15 +71,20 @@ def test_bytes_that_were_changed_on_the_way_give_what_decoding_gives(
     assert_same_fate(decoder, changed(body, changes), "metrics")
 
 
-@pytest.mark.parametrize("attributes", [{"ml.step.axis": "rollout"}, {"ml.step": 3}, {}])
-def test_a_heartbeat_whose_scope_says_only_half_of_where_it_is_gives_what_decoding_gives(attributes: Any) -> None:
+@pytest.mark.parametrize(
+    ("attributes", "value"),
+    [({"ml.step.axis": "rollout"}, 0), ({"ml.step.axis": "rollout"}, 7), ({"ml.step": 3}, 7), ({}, 7)],
+)
+def test_a_heartbeat_whose_scope_says_only_half_of_where_it_is_gives_what_decoding_gives(
+    attributes: Any, value: int
+) -> None:
     request = ExportMetricsServiceRequest()
     about = request.resource_metrics.add()
     set_attributes(about.resource.attributes, FakeWriter().resource())
     scope = about.scope_metrics.add()
     scope.scope.name = "otel_ml"
     set_attributes(scope.scope.attributes, {"ml.seq": 1, **attributes})
-    scope.metrics.add(name="otel_ml.position").gauge.data_points.add(time_unix_nano=1, as_int=7)
+    scope.metrics.add(name="otel_ml.position").gauge.data_points.add(time_unix_nano=1, as_int=value)
 
     body = request.SerializeToString()
     assert_same(Decoder().protobuf("metrics", body), decoded_by_upb(body))

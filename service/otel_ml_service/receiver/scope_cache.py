@@ -110,6 +110,8 @@ def _head(name: str, found: Mapping[str, JsonValue]) -> ScopeHead | None:
         reduction = reduction_of(where)
     except (ValueError, WireError):
         return None
+    if where.step is None and wire.AXIS in found:
+        return None  # of a position the step is its value then: the decoder reads it
     axis = None if where.step is None else where.axis
     return ScopeHead(axis, where.step, reduction, seq, points if isinstance(points, int) else None)
 
