@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.launcher_process import (
     Process,
     ancestors,
@@ -87,13 +88,20 @@ def common_processes(ppid: int, variable: str, rank: int) -> list[Process]:
 def joined_start(place: JobPlace, ppid: int, before: int, proposed: str) -> str:
     """Return the id of this process's start, which it joins, or begins as `proposed`.
 
-    An empty text where nothing can be written down. Called again, or by a process that a rank has started, it is the
-    same one.
+    An empty text, and said, where nothing can be written down. Called again, or by a process that a rank has started,
+    it is the same one.
     """
     rank = _Rank.of(place, ppid, before)
-    with suppress(OSError), _starts(os.O_CREAT) as starts:
-        return rank.joined(starts) or rank.begun(starts, proposed)
-    return ""
+    try:
+        with _starts(os.O_CREAT) as starts:
+            return rank.joined(starts) or rank.begun(starts, proposed)
+    except OSError as error:
+        reporter.say(
+            "no-agreed-run",
+            f"The ranks cannot write down which start they belong to: {type(error).__name__}: {error}. "
+            "Their run is that of the process that has started them.",
+        )
+        return ""
 
 
 def awaited_start(place: JobPlace, ppid: int, before: int) -> str:
@@ -148,7 +156,7 @@ def _starts(create: int) -> Iterator[list[Start]]:
     if create:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_private(folder):
-        raise PermissionError(folder)
+        raise PermissionError(f"{folder} is not a private folder of user {os.getuid()}")
     path = folder / _FILE.format(namespace=_namespace())
     handle = os.open(path, os.O_RDWR | create | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "r+", encoding="utf-8") as file:

@@ -60,9 +60,10 @@ class MetricsDecoder:
         main = Columns()
         groups: dict[Coordinates, Columns] = {where: main}
         rejected_before = rejections.total
+        said = where if where.step is not None or wire.AXIS in scope else where._replace(axis=None)
         for metric in metrics:
             if metric.name in _PROTOCOL:
-                found += [_PROTOCOL[metric.name](writer, where, seq, point) for point in metric.gauge.data_points]
+                found += [_PROTOCOL[metric.name](writer, said, seq, point) for point in metric.gauge.data_points]
                 continue
             kind, points = points_of(metric, rejections)
             for point in points:

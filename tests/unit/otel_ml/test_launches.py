@@ -174,6 +174,18 @@ def test_what_a_killed_rank_has_left_half_written_keeps_no_start_from_being_one(
     assert len(set(found)) == 1
 
 
+def test_ranks_that_cannot_write_down_their_start_say_so_and_are_the_run_of_their_shell(tmp_path: Path) -> None:
+    for folder in (f"otel-ml-{os.getuid()}", ".cache"):
+        (tmp_path / folder).touch()  # is none
+    said = f"from otel_ml._internal.error_reporting import reporter; {PROGRAM}; reporter.connect(print)"
+    ranks = 'for r in 0 1; do RANK=$r WORLD_SIZE=2 $P "$SAID"; done'
+
+    first, *words = ids(ranks, XDG_RUNTIME_DIR=str(tmp_path), HOME=str(tmp_path), SAID=said)
+
+    assert first in words, "one run"
+    assert words.count("write") == words.count("NotADirectoryError:") == 2, words
+
+
 def test_two_slurm_jobs_with_one_rendezvous_id_are_two_runs() -> None:
     named = {**STEP, **TORCHRUN, "TORCHELASTIC_RUN_ID": "100", "GROUP_WORLD_SIZE": "2"}
 

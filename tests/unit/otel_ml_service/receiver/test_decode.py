@@ -143,10 +143,11 @@ def test_what_timers_measure_is_read_from_a_heartbeat_and_what_cannot_be_read_sa
     assert position.kinds == kinds
 
 
+@pytest.mark.parametrize("more", [{}, {"ml.timers": "{}"}], ids=["of a known form", "with more to say"])
 @pytest.mark.parametrize("value", [0, 3])
-def test_a_position_in_no_step_is_the_heartbeat_of_a_process_that_waits(value: int) -> None:
+def test_a_position_in_no_step_is_the_heartbeat_of_a_process_that_waits(value: int, more: dict[str, str]) -> None:
     request = FakeWriter().step(4, {})
-    body = encoded_gauge("otel_ml.position", None, None, value, 7, 3, {"ml.boot.time": 61.25})
+    body = encoded_gauge("otel_ml.position", None, None, value, 7, 3, {"ml.boot.time": 61.25, **more})
     del request.resource_metrics[0].scope_metrics[:]
     request.resource_metrics[0].scope_metrics.append(ScopeMetrics.FromString(body))
     decoder = Decoder()
