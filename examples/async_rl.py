@@ -35,7 +35,7 @@ import otel_ml
 from otel_ml.diagnostics import rl
 from otel_ml.types import Context
 
-UPDATES, EPISODES, GROUP, LONGEST, GENERATORS = 110, 48, 4, 6, 3
+UPDATES, EPISODES, GROUP, LONGEST, GENERATORS = 110, 96, 4, 6, 3
 SLOW, STALE, FAILS = 1, 2, 0
 MIRRORED, PATIENCE, MIRROR_S = 60, 36, 0.5  # the version at which the mirror is asked, versions until the next pull
 QUESTIONS = [f"{a}+{b}=" for a in range(5) for b in range(5)]
@@ -314,8 +314,8 @@ def reason_of(run: Any) -> str:
     return "it ended"
 
 
-def findings(run: otel_ml.Run) -> None:
-    """Print what the service found, and the curves that show it."""
+def findings(run: otel_ml.Run) -> int:
+    """Print what the service found and the curves that show it; return the step at which a generator became stale."""
     rows = otel_ml.read(run)
 
     def mean(name: str) -> float:
@@ -337,6 +337,9 @@ def findings(run: otel_ml.Run) -> None:
     print(f"without it: {mean('otel_ml/stale/generator'):.1f} versions newer")
     failures = sum(rows["rl/engine/replica_failures"][1])
     print(f"failures: {failures:.0f}, recovered in {mean('rl/engine/recovery_time'):.3f} s")
+    return next(
+        step for step, behind in zip(*rows[f"consumed/staleness/generator/{STALE}"], strict=True) if behind > PATIENCE
+    )
 
 
 def main() -> None:
@@ -344,7 +347,7 @@ def main() -> None:
     run = otel_ml.init("async-rl", role="trainer")
     otel_ml.set_step(0)
     ray.init(num_cpus=1 + GENERATORS, include_dashboard=False, runtime_env={"env_vars": otel_ml.child_env()})
-    buffer = ReplayBuffer.remote(capacity=192)
+    buffer = ReplayBuffer.remote(capacity=4 * EPISODES)
     generators = [Generator.remote(rank, buffer) for rank in range(GENERATORS)]
     ray.get([generator.__ray_ready__.remote() for generator in generators])  # on a busy machine one may start late
     train(buffer, generators)
@@ -354,7 +357,7 @@ def main() -> None:
     until = time.monotonic() + 60.0  # on a busy machine what was acknowledged is written later
     while len(otel_ml.read(run).get("loss", ([], []))[0]) < UPDATES and time.monotonic() < until:
         time.sleep(0.5)
-    findings(run)
+    stale_since = findings(run)
     sys.stdout.flush()
     why = [
         sys.executable,
@@ -362,7 +365,7 @@ def main() -> None:
         "otel_ml_service",
         "why",
         run.id,
-        f"{MIRRORED - 5}-{MIRRORED + 25}",
+        f"{stale_since - 12}-{stale_since + 20}",  # on a busy machine the generators are further behind
         "--metric",
         "rl/sample/reward",
     ]

@@ -23,7 +23,7 @@ def spans_of(runs: Path) -> list[str]:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(240)  # five processes import torch or Ray
+@pytest.mark.timeout(450)  # five processes import torch or Ray
 @pytest.mark.feature("F19", "better", "all of the RFC's list from one job of three roles, in one run")
 @pytest.mark.feature("R14", "better", "the RL families of a job that learns, under one table of names")
 @pytest.mark.feature(
@@ -37,7 +37,7 @@ def test_a_job_of_three_roles_learns_and_its_run_shows_all_that_is_wrong(tmp_pat
         env=environment(OTEL_ML_EXPORTERS="jsonl"),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
         check=False,
     )
 
@@ -53,9 +53,9 @@ def test_a_job_of_three_roles_learns_and_its_run_shows_all_that_is_wrong(tmp_pat
     assert after > before + 0.15, said
     why = " ".join(said.partition("recovered in")[2].split())
     assert re.search(r"rl/sample/reward fell (at|by and by from) step \d+", why), said
-    assert re.search(
-        r"Caused: the samples of generator 2 had [\d.]+ instead of [\d.]+: it served version 0 since", why
-    ), said
+    # Its samples make the policy worse, too: where that is more than a fifth of the fall, they did not cause all of it.
+    caused = r"Caused: the samples of generator 2 had [\d.]+ instead of [\d.]+: it served version 0 since"
+    assert re.search(rf"{caused}|[5-7]\d% of it goes with the samples of generator 2, not all:", why), said
     assert "generator 0" not in why, said
 
     shown = otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))
@@ -63,7 +63,7 @@ def test_a_job_of_three_roles_learns_and_its_run_shows_all_that_is_wrong(tmp_pat
     histograms = {"rl/sample/sequence_length/distribution"}  # a record of its own, not a scalar
     assert {row.measure.name for row in rl.ROWS} - histograms - bare == set()
     assert shown["rl/train/advantage"][0] == list(range(110))
-    assert shown["consumed/samples"] == (list(range(110)), [48.0] * 110), "each sample is known"
+    assert shown["consumed/samples"] == (list(range(110)), [96.0] * 110), "each sample is known"
     spans = {span["span_id"]: span for span in map(json.loads, spans_of(tmp_path / "otel-ml-runs"))}
     links = [(span, link) for span in spans.values() if span["role"] == "trainer" for link in span.get("links", ())]
     producers = {(spans[link["span_id"]]["role"], spans[link["span_id"]]["rank"]) for _, link in links}

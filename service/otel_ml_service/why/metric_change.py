@@ -13,7 +13,7 @@ from otel_ml_service.why.by_producers import told
 from otel_ml_service.why.coincidences import changes_near, completeness, first_not_finite, is_looked_at
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.gradual_change import gradual_turn
-from otel_ml_service.why.producers import Producer, Responsible, are_parts_of, producers_of, responsible_for
+from otel_ml_service.why.producers import Producer, Responsible, are_parts_of, mostly_by, producers_of, responsible_for
 from otel_ml_service.why.turn import BACK, Turn, range_of
 from otel_ml_service.why.wording import listed, number, plural, signed, steps_text
 
@@ -76,10 +76,12 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     if found is not None:
         return _caused(facts, place, name, turn, last_of, found)
     verdict: Verdict = "coincided" if near else "cannot tell"
+    mostly = mostly_by(producers, turn.step, last_of) if are_parts else None
+    needed = _needed(facts, place, turn, producers, name, are_parts=are_parts)
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
-        verdict=verdict, effect=turn.effect, explained=0.0,
-        sentences=(turn.text, _why(near, turn), _needed(facts, place, turn, producers, name, are_parts=are_parts)),
+        verdict=verdict, effect=turn.effect, explained=0.0 if mostly is None else mostly.part,
+        sentences=(turn.text, _why(near, turn), needed if mostly is None else _mostly(mostly, name)),
         evidence=(*near, *completeness(facts, place, turn.step, turn.found_at)),
         look_at=(Look(place.axis, turn.step, _FIRST),),
     )  # fmt: skip
@@ -119,6 +121,14 @@ def _needed(
     if not producers and SeriesName(place.axis, f"{place.prefix}consumed/samples") in facts.history.series:
         return _STRANGERS
     return _edge(producers, name, are_parts=are_parts) if producers else _LINKS
+
+
+def _mostly(found: Responsible, name: str) -> str:
+    them = listed([one.name for one in found.producers])
+    return (
+        f"{found.part:.0%} of it goes with the samples of {them}, not all: "
+        f"without these {name} would be {number(found.without)}."
+    )
 
 
 def _edge(producers: Sequence[Producer], name: str, *, are_parts: bool) -> str:

@@ -7,7 +7,7 @@ gone of a change then came by its samples. Both are counts of what was linked, n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from otel_ml_service.stored_runs.run_history import SeriesName
@@ -15,7 +15,7 @@ from otel_ml_service.why.answer import CAUSED
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.mean import mean
 
-__all__ = ["USUAL", "Producer", "Responsible", "are_parts_of", "producers_of", "responsible_for"]
+__all__ = ["USUAL", "Producer", "Responsible", "are_parts_of", "mostly_by", "producers_of", "responsible_for"]
 
 _SAMPLES, _VERSION, _STALENESS = "consumed/samples", "consumed/version", "consumed/staleness"
 
@@ -26,7 +26,7 @@ _ALIKE = 0.35
 """Part of the change by which the producers' own may make up another one: then they are not what the metric is of."""
 
 _LARGEST_PART = 0.5
-"""Of the producers: what most of them have in common is nobody's."""
+"""Of the producers: what most of them have in common is nobody's. And of a change, for it to be mostly by some."""
 
 Series = Mapping[int, float]
 
@@ -56,7 +56,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Responsible:
-    """Producers without whose samples a metric would not have changed.
+    """Producers, and how much less a metric would have changed without their samples.
 
     Attributes:
         producers: who; the one with most samples first.
@@ -107,16 +107,25 @@ def are_parts_of(producers: Sequence[Producer], values: Series, step: int, last:
 
 def responsible_for(producers: Sequence[Producer], step: int, last: int) -> Responsible | None:
     """Return by whose samples a metric that they are parts of changed at `step`; None where it is nobody's."""
+    return next((one for one in _parts(producers, step, last) if one.part >= CAUSED), None)
+
+
+def mostly_by(producers: Sequence[Producer], step: int, last: int) -> Responsible | None:
+    """Return by whose samples more than half of the change came; None where nobody's were that much."""
+    most = max(_parts(producers, step, last), key=lambda one: one.part, default=None)
+    return most if most is not None and most.part > _LARGEST_PART else None
+
+
+def _parts(producers: Sequence[Producer], step: int, last: int) -> Iterator[Responsible]:
+    """Yield what part of the change is gone without each of whom to leave out."""
     known, before, after = _windows(producers, step, last)
     whole = _change(known, before, after)
     for some in _candidates(known, after) if whole else ():
         others = [one for one in known if one not in some]
         left = _change(others, before, after)
-        part = 0.0 if left is None or whole is None else min(max(1 - left / whole, 0.0), 1.0)
-        if part >= CAUSED:
+        if left is not None and whole is not None:
             told = sorted(some, key=lambda one: -_given(one, after))
-            return Responsible(told, part, mean(_means(others, after)))
-    return None
+            yield Responsible(told, min(max(1 - left / whole, 0.0), 1.0), mean(_means(others, after)))
 
 
 def _windows(producers: Sequence[Producer], step: int, last: int) -> tuple[list[Producer], list[int], list[int]]:
