@@ -281,6 +281,8 @@ the rest. Look: otel-ml runs'
         >>> finished_line({"recorded": 840, "pending": 378, "unreceived": 378}, "finished").split(", ", 1)[1]
         '840 values recorded, 0 lost, 378 not arrived yet. The service delivers what it has, and what still arrives. \
 Look: otel-ml runs'
+        >>> finished_line(run | {"writers": 1, "ranks": 1, "ranks_expected": 2}, "finished").split(" values")[0]
+        'finished. 1 process (1 of 2 ranks), 48,210'
         >>> run |= {"exporters": {"jsonl": {"delivered_seq": 9}, "parquet": {"state": "unavailable"}}}
         >>> finished_line(run, "finished").split(", ", 2)[2].split(". ")[0]
         '48,210 delivered, 0 lost, not to parquet, which could not be used'
@@ -296,7 +298,7 @@ Look: otel-ml runs'
     writers, recorded = int(run.get("writers", 1)), int(run.get("recorded", 0))
     decided = str(run.get("status", "running"))
     how = status if decided == "running" else decided
-    begin = f"{writers} {'process' if writers == 1 else 'processes'}, {_values(recorded)} recorded"
+    begin = f"{writers} {'process' if writers == 1 else 'processes'}{_of_ranks(run)}, {_values(recorded)} recorded"
     superseded = int(run.get("superseded", 0))
     again = f"{superseded:,} of steps that were done again, " if superseded else ""
     account = f"{again}{total:,} lost{why}{_left_out(run)}"
@@ -307,6 +309,12 @@ Look: otel-ml runs'
         return f"{_pending(how)}. {begin}, {account}, {_behind(run)}{_besides(lost)}. {rest}. Look: otel-ml runs"
     arrived = f"{int(run.get('delivered', 0)):,} delivered"
     return f"{how}. {begin}, {arrived}, {account}{_besides(lost)}. {_share(run, writers)}Look: {_where(run)}"
+
+
+def _of_ranks(run: Mapping[str, Any]) -> str:
+    """Return how many ranks were heard, where that is not all: the others recorded nothing, or it did not arrive."""
+    heard, expected = int(run.get("ranks", 0)), int(run.get("ranks_expected", 0))
+    return f" ({heard:,} of {expected:,} ranks)" if heard < expected else ""
 
 
 def _where(run: Mapping[str, Any]) -> str:

@@ -17,6 +17,8 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "slowed": ("counter", "Times a connection asked faster than it may, and was read later."),
     "rejected": ("counter", "Points that will never be accepted (partial success), by reason."),
     "received": ("counter", "Points that arrived, duplicates included."),
+    "ranks": ("gauge", "Ranks of which something was heard, of the newest attempt of each role."),
+    "ranks_expected": ("gauge", "Ranks there are, by what those that were heard say."),
     "recorded": ("counter", "Values recorded by the users' programs."),
     "superseded": ("counter", "Of these, values that a later attempt of the job recorded again."),
     "unreceived": ("gauge", "Of these, values that were sent, have not arrived, and are waited for."),

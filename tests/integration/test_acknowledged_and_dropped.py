@@ -14,7 +14,7 @@ import pytest
 from otel_ml_exporters import StepRecord, Summary
 from otel_ml_exporters.testing import RecordingExporter
 from tests.integration.conftest import Bench
-from tests.integration.worker_process import environment, run
+from tests.integration.worker_process import environment, run, start
 from tests.waiting import eventually
 
 PROGRAM = """
@@ -113,6 +113,29 @@ def test_recorded_is_delivered_and_lost(
     metrics = sender.request("GET", "/metrics").body.decode()
     measure = f'otel_ml_dropped_total{{reason="never_arrived",run="run-1"}} {never_arrived}'
     assert (measure in metrics) == bool(swallowed)
+
+
+def test_a_rank_of_which_everything_was_dropped_is_missed_in_the_last_line_and_in_the_run(
+    bench: Bench, recording: RecordingExporter, tmp_path: Path
+) -> None:
+    sender = bench.sender(bench.service({"recording": lambda: recording}, end_silence_s=3.0))
+    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    direct = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sender.port}", "RANK": "0", "LOCAL_RANK": "0"}
+    everything = {f"/v1/{signal}": range(10_000) for signal in ("metrics", "logs", "traces")}
+    with hop_before(sender.port, everything) as endpoint:
+        behind_it = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "RANK": "1", "LOCAL_RANK": "1"}
+        other = start(PROGRAM, environment(tmp_path, {**world, **behind_it}), tmp_path)
+        _, said = run(PROGRAM, environment(tmp_path, {**world, **direct}), tmp_path)
+        other.communicate(timeout=100)
+    account = eventually(lambda: (found := sender.run()) and found["status"] == "finished" and found, timeout=60)
+
+    assert "1 process (1 of 2 ranks), 120 values recorded, " in said
+    assert (account["ranks"], account["ranks_expected"]) == (1, 2)
+    [summary] = [record.values for record in recording.records if isinstance(record, Summary)]
+    assert summary["otel_ml/ranks_unheard"] == 1
+    metrics = sender.request("GET", "/metrics").body.decode()
+    assert 'otel_ml_ranks{run="run-1"} 1' in metrics
+    assert 'otel_ml_ranks_expected{run="run-1"} 2' in metrics
 
 
 def test_an_event_that_a_hop_dropped_is_counted_as_one(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from otel_ml_exporters.records import Record
 from otel_ml_service.aggregation.observation import Sent
 from otel_ml_service.aggregation.output import NamedFile
+from otel_ml_service.aggregation.role_ranks import RanksHeard
 
 __all__ = ["Counts", "Holder", "Outcome", "RunFacts", "Status"]
 
@@ -66,6 +67,7 @@ class Status(NamedTuple):
         state: `running`, or how the run ended.
         writers: processes that sent anything of our own, children not counted.
         writers_live: of these, not ended, not replaced, heard within the last `end_silence_s`.
+        ranks: of the newest attempt of each role that were heard, and how many there are.
         recorded: values the users' programs recorded, as far as they have said.
         superseded: of these, values that a later attempt or incarnation recorded again.
         unreceived: of these, values that have not arrived and are waited for.
@@ -84,6 +86,7 @@ class Status(NamedTuple):
     state: str
     writers: int
     writers_live: int
+    ranks: RanksHeard
     recorded: int
     superseded: int
     unreceived: int

@@ -7,7 +7,7 @@ from typing import Literal
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.records import RunStatus, Summary
 from otel_ml_service.aggregation.loss_account import lost_of, recorded_by, say_missing_at_end
-from otel_ml_service.aggregation.role_ranks import ranks_elsewhere
+from otel_ml_service.aggregation.role_ranks import of_newest_attempts, ranks_heard
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.step_streams import PUBLISHED
 from otel_ml_service.aggregation.stepless import WAITING_AXIS
@@ -108,25 +108,8 @@ class RunEnd:
 
     def _all_are_here(self) -> bool:
         """Whether no other rank is to be expected: all of the newest attempts were heard."""
-        ranks: dict[str, set[int]] = {}
-        world: dict[str, int] = {}
-        for writer in self._of_newest_attempts():
-            role = writer.writer.role
-            ranks.setdefault(role, set()).add(writer.writer.rank)
-            world[role] = max(world.get(role, 1), writer.writer.world_size or 1)
-        everybody = [writer.writer for writer in self._own()]
-        return all(
-            len(ranks[role]) >= size or len(ranks[role] | ranks_elsewhere(everybody, role, size)) >= size
-            for role, size in world.items()
-        )
-
-    def _of_newest_attempts(self) -> list[WriterState]:
-        """Return the writers of each role's newest attempt; who entered no step is of its first one."""
-        writers = self._own()
-        newest: dict[str, int] = {}
-        for writer in writers:
-            newest[writer.writer.role] = max(newest.get(writer.writer.role, 0), writer.attempt or 0)
-        return [writer for writer in writers if (writer.attempt or 0) == newest[writer.writer.role]]
+        heard, expected = ranks_heard(self._own())
+        return heard >= expected
 
     def _close_all(self) -> None:
         self._steps.attempt_assignment.settle(at_end=True)
@@ -139,7 +122,7 @@ class RunEnd:
 
     def _status(self) -> Status:
         ends: list[Status] = []
-        for writer in self._of_newest_attempts():
+        for writer in of_newest_attempts(self._own()):
             if writer.shutdown_message is not None and writer.replaced_at is None:
                 ends.append(writer.shutdown_message.status)
             elif writer.shutdown_message is None and not self._has_successor(writer):
@@ -153,6 +136,8 @@ class RunEnd:
             values["recorded"] = sum(map(recorded_by, self._run.writers))
         lost = lost_of(self._run, at_end=True)
         values |= {f"dropped/{reason}": count for reason, count in lost.items() if reason != "too_late"}
+        heard, expected = ranks_heard(self._own())
+        values["ranks_unheard"] = expected - heard
         for writer in self._run.writers:
             if writer.shutdown_message is not None:
                 values["overhead_s"] = values.get("overhead_s", 0.0) + writer.shutdown_message.overhead_s

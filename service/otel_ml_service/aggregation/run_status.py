@@ -9,6 +9,7 @@ from otel_ml_service.aggregation.closing import ClosingTrigger
 from otel_ml_service.aggregation.loss_account import lost_of, recorded_by, unreceived_of
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.outcome import Counts, Holder, RunFacts, Status
+from otel_ml_service.aggregation.role_ranks import ranks_heard
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.spans import SpanIntake
 
@@ -67,6 +68,7 @@ def status_of(run: RunState, state: str, spans: SpanIntake, closing_trigger: Clo
         state=state,
         writers=len(own),
         writers_live=len(live),
+        ranks=ranks_heard(own),
         recorded=sum(map(recorded_by, run.writers)),
         superseded=run.superseded,
         unreceived=0 if state != "running" else sum(map(unreceived_of, run.writers)),

@@ -45,6 +45,8 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
         },
         "writers": status.writers,
         "writers_live": status.writers_live,
+        "ranks": status.ranks.heard,
+        "ranks_expected": status.ranks.expected,
         "recorded": status.recorded,
         "delivered": there - on_its_way if exporters else 0,
         "on_its_way": on_its_way,

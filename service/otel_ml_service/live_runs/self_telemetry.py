@@ -33,6 +33,8 @@ def run_measures(run: LiveRun) -> Iterator[Measure]:
     status = run.status
     found: list[Measure] = [
         ("received", (), status.counts.received),
+        ("ranks", (), status.ranks.heard),
+        ("ranks_expected", (), status.ranks.expected),
         ("recorded", (), status.recorded),
         ("superseded", (), status.superseded),
         ("unreceived", (), status.unreceived),

@@ -131,6 +131,11 @@ class Contents:
         return next((int(value) for value in said if isinstance(value, (int, float)) and value >= 1), None)
 
     @property
+    def unheard(self) -> int:
+        """Ranks of which nothing was heard, as the run's end tells: they recorded nothing, or it did not arrive."""
+        return int(self.history.summary.get("otel_ml/ranks_unheard", 0))
+
+    @property
     def lost(self) -> int | None:
         """Values that were recorded and are not in the run, as its end tells; None where nobody has said so yet."""
         if "otel_ml/recorded" not in self.history.summary:

@@ -40,6 +40,7 @@ def facts(run: Contents) -> Markup:
         ("began", began, ""),
         ("duration", duration(read.seconds), ""),
         ("ranks", _ranks(run), ""),
+        ("ranks that were not heard of", f"{run.unheard:,}" if run.unheard else "", "warning"),
         ("attempts", str(len(run.attempts)) if run.attempts else "", ""),
         *((name, f"{count:,}", "") for name, count in _steps(run)),
         ("steps done again", f"{run.redone:,}" if run.redone else "", ""),
