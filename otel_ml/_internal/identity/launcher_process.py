@@ -17,6 +17,7 @@ __all__ = [
     "may_span_hosts",
     "ranks_below",
     "started_ns",
+    "through_shells",
 ]
 
 Process = tuple[int, int]
@@ -51,6 +52,15 @@ def forked_from(pid: int) -> Iterator[int]:
             return
         pid = above
         yield pid
+
+
+def through_shells(pid: int) -> Iterator[int]:
+    """Yield a process and, as long as these are shells, those above: who has started what runs below."""
+    for _ in range(_MOST):
+        yield pid
+        if not _is_shell(pid):
+            return
+        pid = _parent(pid)
 
 
 def ranks_below(pid: int, variable: str) -> set[str]:

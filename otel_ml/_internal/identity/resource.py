@@ -32,7 +32,7 @@ def resource_attributes(config: Config, identity: Identity) -> dict[str, object]
         keys.BOOT: boot_id(),
         keys.BORN: identity.born,
         keys.RANK: place.rank,
-        keys.WORLD_SIZE: place.world_size,
+        keys.WORLD_SIZE: place.world_size if identity.has_world else None,
         keys.LOCAL_RANK: place.local_rank,
         keys.HOST: socket.gethostname(),
         keys.PID: os.getpid(),

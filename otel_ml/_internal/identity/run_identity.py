@@ -7,13 +7,19 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from otel_ml import env
 from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.identity.group_store import agreed_id
-from otel_ml._internal.identity.launcher_process import Process, launcher_process, may_span_hosts, started_ns
+from otel_ml._internal.identity.launcher_process import (
+    Process,
+    launcher_process,
+    may_span_hosts,
+    started_ns,
+    through_shells,
+)
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.started_by_hand import awaited_start, common_processes, joined_start
 from otel_ml.config import Config
@@ -78,6 +84,8 @@ class Identity:
         parent: instance of the parent process where this is a child of a writer, else None.
         starter: instance of the writer that started this process, by a launcher perhaps, else None: a process with a
             place of its own has one too.
+        has_world: whether the world size is that of its role. What a rank starts in another role has the variables of
+            that rank; how many do so, nobody says.
         born: when it began, in seconds since the machine was started.
     """
 
@@ -86,6 +94,7 @@ class Identity:
     place: JobPlace
     parent: str | None = None
     starter: str | None = None
+    has_world: bool = True
     born: float = field(default_factory=seconds_since_boot)
 
     @property
@@ -131,6 +140,8 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
         parents.add(ANYWHERE)
         if place.launcher and place.world_size > 1:  # one of several ranks has a place of its own
             starter = parent = None
+    is_size_said = config.world_size is not None and env.WORLD_SIZE.name not in environ
+    has_world = is_size_said or not _has_variables_of(starter, parents, ppid, place.rank, config.role)
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
     run_id = _given_id(config, environ, place) or launcher_id(place, ppid, before)
@@ -142,7 +153,15 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
         place=replace(place, attempt=attempt),
         parent=parent.instance if parent else None,
         starter=starter.instance if starter else None,
+        has_world=has_world,
     )
+
+
+def _has_variables_of(starter: Parent | None, parents: Container[int | None], ppid: int, rank: int, role: str) -> bool:
+    """Whether a process in a role of its own has what the launcher told its starter."""
+    if starter is None or starter.role == role or starter.rank != rank:
+        return False
+    return starter.pid in parents or starter.pid in through_shells(ppid)
 
 
 def _creator() -> int | None:

@@ -37,7 +37,7 @@ _FILE = "starts-by-hand-1-{namespace}.json"
 """The number is that of its form: another version of otel_ml does not read it. Nor does a container, whose processes
 have numbers of their own."""
 
-_PATIENCE_S = 2.0
+_PATIENCE_S = 10.0
 """How long the file may be another rank's, each for some milliseconds."""
 
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
+from otel_ml._internal.identity.resource import resource_attributes
 from otel_ml._internal.identity.run_identity import Parent, identify, new_id
 from otel_ml.config import Config
 
@@ -80,6 +82,21 @@ def test_a_process_with_the_rank_and_role_of_its_parent_is_its_child() -> None:
     environ = {"OTEL_ML_PARENT": str(parent), "OTEL_ML_RANK": "1"}
 
     assert identify(Config.from_env(environ), environ).parent == "instance"
+
+
+def test_what_a_rank_starts_in_another_role_has_no_world_of_that_size() -> None:
+    ranks = {"RANK": "0", "WORLD_SIZE": "2", "OTEL_ML_PARENT": str(Parent("instance", os.getppid(), 0, "trainer"))}
+
+    def world(environ: dict[str, str], **told: Any) -> object:
+        config = Config.from_env(environ, **told)
+        return resource_attributes(config, identify(config, environ)).get("ml.world_size")
+
+    assert world(ranks, role="evaluator") is None
+    assert world({**ranks, "OTEL_ML_WORLD_SIZE": "2"}, role="evaluator") is None
+    assert world(ranks, role="evaluator", world_size=1) == 1, "said"
+    assert world({**ranks, "RANK": "1"}, role="evaluator") == 2, "a launcher told it another rank"
+    assert world(ranks) == 2, "a child"
+    assert world({"RANK": "0", "WORLD_SIZE": "2"}, role="evaluator") == 2, "nobody started it"
 
 
 def test_a_process_with_a_place_of_its_own_is_nobodys_child() -> None:
