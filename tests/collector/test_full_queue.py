@@ -29,6 +29,7 @@ def pipeline(tmp_path: Path) -> Iterator[tuple[Service, Collector]]:
     service.kill()
 
 
+@pytest.mark.full
 def test_ranks_keep_what_a_full_queue_refuses_until_the_service_is_back(
     pipeline: tuple[Service, Collector], tmp_path: Path
 ) -> None:

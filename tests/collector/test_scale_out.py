@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 EXPERIMENTS = ("a1", "b2", "c3", "d4")
 
 
+@pytest.mark.full
 def test_four_experiments_on_two_services_that_are_killed_one_after_the_other(tmp_path: Path) -> None:
     folders = {name: tmp_path / name for name in EXPERIMENTS}
     host = tmp_path / "host"

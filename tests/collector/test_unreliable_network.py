@@ -16,6 +16,7 @@ from tests.fakes.unreliable_network import UnreliableNetwork
 pytestmark = pytest.mark.timeout(900)
 
 
+@pytest.mark.full
 @pytest.mark.e2e
 def test_a_slow_service_and_ten_consumers_that_overtake_each_other(tmp_path: Path) -> None:
     through(tmp_path, seed=0, delay_s=1.0)
