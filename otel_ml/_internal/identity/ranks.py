@@ -134,6 +134,26 @@ def _slurm_job(environ: Environ) -> str:
     return "" if not job else f"slurm-{array}_{task}" if task else f"slurm-{job}"
 
 
+def flux(environ: Environ) -> JobPlace | None:
+    """Flux, a job of several tasks (flux-environment(7)); each program of a job of one task is a start of its own."""
+    rank, world_size = _number(environ, "FLUX_TASK_RANK"), _size(environ, "FLUX_JOB_SIZE")
+    job = _clean(environ.get("FLUX_JOB_ID_PATH") or environ.get("FLUX_JOB_ID") or "")
+    if rank is None or world_size is None or world_size == 1 or not job:
+        return None
+    hosts = _size(environ, "FLUX_JOB_NNODES") or 1
+    return JobPlace(
+        rank=rank,
+        world_size=world_size,
+        local_rank=_number(environ, "FLUX_TASK_LOCAL_ID") or 0,
+        launcher="flux",
+        job=f"flux-{job}",
+        is_unique=True,
+        hosts=hosts,
+        host=rank * hosts // world_size,
+        variable="FLUX_TASK_RANK",
+    )
+
+
 def open_mpi(environ: Environ) -> JobPlace | None:
     """Open MPI's `mpirun`."""
     job = environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid") or ""
@@ -148,6 +168,12 @@ def hydra(environ: Environ) -> JobPlace | None:
     """MPICH's and Intel MPI's `mpiexec` (hydra)."""
     job = environ.get("PMI_JOBID") or environ.get("HYDRA_JOBID") or ""
     return _mpi(environ, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), job)
+
+
+def pals(environ: Environ) -> JobPlace | None:
+    """HPE Cray's `mpiexec` and `aprun` (PALS), as on PBS."""
+    names = ("PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE")
+    return _mpi(environ, names, environ.get("PALS_APID") or "")
 
 
 def _mpi(environ: Environ, names: tuple[str, str, str, str], job: str) -> JobPlace | None:
@@ -278,7 +304,9 @@ def _clean(text: str) -> str:
 
 DETECTORS: tuple[Callable[[Environ], JobPlace | None], ...] = (
     torchrun,
+    flux,
     open_mpi,
+    pals,
     hydra,
     submitit,
     slurm,

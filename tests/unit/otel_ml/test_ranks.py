@@ -63,6 +63,30 @@ def test_open_mpi() -> None:
     )
 
 
+def test_flux() -> None:
+    environ = {
+        "FLUX_JOB_ID": "ƒ3ETxsR9H", "FLUX_JOB_ID_PATH": "/ƒabc/ƒ3ETxsR9H", "FLUX_JOB_SIZE": "8", "FLUX_JOB_NNODES": "2",
+        "FLUX_TASK_RANK": "5", "FLUX_TASK_LOCAL_ID": "1", "PMI_RANK": "5", "PMI_SIZE": "8",
+    }  # fmt: skip
+
+    assert detect(environ) == JobPlace(
+        rank=5, world_size=8, local_rank=1, launcher="flux", job="flux-abc-3ETxsR9H", is_unique=True, hosts=2, host=1,
+        variable="FLUX_TASK_RANK",
+    )  # fmt: skip
+    assert detect({**environ, "FLUX_JOB_SIZE": "1", "FLUX_TASK_RANK": "0", "PMI_SIZE": ""}).is_alone
+
+
+def test_pals_of_cray() -> None:
+    environ = {
+        "PALS_APID": "6b8f-11", "PALS_RANKID": "5", "PALS_LOCAL_RANKID": "1", "PALS_LOCAL_SIZE": "4", "PMI_RANK": "5",
+        "PMI_SIZE": "8",
+    }  # fmt: skip
+
+    assert detect(environ) == JobPlace(
+        rank=5, world_size=8, local_rank=1, launcher="mpi", job="6b8f-11", hosts=2, host=1, variable="PALS_RANKID"
+    )
+
+
 def test_hydra_of_mpich_and_intel() -> None:
     assert detect({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}) == JobPlace(
         1, 4, 1, "mpi", variable="PMI_RANK"
