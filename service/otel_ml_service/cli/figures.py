@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["age", "compact", "plural", "size", "thousands"]
+from otel_ml_service.report.units import quantity, unit_of
+
+__all__ = ["age", "compact", "of_metric", "plural", "size", "thousands"]
 
 
 def size(count: float) -> str:
@@ -52,6 +54,17 @@ def plural(count: int, noun: str) -> str:
         ('1 run', '3 runs')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def of_metric(name: str, value: float) -> str:
+    """Return a value of a metric: in the unit that fits where that is known, as of what otel_ml itself measures.
+
+    Examples:
+        >>> of_metric("time/forward", 0.0251), of_metric("loss", 0.0251)
+        ('25.1 ms', '0.0251')
+    """
+    unit = unit_of(name)
+    return quantity(value, unit) if unit else compact(value)
 
 
 def compact(value: float) -> str:

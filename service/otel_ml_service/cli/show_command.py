@@ -16,17 +16,18 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.nested import leaves
 from otel_ml.printable import printable
 from otel_ml_exporters.records import Record, Table
-from otel_ml_service.cli.figures import compact, plural
+from otel_ml_service.cli.figures import compact, of_metric, plural
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.self_telemetry_series import not_as_it_should_be
-from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, time_account
+from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, is_exposed, time_account
 from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, is_own
 from otel_ml_service.stored_runs.status_word import standing
 from otel_ml_service.stored_runs.unfinished import lacking
+from otel_ml_service.why.wording import seconds
 
 __all__ = ["command"]
 
@@ -78,8 +79,8 @@ def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table
     if account:
         output.line()
         output.line("where the time goes: what each timer adds to the step of the slowest rank", style="bold")
-        rows = [[one.place + one.phase, compact(one.seconds), f"{one.share:.1%}", str(one.rank)] for one in account]
-        columns = ["timer", "s a step", "of the step", "rank at the front"]
+        rows = [[one.place + one.phase, seconds(one.seconds), f"{one.share:.1%}", str(one.rank)] for one in account]
+        columns = ["timer", "a step", "of the step", "rank at the front"]
         output.table(columns, rows, right=columns[1:])
     lines = [line for table in tables for line in finding_lines(table)]
     if lines:
@@ -117,16 +118,16 @@ def _print_plots(output: Screen, chosen: Chosen, *, height: int, log: bool) -> N
     for index, (key, series) in enumerate(chosen):
         values = list(series.values())
         colour = _COLOURS[index % len(_COLOURS)]
-        output.line(f"{key.name}   {_figures(values)}   over {key.axis}", style=f"bold {colour}")
+        output.line(f"{key.name}   {_figures(key.name, values)}   over {key.axis}", style=f"bold {colour}")
         for line in plot(list(series), values, width=width, height=height, log=log):
             output.line(line, style=colour)
         output.line()
 
 
-def _figures(values: Sequence[float]) -> str:
+def _figures(name: str, values: Sequence[float]) -> str:
     finite = [value for value in values if math.isfinite(value)]
-    bounds = f"  min {compact(min(finite))}  max {compact(max(finite))}" if finite else ""
-    return f"last {compact(values[-1])}{bounds}  {plural(len(values), 'step')}"
+    bounds = f"  min {of_metric(name, min(finite))}  max {of_metric(name, max(finite))}" if finite else ""
+    return f"last {of_metric(name, values[-1])}{bounds}  {plural(len(values), 'step')}"
 
 
 def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen, *, everything: bool) -> None:
@@ -145,8 +146,8 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     counts = [plural(read.others[kind], noun) for kind, noun in _NOUNS.items() if kind in read.others]
     output.line(", ".join([plural(read.rows, "row"), *counts, plural(read.amendments, "amended value")]), style="dim")
     output.line()
-    users = [entry for entry in chosen if not is_own(entry[0].name)]
-    own = [entry for entry in chosen if is_own(entry[0].name)]
+    own = [entry for entry in chosen if _is_account(entry[0].name)]
+    users = [entry for entry in chosen if not _is_account(entry[0].name)]
     wrong = not_as_it_should_be(read)
     told = [entry for entry in own if everything or entry[0].name in wrong]
     output.table(
@@ -178,8 +179,13 @@ def _shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
 
 
+def _is_account(name: str) -> bool:
+    """Whether a metric is otel_ml's own: of itself, or of a step's time, which has a table of its own."""
+    return is_own(name) or is_exposed(name)
+
+
 def _row(key: SeriesName, series: Series) -> list[str]:
     values = list(series.values())
     finite = [value for value in values if math.isfinite(value)]
-    bounds = [compact(min(finite)), compact(max(finite))] if finite else ["", ""]
-    return [key.name, key.axis, f"{len(values):,}", compact(values[-1]), *bounds, spark(values)]
+    bounds = [of_metric(key.name, min(finite)), of_metric(key.name, max(finite))] if finite else ["", ""]
+    return [key.name, key.axis, f"{len(values):,}", of_metric(key.name, values[-1]), *bounds, spark(values)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from otel_ml_exporters.records import Record, RunStatus, StepRecord, Summary, Text
-from otel_ml_service.cli.figures import compact
+from otel_ml_service.cli.figures import of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.stored_runs.follow_jsonl import Follower
@@ -79,4 +79,4 @@ def _wanted(name: str, metrics: Sequence[str]) -> bool:
 
 
 def _values(values: Mapping[str, float]) -> str:
-    return "  ".join(f"{name} {compact(value)}" for name, value in values.items())
+    return "  ".join(f"{name} {of_metric(name, value)}" for name, value in values.items())

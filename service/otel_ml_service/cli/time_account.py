@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Table
-from otel_ml_service.cli.figures import compact
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
+from otel_ml_service.why.wording import seconds
 
-__all__ = ["FINDINGS", "Share", "finding_lines", "time_account"]
+__all__ = ["FINDINGS", "Share", "finding_lines", "is_exposed", "time_account"]
 
 FINDINGS = "otel_ml/findings"
 """The table of findings, after the name of its role and axis."""
@@ -35,6 +35,16 @@ class Share(NamedTuple):
     seconds: float
     share: float
     rank: int
+
+
+def is_exposed(name: str) -> bool:
+    """Whether a published name is of the account of a step's time.
+
+    Examples:
+        >>> is_exposed("generator/time/exposed/forward/rank"), is_exposed("time/forward")
+        (True, False)
+    """
+    return "/time/exposed/" in f"/{name}"
 
 
 def time_account(history: History) -> list[Share]:
@@ -83,11 +93,11 @@ def finding_lines(table: Table) -> Iterator[str]:
         >>> columns = ("level", "kind", "place", "phase", "since", "until", "s per step", "s saved per step")
         >>> rows = (("warning", "slow", "rank 2", "forward", 40, 69, 0.025, 0.02),)
         >>> list(finding_lines(Table(1, 0.0, "otel_ml/findings", "step", 80, columns, rows)))
-        ['warning: rank 2 slow in forward, step 40 to 69: +0.025 s a step, 0.02 s shorter without it']
+        ['warning: rank 2 slow in forward, step 40 to 69: +25 ms a step, 20 ms shorter without it']
         >>> columns += ("times",)
         >>> rows = (("warning", "pause", "nobody", "ckpt", 9, 59, 0.4, 0.4, 6),)
         >>> [line.partition(":")[2] for line in finding_lines(Table(1, 0.0, "findings", "step", 80, columns, rows))]
-        [' nobody is slow, the job pauses in ckpt, 6 times, step 9 to 59: +0.4 s a step, 0.4 s shorter without it']
+        [' nobody is slow, the job pauses in ckpt, 6 times, step 9 to 59: +400 ms a step, 400 ms shorter without it']
     """
     axis = table.axis or DEFAULT_AXIS
     for row in table.rows:
@@ -117,5 +127,5 @@ def _when(axis: str, cells: Mapping[str, JsonValue]) -> str:
 
 def _price(cells: Mapping[str, JsonValue]) -> str:
     extra, saved = cells.get("s per step"), cells.get("s saved per step")
-    price = f": +{compact(extra)} s a step" if isinstance(extra, float) else ""
-    return f"{price}, {compact(saved)} s shorter without it" if price and isinstance(saved, float) and saved else price
+    price = f": +{seconds(extra)} a step" if isinstance(extra, float) else ""
+    return f"{price}, {seconds(saved)} shorter without it" if price and isinstance(saved, float) and saved else price

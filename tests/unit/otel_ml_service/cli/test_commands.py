@@ -215,8 +215,12 @@ def test_show_says_where_the_time_goes_so_that_it_adds_up_and_what_was_found(ote
     _, out, _ = otel_ml("show", "01abc")
 
     rows = [line.split() for line in out.splitlines()]
-    assert ["forward", "3", "75.0%", "2"] in rows
-    assert ["all_reduce", "1", "25.0%", "0"] in rows
+    assert ["forward", "3", "s", "75.0%", "2"] in rows
+    assert ["all_reduce", "1", "s", "25.0%", "0"] in rows
+    [timer] = [row for row in rows if row[:1] == ["time/forward"]]
+    assert timer[3:9] == ["3", "s", "3", "s", "3", "s"], "in the unit that fits"
+    assert not any(row[0].startswith("time/exposed") for row in rows if row), "the table above has it"
+    assert "4 more of otel_ml's own account" in out
     assert out.splitlines()[-2:] == [
         "found",
         "critical: rank 2 slow in forward, since step 0: +2 s a step, 1.5 s shorter without it",
