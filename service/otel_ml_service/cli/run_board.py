@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from otel_ml_exporters.backends.console.line import place
 from otel_ml_exporters.backends.console.remark import Remarks
-from otel_ml_exporters.records import Params, Record, RunStatus, StepRecord
+from otel_ml_exporters.records import Params, Record, RunStatus, StepRecord, Table
 from otel_ml_exporters.run_progress import RunProgress
 from otel_ml_exporters.telling_metrics import interesting
+from otel_ml_service.cli.time_account import FINDINGS, finding_lines
 from otel_ml_service.stored_runs.run_history import is_own
 
 __all__ = ["Progress", "RunBoard"]
@@ -18,7 +19,7 @@ __all__ = ["Progress", "RunBoard"]
 RECENT = 48
 """Values of a metric in its small curve."""
 
-_STEP, _PHASE = "time/step", "time/"
+_STEP, _PHASE, _EXPOSED, _MEAN = "time/step", "time/", "time/exposed/", "/mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,13 @@ class RunBoard:
 
     Attributes:
         recent: metric → its last values, oldest first; without otel_ml's own.
-        remark: the last thing that was special about a step: a slow or a missing rank, and where.
+        finding: the newest one: who is or was slow, and where; else `remark` is shown.
+        remark: the last thing that was special about a step: who was missing or took longest, and where.
         status: as the run's last record says.
     """
 
     recent: dict[str, deque[float]] = field(default_factory=dict)
+    finding: str = ""
     remark: str = ""
     status: str = "running"
     _progress: RunProgress = field(default_factory=RunProgress)
@@ -59,6 +62,8 @@ class RunBoard:
             self._progress.add(record)
         elif isinstance(record, Params):
             self._progress.add(record)
+        elif isinstance(record, Table) and f"/{record.name}".endswith(f"/{FINDINGS}"):
+            self.finding = next(iter(finding_lines(record)), "")
         elif isinstance(record, RunStatus):
             self.status = record.status
 
@@ -84,10 +89,26 @@ class RunBoard:
 
     @property
     def phases(self) -> Mapping[str, float]:
-        """Timer → its share of the last step, the longest first; nothing where steps are not timed."""
-        step = self.recent.get(_STEP, ())
-        if not step or not step[-1] > 0:
-            return {}
-        timers = interesting(name for name in self.recent if name.startswith(_PHASE) and name.count("/") == 1)
-        shares = {name.removeprefix(_PHASE): self.recent[name][-1] / step[-1] for name in timers if name != _STEP}
-        return dict(sorted(shares.items(), key=lambda entry: -entry[1]))
+        """Timer → its share of the last step, the longest first; nothing where steps are not timed.
+
+        Of several ranks, what each timer adds to the slowest rank's step; without that account, their means.
+        """
+        last = {name: values[-1] for name, values in self.recent.items() if name.startswith(_PHASE)}
+        exposed = _below(_EXPOSED, last)
+        if exposed:
+            return _shares(exposed, sum(exposed.values()))
+        means = {name.removesuffix(_MEAN): value for name, value in last.items() if name.endswith(_MEAN)}
+        found = means if _STEP in means else last
+        timers = _below(_PHASE, {name: found[name] for name in interesting(found) if name != _STEP})
+        return _shares(timers, found.get(_STEP, 0.0))
+
+
+def _below(prefix: str, values: Mapping[str, float]) -> Mapping[str, float]:
+    """Return what is directly below a prefix, without it."""
+    names = {name: name.removeprefix(prefix) for name in values if name.startswith(prefix)}
+    return {short: values[name] for name, short in names.items() if "/" not in short}
+
+
+def _shares(timers: Mapping[str, float], step: float) -> Mapping[str, float]:
+    shares = {name: seconds / step for name, seconds in timers.items()} if step > 0 else {}
+    return dict(sorted(shares.items(), key=lambda entry: -entry[1]))

@@ -20,6 +20,7 @@ from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.plot import spark
 from otel_ml_service.cli.run_board import Progress, RunBoard
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.report.units import quantity, unit_of
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder, find, is_there
@@ -80,8 +81,13 @@ def _filled(board: RunBoard, new: Sequence[Record]) -> RunBoard:
 
 def _lines(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
     for board in boards:
-        cells = [f"{name} {significant(values[-1], _DIGITS)}" for name, values in board.metrics(_IN_A_LINE).items()]
-        parts = [f"{run.name} {standing(run, board.status)}", *_progress(board.progress), *cells, board.remark]
+        cells = [f"{name} {_last(name, values[-1])}" for name, values in board.metrics(_IN_A_LINE).items()]
+        parts = [
+            f"{run.name} {standing(run, board.status)}",
+            *_progress(board.progress),
+            *cells,
+            board.finding or board.remark,
+        ]
         output.line("  ".join(filter(None, parts)))
         output.out.file.flush()
 
@@ -101,13 +107,18 @@ def _page(run: RunFolder, board: RunBoard, most: int) -> Group:
     table.add_column("last", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, style="cyan", max_width=_TREND)
     for name, values in board.metrics(max(1, most)).items():
-        table.add_row(Text(printable(name)), significant(values[-1], _DIGITS), spark(list(values), _TREND))
+        table.add_row(Text(printable(name)), _last(name, values[-1]), spark(list(values), _TREND))
     return Group(
         *parts,
         _line(f"of a step: {' · '.join(phases)}" if phases else ""),
         table,
-        _line(board.remark, style="yellow"),
+        _line(board.finding or board.remark, style="yellow"),
     )
+
+
+def _last(name: str, value: float) -> str:
+    unit = unit_of(name)
+    return quantity(value, unit) if unit else significant(value, _DIGITS)
 
 
 def _line(text: str, style: str = "") -> Text:

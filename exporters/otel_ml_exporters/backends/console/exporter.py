@@ -29,11 +29,11 @@ class ConsoleExporter(Exporter):
     second, and prints the lines on its standard error.
 
     A line has the step, the main metrics in columns that stay where they are, how many writers were missing, and which
-    rank was slow in which timer, where the step tells (timers reduced by `max,mean,argmax` or by `rank`).
+    rank took longest in which timer, where the step tells (timers reduced by `max,mean,argmax` or by `rank`).
     Parameters, the summary, a new attempt and the run's end have lines of their own::
 
         step 120  loss 0.4213  accuracy 0.9130  time/step 0.0512
-        step 130  loss 0.4187  accuracy 0.9160  time/step 1.0530  (rank 2 slow in forward: 0.9810 s)
+        step 130  loss 0.4187  accuracy 0.9160  time/step 1.0530  (rank 2 longest in forward: 0.9810 s)
         eval 13  eval/accuracy 0.9031
 
     Args:

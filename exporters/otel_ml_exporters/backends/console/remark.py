@@ -1,4 +1,7 @@
-"""What is special about a step: corrections, who was missing, who was slow."""
+"""What is special about a step: corrections, who was missing, who took longest.
+
+Who takes longest in a timer may be slow, or may wait for somebody else: one step alone does not tell. Findings do.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,9 @@ _TOTAL = "step"
 _RATIO = 1.5
 """How many times the mean the slowest rank must take, to be named."""
 
+_EXPOSED = "exposed/"
+"""Timers of the account of a step's time: what each adds, and who was in front."""
+
 _LEAST_S = 0.005
 """Smaller differences are the machine's noise."""
 
@@ -37,8 +43,8 @@ class Remarks:
         missing = self._missing(record)
         if record.writers_missing:
             remarks.append(f"{record.writers_missing} writer{'s' * (record.writers_missing > 1)} missing{missing}")
-        slow = _slowest(record.values)
-        return remarks if slow is None else [*remarks, slow]
+        longest = _longest(record.values)
+        return remarks if longest is None else [*remarks, longest]
 
     def _missing(self, record: StepRecord) -> str:
         present = {int(match["rank"]) for name in record.values if (match := _RANK.match(name))}
@@ -50,21 +56,27 @@ class Remarks:
         return f": rank{'s' * (len(gone) > 1)} {', '.join(map(str, gone))}"
 
 
-def _slowest(values: Mapping[str, float]) -> str | None:
-    """Return who was slow in which timer, the one in which it cost most."""
-    found = max(_slow(values), default=None)
+def _longest(values: Mapping[str, float]) -> str | None:
+    """Return who took longest in which timer, the one in which it cost most."""
+    found = max(_standing_out(values), default=None)
     if found is None:
         return None
     _, phase, rank, seconds = found
-    return f"rank {rank} slow in {phase}: {significant(seconds, 4)} s"
+    return f"rank {rank} longest in {phase}: {significant(seconds, 4)} s"
 
 
-def _slow(values: Mapping[str, float]) -> Iterator[tuple[float, str, int, float]]:
-    """Yield (seconds above the mean, timer, rank, seconds) of each timer in which a rank stands out."""
+def _standing_out(values: Mapping[str, float]) -> Iterator[tuple[float, str, int, float]]:
+    """Yield (seconds that it costs, timer, rank, seconds) of each timer in which a rank stands out.
+
+    Where the step has an account of its time, what a timer adds to the step counts: others wait as long elsewhere.
+    """
     for name, (rank, slowest, mean) in {**_by_extreme(values), **_by_rank(values)}.items():
         match = _TIMER.search(name)
-        if match and match["phase"] != _TOTAL and slowest > _RATIO * mean and slowest - mean > _LEAST_S:
-            yield slowest - mean, match["phase"], rank, slowest
+        if not match or match["phase"] == _TOTAL or match["phase"].startswith(_EXPOSED):
+            continue
+        added = values.get(f"{name[: match.start('phase')]}{_EXPOSED}{match['phase']}", slowest)
+        if min(slowest, added) > _RATIO * mean and min(slowest, added) - mean > _LEAST_S:
+            yield added - mean, match["phase"], rank, slowest
 
 
 def _by_extreme(values: Mapping[str, float]) -> Mapping[str, tuple[int, float, float]]:

@@ -79,19 +79,33 @@ def test_lines_are_never_longer_than_the_width_and_say_what_is_missing() -> None
     ],
     ids=["max,mean,argmax", "mean,max,argmax", "max,rank"],
 )
-def test_who_was_slow_is_named_where_the_step_tells(timed: dict[str, float]) -> None:
+def test_who_took_longest_is_named_where_the_step_tells(timed: dict[str, float]) -> None:
     waiting = {"time/sync": 0.3, "time/sync/mean": 0.28, "time/sync/argmax": 0.0}
 
     said = written(row(1, {"loss": 1.0, **timed, **waiting}))
 
-    assert said[1].endswith("(rank 2 slow in forward: 0.2900 s)")
+    assert said[1].endswith("(rank 2 longest in forward: 0.2900 s)")
 
 
-def test_nobody_is_slow_where_ranks_are_alike_or_the_difference_is_small() -> None:
+def test_who_waits_longest_is_not_named_but_who_is_in_front() -> None:
+    forward = {
+        "time/forward": 0.29,
+        "time/forward/mean": 0.15,
+        "time/forward/argmax": 0.0,
+        "time/exposed/forward": 0.29,
+    }
+    waiting = {"time/sync": 0.3, "time/sync/mean": 0.15, "time/sync/argmax": 1.0, "time/exposed/sync": 0.01}
+
+    said = written(row(1, {"loss": 1.0, **forward, **waiting}))
+
+    assert said[1].endswith("(rank 0 longest in forward: 0.2900 s)")
+
+
+def test_nobody_is_named_where_ranks_are_alike_or_the_difference_is_small() -> None:
     alike = {"time/forward": 0.29, "time/forward/mean": 0.27, "time/forward/argmax": 2.0}
     small = {"time/load": 0.002, "time/load/mean": 0.0005, "time/load/argmax": 1.0}
 
-    assert "slow" not in written(row(1, {**alike, **small}))[1]
+    assert "longest" not in written(row(1, {**alike, **small}))[1]
 
 
 def test_who_is_missing_is_named_where_ranks_have_series_of_their_own() -> None:
@@ -104,11 +118,11 @@ def test_who_is_missing_is_named_where_ranks_have_series_of_their_own() -> None:
     assert said[3].endswith("(2 writers missing)")
 
 
-def test_the_table_names_who_was_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_names_who_took_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     timed = {"time/forward": 0.29, "time/forward/mean": 0.09, "time/forward/argmax": 2.0}
 
-    assert "rank 2 slow in forward" in "\n".join(written(row(1, timed), stream=Terminal(), width=100))
+    assert "rank 2 longest in forward" in "\n".join(written(row(1, timed), stream=Terminal(), width=100))
 
 
 def test_chosen_metrics_are_shown_in_the_chosen_order() -> None:

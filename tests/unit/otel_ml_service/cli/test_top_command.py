@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.records import Params, StepRecord
+from otel_ml_exporters.records import Params, StepRecord, Table
 from otel_ml_service.cli.run_board import RunBoard
+from otel_ml_service.findings.finding import COLUMNS, Finding, row_of
 from otel_ml_service.storage.outbox import Outbox
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
@@ -70,14 +71,38 @@ def test_phases_are_shares_of_the_last_step_the_longest_first() -> None:
     assert list(board.phases.items()) == [("forward", 0.5), ("data", 0.2)]
 
 
-def test_a_pipe_gets_a_line_with_progress_values_and_who_was_slow(tmp_path: Path) -> None:
+def test_of_several_ranks_phases_are_what_they_add_to_the_step() -> None:
+    timers = {"time/step": 1.0, "time/forward": 0.9, "time/sync": 0.8, "time/step/mean": 1.0, "time/forward/mean": 0.5}
+    board = RunBoard()
+    account = {"time/exposed/forward": 0.9, "time/exposed/sync": 0.1, "time/exposed/sync/rank": 1.0}
+    board.add(row(1, 0.0, {**timers, **account}))
+
+    assert list(board.phases.items()) == [("forward", 0.9), ("sync", 0.1)]
+    board = RunBoard()
+    board.add(row(1, 0.0, {**timers, "time/sync/mean": 0.5}))
+    assert list(board.phases.items()) == [("forward", 0.5), ("sync", 0.5)], "no maxima: they do not add up"
+
+
+def test_a_finding_comes_before_who_took_longest_in_one_step() -> None:
+    timed = {"time/sync": 0.29, "time/sync/mean": 0.09, "time/sync/argmax": 1.0}
+    finding = Finding("slow", 2, "forward", "critical", 40, None, slowdown=2.0, extra_s=0.025, cost_s=6.0, saved_s=0.02)
+    board = RunBoard()
+    board.add(row(9, 0.0, timed))
+    assert board.remark == "rank 1 longest in sync: 0.2900 s (at step 9)"
+
+    board.add(Table(4, 3.0, "otel_ml/findings", "step", 2, COLUMNS, (row_of(finding),)))
+
+    assert board.finding.startswith("critical: rank 2 slow in forward, since step 40")
+
+
+def test_a_pipe_gets_a_line_with_progress_values_and_who_took_longest(tmp_path: Path) -> None:
     write_run(tmp_path, "01abc", digits_records(steps=50))
 
     done = otel_ml(tmp_path, "top", "01abc")
 
     [line] = done.stdout.splitlines()
     assert line.startswith("01abc finished  step 49  100%  loss ")
-    assert "rank 2 slow in forward" in line
+    assert "rank 2 longest in forward" in line
 
 
 def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path: Path) -> None:
