@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.records import JsonValue, Params, Record, Span, StepRecord, Table, Text
