@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import Params, Record, StepRecord
 

@@ -23,9 +23,10 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.pictures import film_strip, grid, in_range, ordered
-from otel_ml.compat.tracking.said import never_raises, not_kept
 from otel_ml.compat.tracking.step_axes import StepCounts, whole
+from otel_ml.never_raises import never_raises
 from otel_ml.wire.attributes import SESSIONS_PARAM
 
 __all__ = ["SummaryWriter"]

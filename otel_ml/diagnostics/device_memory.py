@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from otel_ml._internal.devices.cuda import CUDA, CudaCalls
 from otel_ml._internal.record.log import log
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = [
     "MEMORY_KEYS",

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
-from otel_ml.once import reporter
+from otel_ml.never_raises import never_raises
+from otel_ml.warn_once import reporter
 
 __all__ = ["FRACTION", "Efficiency", "thread_seconds", "wall"]
 
@@ -94,7 +94,7 @@ class Efficiency:
         finally:
             thread_seconds(bucket).record(self._clock() - began)
 
-    @harmless
+    @never_raises
     def step(self) -> None:
         """Record the buckets of the time since the last call; those that took none are absent."""
         self._charge()

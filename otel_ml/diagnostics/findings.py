@@ -19,7 +19,7 @@ from typing import Any
 
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["Finding", "Watch", "watch"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.lifecycle.read_run import metric_rows, metrics_file
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.exceptions import ConfigError, OtelMLError
+from otel_ml.never_raises import never_raises
 
 __all__ = ["MEASURES", "Goodput", "GoodputReport", "goodput_of"]
 
@@ -80,7 +80,7 @@ class Goodput:
         worked = {"goodput/worked": seconds, "goodput/ranks": 1.0, "goodput/began": self._start}
         MEASURES.record(worked | self._state_now(), step=step)
 
-    @harmless
+    @never_raises
     def saved(self, step: int) -> None:
         """A checkpoint that holds all steps up to `step` succeeded: they count from now on. Any thread may say so."""
         with self._lock:

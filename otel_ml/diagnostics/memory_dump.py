@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_ml._internal.events.event_calls import log_artifact
 from otel_ml.diagnostics.current_run import current_run, folder_for_files
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["dump_memory", "dump_on_out_of_memory", "record_memory_history"]
 

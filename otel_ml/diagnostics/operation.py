@@ -18,7 +18,7 @@ from otel_ml._internal.timers.timing import timed
 from otel_ml.diagnostics.device_memory import DeviceMemory, device_memory, reset_peaks
 from otel_ml.diagnostics.hardware.process_memory import process_memory
 from otel_ml.diagnostics.measure import Measure, Measures
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["Measurement", "Operation", "operation"]
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import otel_ml
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.diagnostics.positive_number import is_above_zero
 from otel_ml.exceptions import ConfigError
+from otel_ml.never_raises import never_raises
 
 __all__ = ["MEASURES", "Progress"]
 
@@ -88,7 +88,7 @@ class Progress:
         """Return what a checkpoint keeps, and a restart passes as `state=`."""
         return dict(self._done)
 
-    @harmless
+    @never_raises
     def step(self, *, samples: int = 0, tokens: int = 0) -> None:
         """Count a step in which all ranks together consumed so many samples and tokens, and record what remains."""
         done = self._done

@@ -11,9 +11,9 @@ from otel_ml._internal.events.event_calls import log_table
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.steps.step import step_for
-from otel_ml.diagnostics.harmless import harmless
-from otel_ml.once import reporter
+from otel_ml.never_raises import never_raises
 from otel_ml.printable import printable
+from otel_ml.warn_once import reporter
 
 __all__ = ["log_samples"]
 
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
     reward: float | None
 
 
-@harmless
+@never_raises
 def log_samples(
     prompts: Iterable[object],
     responses: Iterable[object],

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable
 
 from otel_ml.diagnostics.flops import device_name, peak_flops
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.diagnostics.positive_number import is_above_zero
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import reporter
+from otel_ml.never_raises import never_raises
+from otel_ml.warn_once import reporter
 
 __all__ = ["MEASURES", "Throughput"]
 
@@ -112,7 +112,7 @@ class Throughput:
         self._is_peak_known = peak is not None
         self._epoch_flops = 0.0
 
-    @harmless
+    @never_raises
     def step(self, *, batches: float = 1, samples: float = 0, tokens: float = 0, flops: float = 0) -> None:
         """Count what this replica did since the last call, and record the rates; 0 leaves a rate out.
 
@@ -139,7 +139,7 @@ class Throughput:
         if not math.isfinite(sum(done)):  # a NaN stays in every sum after it: the window begins anew
             self._done.clear()
 
-    @harmless
+    @never_raises
     def epoch(self, number: int) -> None:
         """Record the FLOPs since the last epoch on the axis `epoch`; call it at the end of each."""
         flops, self._epoch_flops = self._epoch_flops, 0.0

@@ -29,7 +29,7 @@ from otel_ml._internal.timers import spans
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 from otel_ml.integrations import ray_service, ray_store
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -33,7 +33,7 @@ from otel_ml.config import Config
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
 from otel_ml.integrations import ray_store
-from otel_ml.once import Say
+from otel_ml.warn_once import Say
 from otel_ml.wire.rendezvous import Service, rendezvous_of
 
 __all__ = ["ActorLink", "ServiceHost", "is_hosted", "use_actor", "wait_for_service"]

@@ -45,8 +45,8 @@ class Reduction:
             >>> Reduction(("mean",), over="dp", unsaid=("across",)).joined(Reduction(("sum",)))
             Reduction(across=('sum',), within=None, over='dp', unsaid=())
         """
-        across = other if self.said[0] is None and other.said[0] is not None else self
-        within = other if self.said[1] is None and (other.said[1] is not None or self.within is None) else self
+        across = other if self.explicit[0] is None and other.explicit[0] is not None else self
+        within = other if self.explicit[1] is None and (other.explicit[1] is not None or self.within is None) else self
         unsaid = tuple(part for part, owner in (("across", across), ("within", within)) if part in owner.unsaid)
         return Reduction(across.across, within.within, self.over or other.over, unsaid)
 
@@ -61,11 +61,11 @@ class Reduction:
         """
         return any(
             mine is not None and theirs is not None and mine != theirs
-            for mine, theirs in zip(self.said, other.said, strict=True)
+            for mine, theirs in zip(self.explicit, other.explicit, strict=True)
         )
 
     @property
-    def said(self) -> tuple[tuple[str, ...] | None, str | None, str | None]:
+    def explicit(self) -> tuple[tuple[str, ...] | None, str | None, str | None]:
         """What was asked for of `across`, `within`, `over`; None where nothing was."""
         return (
             None if "across" in self.unsaid else self.across,
@@ -153,7 +153,7 @@ class Reduction:
         return frozenset(row.edge for row in self.of_a_writer if row.edge is not None)
 
     @property
-    def asked(self) -> tuple[Statistic, ...]:
+    def extra_statistics(self) -> tuple[Statistic, ...]:
         """What a writer tells only where it is asked for (→ attributes of the point such as `ml.m2`)."""
         needs = {statistic for row in self.of_a_writer for statistic in row.needs if statistic.called}
         return tuple(statistic for statistic in STATISTICS if statistic in needs)

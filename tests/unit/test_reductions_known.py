@@ -47,7 +47,7 @@ def test_what_it_needs_is_told_by_the_points_that_are_sent_for_it(name: str) -> 
     assert [reduction.needs_moments, reduction.needs_order, reduction.needs_buckets] == [
         row.point == point for point in ("moments", "order", "buckets")
     ]
-    assert set(reduction.asked) == {one for one in row.needs if one.called}
+    assert set(reduction.extra_statistics) == {one for one in row.needs if one.called}
 
 
 @every

@@ -240,7 +240,7 @@ class Recorder:
         """Return what was said of metrics and timers since this was asked: it holds on ranks that do not say it."""
         news = DEFINITIONS.declared[self._declared :]
         self._declared += len(news)
-        said = [(name, str(one), ",".join(one.unsaid)) for name, one, _, _ in news if any(one.said)]
+        said = [(name, str(one), ",".join(one.unsaid)) for name, one, _, _ in news if any(one.explicit)]
         timers = list(DEFINITIONS.timers.items())[self._timers :]
         self._timers += len(timers)
         every = {REDUCTIONS: said, TIMERS: timers}

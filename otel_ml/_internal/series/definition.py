@@ -119,8 +119,8 @@ class Series:
         reduction = self.definition.reduction
         place = DEFINITIONS.place(reduction)
         moments, ordered = reduction.needs_moments, reduction.needs_order
-        buckets, m2 = reduction.needs_buckets, M2 in reduction.asked
-        sums = tuple(one for one in reduction.asked if one.of is not None)
+        buckets, m2 = reduction.needs_buckets, M2 in reduction.extra_statistics
+        sums = tuple(one for one in reduction.extra_statistics if one.of is not None)
         # Calls are over, and `special` comes last: true is right of any series, only slower, and so is what a child
         # finds that was forked meanwhile.
         self.moments, self.ordered, self.buckets, self.m2, self.sums = moments, ordered, buckets, m2, sums

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
 from otel_ml.compat.forge.states import KNOWN, State, in_our_words
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = [
     "MaxAccumulator",

@@ -26,7 +26,7 @@ from otel_ml.compat.forge.environment_variables import are_metrics_off
 from otel_ml.compat.forge.metric import Metric, Reduce, held_value
 from otel_ml.compat.forge.modes import LoggingMode, modes_from, publish, stream
 from otel_ml.compat.tracking.run_of_the_job import has_run
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["COLLECTOR", "MODES_VARIABLE", "Collector", "Place", "publish_merged"]
 

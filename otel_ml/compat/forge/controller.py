@@ -15,7 +15,7 @@ from otel_ml.compat.forge.states import State
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = [
     "FLUSH_TIMEOUT_S",

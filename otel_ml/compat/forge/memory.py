@@ -8,8 +8,8 @@ from typing import Any
 from otel_ml.compat.forge.metric import Reduce
 from otel_ml.compat.forge.recording import record_metric
 from otel_ml.diagnostics.device_memory import current_memory, reset_peak
-from otel_ml.diagnostics.harmless import harmless
-from otel_ml.once import say
+from otel_ml.never_raises import never_raises
+from otel_ml.warn_once import say
 
 __all__ = ["MemorySpan"]
 
@@ -26,7 +26,7 @@ class MemorySpan:
         self._prefix = prefix
         self._before: int | None = None
 
-    @harmless
+    @never_raises
     def begin(self) -> None:
         """Note what is allocated, and start the peak anew; nothing inside another tracked block."""
         if not _is_available():
@@ -47,7 +47,7 @@ class MemorySpan:
             _TRACKED_BY.append(self._prefix)
             reset_peak()
 
-    @harmless
+    @never_raises
     def end(self) -> None:
         """Record the difference and the peak, in GiB."""
         before, self._before = self._before, None

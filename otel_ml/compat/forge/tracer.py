@@ -15,7 +15,7 @@ from otel_ml.compat.forge.environment_variables import are_metrics_off, are_perf
 from otel_ml.compat.forge.memory import MemorySpan
 from otel_ml.compat.forge.metric import Metric, Reduce
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["Tracer", "trace"]
 

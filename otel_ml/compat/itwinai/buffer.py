@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["Buffer", "Noted", "Summary", "not_written"]
 

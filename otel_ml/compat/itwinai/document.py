@@ -14,8 +14,8 @@ from otel_ml import Run
 from otel_ml.compat.itwinai.buffer import Summary
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.exceptions import MissingDependencyError
-from otel_ml.once import reporter
 from otel_ml.redaction import redacted_values
+from otel_ml.warn_once import reporter
 
 __all__ = ["Document", "written"]
 

@@ -14,7 +14,7 @@ from otel_ml.compat.itwinai.document import Document, written
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.compat.itwinai.session import Joined
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["Prov4MLLogger"]
 

@@ -13,7 +13,7 @@ from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.models import model_file
 from otel_ml.compat.itwinai.watch import watch
 from otel_ml.compat.tracking.step_axes import WITHIN
-from otel_ml.once import RecordingError, reporter
+from otel_ml.warn_once import RecordingError, reporter
 
 __all__ = ["record"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml import Run
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 from otel_ml.wire.safe_names import unique_path
 
 __all__ = ["ToRegister", "register"]

@@ -12,7 +12,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.config import Config
 from otel_ml.integrations.implicit_steps import Rows
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["SESSION", "Joined"]
 

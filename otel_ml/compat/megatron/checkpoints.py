@@ -8,8 +8,8 @@ from pathlib import Path
 
 import otel_ml
 from otel_ml import Run
-from otel_ml.compat.megatron import place
-from otel_ml.once import say
+from otel_ml.compat.megatron import distributed
+from otel_ml.warn_once import say
 
 __all__ = ["TRACKER_FILE", "on_load_checkpoint_success", "on_save_checkpoint_success"]
 
@@ -33,7 +33,7 @@ def on_save_checkpoint_success(
         run: whose checkpoint it is; `id` is what `otel_ml.init(id=…)` goes on with.
         upload: record the content as an artifact too, else where it is only (`mlflow_log_artifacts=False`).
     """
-    if place.rank() != 0:
+    if distributed.rank() != 0:
         return
     path = Path(checkpoint_path)
     if upload:
@@ -55,6 +55,6 @@ def on_load_checkpoint_success(
     except (OSError, ValueError):
         found = None
     known = found if isinstance(found, dict) else {}
-    if place.rank() == 0:
+    if distributed.rank() == 0:
         otel_ml.event("checkpoint.loaded", {"path": str(checkpoint_path), **{f"from.{k}": v for k, v in known.items()}})
     return known or None

@@ -11,11 +11,11 @@ from typing import Any
 
 import otel_ml
 from otel_ml import Run
-from otel_ml.compat.megatron import place
+from otel_ml.compat.megatron import distributed
 from otel_ml.compat.megatron.log_levels import setup_logging
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["NO_MEANING", "LoggerConfig", "start"]
 
@@ -237,7 +237,7 @@ def start(config: LoggerConfig, params: Any = None, **arguments: Any) -> Run:
         "exporters": with_exporters_of_the_job(config.exporters) if config.exporters else None,
     }
     run = otel_ml.init(**{**given, **arguments}, params=params)
-    if config.save_config_filepath and place.rank() == 0:
+    if config.save_config_filepath and distributed.rank() == 0:
         _write(Path(config.save_config_filepath), config, params)
     return run
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from otel_ml._internal.devices.arrays import NotYetError, copied
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["Console", "Line"]
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from otel_ml.compat.megatron import place
-from otel_ml.once import say
+from otel_ml.compat.megatron import distributed
+from otel_ml.warn_once import say
 
 __all__ = [
     "add_filter_to_all_loggers",
@@ -43,7 +43,7 @@ def add_filter_to_all_loggers(filter: logging.Filter | Callable[[logging.LogReco
 
 def barrier_and_log(string: str) -> None:
     """Print `string` and the time on rank 0. Nobody waits for other ranks."""
-    if place.rank() == 0:
+    if distributed.rank() == 0:
         now = datetime.now().strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ005 (Megatron's line, by local time)
         print(f"[{string}] datetime: {now} ", flush=True)  # noqa: T201 (what it is for)
 

@@ -10,9 +10,9 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 
-from otel_ml.compat.megatron import place
+from otel_ml.compat.megatron import distributed
 from otel_ml.compat.megatron.config import LoggerConfig
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["ProgressLog", "append_to_progress_log", "progress_log"]
 
@@ -30,8 +30,8 @@ def append_to_progress_log(save_dir: str | PathLike[str] | None, string: str, ba
         barrier: not used: the line is that of rank 0, and nobody waits for it.
     """
     del barrier
-    if save_dir is not None and place.rank() == 0:
-        _append(Path(save_dir), string, place.world_size(), time.time())
+    if save_dir is not None and distributed.rank() == 0:
+        _append(Path(save_dir), string, distributed.world_size(), time.time())
 
 
 def progress_log(
@@ -75,7 +75,7 @@ class ProgressLog:
         now: float | None = None,
     ) -> None:
         self._save_dir = Path(save_dir)
-        self._world_size = world_size or place.world_size()
+        self._world_size = world_size or distributed.world_size()
         self._flops_before = floating_point_operations
         self._began = time.time() if now is None else now
         self._line("Starting job", self._began)
@@ -141,7 +141,7 @@ class ProgressLog:
         return flops / seconds / self._world_size / 1e12 if seconds > 0 else 0.0
 
     def _line(self, string: str, now: float) -> None:
-        if place.rank() == 0:
+        if distributed.rank() == 0:
             _append(self._save_dir, string, self._world_size, now)
 
 

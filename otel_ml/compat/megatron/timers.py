@@ -8,11 +8,11 @@ from time import perf_counter
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.megatron import place
+from otel_ml.compat.megatron import distributed
 from otel_ml.compat.megatron.names import published
 from otel_ml.compat.megatron.timer_text import text_of
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["DummyTimer", "Timer", "Timers"]
 
@@ -194,7 +194,7 @@ class Timers:
         `across_ranks_string()` returns them as the same text.
         """
         _say_no_barrier(barrier)
-        rank, world = place.rank(), place.world_size()
+        rank, world = distributed.rank(), distributed.world_size()
         note = "" if world == 1 else f", rank {rank} alone (1 of {world})"
         seconds = self._seconds(names, "log", normalizer, reset)
         return text_of({name: {rank: value * 1e3} for name, value in seconds}, self._option, note)
@@ -210,7 +210,7 @@ class Timers:
     ) -> None:
         """Print `get_all_timers_string()` on `rank`, by default the last one."""
         text = self.get_all_timers_string(names, normalizer, reset, barrier)
-        if text is not None and place.rank() == (place.world_size() - 1 if rank is None else rank):
+        if text is not None and distributed.rank() == (distributed.world_size() - 1 if rank is None else rank):
             write(text)
 
     def write(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.megatron import place
+from otel_ml.compat.megatron import distributed
 from otel_ml.compat.megatron.config import UNITS, LoggerConfig
 from otel_ml.compat.megatron.console import Console, Line
 from otel_ml.compat.megatron.console_line import Interval, console_line, validation_line
@@ -17,7 +17,7 @@ from otel_ml.compat.megatron.memory import device_memory
 from otel_ml.compat.megatron.names import published, published_names
 from otel_ml.compat.megatron.rates import Spent, Throughput, runtime
 from otel_ml.compat.megatron.timers import Timers
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["SAMPLES_AXIS", "TrainingLog"]
 
@@ -84,7 +84,7 @@ class TrainingLog:
         self._write = write
         self._console = Console(write)
         self._now = now
-        self._world_size = place.world_size()
+        self._world_size = distributed.world_size()
         self._began = self._last_at = now()
         self._row, self._of_line = _Since(), _Since()
         self._interval = Interval()
@@ -250,7 +250,7 @@ class TrainingLog:
         }
 
     def _print(self, line: Line, values: Mapping[Hashable, Any]) -> None:
-        if place.rank() == place.world_size() - 1:
+        if distributed.rank() == distributed.world_size() - 1:
             self._console.print(line, values)
 
 

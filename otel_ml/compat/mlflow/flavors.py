@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept
 
 __all__ = ["FLAVORS", "Flavor", "autolog"]
 

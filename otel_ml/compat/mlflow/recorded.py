@@ -20,9 +20,10 @@ from otel_ml._internal.events.config_values import config_value
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.active_run import ActiveRun, Facts
 from otel_ml.compat.mlflow.runs import STATE, current
+from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import in_range
-from otel_ml.compat.tracking.said import never_raises, not_kept, options_not_kept
 from otel_ml.compat.tracking.step_axes import whole
+from otel_ml.never_raises import never_raises
 
 __all__ = [
     "delete_tag",

@@ -16,8 +16,8 @@ import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.compat.mlflow.active_run import NOTE, PARENT, RUN_NAME, ActiveRun, now
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.own_backend import with_own_backend
-from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.tracking.step_axes import StepCounts
 
 __all__ = [

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["write_checkpoint_status"]
 

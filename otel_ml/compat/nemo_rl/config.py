@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["Settings", "settings_from"]
 

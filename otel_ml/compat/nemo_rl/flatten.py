@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 
 __all__ = ["flatten_dict"]
 

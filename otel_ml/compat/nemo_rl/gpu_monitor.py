@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 if TYPE_CHECKING:
     from otel_ml.diagnostics.hardware import Monitor

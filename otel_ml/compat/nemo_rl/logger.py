@@ -18,7 +18,7 @@ from otel_ml.compat.nemo_rl.values import values_of
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
 from otel_ml.compat.tracking.step_axes import WITHIN
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ import numbers
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["Place", "StepMetrics"]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import otel_ml
 from otel_ml.compat.tracking.run_of_the_job import has_run
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["ThreadSafeTimer", "Timer"]
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["TAGS", "published", "reduction_of", "strip_at_tag_in_log"]
 

@@ -16,11 +16,11 @@ import otel_ml
 from otel_ml.compat.roll.reducing import is_several, reduce_metrics
 from otel_ml.compat.roll.tags import published, reduction_of
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
-from otel_ml.compat.tracking.said import never_raises
 from otel_ml.compat.tracking.step_axes import WITHIN
 from otel_ml.exceptions import ConfigError
-from otel_ml.nested import leaves
-from otel_ml.once import say
+from otel_ml.flatten import leaves
+from otel_ml.never_raises import never_raises
+from otel_ml.warn_once import say
 
 __all__ = ["BaseTracker", "create_tracker"]
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.explanation import explained
 
 __all__ = ["name_of_the_original"]

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.said import call_site
-from otel_ml.once import reporter
+from otel_ml.never_raises import call_site
+from otel_ml.warn_once import reporter
 
 __all__ = ["StepCounts", "own_axis", "whole"]
 

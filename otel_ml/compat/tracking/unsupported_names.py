@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["not_here"]
 

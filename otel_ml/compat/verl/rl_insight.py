@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import otel_ml
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.run_of_the_job import has_run
-from otel_ml.compat.tracking.said import never_raises, not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
+from otel_ml.never_raises import never_raises
 
 __all__ = ["RLInsightLogger"]
 

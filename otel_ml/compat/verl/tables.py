@@ -7,9 +7,9 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
-from otel_ml.compat.tracking.said import never_raises
 from otel_ml.compat.tracking.step_axes import whole
 from otel_ml.compat.verl.backends import exporters
+from otel_ml.never_raises import never_raises
 
 __all__ = ["DapoFilteredRewardTableLogger", "ValidationGenerationsLogger"]
 

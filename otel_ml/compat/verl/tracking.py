@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
-from otel_ml.compat.tracking.said import never_raises, not_kept
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
 from otel_ml.compat.verl.backends import CONSOLE, EXPORTERS, FILE, SUPPORTED, exporters
 from otel_ml.compat.verl.file_logger import FileLogger
+from otel_ml.never_raises import never_raises
 
 __all__ = ["Tracking"]
 

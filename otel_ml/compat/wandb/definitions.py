@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.step_axes import whole
 
 __all__ = ["Definitions", "Metric"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.wandb.values_by_name import ValuesByName
 
 __all__ = ["Summary"]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import as_array, as_pillow, film_strip, grid, in_range, ordered, rescaled
-from otel_ml.compat.tracking.said import not_kept, options_not_kept
 
 __all__ = [
     "Audio",

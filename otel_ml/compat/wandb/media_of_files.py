@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.wandb.media import Image, Media, as_text
 
 __all__ = ["Bokeh", "Graph", "Molecule", "Object3D", "Plotly"]

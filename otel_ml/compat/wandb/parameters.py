@@ -11,7 +11,7 @@ import yaml
 
 from otel_ml._internal.events.config_values import readable
 from otel_ml._internal.safe_repr import safe_repr
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.wandb.values_by_name import ValuesByName
 
 __all__ = ["Config", "as_mapping", "of_sweep", "with_files"]

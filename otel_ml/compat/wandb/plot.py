@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.unsupported_names import not_here
 from otel_ml.compat.wandb.table import Table
 

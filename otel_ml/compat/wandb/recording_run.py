@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import otel_ml
-from otel_ml.compat.tracking.said import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, StepCounts, own_axis, whole
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.artifacts_in_use import used
@@ -23,7 +23,7 @@ from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.run_facts import Asked, RunFacts
 from otel_ml.compat.wandb.saved_files import SavedFiles
 from otel_ml.compat.wandb.values import are_numbers, parted, plain_numbers
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 from otel_ml.wire.attributes import STEP_METRICS_PARAM
 
 __all__ = ["Run"]

@@ -14,8 +14,8 @@ import otel_ml
 from otel_ml._internal.lifecycle.init_arguments import checked
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.own_backend import with_own_backend
-from otel_ml.compat.tracking.said import not_kept
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.definitions import Metric
 from otel_ml.compat.wandb.disabled_run import DisabledRun

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.said import not_kept, options_not_kept
+from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.wandb.media import Media
 
 __all__ = ["EvalTable", "Table"]

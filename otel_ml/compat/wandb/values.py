@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 
 __all__ = ["are_numbers", "parted", "plain_numbers"]
 

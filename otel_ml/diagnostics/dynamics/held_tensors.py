@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, is_distributed, shards_of
 from otel_ml.diagnostics.dynamics.sums import Held
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["Copies", "locals_of", "parts_of"]
 

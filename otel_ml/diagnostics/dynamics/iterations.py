@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.diagnostics.small_tensors import extent_of_small
 from otel_ml.exceptions import ConfigError
+from otel_ml.never_raises import never_raises
 
 __all__ = ["MEASURES", "Iterations"]
 
@@ -59,7 +59,7 @@ class Iterations:
         self._sum: Any = 0.0
         self._good: Any = 0.0
 
-    @harmless
+    @never_raises
     def step(self, loss: Any, *, samples: int = 0, skipped_samples: int = 0, skipped: Any = False) -> None:
         """Count one iteration.
 

@@ -7,14 +7,14 @@ from functools import cache, lru_cache
 from typing import Any
 
 from otel_ml._internal.device_tensor import is_on_device
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.diagnostics.tensor_statistics import Blocks, OneOf, arrival_of
+from otel_ml.never_raises import never_raises
 
 __all__ = ["record_attention_logit", "record_layer", "record_routing"]
 
 
-@harmless
+@never_raises
 def record_layer(
     family: str, name: str, value: Any, *, layer: int, reduce: str = "mean", over: str | None = None
 ) -> None:
@@ -35,7 +35,7 @@ def record_layer(
     Measure(whole, "1", (reduce,), f"{name} of all layers.").record(value, over=over)
 
 
-@harmless
+@never_raises
 def record_routing(tokens: Iterable[Any], *, layer: int) -> None:
     """Record how many tokens of this rank each expert of a layer got: `moe/tokens/layer_<l>/expert_<e>`, summed.
 
@@ -73,7 +73,7 @@ def _blocks_on(_device: Any) -> Blocks:
     return Blocks()
 
 
-@harmless
+@never_raises
 def record_attention_logit(value: Any, *, layer: int | None = None) -> None:
     """Record the largest attention logit of this rank: `attention/max_logit`, the maximum over ranks and layers.
 

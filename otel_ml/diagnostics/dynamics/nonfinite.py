@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["NonFiniteWatch"]
 

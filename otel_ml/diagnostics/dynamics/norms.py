@@ -24,11 +24,11 @@ from otel_ml.diagnostics.dynamics.norm_measures import measures, own_measure
 from otel_ml.diagnostics.dynamics.shards import is_distributed
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
 from otel_ml.diagnostics.dynamics.sums import Held, bad_ones, both_roots, own_values, sums_of, values_of
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measures
 from otel_ml.diagnostics.small_tensors import Sums, statistics_of_small, sums_of_small
 from otel_ml.diagnostics.tensor_statistics import prepare
 from otel_ml.exceptions import ConfigError
+from otel_ml.never_raises import never_raises
 
 __all__ = ["Norms"]
 
@@ -88,7 +88,7 @@ class Norms:
         self._has_parts = self._world > 1 and is_cut
         prepare(tensor for _, tensor in self._named if getattr(tensor, "is_cuda", False))
 
-    @harmless
+    @never_raises
     def record_gradients(self) -> None:
         """Record `grad/…` of the parameters that have a gradient.
 
@@ -98,7 +98,7 @@ class Norms:
         if not self._record_alike("grad", gradients) and not self._record_again(self._gradients, gradients):
             self._record(self._gradients, self._named_gradients())
 
-    @harmless
+    @never_raises
     def record_parameters(self) -> None:
         """Record `param/…` of all parameters, as they are now; with `every=`, at the steps that it divides.
 

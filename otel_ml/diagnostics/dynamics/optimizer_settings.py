@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure, Measures
+from otel_ml.never_raises import never_raises
 
 __all__ = ["MEASURES", "record_state"]
 
@@ -23,7 +23,7 @@ MEASURES = Measures(
 """What is recorded, by name."""
 
 
-@harmless
+@never_raises
 def record_state(
     optimizer: Any = None,
     *,

@@ -8,9 +8,9 @@ from os import PathLike
 from typing import Any
 
 import otel_ml
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import OtelMLError
+from otel_ml.never_raises import never_raises
 
 __all__ = ["perplexity_of", "record_validation", "record_validation_part"]
 
@@ -18,7 +18,7 @@ _LARGEST_EXPONENT = 20.0
 """Megatron's: a perplexity of 5e8 says that the model knows nothing, and so does any above."""
 
 
-@harmless
+@never_raises
 def record_validation(loss: Any, *, name: str = "loss", step: int | None = None) -> None:
     """Record a loss that is the whole job's, with its perplexity e^loss: `val/<name>` and `val/<name>_perplexity`.
 
@@ -32,7 +32,7 @@ def record_validation(loss: Any, *, name: str = "loss", step: int | None = None)
     perplexity.record(_perplexity(loss), step=step)
 
 
-@harmless
+@never_raises
 def record_validation_part(loss: Any, *, weight: float, name: str = "loss", step: int | None = None) -> None:
     """Record this rank's part of a validation loss; parts of all ranks pool to `val/<name>`.
 

@@ -8,7 +8,7 @@ from typing import Any
 from otel_ml.diagnostics.hardware.counters import Counters
 from otel_ml.diagnostics.hardware.nvml_probes import GPU, memory_values
 from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["Amd", "AmdDevice"]
 

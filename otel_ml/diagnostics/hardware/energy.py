@@ -20,7 +20,7 @@ from otel_ml.diagnostics.hardware.amd import AmdDevice
 from otel_ml.diagnostics.hardware.energy_readings import Ledger
 from otel_ml.diagnostics.hardware.gpu import Gpus, of_this_process, open_gpus
 from otel_ml.diagnostics.hardware.nvml import NvmlDevice
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 from otel_ml.wire.reduction import Reduction
 
 __all__ = ["Energy"]

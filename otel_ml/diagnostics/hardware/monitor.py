@@ -23,7 +23,7 @@ from otel_ml.diagnostics.hardware.sampled_source import KINDS, SampledSource
 from otel_ml.diagnostics.hardware.source import Reading
 from otel_ml.env import EXPERIMENT_ID
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 from otel_ml.wire.attributes import TIME_AXIS
 
 __all__ = ["Monitor", "start_monitor"]

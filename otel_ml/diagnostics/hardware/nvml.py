@@ -10,7 +10,7 @@ from otel_ml.diagnostics.hardware.counters import Counters
 from otel_ml.diagnostics.hardware.nvml_probes import COUNTED, PROBES
 from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
 from otel_ml.diagnostics.hardware.xid import XidEvents
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["Nvml", "NvmlDevice"]
 

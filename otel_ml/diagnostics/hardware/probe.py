@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from otel_ml._internal.timers.timing import timed
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.exceptions import ConfigError
+from otel_ml.never_raises import never_raises
 
 __all__ = ["Probe"]
 
@@ -64,7 +64,7 @@ class Probe:
         self._steps = 0
         self._work: dict[str, Callable[[], object]] = {}
 
-    @harmless
+    @never_raises
     def step(self) -> None:
         """Count a step, and test the hardware at the first and at every `every`-th after it."""
         is_due = self._steps % self._every == 0

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from otel_ml.diagnostics.hardware.source import Reading, UnavailableError
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["RayNodes", "node_readings"]
 

@@ -10,7 +10,7 @@ from otel_ml.diagnostics.hardware.gpu import open_gpus
 from otel_ml.diagnostics.hardware.host import Host
 from otel_ml.diagnostics.hardware.ray_nodes import RayNodes
 from otel_ml.diagnostics.hardware.source import Reading, Source, SourceLostError, UnavailableError
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["KINDS", "Kind", "SampledSource"]
 

@@ -7,7 +7,7 @@ import time
 from otel_ml._internal.events.event_calls import log_table
 from otel_ml.diagnostics.device_memory import held_by_torch
 from otel_ml.diagnostics.hardware.process_memory import process_memory
-from otel_ml.diagnostics.harmless import harmless
+from otel_ml.never_raises import never_raises
 
 __all__ = ["MemoryStages"]
 
@@ -30,7 +30,7 @@ class MemoryStages:
         self._since = time.monotonic()
         self._rss, self._device = _rss(), _allocated()
 
-    @harmless
+    @never_raises
     def mark(self, stage: str) -> None:
         """Note that `stage` has ended, and record the table with it."""
         now, rss, device = time.monotonic(), _rss(), _allocated()

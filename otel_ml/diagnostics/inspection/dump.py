@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["Dump", "copied", "wait_for"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakMethod
 
 from otel_ml.diagnostics.tensor_statistics import tensor_tables
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["hook", "hook_passes", "hook_updates", "is_called_again"]
 

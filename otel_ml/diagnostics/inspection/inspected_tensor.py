@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.blocks import BlockRange
 from otel_ml.diagnostics.inspection.config import Rule
 from otel_ml.diagnostics.inspection.dump import copied
@@ -21,6 +20,7 @@ from otel_ml.diagnostics.inspection.fp8 import (
 from otel_ml.diagnostics.inspection.nvfp4 import NVFP4, NVFP4_JOB, nvfp4_state_of
 from otel_ml.diagnostics.inspection.statistics import STATISTICS, TensorState, Value, empty_values, state_of
 from otel_ml.diagnostics.tensor_statistics.kernel_jobs import SUMMARY, Job
+from otel_ml.never_raises import never_raises
 
 __all__ = ["InspectedTensor", "Own"]
 
@@ -73,7 +73,7 @@ class InspectedTensor:
         self._is_empty = False
         self._whole: list[tuple[Any, Any]] = []
 
-    @harmless
+    @never_raises
     def add(self, tensor: Any) -> None:
         """See a tensor: that of one micro-batch."""
         import torch
@@ -90,7 +90,7 @@ class InspectedTensor:
                 self._add_fp8(prefix, tensor)
         self.add_rest(tensor)
 
-    @harmless
+    @never_raises
     def add_rest(self, tensor: Any) -> None:
         """See of a tensor what kernels do not find: those of `jobs` have looked at it."""
         import torch

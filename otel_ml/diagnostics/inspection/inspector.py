@@ -16,7 +16,6 @@ from otel_ml._internal.series.definition import Series
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.step import step_for
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shards_of, world_size
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.config import Section, sections_of
 from otel_ml.diagnostics.inspection.dump import Dump
 from otel_ml.diagnostics.inspection.hooks import hook, hook_passes, hook_updates, is_called_again
@@ -27,7 +26,8 @@ from otel_ml.diagnostics.inspection.statistics import measure_of
 from otel_ml.diagnostics.inspection.text_log import TextLog
 from otel_ml.diagnostics.tensor_statistics import is_freed
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import reporter
+from otel_ml.never_raises import never_raises
+from otel_ml.warn_once import reporter
 
 __all__ = ["Inspector"]
 
@@ -109,7 +109,7 @@ class Inspector:
         """Names of the layers that are inspected."""
         return tuple(dict.fromkeys(watched.layer for watched in self._watched))
 
-    @harmless
+    @never_raises
     def step(self) -> None:
         """End a step: record what it showed, and look at weights and gradients that no optimizer has come by."""
         index = self._step()
@@ -129,7 +129,7 @@ class Inspector:
         if self._is_due(index + 1):
             self._listen()
 
-    @harmless
+    @never_raises
     def _record_found(self, due: list[int], index: int, step: int | None) -> None:
         """Record what kernels find, when it has arrived."""
         arrivals = self._looks.take()
@@ -142,7 +142,7 @@ class Inspector:
         if target is not None and carrier is not None:
             append((carrier, target, findings, time_ns()))
 
-    @harmless
+    @never_raises
     def _record(self, watched: InspectedTensor, index: int, step: int | None) -> None:
         """Record what operations showed of a tensor; one that cannot be looked at does not take the others with it."""
         copies, parts = self._held(watched)
@@ -292,7 +292,7 @@ class Inspector:
     def _unseen(self, places: list[int]) -> list[int]:
         return [place for place in places if not self._watched[place].is_seen]
 
-    @harmless
+    @never_raises
     def _look_at_weights(self, places: list[int]) -> None:
         unseen = self._unseen(places)
         if not unseen:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.inspection.inspected_tensor import InspectedTensor
 from otel_ml.diagnostics.tensor_statistics.copy_to_host import CAPTURED, Blocks, CopyToHost
 from otel_ml.diagnostics.tensor_statistics.kernel_compilation import are_compiled, compile_now
 from otel_ml.diagnostics.tensor_statistics.kernel_jobs import SUMMARY, Job, kind_of, needs
 from otel_ml.diagnostics.tensor_statistics.tensor_batches import SeenTensor, TensorBatches
 from otel_ml.diagnostics.tensor_statistics.tensor_tables import KINDS, is_plain
-from otel_ml.once import reporter
+from otel_ml.never_raises import never_raises
+from otel_ml.warn_once import reporter
 
 __all__ = ["KernelsOrOperations"]
 
@@ -63,7 +63,7 @@ class KernelsOrOperations:
             if each.has_rest:
                 each.add_rest(tensor)
 
-    @harmless
+    @never_raises
     def _look_by_operations(self, watched: InspectedTensor, tensor: Any) -> None:
         if not watched.is_sighted:
             watched.add(tensor)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.diagnostics.inspection.dump import copied, wait_for
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["TextLog"]
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.table import measure
+from otel_ml.never_raises import never_raises
 
 __all__ = ["buffer_read", "buffer_state", "buffer_write", "evicted"]
 
 
-@harmless
+@never_raises
 def buffer_state(*, size: int, capacity: int | None = None, queued: int | None = None) -> None:
     """Record what the buffer holds now.
 
@@ -28,7 +28,7 @@ def buffer_state(*, size: int, capacity: int | None = None, queued: int | None =
         measure("rl/buffer/queue").record(queued)
 
 
-@harmless
+@never_raises
 def evicted(count: int, *, reason: str = "") -> None:
     """Record samples that were thrown out unread.
 

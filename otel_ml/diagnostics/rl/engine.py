@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 
 import otel_ml
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.table import measure
+from otel_ml.never_raises import never_raises
 
 __all__ = ["ReplicaWatch", "generated", "kv_cache", "requests", "sampling_parameters"]
 
 
-@harmless
+@never_raises
 def generated(tokens: int, *, seconds: float, replica: str = "") -> None:
     """Record the rate of one generation; a replica's rates are averaged in a step, replicas are summed.
 
@@ -25,7 +25,7 @@ def generated(tokens: int, *, seconds: float, replica: str = "") -> None:
         measure("rl/engine/token_rate").record(tokens / seconds, attributes=_replica(replica))
 
 
-@harmless
+@never_raises
 def requests(*, running: int, queued: int, replica: str = "") -> None:
     """Record the requests in work and those that wait, now.
 
@@ -39,7 +39,7 @@ def requests(*, running: int, queued: int, replica: str = "") -> None:
     measure("rl/engine/queue_depth").record(queued, attributes=attributes)
 
 
-@harmless
+@never_raises
 def kv_cache(
     *,
     size: int | None = None,
@@ -66,7 +66,7 @@ def kv_cache(
         measure("rl/engine/kv_cache_miss_rate").record(misses / lookups, weight=lookups, attributes=attributes)
 
 
-@harmless
+@never_raises
 def sampling_parameters(
     *,
     temperature: float | None = None,
@@ -92,7 +92,7 @@ class ReplicaWatch:
         self._clock = clock
         self._failed: dict[str, float] = {}
 
-    @harmless
+    @never_raises
     def failed(self, replica: str, reason: str = "") -> None:
         """A replica failed; a second failure before it recovered is the same one."""
         if replica in self._failed:
@@ -101,7 +101,7 @@ class ReplicaWatch:
         measure("rl/engine/replica_failures").record(1)
         otel_ml.event("rl.replica.failed", {"replica": replica, "reason": reason})
 
-    @harmless
+    @never_raises
     def recovered(self, replica: str) -> None:
         """A replica that failed works again."""
         since = self._failed.pop(replica, None)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from otel_ml._internal.timers.context import Context
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.mean_and_range import one_a_sample
 from otel_ml.diagnostics.rl.table import measure
-from otel_ml.once import reporter
+from otel_ml.never_raises import never_raises
+from otel_ml.warn_once import reporter
 
 __all__ = ["batch_reward", "episode", "groups", "sequence_lengths"]
 
 
-@harmless
+@never_raises
 def batch_reward(rewards: Any, *, correct: Any = None, environment: str = "", contexts: Any = None) -> None:
     """Record the rewards of a batch; with `environment`, as a series of its own.
 
@@ -84,7 +84,7 @@ def _split(numbers: Any, verdicts: Any, attributes: dict[str, str] | None) -> No
             split.record(chosen, attributes=attributes)
 
 
-@harmless
+@never_raises
 def episode(reward: Any, length: int, *, environment: str = "") -> None:
     """Record an episode that ended.
 
@@ -98,7 +98,7 @@ def episode(reward: Any, length: int, *, environment: str = "") -> None:
     measure("rl/sample/episode_length").record(length, attributes=attributes)
 
 
-@harmless
+@never_raises
 def groups(rewards: Any) -> None:
     """Record how rewards differ inside each group of samples of one prompt, as group-relative methods use them.
 
@@ -137,7 +137,7 @@ def _groups_of_tensor(rewards: Any) -> None:
         measure("rl/sample/group_uniform").record((rewards.amin(dim=1) == rewards.amax(dim=1)).float())
 
 
-@harmless
+@never_raises
 def sequence_lengths(lengths: Any) -> None:
     """Record the distribution of sequence lengths in tokens: numbers, an array or a tensor."""
     counts = one_a_sample(lengths)

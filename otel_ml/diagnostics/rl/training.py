@@ -9,10 +9,10 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.steps.axes import scope_steps
 from otel_ml._internal.timers.context import Context
-from otel_ml.diagnostics.harmless import harmless
 from otel_ml.diagnostics.rl.mean_and_range import extent_of, one_a_sample
 from otel_ml.diagnostics.rl.table import extent_measures, measure
-from otel_ml.once import reporter
+from otel_ml.never_raises import never_raises
+from otel_ml.warn_once import reporter
 
 __all__ = [
     "PolicyUpdates",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-@harmless
+@never_raises
 def advantages(values: Any, mask: Any = None) -> None:
     """Record mean, minimum and maximum of advantages.
 
@@ -37,25 +37,25 @@ def advantages(values: Any, mask: Any = None) -> None:
     _three("rl/train/advantage", values, mask)
 
 
-@harmless
+@never_raises
 def returns(values: Any, mask: Any = None) -> None:
     """Record mean, minimum and maximum of returns; arguments as for `advantages()`."""
     _three("rl/train/return", values, mask)
 
 
-@harmless
+@never_raises
 def state_values(values: Any, mask: Any = None) -> None:
     """Record mean, minimum and maximum of the critic's values; arguments as for `advantages()`."""
     _three("rl/train/value", values, mask)
 
 
-@harmless
+@never_raises
 def kl(values: Any, mask: Any = None) -> None:
     """Record mean, minimum and maximum of the KL divergence per token; arguments as for `advantages()`."""
     _three("rl/train/kl", values, mask)
 
 
-@harmless
+@never_raises
 def entropy(values: Any, mask: Any = None) -> None:
     """Record the mean entropy per token or action; arguments as for `advantages()`."""
     found = extent_of(values, mask)
@@ -63,7 +63,7 @@ def entropy(values: Any, mask: Any = None) -> None:
         measure("rl/train/entropy").record(found.mean, weight=found.number)
 
 
-@harmless
+@never_raises
 def clip_fractions(ratio: Any, mask: Any = None, *, low: float = 0.2, high: float = 0.2) -> None:
     """Record probability ratios, and which part of them PPO's clip cuts below 1 - `low` and above 1 + `high`.
 
@@ -104,7 +104,7 @@ class PolicyUpdates:
         self._clock = clock
         self._last: float | None = None
 
-    @harmless
+    @never_raises
     def updated(self, magnitude: Any = None) -> None:
         """The policy was updated: record the rate since the last time, and the norm of the change.
 
@@ -120,7 +120,7 @@ class PolicyUpdates:
             measure("rl/train/update_magnitude").record(magnitude)
 
 
-@harmless
+@never_raises
 def policy_staleness(versions: Any, *, current: int | None = None, replica: str = "") -> None:
     """Record how many versions the policy is ahead of each sample of a batch.
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from otel_ml._internal.devices.cuda_thread import captures_left_alone
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["Recipe", "Recipes", "are_compiled", "compile_now", "launch", "warps"]
 

@@ -16,7 +16,7 @@ from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
 from otel_ml.integrations.huggingface.values import log_values
 from otel_ml.integrations.missing_package import PackageError
 from otel_ml.integrations.stages import outside
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 try:
     from transformers import Trainer, TrainerCallback

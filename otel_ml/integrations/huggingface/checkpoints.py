@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
-from otel_ml.once import say
+from otel_ml.warn_once import say
 
 __all__ = ["Checkpoints", "SavedCheckpoint"]
 

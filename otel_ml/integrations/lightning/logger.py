@@ -13,7 +13,7 @@ from otel_ml.integrations.lightning.checkpoints import Checkpoints
 from otel_ml.integrations.lightning.framework import LOGGER, global_rank
 from otel_ml.integrations.lightning.stages import follow
 from otel_ml.integrations.stages import outside
-from otel_ml.once import reporter
+from otel_ml.warn_once import reporter
 
 __all__ = ["OtelMLLogger"]
 

@@ -62,7 +62,7 @@ def untold_of(asked: Sequence[Statistic], stats: Floats) -> str:
 
 def lacking(piece: Piece, reduction: Reduction) -> dict[str, str]:
     """Return the metrics of which a piece does not tell what a reduction needs, and what that is."""
-    asked = reduction.asked
+    asked = reduction.extra_statistics
     if not (asked or reduction.needs_buckets or reduction.needs_order or piece.reduction.needs_order):
         return {}
     partials = piece.partials.unpack()

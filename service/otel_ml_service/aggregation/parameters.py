@@ -25,7 +25,7 @@ class Owner(NamedTuple):
     instance: str = ""
 
     @property
-    def said(self) -> tuple[str, int, str]:
+    def shown(self) -> tuple[str, int, str]:
         """Return what people see of it."""
         return self.role, self.rank, self.text
 
@@ -82,7 +82,7 @@ class Parameters:
         if other is owner and self._is_restarted(event, owner):
             self._unsaid[path] = said  # until the owner's successor has its say
         else:
-            self._say(path, *sorted((other.said, said.said)))
+            self._say(path, *sorted((other.shown, said.shown)))
 
     def _is_restarted(self, event: Event, owner: Owner) -> bool:
         """Whether the sender has followed one of its rank, and began after the owner had lived."""

@@ -156,7 +156,7 @@ class Reductions:
 
     def of(self, sent: Reduction, name: str) -> Reduction:
         """Return what values are reduced by that were sent with a reduction."""
-        used, (across, within, over) = self.used(name), sent.said
+        used, (across, within, over) = self.used(name), sent.explicit
         return Reduction(
             used.across if across is None else across,
             used.within if within is None else within,
@@ -165,7 +165,7 @@ class Reductions:
 
     def is_contradicted(self, name: str) -> bool:
         """Whether it has several reductions, each of which is published under a name of its own."""
-        parts = [one.said for one in self._said(name)]
+        parts = [one.explicit for one in self._said(name)]
         return any(len({part[place] for part in parts} - {None}) > 1 for place in range(3))
 
     def parts(self, piece: Piece) -> Sequence[Part]:
@@ -211,7 +211,7 @@ class Reductions:
                 self.changed = True
 
     def _nobody_said(self, name: str) -> bool:
-        return all(one.said == (None, None, None) for one in self._said(name))
+        return all(one.explicit == (None, None, None) for one in self._said(name))
 
 
 def _plain(reduction: Reduction) -> Reduction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,9 +15,11 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.registry import registered
 from otel_ml_service.stored_runs.run_folders import LATEST, find, run_folders
 
-__all__ = ["EXPORTERS", "METRIC", "RUN", "dir_option", "run_argument"]
+__all__ = ["EXPORTERS", "METRIC", "RUN", "STEPS", "dir_option", "run_argument"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_STEPS = re.compile(r"\s*(\d+)\s*(?:(?:-|–|\.\.)\s*(\d+)\s*)?")
 
 
 def dir_option(function: F) -> F:
@@ -85,6 +88,28 @@ class _ExportersType(click.ParamType):  # type: ignore[type-arg]  # generic sinc
         return [CompletionItem(f"{before}{comma}{name}") for name in sorted(registered()) if name.startswith(last)]
 
 
+class _StepsType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
+    """A step, or the first and the last of several."""
+
+    name = "steps"
+
+    def convert(
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return the first and the last step."""
+        if isinstance(value, tuple):
+            return value
+        found = _STEPS.fullmatch(value)
+        if found is None:
+            self.fail(
+                f"{value!r} names no steps. Expected one, as in 5, or the first and the last, as in 48-52.", param, ctx
+            )
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first:
+            self.fail(f"{value!r} ends before it begins. Write {last}-{first}.", param, ctx)
+        return first, last
+
+
 def _base(ctx: click.Context) -> Path:
     return Path(ctx.params.get("base") or DIR.read().value)
 
@@ -92,3 +117,4 @@ def _base(ctx: click.Context) -> Path:
 RUN = _RunType()
 METRIC = _MetricType()
 EXPORTERS = _ExportersType()
+STEPS = _StepsType()

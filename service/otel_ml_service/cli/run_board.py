@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from otel_ml_exporters.backends.console.line import place
+from otel_ml_exporters.backends.console.line import step_label
 from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import Params, Record, RunStatus, StepRecord, Table
 from otel_ml_exporters.run_progress import RunProgress
@@ -72,7 +72,7 @@ class RunBoard:
             if not is_own(name):
                 self.recent.setdefault(name, deque(maxlen=RECENT)).append(value)
         if remarks := self._remarks.of(record):
-            self.remark = f"{', '.join(remarks)} (at {place(record.role, record.axis, record.step)})"
+            self.remark = f"{', '.join(remarks)} (at {step_label(record.role, record.axis, record.step)})"
 
     @property
     def progress(self) -> Progress | None:
@@ -80,7 +80,7 @@ class RunBoard:
         newest = self._progress.newest
         if newest is None:
             return None
-        where = place(newest.role, newest.axis, newest.step)
+        where = step_label(newest.role, newest.axis, newest.step)
         return Progress(where, self._progress.fraction, self._progress.seconds_left)
 
     def metrics(self, most: int) -> Mapping[str, Sequence[float]]:

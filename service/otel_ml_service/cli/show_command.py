@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from otel_ml.exceptions import ConfigError
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 from otel_ml.printable import printable
 from otel_ml_exporters.records import Record, Table
 from otel_ml_service.cli.figures import compact, of_metric, plural

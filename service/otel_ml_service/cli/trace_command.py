@@ -11,7 +11,7 @@ import click
 from otel_ml.exceptions import ConfigError, OtelMLError
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_service.cli.figures import plural, size
-from otel_ml_service.cli.parameters import dir_option, run_argument
+from otel_ml_service.cli.parameters import STEPS, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.perfetto.selection import Found, Steps, gather
 from otel_ml_service.perfetto.trace_file import Written, write_trace
@@ -23,8 +23,6 @@ __all__ = ["TraceError", "command"]
 _MOST = 2_000_000
 """Spans of a trace for which no steps were chosen: about as many as ui.perfetto.dev shows with 4 GB of memory."""
 
-_STEPS = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
-
 
 class TraceError(OtelMLError):
     """There is nothing to write, or too much, or no place for it."""
@@ -32,32 +30,12 @@ class TraceError(OtelMLError):
     slug = "trace-not-written"
 
 
-class _StepsType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
-    """A step, or two and all between them."""
-
-    name = "steps"
-
-    def convert(
-        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """Return the first and the last step."""
-        if isinstance(value, tuple):
-            return value
-        found = _STEPS.fullmatch(value)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if first > last:
-            self.fail(
-                f"{value!r} names no steps. Expected one, as in 5, or the first and the last, as in 48-52.", param, ctx
-            )
-        return first, last
-
-
 @click.command(
     "trace", epilog="Examples: otel-ml trace latest --steps 48-52 · otel-ml trace latest --role generator -o g.pftrace"
 )
 @run_argument(required=False)
 @dir_option
-@click.option("--steps", type=_StepsType(), help="5, or 5-9; all by default, as far as there are not too many spans.")
+@click.option("--steps", type=STEPS, help="5, or 5-9; all by default, as far as there are not too many spans.")
 @click.option("--axis", default=DEFAULT_AXIS, show_default=True, help="Whose steps these are, such as rollout.")
 @click.option("--role", help="Only the spans and metrics of this role.")
 @click.option(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
+from otel_ml_service.cli.parameters import METRIC, STEPS, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.without_option import print_without, without_option
 from otel_ml_service.stored_runs.run_folders import find
@@ -20,35 +19,12 @@ from otel_ml_service.why.facts import read_facts
 from otel_ml_service.why.without import Removed
 from otel_ml_service.why.wording import seconds, signed
 
-__all__ = ["STEPS", "command", "print_answer"]
+__all__ = ["command", "print_answer"]
 
 _WIDTH = 80
 """Columns; a wider line is harder to read, not more exact."""
 
 _PHASES = 8
-
-
-class _Steps(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
-    """A step, or the first and the last of several."""
-
-    name = "steps"
-
-    def convert(
-        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """Return both ends."""
-        if isinstance(value, tuple):
-            return value
-        found = re.fullmatch(r"(\d+)(?:(?:-|\.\.|–)(\d+))?", value)
-        if found is None:
-            self.fail(f"{value!r} is not a step. Write for example 412, or 400-450.", param, ctx)
-        first, last = int(found[1]), int(found[2] or found[1])
-        if last < first:
-            self.fail(f"{value!r} ends before it begins. Write {last}-{first}.", param, ctx)
-        return first, last
-
-
-STEPS = _Steps()
 
 
 @click.command(

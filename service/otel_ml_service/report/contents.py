@@ -18,7 +18,7 @@ from otel_ml_service.stored_runs.rank_places import hosts_of
 from otel_ml_service.stored_runs.read_records import not_taken, records
 from otel_ml_service.stored_runs.read_spans import SpanRow
 from otel_ml_service.stored_runs.run_folders import RunFolder
-from otel_ml_service.stored_runs.run_history import History, history, is_own
+from otel_ml_service.stored_runs.run_history import History, is_own
 
 __all__ = ["Contents", "contents", "read_contents", "without_collecting"]
 
@@ -151,13 +151,9 @@ _DROPPED = "otel_ml/dropped/"
 def contents(run_id: str, experiment: str, found: Iterable[Record]) -> Contents:
     """Return what records, in the order of `seq`, amount to."""
     read = Contents(run_id, experiment)
-
-    def noted() -> Iterable[Record]:
-        for record in found:
-            read.add(record)
-            yield record
-
-    read.history = history(noted())
+    for record in found:
+        read.add(record)
+        read.history.add(record)
     return read
 
 

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from otel_ml.exceptions import OtelMLError
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 from otel_ml.redaction import redacted_values
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_service.report.contents import Contents

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import CAUSED, Verdict

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.names import published_name
 from otel_ml_exporters.records import JsonValue, Params, Record, Span, StepRecord, Table, Text
@@ -17,7 +17,7 @@ from otel_ml_service.stored_runs.follow_spans import spans_between
 from otel_ml_service.stored_runs.rank_places import hosts_of, stages_of
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder
-from otel_ml_service.stored_runs.run_history import History, history, is_own
+from otel_ml_service.stored_runs.run_history import History, is_own
 
 __all__ = ["Place", "Restart", "RunFacts", "Slow", "facts_of", "read_facts"]
 
@@ -230,13 +230,9 @@ def _figure(value: JsonValue) -> float:
 def facts_of(run_id: str, found: Iterable[Record]) -> RunFacts:
     """Return what records, in the order of `seq`, amount to."""
     read = RunFacts(run_id)
-
-    def noted() -> Iterator[Record]:
-        for record in found:
-            read.add(record)
-            yield record
-
-    read.history = history(noted())
+    for record in found:
+        read.add(record)
+        read.history.add(record)
     return read
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TextIO, TypeVar
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.backends.console.line import Lines, place
+from otel_ml_exporters.backends.console.line import Lines, step_label
 from otel_ml_exporters.backends.console.table import LiveTable
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
 from otel_ml_exporters.exporter import Exporter, every_problems
@@ -132,7 +132,7 @@ class ConsoleExporter(Exporter):
         """Say where a new attempt of the job begins: its steps repeat earlier ones."""
         key = record.role, record.axis
         if record.attempt > self._attempts.setdefault(key, record.attempt):
-            view.text(f"attempt {record.attempt} begins at {place(record.role, record.axis, record.step)}")
+            view.text(f"attempt {record.attempt} begins at {step_label(record.role, record.axis, record.step)}")
             self._attempts[key] = record.attempt
 
 

@@ -11,16 +11,16 @@ from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import StepRecord
 from otel_ml_exporters.telling_metrics import interesting, significant
 
-__all__ = ["Lines", "place"]
+__all__ = ["Lines", "step_label"]
 
 _GAP = "  "
 
 
-def place(role: str, axis: str, step: int) -> str:
-    """Return where a record stands.
+def step_label(role: str, axis: str, step: int) -> str:
+    """Return the axis and step of a record as text, with its role where it is not the trainer.
 
     Examples:
-        >>> place("trainer", "step", 120), place("generator", "rollout", 3), place("trainer", "time", 30)
+        >>> step_label("trainer", "step", 120), step_label("generator", "rollout", 3), step_label("trainer", "time", 30)
         ('step 120', 'generator rollout 3', 'time 30 s')
     """
     named = "" if role == "trainer" or role.startswith("unknown_service") else f"{role} "
@@ -44,7 +44,7 @@ class Lines:
         """Write a step: where it is, its main metrics, what is special about it; of otel_ml's own account nothing."""
         if record.values and all(map(_is_own, record.values)):
             return
-        where = place(record.role, record.axis, record.step)
+        where = step_label(record.role, record.axis, record.step)
         self._place_width = max(self._place_width, len(where))
         remarks = self._remarks.of(record)
         remark = f"({', '.join(remarks)})" if remarks else ""

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from otel_ml.printable import printable
-from otel_ml_exporters.backends.console.line import place
+from otel_ml_exporters.backends.console.line import step_label
 from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import StepRecord
 from otel_ml_exporters.telling_metrics import interesting, significant
@@ -62,7 +62,7 @@ class LiveTable:
         """Take a step in; it is seen after `flush`."""
         if record.amendment:
             return
-        self._places[record.role, record.axis] = place(record.role, record.axis, record.step)
+        self._places[record.role, record.axis] = step_label(record.role, record.axis, record.step)
         self._last = self._remarks.of(record)
         for name, value in record.values.items():
             self._recent.setdefault(name, deque(maxlen=_TREND)).append(value)

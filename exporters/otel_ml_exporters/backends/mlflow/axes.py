@@ -59,12 +59,12 @@ class Axes:
         return key
 
     @property
-    def unsaid(self) -> dict[str, str]:
+    def unwritten(self) -> dict[str, str]:
         """Tags to write before the points of new metrics."""
         return {f"{AXES}.{part}": json.dumps(self._parts[part]) for part in sorted(self._changed)}
 
-    def said(self) -> None:
-        """Note that `unsaid` is stored."""
+    def mark_written(self) -> None:
+        """Note that `unwritten` is stored."""
         self._changed.clear()
 
     def _note(self, key: str, axis: str) -> None:

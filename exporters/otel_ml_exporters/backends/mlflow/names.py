@@ -97,12 +97,12 @@ class Names:
         return {name: key for key, name in self._name.items() if key != name}
 
     @property
-    def unsaid(self) -> dict[str, str]:
+    def unwritten(self) -> dict[str, str]:
         """Tags to write before the points of new metrics."""
         return {f"{self._tag}.{part}": json.dumps(self._parts[part]) for part in sorted(self._changed)}
 
-    def said(self) -> None:
-        """Note that `unsaid` is stored."""
+    def mark_written(self) -> None:
+        """Note that `unwritten` is stored."""
         self._changed.clear()
 
     def _free(self, wanted: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 from otel_ml_exporters.records import JsonValue
 
 __all__ = ["MAX_PARAM_VALUE", "flattened", "reconciled"]

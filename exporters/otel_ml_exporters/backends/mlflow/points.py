@@ -108,11 +108,11 @@ class Points:
         """Write what explains new metrics before their points: a crash in between must leave none unexplained."""
         from mlflow.entities import RunTag
 
-        tags = [RunTag(key, value) for key, value in {**self._axes.unsaid, **self._names.unsaid}.items()]
+        tags = [RunTag(key, value) for key, value in {**self._axes.unwritten, **self._names.unwritten}.items()]
         for begin in range(0, len(tags), _MAX_TAGS):
             self._client.log_batch(self._run_id, tags=tags[begin : begin + _MAX_TAGS], synchronous=True)
-        self._axes.said()
-        self._names.said()
+        self._axes.mark_written()
+        self._names.mark_written()
 
     def _keyed(self, name: str, axis: str | None) -> str:
         """Return the key of a value, and remember for which name it stands; no axis is that of final values."""

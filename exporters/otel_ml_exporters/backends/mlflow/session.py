@@ -104,12 +104,12 @@ class Session:
         added, conflicts = reconciled(record.params, self._params, self._param_names.key)
         params = [Param(key, value) for key, value in added.items()]
         source = {key: value for key, value in source_tags(record.params).items() if key not in self._tags}
-        tags = [RunTag(key, value) for key, value in {**self._param_names.unsaid, **source}.items()]
+        tags = [RunTag(key, value) for key, value in {**self._param_names.unwritten, **source}.items()]
         self._client.log_batch(self._run_id, params=params, tags=tags, synchronous=True)
-        self._param_names.said()
+        self._param_names.mark_written()
         self._params.update(added)
         self._tags |= source
-        unsaid = [line for line in conflicts if line not in self._conflicts]
-        if unsaid:
-            self._conflicts.extend(unsaid)
+        unwritten = [line for line in conflicts if line not in self._conflicts]
+        if unwritten:
+            self._conflicts.extend(unwritten)
             self._client.set_tag(self._run_id, _PARAM_CONFLICTS, "\n".join(self._conflicts)[:_MAX_TAG_VALUE])

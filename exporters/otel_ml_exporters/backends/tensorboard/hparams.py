@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 from otel_ml.wire.protobuf import double, field, integer, text
 from otel_ml_exporters.backends.tensorboard.event_file import frame
 from otel_ml_exporters.backends.tensorboard.exporter_state import ExporterState

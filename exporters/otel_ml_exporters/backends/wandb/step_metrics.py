@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from otel_ml.nested import leaves
+from otel_ml.flatten import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, STEP_METRICS_PARAM
 from otel_ml_exporters.records import JsonValue
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from otel_ml.once import forget_said
+from otel_ml.warn_once import forget_warnings
 from tests.e2e.jobs import ROOT
 from tests.originals.compared import verdicts
 from tests.originals.originals import ORIGINALS, Original, names_of
@@ -45,7 +45,7 @@ def test_what_is_said_of_a_name_is_of_one_that_the_original_has(original: Origin
 def test_a_name_that_is_not_here_is_said_where_a_script_imports_it(
     original: Original, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    forget_said()
+    forget_warnings()
 
     with pytest.raises(ImportError):
         exec(f"from {original.module} import {name}", {})

@@ -83,7 +83,7 @@ def test_what_names_hold_reaches_no_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["four"], "Write for example 412, or 400-450"),
+        (["four"], "Expected one, as in 5, or the first and the last, as in 48-52"),
         (["9-3"], "Write 3-9"),
         (["--metric", "lost"], "otel-ml explain unknown-metric"),
     ],

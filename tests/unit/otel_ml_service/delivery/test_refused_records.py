@@ -50,6 +50,33 @@ def test_what_an_exporter_raises_unexpectedly_is_retried_a_few_times_and_then_co
     assert any("otel-ml replay run-1 --to test" in sentence for sentence in driver.said)
 
 
+def test_records_of_a_batch_that_raises_whatever_is_in_it_are_not_tried_as_often_one_by_one(driver: Driver) -> None:
+    exporter = FlakyExporter(lambda *_: ValueError("odd"))
+
+    pipeline = driver.drain(exporter, MemorySource(steps(8)))
+
+    assert pipeline.status.lost == {"unexpected ValueError: odd": 8}
+    assert exporter.calls == 4 + 2 + 4 + 8  # the batch with three more tries, halves, quarters, and each record
+
+
+def test_what_one_batch_was_given_up_for_is_tried_again_in_the_next_where_it_may_pass(driver: Driver) -> None:
+    raised = 0
+
+    def odd(_: int, records: Sequence[Record]) -> Exception | None:
+        nonlocal raised
+        found = {record.seq for record in records}
+        raised += 7 in found
+        return ValueError("odd") if 2 in found or (7 in found and raised <= 3) else None
+
+    exporter = FlakyExporter(odd)
+    exporter.max_batch = 4
+
+    pipeline = driver.drain(exporter, MemorySource(steps(8)))
+
+    assert seqs(exporter) == [1, 3, 4, 5, 6, 7, 8]
+    assert pipeline.status.lost == {"unexpected ValueError: odd": 1}
+
+
 def test_a_refused_batch_is_halved_and_not_sent_one_by_one(driver: Driver) -> None:
     def refuse_two(_: int, records: Sequence[Record]) -> Exception | None:
         return PermanentExportError("bad") if {17, 200} & {record.seq for record in records} else None

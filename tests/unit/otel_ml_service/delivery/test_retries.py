@@ -81,6 +81,37 @@ def test_pauses_grow_stay_below_the_bound_and_respect_what_the_backend_asks() ->
     assert backoff.pause(retry_after=30.0) == 30.0
 
 
+def test_after_a_success_pauses_are_as_short_as_at_first() -> None:
+    found = [Backoff(RetryPolicy(initial_s=1.0, maximum_s=8.0), random.Random(seed)) for seed in range(200)]
+    for backoff in found:
+        backoff.pause()
+        backoff.pause()
+        backoff.reset()
+
+    assert 0.5 < max(backoff.pause() for backoff in found) <= 1.0
+
+
+def test_an_exporter_that_could_start_at_last_has_no_problem_any_more_though_there_is_nothing_to_export(
+    driver: Driver,
+) -> None:
+    class SlowStarter(RecordingExporter):
+        is_away = True
+
+        def start(self, run: RunInfo) -> None:
+            if self.is_away:
+                raise RetryableExportError("no route to host")
+            super().start(run)
+
+    exporter = SlowStarter()
+    pipeline = driver.start(exporter, MemorySource())
+    eventually(lambda: pipeline.status.problem is not None)
+
+    exporter.is_away = False
+
+    eventually(lambda: pipeline.status.state == "running")
+    assert pipeline.status.problem is None
+
+
 def test_being_asked_to_stop_ends_a_pause_and_the_next_try_comes_at_once(driver: Driver) -> None:
     away = RetryableExportError("away", retry_after=1000.0)
     exporter = FlakyExporter(lambda call, _: away if call == 1 else None)

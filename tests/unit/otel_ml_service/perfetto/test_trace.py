@@ -328,7 +328,7 @@ def test_a_run_without_spans_has_its_metrics_and_that_is_said(
     assert "there are no spans of these steps, only metrics" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("asked", ["", "x", "5-", "-5", "9-5", "1-2-3", "1.5"])
+@pytest.mark.parametrize("asked", ["", "x", "5-", "-5", "1-2-3", "1.5"])
 def test_steps_that_are_none_are_a_wrong_use_that_says_what_is_expected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str
 ) -> None:

@@ -22,8 +22,8 @@ from otel_ml.compat.forge import (
 )
 from otel_ml.compat.forge.collector import COLLECTOR, publish_merged
 from otel_ml.compat.forge.states import State
-from otel_ml.once import forget_said
 from otel_ml.testing import Capture
+from otel_ml.warn_once import forget_warnings
 from tests.unit.otel_ml.compat.forge.flushed import Mesh, Range, the_point
 
 
@@ -89,7 +89,7 @@ def test_a_reduction_of_ones_own_merges_the_states_of_all_processes(captured: Ca
 def test_processes_that_disagree_about_a_reduction_lose_nothing_of_a_flush(
     captured: Capture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    forget_said()
+    forget_warnings()
     states = disagreeing_states()
 
     for step in range(2):
@@ -141,7 +141,7 @@ def test_an_accumulator_has_the_states_and_the_empty_value_of_torchforge_and_an_
 
 
 def test_a_flush_before_the_backends_is_said_and_returns_no_states(caplog: pytest.LogCaptureFixture) -> None:
-    forget_said()
+    forget_warnings()
 
     assert asyncio.run(MetricCollector().flush(1, return_state=True)) == {}
 

@@ -14,8 +14,8 @@ import otel_ml
 from otel_ml.compat.forge import Tracer, trace
 from otel_ml.compat.forge.collector import COLLECTOR
 from otel_ml.compat.forge.modes import LoggingMode
-from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
+from otel_ml.warn_once import forget_warnings
 from tests.cuda_events import CudaEvents, cuda_events
 
 __all__ = ["cuda_events"]
@@ -29,7 +29,7 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Capture]:
     for name in ("FORGE_DISABLE_METRICS", "DISABLE_PERF_METRICS", "METRIC_TIMER_USES_GPU"):
         monkeypatch.delenv(name, raising=False)
     COLLECTOR.forget()
-    forget_said()
+    forget_warnings()
     with capture() as run:
         otel_ml.set_step(0)
         yield run

@@ -23,8 +23,8 @@ from otel_ml.compat.megatron import (
 )
 from otel_ml.compat.megatron.config import NO_MEANING
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
+from otel_ml.warn_once import forget_warnings
 
 DOCUMENTED = " ".join(
     (
@@ -46,7 +46,7 @@ DOCUMENTED = " ".join(
 
 @pytest.fixture(autouse=True)
 def loggers_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    forget_said()
+    forget_warnings()
     for name in ("MEGATRON_BRIDGE_LOGGING_LEVEL", "MEGATRON_LOGGING_LEVEL"):
         monkeypatch.delenv(name, raising=False)
     root = logging.getLogger()

@@ -12,15 +12,15 @@ import pytest
 
 from otel_ml.compat.megatron import DummyTimer, Timer, Timers, across_ranks_string
 from otel_ml.exceptions import ConfigError
-from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
+from otel_ml.warn_once import forget_warnings
 
 SHORT_S = 0.003
 
 
 @pytest.fixture(autouse=True)
 def said_anew() -> None:
-    forget_said()
+    forget_warnings()
 
 
 @pytest.fixture

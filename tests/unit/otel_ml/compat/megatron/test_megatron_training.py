@@ -22,15 +22,15 @@ from otel_ml.compat.megatron import (
     progress_log,
 )
 from otel_ml.compat.megatron.console import Console
-from otel_ml.once import forget_said
 from otel_ml.testing import Capture, capture
+from otel_ml.warn_once import forget_warnings
 from tests.fake_cuda import FakeCuda
 from tests.waiting import eventually
 
 
 @pytest.fixture
 def captured() -> Iterator[Capture]:
-    forget_said()
+    forget_warnings()
     with capture() as run:
         yield run
 

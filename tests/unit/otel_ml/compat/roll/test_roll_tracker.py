@@ -12,13 +12,13 @@ import pytest
 import otel_ml
 from otel_ml.compat.roll import create_tracker, reduce_metrics, reduce_metrics_list, strip_at_tag_in_log
 from otel_ml.compat.roll.tracker import Tracker
-from otel_ml.once import forget_said
 from otel_ml.testing import Capture, Point, capture
+from otel_ml.warn_once import forget_warnings
 
 
 @pytest.fixture
 def captured() -> Iterator[Capture]:
-    forget_said()
+    forget_warnings()
     with capture() as run:
         yield run
 

@@ -10,13 +10,13 @@ def test_metrics_of_other_axes_are_said_once_and_known_after_a_restart() -> None
         "eval/accuracy",
         "best",
     ]
-    tags = first.unsaid
-    first.said()
+    tags = first.unwritten
+    first.mark_written()
 
     again = Axes(tags, ["loss", "eval/accuracy", "best"])
 
     assert axes_in(tags) == {"eval/accuracy": "eval", "best": "(summary)"}
-    assert first.unsaid == again.unsaid == {}
+    assert first.unwritten == again.unwritten == {}
     assert [again.key("eval/accuracy", "eval"), again.summary_key("best")] == ["eval/accuracy", "best"]
 
 
@@ -24,7 +24,7 @@ def test_a_name_on_two_axes_gets_a_key_for_the_second_also_after_a_restart() -> 
     first = Axes({}, [])
     keys = [first.key("loss", "time"), first.key("loss", "step"), first.summary_key("loss")]
 
-    again = Axes(first.unsaid, keys)
+    again = Axes(first.unwritten, keys)
 
     assert keys == ["loss", "loss/over_step", "summary/loss"]
     assert [again.key("loss", "time"), again.key("loss", "step"), again.summary_key("loss")] == keys
@@ -40,5 +40,5 @@ def test_ten_thousand_names_fit_into_tags_of_eight_thousand_characters() -> None
     for name in names:
         axes.key(name, "eval")
 
-    assert max(map(len, axes.unsaid.values())) <= 8000
-    assert axes_in(axes.unsaid) == dict.fromkeys(names, "eval")
+    assert max(map(len, axes.unwritten.values())) <= 8000
+    assert axes_in(axes.unwritten) == dict.fromkeys(names, "eval")

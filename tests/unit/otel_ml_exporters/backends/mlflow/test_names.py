@@ -30,12 +30,12 @@ def test_every_name_becomes_one_that_mlflow_takes_and_stays_what_it_is_where_it_
 def test_different_names_have_different_keys_the_same_ones_after_a_restart(names: list[str], is_of_files: bool) -> None:
     before = Names({}, [], is_of_files=is_of_files)
     keys = [before.key(name) for name in names]
-    after = Names(before.unsaid, [key for key, name in zip(keys, names, strict=True) if key == name])
+    after = Names(before.unwritten, [key for key, name in zip(keys, names, strict=True) if key == name])
 
     assert len(set(keys)) == len(names)
     assert [after.key(name) for name in names] == keys
     assert [after.name(key) for key in keys] == names
-    assert all(len(tag) <= validation.MAX_TAG_VAL_LENGTH for tag in before.unsaid.values())
+    assert all(len(tag) <= validation.MAX_TAG_VAL_LENGTH for tag in before.unwritten.values())
 
 
 @given(st.lists(st.text(alphabet="ab/", min_size=1, max_size=8), unique=True))

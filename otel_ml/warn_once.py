@@ -13,7 +13,7 @@ import os
 
 from otel_ml._internal.error_reporting import ErrorReporter, RecordingError, Say, reporter
 
-__all__ = ["RecordingError", "Say", "forget_said", "reporter", "say"]
+__all__ = ["RecordingError", "Say", "forget_warnings", "reporter", "say"]
 
 _LOCAL_RANKS = ("OTEL_ML_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 
@@ -23,7 +23,7 @@ def say(slug: str, sentence: str) -> None:
     _PROGRAM.say(slug, sentence)
 
 
-def forget_said() -> None:
+def forget_warnings() -> None:
     """Say everything again. For tests."""
     _PROGRAM.forget()
 

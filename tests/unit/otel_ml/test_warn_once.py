@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from otel_ml.once import forget_said, say
+from otel_ml.warn_once import forget_warnings, say
 
 
 @pytest.fixture(autouse=True)
 def nothing_was_said(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("OTEL_ML_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
-    forget_said()
+    forget_warnings()
     yield
-    forget_said()
+    forget_warnings()
 
 
 def test_a_sentence_is_logged_the_first_time_with_the_command_that_explains_it(

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel_ml_service.delivery.losses import Losses
+
+REFUSED = st.tuples(st.just("refused"), st.sampled_from(["bad", "odd"]), st.integers(0, 3))
+AGAIN = st.tuples(st.just("again from"), st.integers(0, 20))
+ANEW = st.tuples(st.just("anew"))
+
+
+@given(st.dictionaries(st.sampled_from(["bad", "old"]), st.integers(1, 3)), st.lists(REFUSED | AGAIN | ANEW))
+def test_each_loss_counts_once_however_often_its_record_comes_again(
+    before: dict[str, int], happens: list[tuple[Any, ...]]
+) -> None:
+    losses, kept, lost = Losses(before), Counter(before), [("", 0)]
+    for what, *of_it in happens:
+        if what == "refused":
+            lost.append((of_it[0], of_it[1]))
+            losses.add(len(lost) - 1, *of_it)
+        elif what == "again from":
+            del lost[1 + of_it[0] :]
+            losses.take_back(of_it[0])
+        else:
+            kept.clear()
+            del lost[1:]
+            losses.forget()
+
+    expected = kept.copy()
+    for reason, count in lost:
+        expected[reason] += count
+    assert losses.counts == +expected
