@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -261,3 +263,105 @@ def test_what_another_program_has_cut_off_is_lost_and_counted_and_what_follows_i
         ("spool_unreadable", 2, [("step", 2, 2)], {"M": 1, "L": 1})
     ]
     assert said == ["What was kept to be sent cannot be read again (cut); it is lost."]
+
+
+def deleted(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def moved_away(folder: Path) -> None:
+    folder.rename(folder.with_name("away"))
+
+
+def replaced_by_a_file(folder: Path) -> None:
+    moved_away(folder)
+    folder.write_text("in the way")
+
+
+def on_disk(folder: Path) -> list[bytes]:
+    return [frame.payload for path in files(folder) for frame in read_spool(path).frames]
+
+
+@pytest.mark.parametrize("away", [deleted, moved_away])
+def test_a_spool_that_others_delete_or_move_is_written_anew(
+    tmp_path: Path, said: list[str], away: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "run" / "spool"
+    spool = Spool(folder, "writer", b"resource", limit=2**20, say=lambda _slug, sentence: said.append(sentence))
+    spool.append(Frame("M", b"before", 1))
+    away(folder)
+
+    spool.append(Frame("M", b"after", 2))
+    spool.append(Frame("M", b"later", 4))
+
+    assert on_disk(folder) == [b"before", b"after", b"later"]
+    assert [held.payload() for held in spool.pending] == [b"before", b"after", b"later"]
+    assert said == []  # nothing is lost
+    spool.acknowledge(2)
+    assert [held.payload() for held in spool.pending] == [b"later"]
+    assert not spool.secure().frames
+
+
+def test_one_of_many_files_that_is_deleted_is_written_anew_in_its_place(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "writer", b"resource", limit=2**20, say=lambda *_: None)
+    payloads = [bytes([number]) * 300_000 for number in range(3)]  # a file each
+    for payload in payloads:
+        spool.append(Frame("M", payload, 1))
+    files(tmp_path)[1].unlink()
+
+    spool.append(Frame("M", b"last", 1))
+
+    assert sorted(on_disk(tmp_path)) == sorted([*payloads, b"last"])
+    for _ in range(3):
+        assert [held.payload() for held in spool.pending] == [*payloads, b"last"][-len(spool.pending) :]
+        spool.acknowledge(1)
+    assert set(on_disk(tmp_path)) <= {b"last"} | set(payloads[2:])
+
+
+def test_what_lies_where_no_file_can_be_written_is_told_from_what_the_disk_has(tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+    spool = Spool(folder, "writer", b"resource", limit=2**20, say=lambda *_: None)
+    spool.append(Frame("M", b"before", 1), [("step", 1, 1)])
+    assert not spool.secure().frames
+    replaced_by_a_file(folder)
+
+    spool.append(Frame("M", b"after", 2), [("step", 2, 2)])
+    gone = spool.secure()
+
+    assert (gone.points, gone.steps) == (3, [("step", 1, 1), ("step", 2, 2)])
+    assert [held.payload() for held in spool.pending] == [b"before", b"after"]
+    folder.unlink()
+    assert not spool.secure().frames
+    assert on_disk(folder) == [b"before", b"after"]
+
+
+def test_a_file_that_others_cut_gets_nothing_more_and_what_it_had_is_counted(tmp_path: Path, said: list[str]) -> None:
+    lost: list[Lost] = []
+    spool = Spool(tmp_path, "writer", b"resource", limit=2**20, say=lambda _slug, sentence: said.append(sentence))
+    spool.on_lost = lost.append
+    spool.append(Frame("M", b"before", 1), [("step", 1, 1)])
+    os.truncate(files(tmp_path)[0], 0)
+
+    for number in range(100):
+        spool.append(Frame("M", b"after %d" % number, 1))
+
+    assert [(one.reason, one.points, one.steps) for one in lost] == [("spool_unreadable", 1, [("step", 1, 1)])]
+    assert on_disk(tmp_path) == [b"after %d" % number for number in range(100)]
+    assert len(said) == 1
+
+
+def test_a_folder_in_which_nothing_can_be_removed_costs_no_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path, "writer", b"resource", limit=2**20, say=lambda *_: None)
+    for number in range(3):
+        spool.append(Frame("M", bytes([number]) * 300_000, 1))  # a file each
+
+    def refused(self: Path, *, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "unlink", refused)  # a folder that was made read-only, as a user who is not root
+    spool.acknowledge(2)
+
+    assert [held.payload() for held in spool.pending] == [b"\x02" * 300_000]
+    assert on_disk(tmp_path) == [b"\x02" * 300_000]
