@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from otel_ml._internal.error_reporting import ErrorReporter
+from otel_ml._internal.transport.answer import Answer
+from otel_ml._internal.transport.recover_spools import recover_spools
 from otel_ml._internal.transport.spool import Lost, Spool
 from otel_ml._internal.transport.spool_overflow import SpoolOverflow
 from otel_ml.wire.attributes import LEFT_FOR
-from otel_ml.wire.spool_format import Frame, read_spool
+from otel_ml.wire.spool_format import FRAME, Frame, read_spool
 from tests.waiting import eventually
 
 
@@ -28,6 +31,18 @@ def said() -> list[str]:
 @pytest.fixture
 def spool(tmp_path: Path, said: list[str]) -> Spool:
     return Spool(tmp_path, "writer", b"resource", limit=64 * 1024, say=lambda _slug, sentence: said.append(sentence))
+
+
+class Taking:
+    """A receiver that takes everything."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def post(self, path: str, body: bytes, timeout: float) -> Answer:
+        del path, timeout
+        self.taken += body
+        return Answer("ok")
 
 
 def files(folder: Path) -> list[Path]:
@@ -98,6 +113,44 @@ def test_a_file_cut_inside_a_frame_keeps_what_was_before(spool: Spool, tmp_path:
     path.write_bytes(path.read_bytes()[:-3])
 
     assert read_spool(path).frames == (Frame("M", b"whole"),)
+
+
+def test_a_damaged_frame_is_left_out_and_counted_and_costs_none_of_its_neighbors(spool: Spool, tmp_path: Path) -> None:
+    for payload in (b"before", b"damaged", b"after"):
+        spool.append(Frame("M", payload, 1))
+    path = files(tmp_path)[0]
+    path.write_bytes(path.read_bytes().replace(b"damaged", b"dAmaged"))
+
+    found = read_spool(path)
+
+    assert [frame.payload for frame in found.frames] == [b"before", b"after"]
+    assert found.damaged == len(b"damaged") + FRAME.size
+    path.write_bytes(path.read_bytes() + bytes(4096))  # as after a loss of power
+    assert read_spool(path) == found._replace(resource=read_spool(path).resource)
+    path.write_bytes(path.read_bytes() + b"x" * 100)
+    assert read_spool(path).damaged > found.damaged + 100
+
+
+def test_of_a_damaged_spool_the_rest_is_sent_and_it_is_kept_and_reported(
+    spool: Spool, tmp_path: Path, said: list[str]
+) -> None:
+    for payload in (b"before", b"damaged", b"after"):
+        spool.append(Frame("M", payload, 1))
+    path = files(tmp_path)[0]
+    spool.close()
+    damaged = path.read_bytes().replace(b"damaged", b"dAmaged")
+    path.write_bytes(damaged)
+    transport = Taking()
+
+    assert recover_spools(tmp_path, transport, time.monotonic() + 60, lambda _slug, sentence: said.append(sentence))
+
+    assert b"before" in transport.taken
+    assert b"after" in transport.taken
+    assert files(tmp_path) == []
+    [kept] = tmp_path.glob("*.unreadable")
+    assert kept.read_bytes() == damaged
+    [sentence] = said
+    assert f"{len(b'damaged') + FRAME.size} bytes of {str(kept)!r} are damaged" in sentence
 
 
 def test_a_full_spool_drops_the_oldest_and_tells_which_steps(spool: Spool) -> None:
