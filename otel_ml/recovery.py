@@ -14,7 +14,7 @@ from otel_ml.wire.rendezvous import rendezvous_of
 
 __all__ = ["LOSSES", "send_leftovers"]
 
-LOSSES = frozenset({"request-too-large", "receiver-refused", "rejected-points"})
+LOSSES = frozenset({"request-too-large", "receiver-refused", "rejected-points", "damaged-data"})
 """What `say` is told where something of it is lost."""
 
 

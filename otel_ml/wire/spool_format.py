@@ -33,6 +33,7 @@ __all__ = [
     "HEADER",
     "PATHS",
     "SUFFIX",
+    "UNREADABLE",
     "Frame",
     "Kind",
     "Leftover",
@@ -45,11 +46,13 @@ Kind = Literal["R", "M", "S", "L"]
 
 HEADER = b"otel_ml spool %d\n" % SPOOL
 _HEADER = re.compile(rb"otel_ml spool (\d{1,9})(?: ([\w.+!-]{1,100}))?\n")
-SUFFIX = ".spool"
+SUFFIX, UNREADABLE = ".spool", ".unreadable"
+"""Of a spool, and of one in which something is damaged: it is kept for people."""
 PATHS: dict[Kind, str] = {"M": "/v1/metrics", "S": "/v1/traces", "L": "/v1/logs"}
 """Where each kind is posted (OTLP/HTTP)."""
 
 FRAME = struct.Struct("<cIII")
+_KINDS = {b"R", *(kind.encode() for kind in PATHS)}
 
 
 class Frame(NamedTuple):
@@ -61,10 +64,15 @@ class Frame(NamedTuple):
 
 
 class Leftover(NamedTuple):
-    """What a spool file holds; the resource says for how long nothing was added to it."""
+    """What a spool file holds; the resource says for how long nothing was added to it.
+
+    Attributes:
+        damaged: bytes of frames that were written whole and are not what was written.
+    """
 
     resource: bytes
     frames: tuple[Frame, ...]
+    damaged: int = 0
 
 
 def encode_frame(frame: Frame) -> bytes:
@@ -73,20 +81,21 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def read_spool(path: Path) -> Leftover:
-    """Read a spool file up to its first incomplete frame; a file without a resource holds nothing.
+    """Read a spool file up to its first incomplete frame, without damaged ones; one without a resource holds nothing.
 
     Raises:
         VersionError: newer code has written it.
         WireError: it is not a spool, or a damaged one.
     """
     content = path.read_bytes()
-    frames = list(_frames(content, _body(path, content)))
+    damaged: list[int] = []
+    frames = list(_frames(content, _body(path, content), damaged))
     if not frames or frames[0].kind != "R":
-        return Leftover(b"", ())
+        return Leftover(b"", (), sum(damaged))
     # By the kernel's clock, which wrote the file's time: a process' own may have been set since.
     left_for = max(0, time.clock_gettime_ns(time.CLOCK_REALTIME) - path.stat().st_mtime_ns) // 1_000_000
     resource = frames[0].payload + key_values(1, {LEFT_FOR: left_for})
-    return Leftover(resource, tuple(frame for frame in frames if frame.kind in PATHS))
+    return Leftover(resource, tuple(frame for frame in frames if frame.kind in PATHS), sum(damaged))
 
 
 def _body(path: Path, content: bytes) -> int:
@@ -100,17 +109,24 @@ def _body(path: Path, content: bytes) -> int:
     return len(content)
 
 
-def _frames(content: bytes, position: int) -> Iterator[Frame]:
+def _frames(content: bytes, position: int, damaged: list[int]) -> Iterator[Frame]:
+    """Yield whole frames; the sizes of what is damaged are added to `damaged`."""
     while position + FRAME.size <= len(content):
         kind, points, length, checksum = FRAME.unpack_from(content, position)
-        position += FRAME.size
-        payload = content[position : position + length]
-        # A process may be killed in the middle of a write, so a broken end is normal. What follows it is not looked
-        # for: there is no mark by which a frame's beginning could be told from data.
-        if len(payload) < length or zlib.crc32(payload) != checksum:
+        begin, position = position, position + FRAME.size + length
+        if kind not in _KINDS:
+            # There is no mark by which the beginning of the next one could be told from data. Nothing but zeros is what
+            # a host leaves that lost its power.
+            if content.count(0, begin) < len(content) - begin:
+                damaged.append(len(content) - begin)
             return
-        yield Frame(kind.decode("latin-1"), payload, points)
-        position += length
+        if position > len(content):
+            return  # a process may be killed in the middle of a write: a broken end is normal
+        payload = content[position - length : position]
+        if zlib.crc32(payload) == checksum:
+            yield Frame(kind.decode("latin-1"), payload, points)
+        else:
+            damaged.append(position - begin)
 
 
 def request_body(resource: bytes, payloads: Iterable[bytes]) -> bytes:

@@ -286,10 +286,13 @@ def _embedded(rendezvous: Path, source: _Source, problems: list[str]) -> Embedde
 
 def _tokens(said: FileSettings, problems: list[str]) -> tuple[str, ...]:
     try:
-        return tuple(token(text.strip()) for text in said.tokens)
+        found = tuple(token(text.strip()) for text in said.tokens)
     except ValueError as error:
         problems.append(f"tokens: expected {error}.")
         return ()
+    if not all(found):  # whoever shows none would be let in
+        problems.append("tokens: expected tokens, got a blank one.")
+    return found
 
 
 def _token_file(source: _Source, embedded: EmbeddedRun | None, problems: list[str]) -> Path | None:

@@ -111,7 +111,7 @@ class _Reader:
         """Return a list of texts."""
         if content is None:
             return []
-        if not isinstance(content, list) or not all(isinstance(item, (str, int)) for item in content):
+        if not isinstance(content, list) or not all(type(item) in {str, int} for item in content):
             self._problem(where, "expected a list of texts.")  # not what stands there: that may be a secret
             return []
         return [str(item) for item in content]

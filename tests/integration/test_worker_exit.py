@@ -248,6 +248,38 @@ def test_with_nobody_listening_the_program_ends_in_time_and_keeps_its_data(tmp_p
         assert [point.step for point in server.points("x")] == [0]
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_program_whose_spool_is_taken_away_leaves_it_there_anew_or_says_what_is_lost(
+    is_replaced: bool, tmp_path: Path
+) -> None:
+    port = free_port()
+    environ = environment(
+        tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_ML_EXPERIMENT_ID": "same"}
+    )
+    program = f"""
+        import os, shutil, otel_ml
+        from otel_ml.wire.rendezvous import rendezvous_of
+        otel_ml.init("exp")
+        otel_ml.log({{"x": 1}}, step=0)
+        otel_ml.flush(0.1)
+        folder = rendezvous_of("same").folder
+        shutil.rmtree(folder)
+        if {is_replaced}:
+            folder.write_text("something else")
+        otel_ml.log({{"x": 1}}, step=1)
+    """
+
+    _, errors = run(program, environ, tmp_path)
+
+    assert ("2 points of rank 0 are lost with this process" in errors) is is_replaced
+    assert ("2 points of rank 0 are not acknowledged" in errors) is not is_replaced
+    assert ("kept on this host" in errors) is not is_replaced
+    if not is_replaced:
+        with otlp_server(port=port) as server:
+            run("import otel_ml; otel_ml.init('exp'); otel_ml.log({'y': 1}, step=1)", environ, tmp_path)
+            assert [point.step for point in server.points("x")] == [0, 1]
+
+
 def test_what_a_dead_process_left_is_tried_again_where_the_receiver_has_no_room_for_it_now(tmp_path: Path) -> None:
     with otlp_server() as server:
         environ = environment(tmp_path, {**variables(server), "OTEL_ML_EXPERIMENT_ID": "same"})

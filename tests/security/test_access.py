@@ -42,13 +42,22 @@ def test_an_address_that_others_reach_is_refused_without_a_token_whatever_it_is_
     ServiceConfig.load(environ={variable: address, "OTEL_ML_TOKEN": "a secret"})
 
 
-@pytest.mark.parametrize("content", ["token: ''", "token:", "token: ' '"])
+@pytest.mark.parametrize("content", ["token: ''", "token:", "token: ' '", "tokens: []"])
 def test_an_empty_token_in_the_file_is_none(tmp_path: Path, content: str) -> None:
     file = tmp_path / "otel-ml.yaml"
     file.write_text(f"{content}\nlisten: {{http: '0.0.0.0:4399'}}\n")
 
     with pytest.raises(ConfigError, match="not a loopback address"):
         ServiceConfig.load(file=file, environ={})
+
+
+@pytest.mark.parametrize("tokens", ["['']", "[' ']", "[new, '']", "[true]", "['new', '${env:OLD}']"])
+def test_a_list_with_a_blank_for_a_token_is_refused(tmp_path: Path, tokens: str) -> None:
+    file = tmp_path / "otel-ml.yaml"
+    file.write_text(f"tokens: {tokens}\nlisten: {{http: '0.0.0.0:4399'}}\n")
+
+    with pytest.raises(ConfigError, match="tokens: expected"):
+        ServiceConfig.load(file=file, environ={"OLD": ""})
 
 
 @pytest.mark.parametrize("option", ["--http", "--grpc"])

@@ -170,17 +170,25 @@ class ShutdownSequence:
 
     def report_left_behind(self, identity: Identity) -> None:
         """Say what was not acknowledged, and what becomes of it."""
-        points = sum(frame.points for frame in self._sender.spool.pending)
+        gone = self._sender.spool.secure()
+        pending = self._sender.spool.pending
+        points = sum(frame.points for frame in pending) - gone.points
         why = f" ({self._sender.last_error})" if self._sender.last_error else ""
-        if identity.place.local_rank == 0:
+        rank = identity.place.rank
+        if gone.frames:  # each rank by itself: nobody else knows
+            sentence = (
+                f"{gone.points:,} points of rank {rank} are lost with this process: they are not acknowledged{why}, "
+                "and its spool cannot be written. The run does not know of them"
+            )
+            self._console.line(explained(sentence, "lost-with-process"))
+        if identity.place.local_rank == 0 and gone.frames.total() < len(pending):
             brought_by = (
                 "The service that still starts brings them into the run; if it does not: otel-ml recover"
                 if self._link.starts_here and not self._is_last_chance
                 else "The next start of this run sends them, or: otel-ml recover"
             )
             sentence = (
-                f"{points:,} points of rank {identity.place.rank} are not acknowledged{why}; they are kept on "
-                f"this host. {brought_by}"
+                f"{points:,} points of rank {rank} are not acknowledged{why}; they are kept on this host. {brought_by}"
             )
             self._console.line(explained(sentence, "not-acknowledged"))
 

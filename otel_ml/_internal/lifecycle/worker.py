@@ -391,7 +391,7 @@ class Worker:
         self._refused = self._refused_by_now()
         duration_s = time.monotonic() - self._started
         self._writer.append_record(self._shutdown.message(request.status, duration_s=duration_s))
-        self._is_kept = True
+        self._is_kept = not self.spool.secure().frames
         self._timeout = self._shutdown.timeout()
 
     def _refused_by_now(self) -> int:

@@ -15,7 +15,7 @@ from otel_ml._internal.transport.export_requests import Request, parts_of, reque
 from otel_ml._internal.transport.send import MAX_BYTES, REQUEST_TIMEOUT
 from otel_ml._internal.transport.send_errors import report_send_error, report_too_large
 from otel_ml.exceptions import VersionError, WireError
-from otel_ml.wire.spool_format import PATHS, SUFFIX, Leftover, read_spool, request_body
+from otel_ml.wire.spool_format import PATHS, SUFFIX, UNREADABLE, Leftover, read_spool, request_body
 
 __all__ = ["recover_spools"]
 
@@ -36,8 +36,12 @@ def recover_spools(folder: Path, transport: Transport, deadline: float, say: Say
             continue  # sent and deleted meanwhile
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _send(read_spool(path), transport, deadline, say):
+            leftover = read_spool(path)
+            if not _send(leftover, transport, deadline, say):
                 return False
+            if leftover.damaged:
+                aside = path.rename(path.with_suffix(UNREADABLE))
+                say("damaged-data", f"{leftover.damaged:,} bytes of {str(aside)!r} are damaged; they are left out.")
             path.unlink(missing_ok=True)
         except BlockingIOError:
             continue

@@ -24,7 +24,7 @@ from otel_ml.wire.spool_format import FRAME, HEADER, SUFFIX, Frame, Kind, encode
 
 __all__ = ["SPOOL_FULL", "SPOOL_UNREADABLE", "Held", "Lost", "PendingFrame", "Spool", "StepPoints"]
 
-SPOOL_FULL, SPOOL_UNREADABLE = "spool_full", "spool_unreadable"
+SPOOL_FULL, SPOOL_UNREADABLE, SPOOL_NOT_WRITTEN = "spool_full", "spool_unreadable", "spool_not_written"
 """Reasons under which losses are counted."""
 
 StepPoints = tuple[str, int, int]
@@ -59,6 +59,9 @@ class Segment(Protocol):
 
     def clear(self) -> None:
         """Forget all frames but the resource."""
+
+    def is_on_disk(self) -> bool:
+        """Whether all that was appended is there for others when this process has ended."""
 
     def delete(self) -> None:
         """Give everything up, also on disk."""
@@ -115,8 +118,19 @@ class FileSegment:
         os.ftruncate(self._open_file(), self._head)
         self.size = self._head
 
+    def is_on_disk(self) -> bool:
+        # People and purges delete, move and cut files; what has no name here any more ends with this process.
+        with suppress(OSError):
+            found = self._path.stat(follow_symlinks=False)
+            return (found.st_dev, found.st_ino) == self._identity and found.st_size == self.size
+        return False
+
     def delete(self) -> None:
-        self._path.unlink(missing_ok=True)
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError:  # the folder was made read-only, or something else is in its place
+            with suppress(OSError):
+                os.ftruncate(self._open_file(), 0)  # or another process would send what was acknowledged
         self.close()
 
     def close(self) -> None:
@@ -165,6 +179,9 @@ class MemorySegment:
     def clear(self) -> None:
         self._bytes.clear()
         self.size = 0
+
+    def is_on_disk(self) -> bool:
+        return False
 
     def delete(self) -> None:
         self.clear()
@@ -288,8 +305,8 @@ class Spool:
 
     def _write(self, frames: Sequence[Held]) -> None:
         parts = [part for frame, _ in frames for part in (encode_frame(frame), frame.payload)]
-        if self._in_memory and time.monotonic() - self._disk_tried_at >= DISK_AGAIN_S:
-            self._move_to_disk()
+        if not self._in_memory or time.monotonic() - self._disk_tried_at >= DISK_AGAIN_S:
+            self._bring_to_disk()
         segment = self._open_segment()
         try:
             offset = segment.append(parts)
@@ -340,6 +357,16 @@ class Spool:
             self._say("spool-not-read", f"What was kept to be sent cannot be read again ({error}); it is lost.")
             self.on_lost(lost)
 
+    def secure(self) -> Lost:
+        """Bring everything to the disk as far as it can be; return what ends with this process."""
+        self._bring_to_disk()
+        gone = Lost(SPOOL_NOT_WRITTEN)
+        kept = [segment for segment in self._segments if segment.is_on_disk()]
+        for frame in self.pending:
+            if frame.segment not in kept:
+                gone.add(frame)
+        return gone
+
     def renew(self, resource: bytes) -> None:
         """Begin a new file with another resource (the run's identity has been decided)."""
         self._resource = resource
@@ -380,10 +407,10 @@ class Spool:
             self._segments.append(self._new_file())
         except OSError as error:
             self._move_to_memory(error)
-        self._number += 1
 
     def _new_file(self) -> Segment:
         path = self._folder / f"{self._writer}-{self._number:06d}{SUFFIX}"
+        self._number += 1
         for _ in range(_FOLDER_TRIES):
             with suppress(FileNotFoundError):
                 return FileSegment(path, self._resource)
@@ -402,30 +429,59 @@ class Spool:
         self._segments.append(MemorySegment())
         return self._segments[-1]
 
-    def _move_to_disk(self) -> None:
-        """Write what is in memory to a file, if one can be written again."""
+    def _bring_to_disk(self) -> None:
+        """Write anew what is in memory, or in files that others have deleted, moved or cut; if files can be written."""
+        kept = [segment for segment in self._segments if segment.is_on_disk()]
+        if len(kept) == len(self._segments) and not self._in_memory:
+            return
         self._disk_tried_at = time.monotonic()
-        segment: Segment | None = None
-        moved: deque[PendingFrame] = deque()
+        fresh: list[Segment] = []
+        lost = Lost(SPOOL_UNREADABLE)
         try:
-            self._number += 1
-            segment = self._new_file()
-            for pending in self.pending:
-                if isinstance(pending.segment, MemorySegment):
-                    frame = Frame(pending.kind, pending.payload(), pending.points)
-                    offset = segment.append([encode_frame(frame), frame.payload]) + FRAME.size
-                    pending = pending._replace(segment=segment, offset=offset)  # noqa: PLW2901 (the same, elsewhere)
-                    yield_interpreter()
-                moved.append(pending)
-        except OSError:
-            if segment is not None:
+            moved = self._written_anew(kept, fresh, lost)
+            last = fresh[-1] if fresh else self._new_file()
+        except OSError as error:
+            for segment in fresh:
                 segment.delete()
+            if not self._in_memory:
+                self._move_to_memory(error)
             return
         self._in_memory = False
-        self.pending = moved
-        self._segments = deque(kept for kept in self._segments if not isinstance(kept, MemorySegment))
-        self._segments.append(segment)
-        self._number += 1
+        self._use(moved, last)
+        if lost.frames:
+            self._say("spool-not-read", f"Files in {self._folder} were cut by another program: what they held is lost.")
+            self.on_lost(lost)
+
+    def _written_anew(self, kept: Sequence[Segment], fresh: list[Segment], lost: Lost) -> deque[PendingFrame]:
+        """Return all frames, those that do not lie in `kept` in new files; what cannot be read is added to `lost`."""
+        moved: deque[PendingFrame] = deque()
+        target: Segment | None = None
+        for pending in self.pending:
+            if pending.segment in kept:
+                target = None  # files hold what follows each other: the oldest go, one by one
+                moved.append(pending)
+                continue
+            try:
+                frame = Frame(pending.kind, pending.payload(), pending.points)
+            except OSError:
+                lost.add(pending)
+                continue
+            if target is None or target.size > SEGMENT_BYTES:
+                target = self._new_file()
+                fresh.append(target)
+            offset = target.append([encode_frame(frame), frame.payload]) + FRAME.size
+            moved.append(pending._replace(segment=target, offset=offset))
+            yield_interpreter()
+        return moved
+
+    def _use(self, frames: deque[PendingFrame], last: Segment) -> None:
+        """Go on with these frames, in the files in which they lie; what follows them goes into `last`."""
+        used = dict.fromkeys([*(frame.segment for frame in frames), last])
+        for segment in self._segments:
+            if segment not in used:
+                segment.delete()
+        self.pending = frames
+        self._segments = deque(used)
 
     def _drop_oldest(self) -> None:
         oldest = self._segments.popleft()

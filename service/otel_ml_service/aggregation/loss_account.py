@@ -18,7 +18,7 @@ NEVER_ARRIVED = "never_arrived"
 """The reason where a writer sent values that did not arrive, and does not know of it."""
 
 EVENTS_NEVER_ARRIVED = "events_never_arrived"
-EVENTS_GIVEN_UP = ("events_spool_full", "events_and_spans")
+EVENTS_GIVEN_UP = ("events_spool_full", "events_spool_unreadable", "events_and_spans")
 """What the reasons begin with under which a writer counts events that it knows to be lost on the way."""
 
 _NAMED = 5

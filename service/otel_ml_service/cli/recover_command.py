@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from otel_ml.config import Config, Endpoint
@@ -19,7 +20,7 @@ from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
 from otel_ml_service.storage.database import StorageError
-from otel_ml_service.stored_runs.recover import Recovered, recover, send
+from otel_ml_service.stored_runs.recover import Recovered, RunTakenError, recover, send
 from otel_ml_service.stored_runs.run_folders import find
 from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, spools_of, unfinished, unread_spools
 
@@ -60,6 +61,7 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
         output.line(sentence)
     _list(found, chosen, base, output)
     if not chosen and not waiting and not unread:
+        _check_folder(base, runs)
         output.line(_nothing(runs, base))
         return
     left = bool(waiting or unread) and not dry_run
@@ -99,6 +101,13 @@ def _list(found: Sequence[Unfinished], chosen: Sequence[Unfinished], base: Path,
         )
         left = "" if run in chosen else f". Left alone: otel-ml recover {run.id}, or --all"
         output.line(f"{run.experiment}/{run.id}: not finished{spools}{where}{left}")
+
+
+def _check_folder(base: Path, runs: tuple[str, ...]) -> None:
+    """Refuse a folder that somebody names and that is not there: that nothing is left in it says nothing."""
+    is_named = click.get_current_context().get_parameter_source("base") is ParameterSource.COMMANDLINE
+    if is_named and not runs and not base.is_dir():
+        raise click.BadParameter(f"there is no folder {str(base)!r}", param_hint="--dir")
 
 
 def _nothing(runs: tuple[str, ...], base: Path) -> str:
@@ -154,7 +163,7 @@ def _finished(run: Unfinished, timeout: float, output: Screen) -> int:
     """Finish a run on this host; say how it went. One that cannot be served must not keep the others from it."""
     try:
         done = _recovered(run, timeout, output)
-    except (ConfigError, StorageError, VersionError, OSError) as error:
+    except (ConfigError, RunTakenError, StorageError, VersionError, OSError) as error:
         output.line(f"{run.id}: not done: {error}")
         return LEFT
     output.line(f"{run.id}: {_account(done)}")
@@ -191,4 +200,6 @@ def _account(done: Recovered) -> str:
     where = f"delivered to {', '.join(done.exporters)}" if done.exporters else "delivered to no backend"
     lost = sum(done.lost.values())
     missing = f", {thousands(lost)} lost: {', '.join(done.lost)}" if lost else ", 0 lost"
-    return f"{plural(done.values, 'value')} of {sources} {where}{missing}"
+    # What waits for an open step is in no backend, though each has all there is to write.
+    some = "" if done.is_done or done.delivered >= done.values else f"{thousands(done.delivered)} of "
+    return f"{some}{plural(done.values, 'value')} of {sources} {where}{missing}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
-from otel_ml.wire.spool_format import PATHS, SUFFIX, Frame, Kind, Leftover, read_spool, request_body
+from otel_ml.wire.spool_format import PATHS, SUFFIX, UNREADABLE, Frame, Kind, Leftover, read_spool, request_body
 from otel_ml_service.receiver.decode import Decoded, Signal
 from otel_ml_service.receiver.partial_success import UndecodableError
 
@@ -84,8 +84,12 @@ class LeftoverSpools:
         try:
             # A live writer holds the lock; whoever gets it owns the file.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for signal, body in requests_of(read_spool(path)):
+            leftover = read_spool(path)
+            for signal, body in requests_of(leftover):
                 self._take(signal, body).result(_STORED_S)
+            if leftover.damaged:
+                aside = path.rename(path.with_suffix(UNREADABLE))
+                _log.error("%s", explained(f"{leftover.damaged:,} bytes of {aside} are damaged.", "damaged-data"))
             path.unlink(missing_ok=True)
         except VersionError as error:
             if path not in self._told:
@@ -94,7 +98,7 @@ class LeftoverSpools:
             return False
         except (UndecodableError, WireError) as error:
             _log.error("%s", explained(f"The spool {path} is set aside: {error}", "damaged-file"))
-            path.rename(path.with_suffix(".unreadable"))
+            path.rename(path.with_suffix(UNREADABLE))
             return False
         except BlockingIOError:
             return False

@@ -282,10 +282,13 @@ def _lower(name: bytes) -> str:
 
 def _is_url(target: str) -> bool:
     try:
-        _split(target)
+        found = _split(target)
     except ValueError:  # brackets that are not an address
         return False
-    return True
+    if "://" not in target or target.startswith("/"):
+        return True
+    # Whose name it is would be told differently where a user stands before it, or no host at all (RFC 9110, 4.2).
+    return found.scheme in {"http", "https"} and bool(found.netloc) and _HOST.match(found.netloc) is not None
 
 
 @lru_cache(maxsize=256)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from otel_ml.config import Endpoint
+from otel_ml.exceptions import OtelMLError
 from otel_ml.recovery import send_leftovers
 from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_service.service import Service
@@ -17,7 +18,14 @@ from otel_ml_service.stored_runs.read_records import facts
 from otel_ml_service.stored_runs.serve_again import service_again
 from otel_ml_service.stored_runs.unfinished import MARKS, Unfinished, spools_of
 
-__all__ = ["Recovered", "alone", "recover", "send"]
+__all__ = ["Recovered", "RunTakenError", "alone", "recover", "send"]
+
+
+class RunTakenError(OtelMLError):
+    """Another process serves the run."""
+
+    slug = "run-taken"
+
 
 _LOOK_S = 0.2
 """How often the run is looked at while it is finished."""
@@ -33,6 +41,7 @@ class Recovered:
     Attributes:
         is_done: whether the run is over and delivered.
         values: how many values were recorded in the run, these and earlier ones; 0 where nothing was left of it.
+        delivered: how many of them every backend has.
         spools: of workers, taken in.
         exporters: who has everything.
         lacking: exporter → why it does not, "" where there is no reason but time.
@@ -42,6 +51,7 @@ class Recovered:
 
     is_done: bool
     values: int = 0
+    delivered: int = 0
     spools: int = 0
     exporters: tuple[str, ...] = ()
     lacking: Mapping[str, str] = field(default_factory=dict)
@@ -59,11 +69,14 @@ def recover(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, An
 
     Raises:
         ConfigError, StorageError: the service cannot start; the message says why.
+        RunTakenError: another process serves it.
     """
     try:
         with alone(run.rendezvous) as is_alone:
             if not is_alone:
-                return Recovered(is_done=False)
+                raise RunTakenError(
+                    f"another process has run {run.id!r}, or recovers it: look at it again when that has ended."
+                )
             with service_again(run) as service:
                 _take_up(run)
                 return _delivered(run, service, timeout, progress)
@@ -112,6 +125,7 @@ def _delivered(
     return Recovered(
         is_done=is_done,
         values=account.get("recorded", 0),
+        delivered=account.get("delivered", 0),
         spools=run.spools - spools_of(run.id),
         exporters=tuple(name for name, found in exporters.items() if not found["pending"]),
         lacking={name: found["problem"] or "" for name, found in exporters.items() if found["pending"]},

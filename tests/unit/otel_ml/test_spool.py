@@ -2,19 +2,24 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from otel_ml._internal.error_reporting import ErrorReporter
+from otel_ml._internal.transport.answer import Answer
+from otel_ml._internal.transport.recover_spools import recover_spools
 from otel_ml._internal.transport.spool import Lost, Spool
 from otel_ml._internal.transport.spool_overflow import SpoolOverflow
 from otel_ml.wire.attributes import LEFT_FOR
-from otel_ml.wire.spool_format import Frame, read_spool
+from otel_ml.wire.spool_format import FRAME, Frame, read_spool
 from tests.waiting import eventually
 
 
@@ -26,6 +31,18 @@ def said() -> list[str]:
 @pytest.fixture
 def spool(tmp_path: Path, said: list[str]) -> Spool:
     return Spool(tmp_path, "writer", b"resource", limit=64 * 1024, say=lambda _slug, sentence: said.append(sentence))
+
+
+class Taking:
+    """A receiver that takes everything."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def post(self, path: str, body: bytes, timeout: float) -> Answer:
+        del path, timeout
+        self.taken += body
+        return Answer("ok")
 
 
 def files(folder: Path) -> list[Path]:
@@ -96,6 +113,44 @@ def test_a_file_cut_inside_a_frame_keeps_what_was_before(spool: Spool, tmp_path:
     path.write_bytes(path.read_bytes()[:-3])
 
     assert read_spool(path).frames == (Frame("M", b"whole"),)
+
+
+def test_a_damaged_frame_is_left_out_and_counted_and_costs_none_of_its_neighbors(spool: Spool, tmp_path: Path) -> None:
+    for payload in (b"before", b"damaged", b"after"):
+        spool.append(Frame("M", payload, 1))
+    path = files(tmp_path)[0]
+    path.write_bytes(path.read_bytes().replace(b"damaged", b"dAmaged"))
+
+    found = read_spool(path)
+
+    assert [frame.payload for frame in found.frames] == [b"before", b"after"]
+    assert found.damaged == len(b"damaged") + FRAME.size
+    path.write_bytes(path.read_bytes() + bytes(4096))  # as after a loss of power
+    assert read_spool(path) == found._replace(resource=read_spool(path).resource)
+    path.write_bytes(path.read_bytes() + b"x" * 100)
+    assert read_spool(path).damaged > found.damaged + 100
+
+
+def test_of_a_damaged_spool_the_rest_is_sent_and_it_is_kept_and_reported(
+    spool: Spool, tmp_path: Path, said: list[str]
+) -> None:
+    for payload in (b"before", b"damaged", b"after"):
+        spool.append(Frame("M", payload, 1))
+    path = files(tmp_path)[0]
+    spool.close()
+    damaged = path.read_bytes().replace(b"damaged", b"dAmaged")
+    path.write_bytes(damaged)
+    transport = Taking()
+
+    assert recover_spools(tmp_path, transport, time.monotonic() + 60, lambda _slug, sentence: said.append(sentence))
+
+    assert b"before" in transport.taken
+    assert b"after" in transport.taken
+    assert files(tmp_path) == []
+    [kept] = tmp_path.glob("*.unreadable")
+    assert kept.read_bytes() == damaged
+    [sentence] = said
+    assert f"{len(b'damaged') + FRAME.size} bytes of {str(kept)!r} are damaged" in sentence
 
 
 def test_a_full_spool_drops_the_oldest_and_tells_which_steps(spool: Spool) -> None:
@@ -261,3 +316,105 @@ def test_what_another_program_has_cut_off_is_lost_and_counted_and_what_follows_i
         ("spool_unreadable", 2, [("step", 2, 2)], {"M": 1, "L": 1})
     ]
     assert said == ["What was kept to be sent cannot be read again (cut); it is lost."]
+
+
+def deleted(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def moved_away(folder: Path) -> None:
+    folder.rename(folder.with_name("away"))
+
+
+def replaced_by_a_file(folder: Path) -> None:
+    moved_away(folder)
+    folder.write_text("in the way")
+
+
+def on_disk(folder: Path) -> list[bytes]:
+    return [frame.payload for path in files(folder) for frame in read_spool(path).frames]
+
+
+@pytest.mark.parametrize("away", [deleted, moved_away])
+def test_a_spool_that_others_delete_or_move_is_written_anew(
+    tmp_path: Path, said: list[str], away: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "run" / "spool"
+    spool = Spool(folder, "writer", b"resource", limit=2**20, say=lambda _slug, sentence: said.append(sentence))
+    spool.append(Frame("M", b"before", 1))
+    away(folder)
+
+    spool.append(Frame("M", b"after", 2))
+    spool.append(Frame("M", b"later", 4))
+
+    assert on_disk(folder) == [b"before", b"after", b"later"]
+    assert [held.payload() for held in spool.pending] == [b"before", b"after", b"later"]
+    assert said == []  # nothing is lost
+    spool.acknowledge(2)
+    assert [held.payload() for held in spool.pending] == [b"later"]
+    assert not spool.secure().frames
+
+
+def test_one_of_many_files_that_is_deleted_is_written_anew_in_its_place(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "writer", b"resource", limit=2**20, say=lambda *_: None)
+    payloads = [bytes([number]) * 300_000 for number in range(3)]  # a file each
+    for payload in payloads:
+        spool.append(Frame("M", payload, 1))
+    files(tmp_path)[1].unlink()
+
+    spool.append(Frame("M", b"last", 1))
+
+    assert sorted(on_disk(tmp_path)) == sorted([*payloads, b"last"])
+    for _ in range(3):
+        assert [held.payload() for held in spool.pending] == [*payloads, b"last"][-len(spool.pending) :]
+        spool.acknowledge(1)
+    assert set(on_disk(tmp_path)) <= {b"last"} | set(payloads[2:])
+
+
+def test_what_lies_where_no_file_can_be_written_is_told_from_what_the_disk_has(tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+    spool = Spool(folder, "writer", b"resource", limit=2**20, say=lambda *_: None)
+    spool.append(Frame("M", b"before", 1), [("step", 1, 1)])
+    assert not spool.secure().frames
+    replaced_by_a_file(folder)
+
+    spool.append(Frame("M", b"after", 2), [("step", 2, 2)])
+    gone = spool.secure()
+
+    assert (gone.points, gone.steps) == (3, [("step", 1, 1), ("step", 2, 2)])
+    assert [held.payload() for held in spool.pending] == [b"before", b"after"]
+    folder.unlink()
+    assert not spool.secure().frames
+    assert on_disk(folder) == [b"before", b"after"]
+
+
+def test_a_file_that_others_cut_gets_nothing_more_and_what_it_had_is_counted(tmp_path: Path, said: list[str]) -> None:
+    lost: list[Lost] = []
+    spool = Spool(tmp_path, "writer", b"resource", limit=2**20, say=lambda _slug, sentence: said.append(sentence))
+    spool.on_lost = lost.append
+    spool.append(Frame("M", b"before", 1), [("step", 1, 1)])
+    os.truncate(files(tmp_path)[0], 0)
+
+    for number in range(100):
+        spool.append(Frame("M", b"after %d" % number, 1))
+
+    assert [(one.reason, one.points, one.steps) for one in lost] == [("spool_unreadable", 1, [("step", 1, 1)])]
+    assert on_disk(tmp_path) == [b"after %d" % number for number in range(100)]
+    assert len(said) == 1
+
+
+def test_a_folder_in_which_nothing_can_be_removed_costs_no_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path, "writer", b"resource", limit=2**20, say=lambda *_: None)
+    for number in range(3):
+        spool.append(Frame("M", bytes([number]) * 300_000, 1))  # a file each
+
+    def refused(self: Path, *, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "unlink", refused)  # a folder that was made read-only, as a user who is not root
+    spool.acknowledge(2)
+
+    assert [held.payload() for held in spool.pending] == [b"\x02" * 300_000]
+    assert on_disk(tmp_path) == [b"\x02" * 300_000]

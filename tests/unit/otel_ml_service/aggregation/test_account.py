@@ -148,6 +148,17 @@ def test_a_lost_event_is_no_lost_value_and_is_counted() -> None:
     assert "1 texts, tables, images, files or parameters of rank 0 of trainer never arrived" in notice
 
 
+@pytest.mark.parametrize("reason", ["events_spool_full", "events_spool_unreadable", "events_and_spans: HTTP 400"])
+def test_an_event_that_its_writer_knows_to_be_lost_counts_once(reason: str) -> None:
+    service, rank = Service(), Rank(0)
+    rank.event("ml.params", {"lr": 0.1})  # never arrives
+    service.take(rank.step(0, {"x": 1.0}), rank.bye(dropped={reason: 1}))
+    service.wait(400)
+
+    assert lost(service) == {reason: 1}
+    assert not any("never arrived" in notice for notice in service.notices)
+
+
 def test_events_that_a_hop_drops_are_said_while_the_run_goes_on_and_once_for_all_ranks() -> None:
     service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
     for rank in ranks:

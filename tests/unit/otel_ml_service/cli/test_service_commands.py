@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -22,8 +23,10 @@ import pytest
 
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml.wire.rendezvous import rendezvous_of
+from otel_ml_service.cli.recover_command import _account
 from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.stored_runs.read_records import records
+from otel_ml_service.stored_runs.recover import Recovered
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import history
 from tests.otlp import FakeWriter, write_spool
@@ -270,6 +273,36 @@ def test_recover_finds_nothing_where_nothing_is_left(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "Nothing to recover" in done.stdout
+
+
+def test_recover_of_a_folder_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+    done = otel_ml(tmp_path, "recover", "--dir", str(tmp_path / "typo"))
+
+    assert done.returncode == 2
+    assert f"there is no folder {str(tmp_path / 'typo')!r}" in done.stderr
+    assert not (tmp_path / "typo").exists()
+
+
+def test_recover_that_has_no_time_for_a_step_that_is_open_does_not_call_its_values_delivered() -> None:
+    done = Recovered(is_done=False, values=10, delivered=7, spools=1, exporters=("jsonl",))
+
+    assert _account(done).startswith("7 of 10 values of 1 spool and the journal delivered to jsonl")
+    assert _account(replace(done, is_done=True, delivered=10)).startswith("10 values of 1 spool")
+
+
+def test_recover_of_a_run_that_another_process_recovers_says_so(tmp_path: Path) -> None:
+    folder = left_by_a_dead_service(tmp_path, "01dead")
+    lock = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)}).acquire()
+    assert lock is not None
+    try:
+        done = otel_ml(tmp_path, "recover", "01dead")
+    finally:
+        os.close(lock)
+
+    assert done.returncode == 1
+    assert "not done: another process has run '01dead', or recovers it" in done.stdout
+    assert "not done within" not in done.stdout
+    assert not folder.database.exists()
 
 
 def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path: Path) -> None:
