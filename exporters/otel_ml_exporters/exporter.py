@@ -89,7 +89,7 @@ class Exporter(ABC):
         return True
 
     def describe(self, run: RunInfo) -> None:  # noqa: B027 (most backends have no place for it: it may be left out)
-        """Take tags or notes that a later launch of the job gave; called between two `export`s.
+        """Take a name, tags or notes that the job gave later; called between two `export`s.
 
         Raises:
             RetryableExportError: the backend is not reachable now; the pipeline calls again.

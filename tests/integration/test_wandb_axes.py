@@ -118,3 +118,40 @@ def test_every_chart_of_a_script_has_the_points_that_wandbs_own_client_gives_it(
     for folder in (ours, theirs):
         [begun] = [record.run for record in sent(folder) if record.HasField("run")]
         assert (begun.run_group, begun.job_type, begun.entity) == ("night", "train", "team"), folder
+
+
+RENAMED = """
+    from otel_ml.compat import wandb
+    run = wandb.init(project="renamed", name="first", tags=["a"], notes="before", mode="offline", group="night")
+    run.log({"loss": 1.0})
+    run.name = "second"
+    run.tags += ("b",)
+    run.notes = "after"
+    run.log({"loss": 2.0})
+    run.finish()
+"""
+
+
+def test_a_run_that_a_script_gives_another_name_has_it_in_the_backends(tmp_path: Path) -> None:
+    variables = {
+        "OTEL_ML_EXPORTERS": "jsonl,wandb,mlflow",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db",
+    }
+    run(RENAMED, environment(tmp_path, variables), tmp_path)
+    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)), timeout=120)
+
+    *_, said = [record.run for record in sent(tmp_path) if record.HasField("run")]
+    assert (said.display_name, said.notes) == ("second", "after")
+    assert {"a", "b", "group:night"} <= set(said.tags)
+
+    import mlflow
+
+    client = mlflow.MlflowClient(variables["MLFLOW_TRACKING_URI"])
+
+    def stored() -> list[tuple[str, str | None]]:
+        experiments = [found.experiment_id for found in client.search_experiments()]
+        return [(found.info.run_name, found.data.tags.get("b")) for found in client.search_runs(experiments)]
+
+    assert eventually(lambda: stored() == [("second", "b")] or None, timeout=120)
+    [name] = tmp_path.glob("**/state/name")
+    assert name.read_text().strip() == "second"

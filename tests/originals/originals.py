@@ -123,7 +123,6 @@ ORIGINALS: tuple[Original, ...] = (
             "delete_experiment": "nothing is deleted",
             "delete_experiment_tag": "this process forgets it; what is written stays",
             "delete_run": "nothing is deleted",
-            "load_table": "no table is read back",
             "enable_system_metrics_logging": "hardware is `otel_ml.diagnostics`",
             "disable_system_metrics_logging": "hardware is `otel_ml.diagnostics`",
             "set_system_metrics_node_id": "hardware is `otel_ml.diagnostics`",

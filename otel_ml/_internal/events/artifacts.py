@@ -16,7 +16,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from weakref import WeakSet
@@ -81,6 +81,12 @@ class ArtifactFile:
     path_in: str
     opened: io.FileIO | None = None
     version: Version | None = None
+
+    def moved(self, path_in: str, *, is_below: bool) -> ArtifactFile:
+        """Return it with another path inside the artifact, or below that; as it is where there is none."""
+        if not path_in:
+            return self
+        return replace(self, path_in=f"{path_in}/{self.path_in}" if is_below else path_in)
 
 
 def open_artifact(path: Path) -> Sequence[ArtifactFile]:

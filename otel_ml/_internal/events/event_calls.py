@@ -268,6 +268,19 @@ def log_artifact(
     _log_artifact("log_artifact()", path, name, type, step, axis, aliases)
 
 
+@never_raises
+def log_artifact_as(
+    path_in: str,
+    path: str | PathLike[str],
+    *,
+    name: str,
+    type: str,  # noqa: A002 (a published name)
+    aliases: Iterable[str],
+) -> None:
+    """Record a file as `path_in` of an artifact, or a folder below it, whatever they are called where they are."""
+    _log_artifact("log_artifact()", path, name, type, None, None, aliases, path_in)
+
+
 @public
 @never_raises
 def log_checkpoint(
@@ -290,6 +303,7 @@ def _log_artifact(
     step: int | None,
     axis: str | None,
     aliases: Iterable[str] | None,
+    path_in: str = "",
 ) -> None:
     if not _is_on():
         return
@@ -302,12 +316,13 @@ def _log_artifact(
     chosen = _aliases(aliases, call)
     time_ns = time.time_ns()
     opened = artifacts.open_artifact(found)
+    is_folder = found.is_dir()
     of_each = {"ml.artifact.type": artifact_type, "ml.artifact.aliases": list(chosen)}
 
     def records(has_time: Callable[[], bool]) -> Iterator[LogRecord]:
         for file in opened or artifacts.artifact_files(found):
             try:
-                content, more = _read_or_located(file, call, has_time)
+                content, more = _read_or_located(file.moved(path_in, is_below=is_folder), call, has_time)
             except OSError as error:  # the other files of a folder are not lost with it
                 reporter.dropped["missing_artifact"] += 1
                 why = f"{error.strerror or error}"

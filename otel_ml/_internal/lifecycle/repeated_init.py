@@ -121,9 +121,7 @@ class RepeatedInit:
         new = new_arguments(arguments, session.arguments)
         if "topology" in new:
             addition = Config.from_env(topology=new["topology"])
-            session.config = replace(session.config, topology={**session.config.topology, **addition.topology})
-            if session.worker is not None:
-                session.worker.reconfigure(session.config)
+            session.describe(topology={**session.config.topology, **addition.topology})
         if changed:
             reporter.wrong(
                 "init-again",

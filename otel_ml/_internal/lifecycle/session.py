@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,6 +124,12 @@ class Session:
         if self.config.capture != "off" and self.identity.speaks:
             self._capture = Capture(self.config.role, self.scope.events)
             self._capture.start()
+
+    def describe(self, **said: Any) -> None:
+        """Have the service told from now on what fields of the configuration say anew: name, tags, notes, topology."""
+        self.config = replace(self.config, **said)
+        if self.worker is not None:
+            self.worker.reconfigure(self.config)
 
     def add_params(self, params: object) -> None:
         """Record those of an `init()`; say where one before had others: folds that nothing else tells apart."""

@@ -65,6 +65,7 @@ from otel_ml.compat.mlflow.runs import (
     get_tracking_uri,
     is_tracking_uri_set,
     last_active_run,
+    of_mlflow,
     restore_run,
     set_system_metrics_node_id,
     set_system_metrics_samples_before_logging,
@@ -72,7 +73,6 @@ from otel_ml.compat.mlflow.runs import (
     set_tracking_uri,
     start_run,
 )
-from otel_ml.compat.tracking.original_names import name_of_the_original
 
 __all__ = [
     "ActiveRun",
@@ -127,16 +127,21 @@ __all__ = [
 ]
 
 
+__version__ = "3.17.2"
+"""The version of MLflow whose interface this is."""
+
+
 def __getattr__(name: str) -> Any:
     """Return `mlflow.pytorch` and the like; all other names are MLflow's own."""
     if name in FLAVORS:
         return Flavor(name)
-    return name_of_the_original("mlflow", name, is_of_the_server=name in _OF_MLFLOW)
+    return of_mlflow(name, is_of_the_server=name in _OF_MLFLOW)
 
 
 _OF_MLFLOW = frozenset(
-    {"Image", "MlflowClient", "MlflowException", "artifacts", "doctor", "entities", "exceptions",
-     "get_registry_uri", "login", "models", "register_model", "search_experiments", "search_model_versions",
-     "search_registered_models", "search_runs", "set_registry_uri", "tracking"}
+    {"Image", "MlflowClient", "MlflowException", "artifacts", "data", "doctor", "entities", "environment_variables",
+     "exceptions", "get_registry_uri", "login", "models", "register_model", "search_experiments",
+     "search_model_versions", "search_registered_models", "search_runs", "set_registry_uri", "store", "tracking",
+     "types", "utils", "version"}
 )  # fmt: skip
 """What asks MLflow's server or store, and records nothing."""

@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace, TracebackType
 from typing import Any, TypeAlias
@@ -35,6 +36,7 @@ class ActiveRun:
 
     Attributes:
         data: what this process has recorded: `params`, `tags`, and the last value of each of `metrics`.
+        tables: the newest of each name.
         prefix: what names recorded in it begin with: empty, or a nested run's own.
         parent: the run that a nested one is a part of.
         is_owner: whether ending it ends the run of the process.
@@ -67,6 +69,7 @@ class ActiveRun:
             params={}, metrics={}, tags={**_system_tags(name), **{key: str(value) for key, value in tags.items()}}
         )
         self.inputs: Facts = Facts(dataset_inputs=[], model_inputs=[])
+        self.tables: dict[str, deque[Any]] = {}
         self.parent: ActiveRun | None = None
         self.run = run
         self.prefix = prefix
@@ -86,6 +89,7 @@ class ActiveRun:
             tags={**before.data.tags, **self.data.tags},
         )
         self.inputs = before.inputs
+        self.tables = before.tables
 
     def __enter__(self) -> ActiveRun:
         return self

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from otel_ml.compat.mlflow.active_run import Facts
+from otel_ml.compat.mlflow.runs import current, of_mlflow
 from otel_ml.compat.tracking.not_kept import not_kept
 
 __all__ = ["FLAVORS", "Flavor", "autolog"]
@@ -31,12 +33,13 @@ class Flavor:
         """Say that nothing is recorded by itself."""
         autolog(*arguments, **options)
 
-    def log_model(self, *arguments: Any, **options: Any) -> None:
-        """Say how a model is kept."""
-        del arguments, options
+    def log_model(self, *arguments: Any, **options: Any) -> Facts:
+        """Say how a model is kept; return what MLflow would say of it."""
+        named = options.get("name") or options.get("artifact_path") or next((one for one in arguments[1:2]), "model")
         not_kept(f"mlflow.{self._name}.log_model()", "save the model and pass its files to log_artifact().")
+        run_id = current().info.run_id
+        return Facts(run_id=run_id, artifact_path=named, model_uri=f"runs:/{run_id}/{named}", model_id=None)
 
-    def save_model(self, *arguments: Any, **options: Any) -> None:
-        """Say how a model is kept."""
-        del arguments, options
-        not_kept(f"mlflow.{self._name}.save_model()", "nothing is written; call the package 'mlflow' for that.")
+    def __getattr__(self, name: str) -> Any:
+        """Return what MLflow's own module calls so, `load_model`, `save_model`, …: it records nothing in a run."""
+        return getattr(of_mlflow(self._name, is_of_the_server=True), name)

@@ -11,6 +11,7 @@ import json
 import numbers
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import otel_ml
 from otel_ml._internal.events.config_values import config_value
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.active_run import ActiveRun, Facts
-from otel_ml.compat.mlflow.runs import STATE, current
+from otel_ml.compat.mlflow.runs import STATE, current, run_of
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import in_range
 from otel_ml.compat.tracking.step_axes import whole
@@ -50,6 +51,10 @@ __all__ = [
 ]
 
 
+MOST_TABLES = 100
+"""Of one name that `load_table()` can have: a table stays in memory for it."""
+
+
 class Recorded:
     """What MLflow returns for `synchronous=False`: here all is recorded when the call returns."""
 
@@ -78,9 +83,17 @@ def log_metric(
 
     Of one rank's values of a metric at a step the last counts. MLflow puts values without a step at step 0.
     """
-    active = current()
-    if timestamp is not None or run_id is not None or model_id is not None or dataset is not None:
-        _say_elsewhere("log_metric", active, timestamp=timestamp, run_id=run_id, model_id=model_id, dataset=dataset)
+    if timestamp is not None or model_id is not None or dataset is not None:
+        _say_unused("log_metric", timestamp=timestamp, model_id=model_id, dataset=dataset)
+    if run_id is None:
+        _log_metric(current(), key, value, step)
+    else:
+        with run_of("log_metric", run_id) as active:
+            _log_metric(active, key, value, step)
+    return _answer(synchronous)
+
+
+def _log_metric(active: ActiveRun, key: str, value: Any, step: int | None) -> None:
     prefix = active.prefix
     name = f"{prefix}{key}" if prefix else key
     counts = STATE.counts
@@ -89,7 +102,6 @@ def log_metric(
     if isinstance(value, numbers.Real):
         active.data.metrics[key] = float(value)
     counts.log({name: value}, counts.next(name) if step is None else _step(name, step))
-    return _answer(synchronous)
 
 
 def log_metrics(
@@ -102,16 +114,18 @@ def log_metrics(
     dataset: Any = None,
 ) -> Recorded | None:
     """Record several values, see `log_metric()`."""
-    if timestamp is not None or run_id is not None or model_id is not None or dataset is not None:
-        active = current()
-        _say_elsewhere("log_metrics", active, timestamp=timestamp, run_id=run_id, model_id=model_id, dataset=dataset)
-    _log_metrics(metrics, step)
+    if timestamp is not None or model_id is not None or dataset is not None:
+        _say_unused("log_metrics", timestamp=timestamp, model_id=model_id, dataset=dataset)
+    if run_id is None:
+        _log_metrics(current(), metrics, step)
+    else:
+        with run_of("log_metrics", run_id) as active:
+            _log_metrics(active, metrics, step)
     return _answer(synchronous)
 
 
 @never_raises
-def _log_metrics(metrics: Mapping[str, Any], step: int | None) -> None:
-    active = current()
+def _log_metrics(active: ActiveRun, metrics: Mapping[str, Any], step: int | None) -> None:
     prefix = active.prefix
     row = {f"{prefix}{key}": value for key, value in metrics.items()} if prefix else metrics
     counts = STATE.counts
@@ -128,10 +142,8 @@ def _number(text: str) -> Any:
         return text
 
 
-def _say_elsewhere(call: str, active: ActiveRun, *, run_id: str | None = None, **given: Any) -> None:
-    """Say which arguments are not kept: of another run, or of a model."""
-    if run_id is not None and run_id != active.info.run_id:
-        not_kept(f"mlflow.{call}(run_id={run_id!r})", "it is recorded in the active run.")
+def _say_unused(call: str, **given: Any) -> None:
+    """Say which arguments are not kept: the time, a model, a data set."""
     for name in (name for name, value in given.items() if value is not None):
         not_kept(f"mlflow.{call}({name}=…)", "it means nothing to otel_ml; the value is recorded without it.")
 
@@ -146,7 +158,7 @@ def _step(name: str, step: Any) -> int:
 
 def log_param(key: str, value: Any, synchronous: bool | None = None) -> Any:
     """Record a parameter, and return its value. It may be changed, where MLflow raises."""
-    _log_params({key: value})
+    _log_params(current(), {key: value})
     return _RECORDED if synchronous is False else value
 
 
@@ -154,15 +166,13 @@ def log_params(
     params: Mapping[str, Any], synchronous: bool | None = None, run_id: str | None = None
 ) -> Recorded | None:
     """Record parameters; nested ones too."""
-    if run_id is not None:
-        _say_elsewhere("log_params", current(), run_id=run_id)
-    _log_params(params)
+    with run_of("log_params", run_id) as active:
+        _log_params(active, params)
     return _answer(synchronous)
 
 
 @never_raises
-def _log_params(params: Mapping[str, Any]) -> None:
-    active = current()
+def _log_params(active: ActiveRun, params: Mapping[str, Any]) -> None:
     active.data.params.update(_texts(params))
     otel_ml.log_params(params, prefix=active.prefix.rstrip("/") or None)
 
@@ -213,37 +223,36 @@ flush_artifact_async_logging = flush_async_logging
 @never_raises
 def log_artifact(local_path: Any, artifact_path: str | None = None, run_id: str | None = None) -> None:
     """Record a file, or a folder, below `artifact_path`."""
-    _say_elsewhere("log_metric", current(), run_id=run_id)
-    prefix = current().prefix
     name = f"{artifact_path}/{Path(local_path).name}" if artifact_path else Path(local_path).name
-    otel_ml.log_artifact(local_path, name=f"{prefix}{name}")
+    with run_of("log_artifact", run_id) as active:
+        otel_ml.log_artifact(local_path, name=f"{active.prefix}{name}")
 
 
 @never_raises
 def log_artifacts(local_dir: Any, artifact_path: str | None = None, run_id: str | None = None) -> None:
     """Record a folder with all its files."""
-    _say_elsewhere("log_artifacts", current(), run_id=run_id)
-    prefix = current().prefix
-    otel_ml.log_artifact(local_dir, name=f"{prefix}{artifact_path or Path(local_dir).name}", type="folder")
+    with run_of("log_artifacts", run_id) as active:
+        name = f"{active.prefix}{artifact_path or Path(local_dir).name}"
+        otel_ml.log_artifact(local_dir, name=name, type="folder")
 
 
 @never_raises
 def log_text(text: str, artifact_file: str, run_id: str | None = None) -> None:
     """Record a text."""
-    _say_elsewhere("log_text", current(), run_id=run_id)
-    otel_ml.log_text(f"{current().prefix}{artifact_file}", text)
+    with run_of("log_text", run_id) as active:
+        otel_ml.log_text(f"{active.prefix}{artifact_file}", text)
 
 
 @never_raises
 def log_dict(dictionary: Any, artifact_file: str, run_id: str | None = None) -> None:
     """Record a dictionary as a text: YAML where the name ends so, else JSON."""
-    _say_elsewhere("log_dict", current(), run_id=run_id)
     text = json.dumps(dictionary, indent=2, default=str)
     if Path(artifact_file).suffix in {".yaml", ".yml"}:
         import yaml
 
         text = yaml.safe_dump(json.loads(text), sort_keys=False)
-    otel_ml.log_text(f"{current().prefix}{artifact_file}", text)
+    with run_of("log_dict", run_id) as active:
+        otel_ml.log_text(f"{active.prefix}{artifact_file}", text)
 
 
 @never_raises
@@ -281,13 +290,14 @@ def log_image(
 
 @never_raises
 def log_table(data: Any, artifact_file: str, run_id: str | None = None) -> None:
-    """Record a table: a dictionary of columns (or of single cells), or a DataFrame."""
-    _say_elsewhere("log_table", current(), run_id=run_id)
+    """Record a table: a dictionary of columns or of single cells, or a DataFrame; `load_table()` joins them."""
     table = data
     if isinstance(data, Mapping):
         is_row = not any(isinstance(value, (list, tuple)) or hasattr(value, "shape") for value in data.values())
         table = {key: [value] for key, value in data.items()} if is_row else data
-    otel_ml.log_table(f"{current().prefix}{artifact_file}", table)
+    with run_of("log_table", run_id) as active:
+        active.tables.setdefault(artifact_file, deque(maxlen=MOST_TABLES)).append(table)
+        otel_ml.log_table(f"{active.prefix}{artifact_file}", table)
 
 
 @never_raises
@@ -321,18 +331,31 @@ def log_inputs(
 @never_raises
 def log_stream(stream: Any, artifact_file: str, run_id: str | None = None) -> None:
     """Record what a stream has as a file."""
-    _say_elsewhere("log_stream", current(), run_id=run_id)
     folder = Path(tempfile.mkdtemp(prefix="otel-ml-stream-"))
     path = folder / Path(artifact_file).name
     path.write_bytes(stream.read())
-    otel_ml.log_artifact(path, name=f"{current().prefix}{artifact_file}")
+    with run_of("log_stream", run_id) as active:
+        otel_ml.log_artifact(path, name=f"{active.prefix}{artifact_file}")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 def load_table(artifact_file: str, run_ids: Any = None, extra_columns: Any = None) -> Any:
-    """Say that nothing is read back, and return an empty DataFrame."""
+    """Return as a DataFrame what runs of this process have logged under that name, the newest 100 tables of each.
+
+    Args:
+        artifact_file: as `log_table()` was given it.
+        run_ids: of the runs; by default the active one.
+        extra_columns: what is said of the run beside: `run_id`, or another of its `info`.
+    """
     import pandas as pd  # type: ignore[import-untyped] # its stubs are another package
 
-    del run_ids, extra_columns
-    not_kept(f"mlflow.load_table({artifact_file!r})", "no table is read back. Use the package 'mlflow'.")
+    runs = [STATE.known(run_id) for run_id in run_ids] if run_ids else [current()]
+    frames = []
+    for run in (run for run in runs if run is not None):
+        for table in run.tables.get(artifact_file, ()):
+            frame = pd.DataFrame(table)
+            frames.append(frame.assign(**{name: getattr(run.info, name, None) for name in extra_columns or ()}))
+    if frames:
+        return pd.concat(frames, ignore_index=True)
+    not_kept(f"mlflow.load_table({artifact_file!r})", "no run of this process has logged it. Use the package 'mlflow'.")
     return pd.DataFrame()

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import Any
 
 import otel_ml
@@ -17,6 +19,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.compat.mlflow.active_run import NOTE, PARENT, RUN_NAME, ActiveRun, now
 from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.original_names import name_of_the_original
 from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.tracking.step_axes import StepCounts
 
@@ -34,7 +37,9 @@ __all__ = [
     "get_tracking_uri",
     "is_tracking_uri_set",
     "last_active_run",
+    "of_mlflow",
     "restore_run",
+    "run_of",
     "set_system_metrics_node_id",
     "set_system_metrics_samples_before_logging",
     "set_system_metrics_sampling_interval",
@@ -52,7 +57,6 @@ class _OfThread(threading.local):
     def __init__(self) -> None:
         self.stack: list[ActiveRun] = []
         self.last: ActiveRun | None = None
-        self.known: dict[str, ActiveRun] = {}
         self.counts = StepCounts()
         self.run_id: str | None = None
 
@@ -64,6 +68,7 @@ class _State:
         self._here = _OfThread()
         self._lock = threading.Lock()  # of two threads that begin at once the later one has to know of the other's run
         self._begun: list[otel_ml.Run] = []
+        self._known: dict[str, ActiveRun] = {}
         self.experiment: str | None = None
         self.uri = ""
         self._exporters: tuple[str, ...] | None = None
@@ -89,8 +94,8 @@ class _State:
         return self._here.counts
 
     def known(self, run_id: str) -> ActiveRun | None:
-        """The run of that id that this thread has begun, also when it has ended."""
-        return self._here.known.get(run_id)
+        """The run of that id that this process has begun, also when it has ended."""
+        return self._known.get(run_id)
 
     def begin(
         self,
@@ -185,10 +190,10 @@ class _State:
 
     def _push(self, active: ActiveRun) -> ActiveRun:
         self.stack.append(active)
-        before = self._here.known.get(active.info.run_id)
+        before = self._known.get(active.info.run_id)
         if before is not None and not active.prefix:
             active.goes_on_from(before)
-        self._here.last = self._here.known[active.info.run_id] = active
+        self._here.last = self._known[active.info.run_id] = active
         return active
 
 
@@ -200,6 +205,22 @@ def current() -> ActiveRun:
     if STATE.stack:
         return STATE.stack[-1]
     return STATE.begin(None, None, {}, None)
+
+
+def run_of(call: str, run_id: str | None) -> AbstractContextManager[ActiveRun]:
+    """Return a block that records into the run that is named, also another thread's; an unknown one is said."""
+    named = None if run_id is None else STATE.known(run_id)
+    if named is not None and named.run.is_active:
+        return _inside(named)
+    if run_id is not None:
+        not_kept(f"mlflow.{call}(run_id={run_id!r})", "it is recorded in the active run.")
+    return nullcontext(current())
+
+
+@contextmanager
+def _inside(active: ActiveRun) -> Iterator[ActiveRun]:
+    with active.run.use():
+        yield active
 
 
 def start_run(
@@ -272,25 +293,42 @@ def last_active_run() -> ActiveRun | None:
     return STATE.last
 
 
-def get_run(run_id: str) -> ActiveRun:
-    """Return a run that this thread has begun, with what it has recorded.
+def get_run(run_id: str) -> Any:
+    """Return a run that this process has begun, with what it has recorded; others are read from MLflow by its package.
 
     Raises:
-        ValueError: it has begun none of that id; MLflow raises an exception of its own, which its package has.
+        ValueError: this process has begun none of that id, and the package `mlflow` is not installed.
+        MlflowException: MLflow has none, either.
     """
-    found = STATE.known(run_id)
-    if found is None:
-        raise ValueError(f"run {run_id!r} was not begun here. Ask the package 'mlflow' beside it: MlflowClient().")
-    return found
+    return STATE.known(run_id) or _of_the_store("get_run", run_id)
 
 
-def get_parent_run(run_id: str) -> ActiveRun | None:
+def get_parent_run(run_id: str) -> Any:
     """Return the run that a nested one is a part of, or None.
 
     Raises:
-        ValueError: as `get_run()`.
+        ValueError, MlflowException: as `get_run()`.
     """
-    return get_run(run_id).parent
+    found = STATE.known(run_id)
+    return found.parent if found is not None else _of_the_store("get_parent_run", run_id)
+
+
+def _of_the_store(call: str, run_id: str) -> Any:
+    if find_spec("mlflow") is None:
+        raise ValueError(f"run {run_id!r} was not begun here. MLflow's are read by the package 'mlflow'.")
+    return of_mlflow(call, is_of_the_server=True)(run_id)
+
+
+def of_mlflow(name: str, *, is_of_the_server: bool) -> Any:
+    """Return what MLflow's own package calls so; it asks where `set_tracking_uri()` says.
+
+    Raises:
+        AttributeError: there is no such name, or the package is not installed.
+    """
+    found = name_of_the_original("mlflow", name, is_of_the_server=is_of_the_server)
+    if STATE.uri:
+        name_of_the_original("mlflow", "set_tracking_uri", is_of_the_server=True)(STATE.uri)
+    return found
 
 
 def set_tracking_uri(uri: Any) -> None:

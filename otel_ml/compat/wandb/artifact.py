@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import otel_ml
+from otel_ml._internal.events.event_calls import log_artifact_as
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.wandb.media import Media
 from otel_ml.explanation import explained
@@ -47,7 +48,7 @@ class Artifact:
         self.description = description
         self.metadata: dict[str, Any] = dict(metadata or {})
         self.aliases: list[str] = []
-        self._paths: list[Path] = []
+        self._placed: list[tuple[str, Path]] = []
         self._objects: dict[str, Media] = {}
         self._references: list[str] = []
         self._written: Path | None = None
@@ -61,13 +62,14 @@ class Artifact:
         policy: str | None = "mutable",
         overwrite: bool = False,
     ) -> None:
-        """Add a file. `skip_cache`, `policy` and `overwrite` are of W&B's own cache, and change nothing."""
+        """Add a file, as `name` inside of the artifact. The other options, of W&B's own cache, change nothing."""
         del skip_cache, policy, overwrite
         options_not_kept("Artifact.add_file", "the file keeps its name.", is_tmp=is_tmp)
         path = Path(local_path)
-        if name is not None and Path(name).name != path.name:
-            not_kept(f"Artifact.add_file(name={name!r})", f"the file keeps its name {path.name!r}.")
-        self._paths.append(path)
+        if not path.is_file():
+            not_kept("Artifact.add_file()", f"ValueError: Path is not a file: {str(local_path)!r}. It is left out.")
+            return
+        self._placed.append((name or path.name, path))
 
     def add_dir(
         self,
@@ -77,10 +79,13 @@ class Artifact:
         policy: str | None = "mutable",
         merge: bool = False,
     ) -> None:
-        """Add a folder. `skip_cache`, `policy` and `merge` are of W&B's own cache, and change nothing."""
+        """Add what a folder has, below `name`. The other options, of W&B's own cache, change nothing."""
         del skip_cache, policy, merge
-        options_not_kept("Artifact.add_dir", "the folder is recorded with the paths that it has.", name=name)
-        self._paths.append(Path(local_path))
+        path = Path(local_path)
+        if not path.is_dir():
+            not_kept("Artifact.add_dir()", f"ValueError: Path is not a directory: {str(local_path)!r}. It is left out.")
+            return
+        self._placed.append(((name or "").strip("/"), path))
 
     def add(self, obj: Any, name: str, overwrite: bool = False) -> None:
         """Add a table, an image, …; one of the same name is replaced, with `overwrite` or without."""
@@ -111,7 +116,7 @@ class Artifact:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open(mode, encoding=encoding) as file:
             yield file
-        self._paths.append(path)
+        self._placed.append((name, path))
 
     @property
     def file_count(self) -> int:
@@ -124,7 +129,7 @@ class Artifact:
         return sum(file.stat().st_size for file in self._files())
 
     def _files(self) -> list[Path]:
-        inside = (path.rglob("*") if path.is_dir() else (path,) for path in self._paths)
+        inside = (path.rglob("*") if path.is_dir() else (path,) for _, path in self._placed)
         return [file for files in inside for file in files if file.is_file()]
 
     def finalize(self) -> None:
@@ -167,18 +172,20 @@ class Artifact:
         options_not_kept("Artifact.download", "all files that were added are copied.", path_prefix=path_prefix)
         folder = Path(root) if root is not None else Path("artifacts") / self.name
         folder.mkdir(parents=True, exist_ok=True)
-        for path in self._paths:
+        for name, path in self._placed:
+            place = folder / name
             if path.is_dir():
-                shutil.copytree(path, folder, dirs_exist_ok=True)
+                shutil.copytree(path, place, dirs_exist_ok=True)
             else:
-                shutil.copy2(path, folder)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, place)
         return str(folder)
 
     def keep(self, aliases: Iterable[str] = ()) -> None:
         """Record all that was added."""
         chosen = [*self.aliases, *aliases]
-        for path in self._paths:
-            otel_ml.log_artifact(path, name=self.name, type=self.type, aliases=chosen)
+        for place, path in self._placed:
+            log_artifact_as(place, path, name=self.name, type=self.type, aliases=chosen)
         for name, item in self._objects.items():
             item.keep(f"{self.name}/{name}", None, None)
         said = {"description": self.description, "references": self._references, **self.metadata}

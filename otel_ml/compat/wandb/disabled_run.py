@@ -10,6 +10,7 @@ from typing import Any
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.definitions import Metric
 from otel_ml.compat.wandb.recording_run import Run
+from otel_ml.compat.wandb.run_facts import RunFacts
 
 __all__ = ["DisabledRun"]
 
@@ -39,6 +40,10 @@ class DisabledRun(Run):
         self._step = self._step + 1 if step is None else step
         if isinstance(data, Mapping):
             self.summary.observe(data)
+
+    def _describe_anew(self, **said: Any) -> None:
+        """Remember it; whichever run is current, it is another one."""
+        RunFacts._describe_anew(self, **said)  # noqa: SLF001 (of its own class)
 
     def save(
         self,

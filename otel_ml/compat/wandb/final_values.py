@@ -6,23 +6,36 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.wandb.values import plain
 from otel_ml.compat.wandb.values_by_name import ValuesByName
 
 __all__ = ["Summary"]
+
+
+class MissingValueError(AttributeError, KeyError):
+    """There is no such value: W&B raises `KeyError` for an attribute, too."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
     """Final values by key or by attribute.
 
     What is logged is here by its last value, and not written again: every backend has it already. What is set here is
-    written at once, so that it is there when the process is killed.
+    written at once, so that it is there when the process is killed. `_step`, `_runtime` and `_timestamp` are those of
+    the moment in which they are asked for.
     """
 
     _write: Callable[[Mapping[str, Any]], None]
+    _of_run: Callable[[], Mapping[str, Any]]
 
-    def __init__(self, write: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(
+        self, write: Callable[[Mapping[str, Any]], None], of_run: Callable[[], Mapping[str, Any]] = dict
+    ) -> None:
         super().__init__()
         object.__setattr__(self, "_write", write)
+        object.__setattr__(self, "_of_run", of_run)
 
     def observe(self, row: Mapping[str, Any]) -> None:
         """Remember the last values of names."""
@@ -30,14 +43,21 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or `default`."""
-        return self._shown(key) if key in self._values else default
+        try:
+            return self._shown(key)
+        except KeyError:
+            return default
 
     def __getitem__(self, key: str) -> Any:
         return self._shown(key)
 
     def __getattr__(self, key: str) -> Any:
-        value = super().__getattr__(key)
-        return self._shown(key) if type(value) is dict else value
+        if key.startswith("__"):  # a copy that is being made has no values yet
+            raise AttributeError(key)
+        try:
+            return self._shown(key)
+        except KeyError:
+            raise MissingValueError(self._missing(key)) from None
 
     def __delitem__(self, key: str) -> None:
         del self._values[key]
@@ -51,7 +71,7 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
 
     def _shown(self, key: str) -> Any:
         """Return a dictionary so that what is set in it is written, too."""
-        value = self._values[key]
+        value = self._values[key] if key in self._values or not key.startswith("_") else self._of_run()[key]
         if type(value) is not dict:
             return value
         inner = Summary(lambda values: self._write({key: values}))
@@ -60,7 +80,7 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
 
     def update(self, d: Mapping[str, Any] | None = None, **more: Any) -> None:
         """Set several."""
-        values = {**(d or {}), **more}
+        values = {key: plain(value) for key, value in {**(d or {}), **more}.items()}
         self._values.update(values)
         if values:
             self._write(values)

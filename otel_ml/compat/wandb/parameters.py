@@ -17,10 +17,6 @@ from otel_ml.compat.wandb.values_by_name import ValuesByName
 __all__ = ["Config", "as_mapping", "of_sweep", "with_files"]
 
 
-_LISTED_LEVELS = 16
-"""Deeper ones stay as they are: a structure may hold itself."""
-
-
 class Config(ValuesByName):
     """Parameters by key or by attribute. Before `init()` they are kept, and recorded with it."""
 
@@ -41,10 +37,10 @@ class Config(ValuesByName):
     def update(self, d: Any, allow_val_change: bool | None = None) -> None:
         """Take over a mapping, an `argparse` namespace, a dataclass or a YAML file; later values replace earlier.
 
-        Tuples and sets become lists, as in W&B.
+        Values become plain, as in W&B: tuples and sets lists, a path its text, a number of numpy a number.
         """
         del allow_val_change  # a change is always allowed: the run shows the newest value
-        values = {key: _listed(value) for key, value in as_mapping(d).items()}
+        values = _plain(d)
         for key in self._locked & values.keys():
             if values.pop(key) != self._values[key]:
                 not_kept(f"wandb.config[{key!r}]", "it is locked by the sweep, and keeps the sweep's value.")
@@ -62,7 +58,7 @@ class Config(ValuesByName):
     def update_locked(self, d: Any, user: str | None = None, _allow_val_change: bool | None = None) -> None:
         """Take over values of a sweep: what the program sets of them later changes nothing."""
         del user, _allow_val_change
-        values = {key: _listed(value) for key, value in as_mapping(d).items()}
+        values = _plain(d)
         self._locked.update(values)
         self._take(values)
 
@@ -86,13 +82,14 @@ class Config(ValuesByName):
         return f"wandb.config: the object has no attribute {key!r}; it has {known}"
 
 
-def _listed(value: Any, levels: int = _LISTED_LEVELS) -> Any:
-    """Return tuples and sets as lists, also inside of dictionaries and lists."""
-    if levels and type(value) is dict:
-        return {key: _listed(item, levels - 1) for key, item in value.items()}
-    if levels and type(value) in {list, tuple, set}:
-        return [_listed(item, levels - 1) for item in value]
-    return value
+def _plain(given: Any) -> dict[str, Any]:
+    """Return parameters as W&B keeps them: names of options without their `-`, values as plain as they are recorded."""
+    return {key.strip("-"): _readable(value) for key, value in as_mapping(given).items()}
+
+
+def _readable(value: Any) -> Any:
+    found, problems = readable(value)
+    return value if problems else found  # who records it says what cannot be read
 
 
 def _merged(before: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

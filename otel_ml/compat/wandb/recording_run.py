@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import otel_ml
-from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, StepCounts, own_axis, whole
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.artifacts_in_use import used
@@ -28,6 +30,9 @@ from otel_ml.wire.attributes import STEP_METRICS_PARAM
 
 __all__ = ["Run"]
 
+
+_PLAIN = frozenset({str, list})
+"""What the summary has as it was logged, beside numbers."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,12 +67,21 @@ class Run(RunFacts):
         self._saved = SavedFiles()
         self._is_over = False
         self.config = config
-        self.summary: Summary = Summary(self._write_summary)
+        self.summary: Summary = Summary(self._write_summary, self._so_far)
         atexit.register(self._last_words)
 
     def use(self) -> AbstractContextManager[None]:
         """Make it the current run of otel_ml, inside a block."""
         return self._run.use()
+
+    @_inside
+    def _describe_anew(self, **said: Any) -> None:
+        """Have the backends told, as far as rank 0 says so: they add tags to those there are."""
+        session = RUNTIME.current
+        if session is not None:
+            others = [tag for tag in session.config.tags if tag not in self._asked.tags]
+            session.describe(**{**said, "tags": (*said.get("tags", self._asked.tags), *others)})
+        super()._describe_anew(**said)
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
@@ -80,6 +94,8 @@ class Run(RunFacts):
         A step that goes back is recorded there.
         """
         del sync
+        if self._is_over:
+            not_kept("run.log()", f"UsageError: Run ({self.id}) is finished.")
         at = self._step if step is None else self._moved_to(step)
         try:
             if self._definitions.metrics or not are_numbers(data.values()):
@@ -91,14 +107,15 @@ class Run(RunFacts):
             if isinstance(data, Mapping):
                 reporter.failed("wandb.log()", error)
             else:
-                otel_ml.log(data)  # which says what it expected
+                not_kept(f"wandb.log({safe_repr(data)})", "TypeError: wandb.log must be passed a dictionary.")
         if at == self._step and (commit or (commit is None and step is None)):
             self._step += 1
 
     def _moved_to(self, step: Any) -> int:
         index = whole(step)
         if index is None:
-            not_kept(f"wandb.log(step={step!r:.80})", "a step is a whole number from 0 on; the run's own is used.")
+            wrong = "TypeError: a step is a whole number from 0 on"
+            not_kept(f"wandb.log(step={step!r:.80})", f"{wrong}; the run's own is used.")
             return self._step
         self._step = max(self._step, index)
         return index
@@ -107,7 +124,7 @@ class Run(RunFacts):
         scalars, others = parted(data)
         at = self._definitions.step_of(scalars, at)
         numbers = plain_numbers(scalars)
-        self.summary.observe(numbers)
+        self.summary.observe({**numbers, **{name: value for name, value in others.items() if type(value) in _PLAIN}})
         if self._definitions.metrics:
             for axis, index, row in self._definitions.rows(scalars):
                 if axis is None:
@@ -158,7 +175,7 @@ class Run(RunFacts):
         tags: Iterable[str] | None = None,
     ) -> Artifact:
         """Record an artifact, a file or a folder."""
-        del tags
+        options_not_kept("run.log_artifact", "an artifact has aliases, and no tags.", tags=tags)
         artifact = artifact_or_path
         if not isinstance(artifact, Artifact):
             path = Path(artifact_or_path)
@@ -335,6 +352,12 @@ class Run(RunFacts):
             self._run.summary(scalars)
         if others:
             otel_ml.log_params(others, prefix="summary")
+
+    def _so_far(self) -> dict[str, float]:
+        """Return what W&B's summary says of the run itself."""
+        now = time.time()
+        said = {"_runtime": now - self._began_at, "_timestamp": now}
+        return {**said, "_step": self._counts.latest} if self._counts.latest >= 0 else said
 
     def _repr_html_(self) -> str:
         return self._run._repr_html_()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import otel_ml
 from otel_ml.compat.wandb.parameters import Config
@@ -20,7 +22,12 @@ def is_offline(mode: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `init()` was asked for; `joins` says that the run was begun by somebody else, who ends it."""
+    """What `init()` was asked for, and what the program set since.
+
+    Attributes:
+        name: that was set since.
+        joins: the run was begun by somebody else, who ends it.
+    """
 
     project: str = ""
     entity: str = ""
@@ -28,6 +35,7 @@ class Asked:
     job_type: str = ""
     tags: tuple[str, ...] = ()
     notes: str | None = None
+    name: str | None = None
     mode: str = "online"
     resumed: bool = False
     joins: bool = False
@@ -62,7 +70,11 @@ class RunFacts:
     @property
     def name(self) -> str:
         """Shown in the backends."""
-        return self._run.name
+        return self._run.name if self._asked.name is None else self._asked.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._describe_anew(name=str(name))
 
     @property
     def project(self) -> str:
@@ -94,10 +106,18 @@ class RunFacts:
         """As given."""
         return self._asked.tags
 
+    @tags.setter
+    def tags(self, tags: Iterable[str]) -> None:
+        self._describe_anew(tags=(tags,) if isinstance(tags, str) else tuple(map(str, tags or ())))
+
     @property
     def notes(self) -> str | None:
         """As given."""
         return self._asked.notes
+
+    @notes.setter
+    def notes(self, notes: str | None) -> None:
+        self._describe_anew(notes=None if notes is None else str(notes))
 
     @property
     def step(self) -> int:
@@ -214,6 +234,10 @@ class RunFacts:
         """Return what a notebook shows."""
         del height, hidden
         return self._run._repr_html_()
+
+    def _describe_anew(self, **said: Any) -> None:
+        """Take another name, other tags or other notes."""
+        self._asked = replace(self._asked, **said)
 
     def _folder(self) -> Path:
         if self._run.dir is None:

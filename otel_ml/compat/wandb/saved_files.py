@@ -76,6 +76,8 @@ def _what_is_wrong(wanted: str, base: Any, *, is_pattern: bool) -> str | None:
     """Return why nothing can be saved so, with the name of W&B's error."""
     if wanted.startswith(_OF_THE_CLOUD):
         return "it is a cloud storage url, can't save file to W&B. Use Artifact.add_reference()."
+    if not wanted:
+        return "TypeError: save() is missing 'glob_str'."
     first = Path(_below(wanted, base)).parts[:1]
     if first == ("..",):
         return "ValueError: a path may not walk above the base path."

@@ -52,16 +52,14 @@ __all__ = [
     "watch",
 ]
 
-_WITHOUT_MEANING = frozenset(
-    {"allow_val_change", "anonymous", "force", "magic", "monitor_gym", "save_code", "settings"}
-)
+_WITHOUT_MEANING = frozenset({"allow_val_change", "anonymous", "force", "magic", "save_code", "settings"})
 """Arguments that ask for nothing a run of ours would not have, or that only W&B's own processes need."""
 
 _TAIL_BYTES = 2**20
 
 
 class Settings(SimpleNamespace):
-    """Settings of W&B's own processes; `mode` is looked at."""
+    """Settings of W&B's own processes; those that name the run, and `mode`, are looked at."""
 
 
 class State:
@@ -130,8 +128,9 @@ def init(
         UsageError: `resume="must"` of a run that is not there, or `resume="never"` of one that is.
     """
     del allow_val_change, force  # the configuration may change, and nothing asks for a key
-    run_id = _or_environment(id, "WANDB_RUN_ID")
-    shown = _or_environment(name, "WANDB_NAME")
+    of = _Given(more.get("settings"))
+    run_id = of.chosen(id, "run_id", "WANDB_RUN_ID")
+    shown = of.chosen(name, "run_name", "WANDB_NAME")
     beside = reinit == "create_new"
     if state.run is not None and not beside:
         if reinit not in {True, "finish_previous"} and not _is_other(state.run, project, id, name):
@@ -139,14 +138,14 @@ def init(
             return state.run
         state.run.finish()
     _say_unused(dir, more)
-    chosen = _mode(mode, more.get("settings"))
+    chosen = _mode(of.chosen(mode, "mode", "WANDB_MODE"))
     asked = Asked(
-        project=_or_environment(project, "WANDB_PROJECT") or "",
-        entity=_or_environment(entity, "WANDB_ENTITY") or "",
-        group=_or_environment(group, "WANDB_RUN_GROUP") or "",
-        job_type=_or_environment(job_type, "WANDB_JOB_TYPE") or "",
-        tags=_tags(tags),
-        notes=_or_environment(notes, "WANDB_NOTES"),
+        project=of.chosen(project, "project", "WANDB_PROJECT") or "",
+        entity=of.chosen(entity, "entity", "WANDB_ENTITY") or "",
+        group=of.chosen(group, "run_group", "WANDB_RUN_GROUP") or "",
+        job_type=of.chosen(job_type, "run_job_type", "WANDB_JOB_TYPE") or "",
+        tags=_tags(of.chosen(tags, "run_tags")),
+        notes=of.chosen(notes, "run_notes", "WANDB_NOTES"),
         mode=chosen,
     )
     asked = replace(asked, resumed=chosen != "disabled" and _resumes(resume, _arguments(asked, run_id, shown)))
@@ -239,15 +238,22 @@ def _tags(tags: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(str(tag).strip() for tag in given if str(tag).strip())
 
 
-def _or_environment(given: str | None, variable: str) -> str | None:
-    return given if given is not None else os.environ.get(variable) or None
+class _Given:
+    """What is asked for: by an argument of `init()`, else by its `settings`, else by a variable."""
+
+    def __init__(self, settings: Any) -> None:
+        self._settings = settings if isinstance(settings, Mapping) else vars(settings or SimpleNamespace())
+
+    def chosen(self, argument: Any, setting: str, variable: str = "") -> Any:
+        """Return the first of them that says something, or None."""
+        said = argument if argument is not None else self._settings.get(setting)
+        return said if said is not None else os.environ.get(variable) or None
 
 
-def _mode(mode: str | None, settings: Any) -> str:
-    asked = settings.get("mode") if isinstance(settings, Mapping) else getattr(settings, "mode", None)
+def _mode(asked: str | None) -> str:
     if os.environ.get("WANDB_DISABLED", "").lower() in {"1", "true", "yes"}:
         return "disabled"
-    return str(mode or asked or os.environ.get("WANDB_MODE") or "online")
+    return str(asked or "online")
 
 
 def _chosen_keys(
@@ -305,7 +311,9 @@ def _step_in(line: bytes) -> int:
 
 
 def _run() -> Run:
-    """Return the active run; W&B demands `init()` first, here the first call begins one."""
+    """Return the active run; W&B demands `init()` first, here the first call begins one, and says so."""
+    if state.run is None and not RUNTIME.is_active:
+        not_kept("A call of wandb", "Error: You must call wandb.init() first. A run begins, and takes what follows.")
     return state.run if state.run is not None else init()
 
 

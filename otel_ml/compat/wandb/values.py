@@ -8,7 +8,7 @@ from typing import Any
 
 from otel_ml.flatten import leaves
 
-__all__ = ["are_numbers", "parted", "plain_numbers"]
+__all__ = ["are_numbers", "parted", "plain", "plain_numbers"]
 
 _NUMBERS: set[type] = {float, int, bool}
 """Types whose values are numbers; those of numpy are added when they are first seen."""
@@ -41,6 +41,13 @@ def plain_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return those in memory, as numbers: a tensor would keep its graph. One on a device would be waited for."""
     found = {name: value if are_numbers((value,)) else _in_memory(value) for name, value in values.items()}
     return {name: value for name, value in found.items() if isinstance(value, numbers.Real)}
+
+
+def plain(value: Any) -> Any:
+    """Return a number of numpy or torch that is in memory as a plain one, and anything else as it is."""
+    scalar = _scalar(value)
+    found = None if scalar is None else _in_memory(scalar)
+    return value if found is None else found
 
 
 def _in_memory(value: Any) -> Any:

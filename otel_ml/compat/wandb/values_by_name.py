@@ -37,6 +37,10 @@ class ValuesByName(ABC):
         """Return names and values."""
         return self._values.items()
 
+    def _as_dict(self) -> dict[str, Any]:
+        """Return all of it, as programs ask W&B's own class."""
+        return self._values
+
     def __getattr__(self, key: str) -> Any:
         if key.startswith("_"):  # a copy that is being made has no values yet
             raise AttributeError(key)

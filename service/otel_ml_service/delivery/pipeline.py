@@ -93,8 +93,8 @@ class Pipeline:
         self._thread.start()
 
     def describe(self, run: RunInfo) -> None:
-        """Tell the exporter, on its own thread, which tags and notes the run has now; the same ones are no news."""
-        if (run.tags, run.notes) != (self._run.tags, self._run.notes):
+        """Tell the exporter, on its own thread, name, tags and notes of the run; the same ones are no news."""
+        if (run.name, run.tags, run.notes) != (self._run.name, self._run.tags, self._run.notes):
             self._run = run.of_instance(self.name)
             self._stop.wake.set()
 

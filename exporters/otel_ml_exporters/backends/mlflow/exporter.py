@@ -113,7 +113,7 @@ class MlflowExporter(Exporter):
             self._session.write(records)
 
     def describe(self, run: RunInfo) -> None:
-        """Add tags, replace notes."""
+        """Add tags, replace name and notes."""
         if self._session is not None and not self._closed:
             with translated(export_error):
                 self._session.describe(run)

@@ -10,6 +10,7 @@ from otel_ml_exporters.backends.mlflow.names import PARAM_NAMES, Names
 from otel_ml_exporters.backends.mlflow.params import reconciled
 from otel_ml_exporters.backends.mlflow.points import Points
 from otel_ml_exporters.backends.mlflow.source import source_tags
+from otel_ml_exporters.backends.mlflow.tags import tags_among
 from otel_ml_exporters.backends.mlflow.tracking import OpenRun, description
 from otel_ml_exporters.records import (
     Artifact,
@@ -30,6 +31,7 @@ __all__ = ["Session"]
 
 _PARAM_CONFLICTS = "otel_ml.param_conflicts"
 _MAX_TAG_VALUE = 8000
+_RUN_NAME = "mlflow.runName"
 
 
 class Session:
@@ -44,6 +46,7 @@ class Session:
         self._params = dict(opened.params)
         self._param_names = Names(opened.tags, opened.params, is_of_files=opened.is_of_files, tag=PARAM_NAMES)
         self._tags = dict(opened.tags)
+        self._name: str | None = None
         self._conflicts = opened.tags.get(_PARAM_CONFLICTS, "").splitlines()
         files = Files(opened.client, opened.run_id, opened.tags)
         self._handlers: Mapping[type, Callable[[Any], None]] = {
@@ -82,10 +85,13 @@ class Session:
         self._points.send(new[-1].seq)
 
     def describe(self, run: RunInfo) -> None:
-        """Add tags that are new, and set the notes where they are others than before."""
+        """Add tags that are new, and set name and notes where they are others than before."""
         from mlflow.entities import RunTag
 
         new = description(run, self._tags)
+        if self._name not in {None, run.name}:  # else somebody may have given it another one in MLflow
+            new |= {_RUN_NAME: run.name}
+        self._name = run.name
         if new:
             tags = [RunTag(key, value) for key, value in new.items()]
             self._client.log_batch(self._run_id, tags=tags, synchronous=True)
@@ -104,11 +110,12 @@ class Session:
         added, conflicts = reconciled(record.params, self._params, self._param_names.key)
         params = [Param(key, value) for key, value in added.items()]
         source = {key: value for key, value in source_tags(record.params).items() if key not in self._tags}
-        tags = [RunTag(key, value) for key, value in {**self._param_names.unwritten, **source}.items()]
+        given = tags_among(record.params)
+        tags = [RunTag(key, value) for key, value in {**self._param_names.unwritten, **source, **given}.items()]
         self._client.log_batch(self._run_id, params=params, tags=tags, synchronous=True)
         self._param_names.mark_written()
         self._params.update(added)
-        self._tags |= source
+        self._tags |= source | given
         unwritten = [line for line in conflicts if line not in self._conflicts]
         if unwritten:
             self._conflicts.extend(unwritten)

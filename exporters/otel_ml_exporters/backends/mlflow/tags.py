@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain, count
 
+from otel_ml.flatten import leaves
 from otel_ml_exporters.backends.mlflow.names import fitting
+from otel_ml_exporters.records import JsonValue
 
-__all__ = ["tags_of"]
+__all__ = ["tags_among", "tags_of"]
 
 _ROOM = 240
 """Of the 250 characters of a key, without its number."""
+
+_MAX_VALUE = 8000
 
 _OWN = ("otel_ml.", "ml.")
 """What keys of this exporter begin with: it finds its run, and its place in it, by them."""
@@ -33,3 +37,15 @@ def tags_of(tags: Iterable[str]) -> dict[str, str]:
         numbered = (f"{key[:_ROOM]}_{number}" for number in count(2))
         found[next(one for one in chain([key], numbered) if found.get(one, value) == value)] = value
     return found
+
+
+def tags_among(params: Mapping[str, JsonValue]) -> dict[str, str]:
+    """Return key → value of the parameters below `tags`: what a script for MLflow sets as tags of a run that goes on.
+
+    Examples:
+        >>> tags_among({"tags": {"team": "a", "otel_ml.seq": 1}, "lr": 0.1})
+        {'team': 'a'}
+    """
+    given = params.get("tags")
+    found = leaves(given) if isinstance(given, Mapping) else ()
+    return {fitting(key): str(value)[:_MAX_VALUE] for key, value in found if key and not key.startswith(_OWN)}

@@ -140,13 +140,14 @@ class WandbExporter(Exporter):
             self._awaited = (self._session.last_row, time.monotonic() + _ON_DISK_S)
 
     def describe(self, run: RunInfo) -> None:
-        """Add tags to those that W&B has, replace notes."""
+        """Add tags to those that W&B has, replace name and notes."""
         if self._opened is None or self._closed:
             return
         opened = self._opened.run
         with translated(export_error):
             opened.tags = tuple(dict.fromkeys((*opened.tags, *tags_of(run, self._options))))
             opened.notes = self._options.notes or run.notes
+            opened.name = run.name or run.id
 
     def _check_the_disk(self) -> None:
         """Rows that are not in the transaction log long after they were handed over never will be: its disk is full.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,79 @@ def test_what_asks_mlflows_server_is_mlflows_own() -> None:
     assert mlflow.search_runs is original.search_runs
 
 
+def test_what_reads_asks_the_store_that_the_script_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mlflow_database: Path, captured: Capture
+) -> None:
+    import mlflow as original
+
+    shutil.copy(mlflow_database, tmp_path / "mine.db")
+    before = original.get_tracking_uri()
+    try:
+        mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mine.db'}")
+        theirs = mlflow.MlflowClient().create_run("0", run_name="theirs")
+
+        assert mlflow.get_run(theirs.info.run_id).info.run_name == "theirs"
+        assert list(mlflow.search_runs(["0"])["run_id"]) == [theirs.info.run_id]
+        with pytest.raises(mlflow.MlflowException, match="unknown"):
+            mlflow.get_run("unknown")
+    finally:
+        original.set_tracking_uri(before)
+        STATE.write_to(None, {})
+        STATE.uri = ""
+
+
+def test_modules_for_models_are_mlflows_own_but_for_what_would_record(captured: Capture) -> None:
+    import mlflow as original
+
+    with mlflow.start_run() as run:
+        said = mlflow.pytorch.log_model(object(), name="model")
+
+    assert mlflow.pytorch.load_model is original.pytorch.load_model
+    assert mlflow.pytorch.save_model is original.pytorch.save_model
+    assert said.model_uri == f"runs:/{run.info.run_id}/model"
+    assert mlflow.__version__ == original.__version__
+    assert not any("load_model" in notice for notice in captured.notices)
+
+
+def test_a_run_id_names_the_run_that_is_recorded_into_also_of_another_thread(captured: Capture) -> None:
+    def worker(run_id: str) -> None:
+        mlflow.log_metric("worker", 2.0, step=0, run_id=run_id)
+        mlflow.log_params({"threads": 1}, run_id=run_id)
+
+    with mlflow.start_run() as parent:
+        with mlflow.start_run(run_name="child", nested=True):
+            mlflow.log_metric("loss", 1.0, step=0, run_id=parent.info.run_id)
+            mlflow.log_metrics({"acc": 0.5}, step=0, run_id=parent.info.run_id)
+            mlflow.log_text("text", "a.txt", run_id=parent.info.run_id)
+        thread = threading.Thread(target=worker, args=(parent.info.run_id,))
+        thread.start()
+        thread.join()
+        mlflow.log_artifact("none", run_id="unknown")
+
+    assert (steps_of(captured, "loss"), steps_of(captured, "acc")) == ({0: 1.0}, {0: 0.5})
+    assert steps_of(captured, "worker") == {0: 2.0}
+    assert (list(events(captured, "text")), params(captured)) == (["a.txt"], [{"threads": 1}])
+    assert parent.data.metrics == {"loss": 1.0, "acc": 0.5, "worker": 2.0}
+    [said] = [notice for notice in captured.notices if "run_id=" in notice]
+    assert "mlflow.log_artifact(run_id='unknown') at test_mlflow.py" in said
+
+
+def test_tables_that_a_run_has_logged_can_be_loaded_as_one(captured: Capture) -> None:
+    with mlflow.start_run() as run:
+        mlflow.log_table({"input": ["a", "b"], "score": [0.5, 1.0]}, "eval.json")
+        mlflow.log_table({"input": "c", "score": 0.0}, "eval.json")
+        loaded = mlflow.load_table("eval.json", extra_columns=["run_id"])
+        assert mlflow.load_table("none.json").empty
+    again = mlflow.load_table("eval.json", run_ids=[run.info.run_id])
+
+    assert loaded.to_dict("list") == {
+        "input": ["a", "b", "c"], "score": [0.5, 1.0, 0.0], "run_id": [run.info.run_id] * 3,
+    }  # fmt: skip
+    assert list(again["input"]) == ["a", "b", "c"]
+    [said] = captured.notices
+    assert "mlflow.load_table('none.json')" in said
+
+
 def test_what_is_recorded_asynchronously_can_be_waited_for(captured: Capture) -> None:
     with mlflow.start_run():
         for operation in (
@@ -176,8 +250,6 @@ def test_a_run_that_has_ended_says_what_it_recorded(captured: Capture) -> None:
     assert child.data.tags["mlflow.parentRunId"] == run.info.run_id
     assert child.data.metrics == {"loss": 2.0}
     assert run.info.end_time >= run.info.start_time
-    with pytest.raises(ValueError, match="not begun here"):
-        mlflow.get_run("unknown")
 
 
 @pytest.mark.parametrize("status", ["FINISHED", "FAILED", "KILLED"])
@@ -236,9 +308,7 @@ def test_streams_and_data_sets_are_kept(captured: Capture) -> None:
     assert params(captured) == [{"inputs": {"train": {"name": "one"}}}, {"inputs": {"test": {"name": "two"}}}]
 
 
-def test_mlflow_finds_a_run_by_the_tags_it_was_started_with(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mlflow_database: Path
-) -> None:
+def test_mlflow_finds_a_run_by_its_tags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mlflow_database: Path) -> None:
     from mlflow import MlflowClient
 
     root = tmp_path / "otel-ml-runs"
@@ -247,7 +317,8 @@ def test_mlflow_finds_a_run_by_the_tags_it_was_started_with(
     monkeypatch.setenv("OTEL_ML_EXPORTERS", "mlflow,jsonl")
     mlflow.set_experiment("digits")
     with mlflow.start_run(tags={"team": "a", "data": "s3://x", "n": 2}) as run:
-        pass
+        mlflow.set_tags({"phase": "warmup", "mlflow.note.content": "a night"})
+        mlflow.set_tag("phase", "training")
     the_run_in(root)
 
     client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
@@ -256,6 +327,8 @@ def test_mlflow_finds_a_run_by_the_tags_it_was_started_with(
     [found] = eventually(lambda: client.search_runs([experiment.experiment_id], "tags.team = 'a'"))
     assert found.data.tags["otel_ml.run_id"] == run.info.run_id
     assert (found.data.tags["data"], found.data.tags["n"]) == ("s3://x", "2")
+    [later] = eventually(lambda: client.search_runs([experiment.experiment_id], "tags.phase = 'training'"))
+    assert later.data.tags["mlflow.note.content"] == "a night"
 
 
 @pytest.mark.feature("M26", "better", "`end_run(status)` and an exception in the block end the run so in every backend")

@@ -136,6 +136,31 @@ def test_artifacts_are_kept_with_their_files_metadata_and_aliases(captured: Capt
     assert params(captured)["artifacts"] == {"model": {"acc": 0.9}}
 
 
+def test_files_and_folders_are_in_an_artifact_under_the_names_that_they_were_given(
+    captured: Capture, tmp_path: Path
+) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "epoch_7.pt").write_bytes(folder.encode())
+    artifact = wandb.Artifact("model", type="model")
+    artifact.add_file(str(tmp_path / "one" / "epoch_7.pt"), name="best/model.pt")
+    artifact.add_file(tmp_path / "two" / "epoch_7.pt")
+    artifact.add_dir(tmp_path / "two", name="all")
+    with artifact.new_file("notes/a.txt") as file:
+        file.write("fine")
+    artifact.add_file(tmp_path / "none.pt")
+    artifact.add_dir(tmp_path / "none")
+    wandb.init().log_artifact(artifact)
+
+    kept = [event for event in captured.events if event.kind == "ml.artifact"]
+    wanted = {"best/model.pt": b"one", "epoch_7.pt": b"two", "all/epoch_7.pt": b"two", "notes/a.txt": b"fine"}
+    assert {event.attributes["ml.artifact.path_in"]: event.body for event in kept} == wanted
+    copied = Path(artifact.download(tmp_path / "copy"))
+    assert {path.relative_to(copied).as_posix(): path.read_bytes() for path in copied.rglob("*.*")} == wanted
+    for wrong in ("ValueError: Path is not a file", "ValueError: Path is not a directory"):
+        assert sum(wrong in notice for notice in captured.notices) == 1
+
+
 def test_charts_are_kept_as_the_tables_they_are_drawn_from(captured: Capture) -> None:
     wandb.init()
     wandb.log(
@@ -271,13 +296,13 @@ def test_options_that_no_backend_has_are_said_where_they_are_given(captured: Cap
     wandb.init()
 
     artifact = wandb.Artifact("data", type="dataset", incremental=True)
-    artifact.add_dir(tmp_path, name="inside")
+    wandb.init().log_artifact(artifact, tags=["gold"])
     wandb.Table(columns=["a"], log_mode="INCREMENTAL", allow_mixed_types=True)
     wandb.Image(np.zeros((2, 3), np.uint8), file_type="jpg", normalize=False)
 
     for said in (
         "wandb.Artifact(incremental=True) at test_wandb_media.py",
-        "Artifact.add_dir(name='inside') at test_wandb_media.py",
+        "run.log_artifact(tags=['gold']) at test_wandb_media.py",
         "wandb.Table(log_mode='INCREMENTAL') at test_wandb_media.py",
         "wandb.Image(file_type='jpg', normalize='False') at test_wandb_media.py",
     ):

@@ -1,0 +1,123 @@
+"""What a script for W&B reads back from its run, and what it gets where W&B raises an error."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otel_ml.compat import wandb
+from otel_ml.testing import Capture, capture
+from tests.unit.otel_ml.compat.recorded import params, steps_of
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        yield run
+        wandb.finish()
+
+
+class Kind(enum.Enum):
+    SMALL = 1
+
+
+def test_a_run_may_get_another_name_other_tags_and_notes(captured: Capture) -> None:
+    run = wandb.init(project="digits", name="first", tags=["a"])
+    run.name = f"second-{run.id[-2:]}"
+    run.tags += ("b",)
+    run.notes = "with warmup"
+    wandb.save()
+
+    assert (run.name, run.tags, run.notes) == (f"second-{run.id[-2:]}", ("a", "b"), "with warmup")
+    assert (run.settings.run_name, run.settings.run_tags) == (run.name, run.tags)
+    [said] = captured.notices
+    assert "TypeError: save() is missing 'glob_str'" in said
+
+
+def test_a_disabled_run_may_get_another_name_too(captured: Capture) -> None:
+    run = wandb.init(mode="disabled")
+    run.name = "second"
+    run.tags = ["a"]
+
+    assert (run.name, run.tags) == ("second", ("a",))
+
+
+def test_values_of_the_config_are_as_plain_as_wandbs_are(captured: Capture) -> None:
+    import torch
+
+    given: dict[str, Any] = {
+        "--learning-rate": np.float32(0.5),
+        "path": Path("/data"),
+        "kind": Kind.SMALL,
+        "dtype": torch.float16,
+        "betas": (0.9, np.float64(0.99)),
+        "scale": torch.tensor(2.0),
+    }
+    run = wandb.init(config=given)
+
+    wanted = {
+        "learning-rate": 0.5, "path": "/data", "kind": "SMALL", "dtype": "torch.float16", "betas": [0.9, 0.99],
+        "scale": 2.0,
+    }  # fmt: skip
+    assert run.config.as_dict() == run.config._as_dict() == params(captured) == wanted
+    assert type(run.config["learning-rate"]) is type(run.config.betas[1]) is float
+
+
+def test_the_summary_has_texts_lists_and_what_the_run_says_of_itself(captured: Capture) -> None:
+    run = wandb.init()
+    with pytest.raises(KeyError):
+        run.summary["_step"]
+    run.log({"loss": 1.0, "note": "warm", "parts": [1, 2]})
+    run.log({"loss": 2.0}, step=7)
+    run.summary["best"] = np.float32(0.5)
+
+    assert (run.summary["note"], run.summary.parts, run.summary._as_dict()["loss"]) == ("warm", [1, 2], 2.0)
+    assert (run.summary["_step"], run.summary.get("_step"), run.summary._step) == (7, 7, 7)
+    assert 0 <= run.summary["_runtime"] < run.summary["_timestamp"]
+    assert type(run.summary["best"]) is float
+    assert run.summary.get("_no_such") is None
+    for missing in (KeyError, AttributeError):  # W&B raises the first, and `getattr(…, default)` wants the second
+        with pytest.raises(missing, match="no_such"):
+            _ = run.summary.no_such
+
+
+def test_the_settings_of_a_run_name_it_as_its_arguments_do(captured: Capture) -> None:
+    settings = wandb.Settings(project="of-settings", run_group="night", run_tags=("a",), run_notes="n")
+    run = wandb.init(project="digits", settings=settings)
+
+    assert (run.project, run.group, run.tags, run.notes) == ("digits", "night", ("a",), "n")
+
+
+def test_what_is_logged_after_the_end_and_in_no_run_is_said_with_wandbs_errors(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = wandb.init()
+    run.finish()
+    run.log({"loss": 1.0})
+
+    assert any("run.log() at test_wandb_read_back.py" in notice for notice in captured.notices)
+    assert any("UsageError: Run (" in notice for notice in captured.notices)
+
+
+def test_a_row_without_init_begins_a_run_and_says_that_wandb_raises(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "none")
+    wandb.log({"loss": 1.0})
+    assert wandb.run is not None
+    wandb.finish()
+
+    assert "Error: You must call wandb.init() first. A run begins" in capsys.readouterr().err
+
+
+def test_a_step_that_is_none_is_said_with_wandbs_error(captured: Capture) -> None:
+    run = wandb.init()
+    run.log({"loss": 1.0}, step="three")  # type: ignore[arg-type]
+
+    assert steps_of(captured, "loss") == {0: 1.0}
+    assert any("TypeError: a step is a whole number" in notice for notice in captured.notices)
