@@ -35,13 +35,9 @@ def a_point_comes_after_its_step_has_closed(service: Service, ranks: Sequence[Ra
     service.take(ranks[2].record(2, {"x": 7.0}), ranks[1].record(3, {"y": 7.0}))
 
 
-def values_have_no_step(service: Service, ranks: Sequence[Rank]) -> None:
-    service.take(*[rank.record(None, {"t": 2.0}) for rank in ranks])
-
-
 SCENARIOS = [
     nothing_is_missing, a_rank_does_not_finish, all_but_one_go_on, a_request_is_lost,
-    a_point_comes_after_its_step_has_closed, values_have_no_step,
+    a_point_comes_after_its_step_has_closed,
 ]  # fmt: skip
 
 
