@@ -1,7 +1,7 @@
 """What a point of the OpenTelemetry SDK costs the service: CPU time of decoding it, and of the engine.
 
-`python -m tests.benchmarks.third_party` says it of each kind of instrument. It measures CPU time, so that other programs
-on the machine matter little; the best of several turns counts.
+`python -m tests.benchmarks.third_party` says it of each kind of instrument. It measures CPU time, so that other
+programs on the machine matter little; the best of several turns counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.otlp import SECOND, START
 
 __all__ = ["KINDS", "Program", "decoding", "recorded", "reducing"]
 
-EXPORTS = 30
+EXPORTS = 20
 TURNS = 7
 
 
@@ -67,7 +67,9 @@ def recorded(program: Program, streams: int, *, attributes: bool, exports: int =
 
 
 def _reader(program: Program) -> InMemoryMetricReader:
-    kinds: dict[type, AggregationTemporality] = dict.fromkeys((Counter, Gauge, Histogram, UpDownCounter), program.temporality)
+    kinds: dict[type, AggregationTemporality] = dict.fromkeys(
+        (Counter, Gauge, Histogram, UpDownCounter), program.temporality
+    )
     kinds[UpDownCounter] = _CUMULATIVE
     is_exponential = program.instrument == "exponential"
     return InMemoryMetricReader(kinds, {Histogram: ExponentialBucketHistogramAggregation()} if is_exponential else {})
@@ -85,7 +87,12 @@ def _record(meter: Any, instrument: str, number: int) -> Callable[..., None]:
 
 
 def _exports(
-    reader: InMemoryMetricReader, records: Sequence[Callable[..., None]], program: Program, exports: int, *, attributes: bool
+    reader: InMemoryMetricReader,
+    records: Sequence[Callable[..., None]],
+    program: Program,
+    exports: int,
+    *,
+    attributes: bool,
 ) -> Iterator[bytes]:
     for number in range(exports):
         for index, record in enumerate(records):
@@ -120,7 +127,9 @@ def decoding(bodies: Sequence[bytes]) -> float:
 def reducing(bodies: Sequence[bytes]) -> float:
     """Return the seconds of CPU that the engine took for what was decoded, its commits included."""
     decoder, engine = Decoder(), Engine("exp", EngineSettings())
-    decoded: list[list[Observation]] = [decoder.protobuf("metrics", body).observations.get("exp", []) for body in bodies]
+    decoded: list[list[Observation]] = [
+        decoder.protobuf("metrics", body).observations.get("exp", []) for body in bodies
+    ]
     now = START / SECOND
     begun = time.process_time()
     for observations in decoded:
