@@ -276,6 +276,28 @@ def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
     assert points.partials.stats[:, 1].tolist() == [9.5] * 4
 
 
+@pytest.mark.parametrize("in_scope", [{}, {"ml.step": 8}], ids=["no step in the scope", "one that another point has"])
+def test_points_without_a_step_beside_points_with_one_give_what_decoding_gives(in_scope: dict[str, Any]) -> None:
+    decoder = Decoder()
+    for step in (6, 7, 8, 9):
+        request = foreign([{"name": "loss", "value": 0.5, "ml.step": step}, {"name": "load", "value": 0.25}])
+        set_attributes(request.resource_metrics[0].scope_metrics[0].scope.attributes, in_scope)
+        body = request.SerializeToString()
+        assert_same(decoder.protobuf("metrics", body), decoded_by_upb(body))
+
+
+def test_attributes_that_are_new_each_time_do_not_fill_the_memory() -> None:
+    decoder = Decoder()
+    forms = decoder._messages._foreign._forms
+    forms._most_bytes = 10_000
+    for number in range(200):
+        for _ in range(2):
+            decoder.protobuf("metrics", sums(1, 0, 2, {"request": f"{number:05}"}).SerializeToString())
+
+    assert 0 < sum(map(len, forms._known.values())) <= 16
+    assert len(forms._seen) <= 10_000 // 100
+
+
 @pytest.mark.parametrize("body", [foreign([{"name": "a", "value": 1.0, "ml.step": 3}]), FakeWriter().step(3, {"a": 1})])
 def test_fields_that_nobody_writes_any_more_are_no_obstacle(body: Any) -> None:
     group = b"\x9b\x06\x9c\x06"  # begin and end of a group, number 99

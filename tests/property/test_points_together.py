@@ -110,3 +110,37 @@ def taken(sent: Sequence[ThirdPartyPoints], *, together: bool) -> Service:
 @given(exports())
 def test_points_that_come_together_give_what_each_gives_by_itself(sent: list[ThirdPartyPoints]) -> None:
     assert told(taken(sent, together=True)) == told(taken(sent, together=False))
+
+
+def points_of(kind: Any, time: float, rows: list[list[float]], **more: Any) -> ThirdPartyPoints:
+    """Return points of `a`, `b`, … of which nobody said how they are reduced."""
+    series = tuple(SeriesKey(name, (), KINDS[kind]) for name in "abcd"[: len(rows)])
+    times = np.full((len(rows), 2), round((START + time) * 1e9), dtype=np.int64)
+    step, found = more.get("step"), more.get("buckets")
+    axis = None if step is None else "step"
+    partials = Partials(series, np.array(rows), times, found)
+    return ThirdPartyPoints(SDKS[0], kind, "none", None, axis, step, None, (0,) * len(rows), partials)
+
+
+def test_of_samples_of_a_closed_step_those_that_changed_are_taken_beside_those_that_did_not() -> None:
+    first = points_of("gauge", 0, [stats_of([1.0]), stats_of([2.0]), stats_of([3.0])], step=3)
+    closing = points_of("gauge", 1, [stats_of([1.0])], step=4)
+    again = points_of("gauge", 2, [stats_of([9.0]), stats_of([2.0]), stats_of([8.0])], step=3)
+
+    for sent in ([first, closing, again], [first, closing, first, again]):
+        rows = taken(sent, together=True).rows()
+        assert rows[3] == {"a": 9.0, "b": 2.0, "c": 8.0}
+        assert told(taken(sent, together=True)) == told(taken(sent, together=False))
+
+
+def test_scraped_histograms_with_buckets_have_quantiles_and_those_without_beside_them_have_none() -> None:
+    some = (Buckets(2, 0, 0, (2, 2), 0, ()), None)
+    sent = points_of("histogram", 0, [[4.0, 6.0, 1.0, 2.0, *[math.nan] * 4][:8]] * 2, buckets=some)
+
+    service = taken([sent], together=True)
+    service.wait(600)  # until the run is over
+    [row] = service.rows(axis="time").values()
+    names = set(row)
+
+    assert {name for name in names if name.startswith("a")} > {"a/p50", "a/p90"}
+    assert {name for name in names if name.startswith("b")} == {"b"}
