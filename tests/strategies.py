@@ -23,7 +23,7 @@ from otel_ml_service.aggregation.observation import (
     Position,
     SeriesKey,
     ShutdownMessage,
-    ThirdPartyPoint,
+    ThirdPartyPoints,
     Totals,
     Watermark,
     Writer,
@@ -311,23 +311,19 @@ def cumulative(
     temporality: str = "cumulative",
     monotonic: bool | None = True,
     reduction: str | None = None,
-) -> ThirdPartyPoint:
+) -> ThirdPartyPoints:
     """Return a point as another OTel SDK sends it."""
     key = SeriesKey(metric, (), "order" if kind == "gauge" else "moments")
     time_ns = round(time * 1e9)
     partials = Partials((key,), single(value), np.array([[time_ns, time_ns]], dtype=np.int64))
-    return ThirdPartyPoint(
+    return ThirdPartyPoints(
         writer=source,
-        metric=metric,
-        attributes=(),
-        unit="1",
         kind=kind,  # type: ignore[arg-type]
         temporality=temporality,  # type: ignore[arg-type]
         monotonic=monotonic,
         axis=None,
         step=step,
         reduction=None if reduction is None else Reduction.parse(reduction),
-        start_ns=round(start * 1e9),
-        time_ns=time_ns,
+        starts=(round(start * 1e9),),
         partials=partials,
     )

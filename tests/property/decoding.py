@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -13,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from otel_ml.wire.protobuf import field
-from otel_ml_service.aggregation.observation import Fragment, Observation, Spans, ThirdPartyPoint, ThirdPartyPoints
+from otel_ml_service.aggregation.observation import Fragment, Observation, Spans, ThirdPartyPoints
 from otel_ml_service.receiver.decode import Decoder, Signal
 from otel_ml_service.receiver.partial_success import UndecodableError
 
@@ -53,12 +52,11 @@ def plain(observation: Observation) -> object:
     """Return an observation as something that can be compared, NaN too."""
     if isinstance(observation, Spans):
         return observation.writer, list(observation.spans)
-    if not isinstance(observation, (Fragment, ThirdPartyPoint, ThirdPartyPoints)):
+    if not isinstance(observation, (Fragment, ThirdPartyPoints)):
         return type(observation), observation
     points = observation.partials.unpack()
     rows = [[None if math.isnan(value) else value for value in row] for row in points.stats.tolist()]
-    names = observation._fields if isinstance(observation, Fragment) else [one.name for one in fields(observation)]
-    rest = {name: getattr(observation, name) for name in names if name != "partials"}
+    rest = {name: getattr(observation, name) for name in observation._fields if name != "partials"}
     return rest, points.series, rows, points.times.tolist(), points.buckets
 
 

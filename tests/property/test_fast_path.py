@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -130,7 +131,22 @@ def test_attributes_of_others_that_are_known_already_give_what_reading_them_give
     assert_same(decoder.protobuf("metrics", body), Decoder().protobuf("metrics", body))
 
 
-FORMS = ("gauge", "integer", "sum", "cumulative", "histogram", "buckets", "histogram without extremes", "exponential")
+FORMS = (
+    "gauge",
+    "integer",
+    "sum",
+    "cumulative",
+    "level",
+    "histogram",
+    "cumulative histogram",
+    "buckets",
+    "cumulative buckets",
+    "histogram without extremes",
+    "exponential",
+    "cumulative exponential",
+    "with an exemplar",
+    "without a value",
+)
 OF_OTHERS: Sequence[dict[str, Any]] = (
     {},
     {"task": "math"},
@@ -146,44 +162,64 @@ def other_sdks(draw: st.DrawFn) -> Any:
     """Return a maker of messages of one form: the same points at another step and with other numbers."""
     metrics = draw(st.lists(st.tuples(st.sampled_from(FORMS), st.sampled_from("abc")), min_size=1, max_size=5))
     given = draw(st.lists(st.sampled_from(OF_OTHERS), min_size=1, max_size=3))
-    have_step = draw(st.sampled_from([True, True, True, False]))
+    steps = draw(st.sampled_from(["points", "points", "none", "scope", "some points", "scope and some points"]))
+    most = draw(st.sampled_from([1, 2**40]))
 
     def message(step: int, numbers: st.DataObject) -> Any:
         request = foreign([])
         scope = request.resource_metrics[0].scope_metrics[0]
-        for form, name in metrics:
-            for attributes in given:
-                point = point_of(scope.metrics.add(name=name), form, numbers)
-                point.start_time_unix_nano = numbers.draw(st.sampled_from([START, 2**64 - 1, START + 2**61]))
-                point.time_unix_nano = numbers.draw(st.sampled_from([START, START + 1, 2**63 - 1]))
-                set_attributes(point.attributes, attributes | ({"ml.step": step} if have_step else {}))
+        if "scope" in steps:
+            set_attributes(scope.scope.attributes, {"ml.step": 8})
+        for number, ((form, name), attributes) in enumerate(itertools.product(metrics, given)):
+            point = point_of(scope.metrics.add(name=name), form, numbers, most)
+            point.start_time_unix_nano = numbers.draw(st.sampled_from([START, 2**64 - 1, START + 2**61, 0]))
+            point.time_unix_nano = numbers.draw(st.sampled_from([START, START + 1, 2**63 - 1]))
+            has_step = steps == "points" or ("some" in steps and number % 2)
+            set_attributes(point.attributes, attributes | ({"ml.step": step} if has_step else {}))
         return request
 
     return message
 
 
-def point_of(metric: Any, form: str, numbers: st.DataObject) -> Any:
+def point_of(metric: Any, form: str, numbers: st.DataObject, most: int) -> Any:
     values = numbers.draw(st.tuples(EVERY_FLOAT, EVERY_FLOAT, EVERY_FLOAT))
     count = numbers.draw(st.sampled_from([1, 1, 0, 3, 2**64 - 1]))
     if form == "gauge":
         return metric.gauge.data_points.add(as_double=values[0])
     if form == "integer":
         return metric.gauge.data_points.add(as_int=numbers.draw(st.integers(-(2**63), 2**63 - 1)))
-    if form in {"sum", "cumulative"}:
-        metric.sum.aggregation_temporality = 1 if form == "sum" else 2
-        return metric.sum.data_points.add(as_double=values[0])
-    if form == "exponential":
-        metric.exponential_histogram.aggregation_temporality = 1
-        point = metric.exponential_histogram.data_points.add(count=1, sum=values[0], scale=2)
-        point.positive.bucket_counts.append(1)
+    if form in {"with an exemplar", "without a value"}:
+        point = metric.gauge.data_points.add(as_double=values[0], flags=form == "without a value")
+        if form == "with an exemplar":
+            point.exemplars.add(as_double=values[1], time_unix_nano=START, span_id=b"s" * 8)
         return point
-    metric.histogram.aggregation_temporality = 1
+    temporality = 2 if "cumulative" in form or form == "level" else 1
+    if form in {"sum", "cumulative", "level"}:
+        metric.sum.aggregation_temporality, metric.sum.is_monotonic = temporality, form != "level"
+        return metric.sum.data_points.add(as_double=values[0])
+    if "exponential" in form:
+        return exponential_of(metric, temporality, count, values, numbers, most)
+    metric.histogram.aggregation_temporality = temporality
     point = metric.histogram.data_points.add(count=count, sum=values[0])
     if form != "histogram without extremes":
         point.min, point.max = values[1:]
-    if form == "buckets":
+    if "buckets" in form:
         point.explicit_bounds.extend([0.0, 5.0])
         point.bucket_counts.extend(numbers.draw(st.tuples(*[st.sampled_from([0, 1, 2**40])] * 3)))
+    return point
+
+
+def exponential_of(
+    metric: Any, temporality: int, count: int, values: Sequence[float], numbers: st.DataObject, most: int
+) -> Any:
+    """Add a point of which the width may depend on its numbers."""
+    metric.exponential_histogram.aggregation_temporality = temporality
+    scale, zero, offset = numbers.draw(st.tuples(st.sampled_from([2, 3, 20, 21]), *[st.integers(0, most)] * 2))
+    point = metric.exponential_histogram.data_points.add(count=count, sum=values[0], scale=scale, zero_count=zero)
+    point.min, point.max = values[1:]
+    point.positive.offset = offset % 2**20
+    point.positive.bucket_counts.extend(numbers.draw(st.lists(st.integers(0, most), max_size=3)))
+    point.negative.bucket_counts.extend(numbers.draw(st.sampled_from([(), (1,), (2,)])))
     return point
 
 
@@ -209,15 +245,24 @@ def test_bytes_of_other_sdks_that_were_changed_on_the_way_give_what_decoding_giv
     assert_same_fate(decoder, changed(encoded(message(9, data)), changes), "metrics")
 
 
+def sums(step: int, rank: int, temporality: int, where: dict[str, Any]) -> Any:
+    points = [{"name": name, "value": step + 0.5, "layer": 2, **where} for name in ("loss", "norm", "lr", "tokens")]
+    request = foreign(points, {"ml.experiment.id": "run-1", "ml.rank": rank}, kind="sum")
+    for metric in request.resource_metrics[0].scope_metrics[0].metrics:
+        metric.sum.aggregation_temporality = temporality
+    return request
+
+
 @pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
+@pytest.mark.parametrize("has_step", [True, False], ids=["with a step", "without"])
+@pytest.mark.parametrize("temporality", [1, 2], ids=["delta", "cumulative"])
 def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
-    encoded: Callable[[Any], bytes], monkeypatch: pytest.MonkeyPatch
+    encoded: Callable[[Any], bytes], has_step: bool, temporality: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoder = Decoder()
 
     def body(step: int, rank: int) -> bytes:
-        points = [{"name": name, "value": step + 0.5, "ml.step": step, "layer": 2} for name in ("loss", "norm")]
-        return encoded(foreign(points, {"ml.experiment.id": "run-1", "ml.rank": rank}))
+        return encoded(sums(step, rank, temporality, {"ml.step": step} if has_step else {}))
 
     for step in (7, 8):
         decoder.protobuf("metrics", body(step, 0))
@@ -227,7 +272,30 @@ def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
 
     [points] = third.observations["run-1"]
     assert isinstance(points, ThirdPartyPoints)
-    assert (points.writer.rank, points.step, points.partials.stats[:, 1].tolist()) == (1, 9, [9.5, 9.5])
+    assert (points.writer.rank, points.step) == (1, 9 if has_step else None)
+    assert points.partials.stats[:, 1].tolist() == [9.5] * 4
+
+
+@pytest.mark.parametrize("in_scope", [{}, {"ml.step": 8}], ids=["no step in the scope", "one that another point has"])
+def test_points_without_a_step_beside_points_with_one_give_what_decoding_gives(in_scope: dict[str, Any]) -> None:
+    decoder = Decoder()
+    for step in (6, 7, 8, 9):
+        request = foreign([{"name": "loss", "value": 0.5, "ml.step": step}, {"name": "load", "value": 0.25}])
+        set_attributes(request.resource_metrics[0].scope_metrics[0].scope.attributes, in_scope)
+        body = request.SerializeToString()
+        assert_same(decoder.protobuf("metrics", body), decoded_by_upb(body))
+
+
+def test_attributes_that_are_new_each_time_do_not_fill_the_memory() -> None:
+    decoder = Decoder()
+    forms = decoder._messages._foreign._forms
+    forms._most_bytes = 10_000
+    for number in range(200):
+        for _ in range(2):
+            decoder.protobuf("metrics", sums(1, 0, 2, {"request": f"{number:05}"}).SerializeToString())
+
+    assert 0 < sum(map(len, forms._known.values())) <= 16
+    assert len(forms._seen) <= 10_000 // 100
 
 
 @pytest.mark.parametrize("body", [foreign([{"name": "a", "value": 1.0, "ml.step": 3}]), FakeWriter().step(3, {"a": 1})])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from otel_ml_exporters.json_text import plain_json
 from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, STATS, SUM, WXSUM
-from otel_ml_service.aggregation.observation import Attributes, Buckets, ThirdPartyPoint
+from otel_ml_service.aggregation.observation import Attributes, Buckets, Partials, ThirdPartyPoints
 from otel_ml_service.aggregation.quantiles import difference, narrowed
 from otel_ml_service.aggregation.run_state import RunState
 
@@ -54,11 +54,27 @@ class CumulativeStream(NamedTuple):
     received_at: float
 
 
-class Fresh(NamedTuple):
+class _Point(NamedTuple):
+    """A point as it was sent: what a stream has in all."""
+
+    start_ns: int
+    time_ns: int
+    stats: Sequence[float]
+    buckets: Buckets | None
+
+
+class _Added(NamedTuple):
     """What a point adds to what was known."""
 
-    stats: npt.NDArray[np.float64]
+    stats: Sequence[float]
     buckets: Buckets | None
+
+
+class Fresh(NamedTuple):
+    """What points add to what was known: which of them do, and how much."""
+
+    rows: list[int]
+    partials: Partials
 
 
 class CumulativeStreams:
@@ -70,53 +86,78 @@ class CumulativeStreams:
         self.changed: dict[CumulativeKey, None] = {}
         self._scopes: dict[int, dict[str, None]] = {}
         self._checked_at = 0.0
+        self._has_unscoped = False
 
-    def increase(self, writer: int, point: ThirdPartyPoint) -> Fresh | None:
-        """Return what a cumulative point adds; None where that is nothing, or not of this run."""
-        key = key_of(writer, point)
+    def increases(self, writer: int, sent: ThirdPartyPoints, rows: list[int]) -> Fresh:
+        """Return what cumulative points add; without those that add nothing, or nothing of this run."""
+        return self._fresh(writer, sent, rows, self._increase)
+
+    def levels(self, writer: int, sent: ThirdPartyPoints, rows: list[int]) -> Fresh:
+        """Return the levels of a whole process: what each of its meters said last of up-down counters, added up.
+
+        Without those that are no news.
+        """
+        return self._fresh(writer, sent, rows, self._level)
+
+    def _fresh(
+        self,
+        writer: int,
+        sent: ThirdPartyPoints,
+        rows: list[int],
+        added_by: Callable[[CumulativeKey, _Point, ThirdPartyPoints], _Added | None],
+    ) -> Fresh:
+        found: list[tuple[int, _Added]] = []
+        for row, (key, point) in _points(writer, sent, rows):
+            added = added_by(key, point, sent)
+            if added is not None:
+                found.append((row, added))
+        rows = [row for row, _ in found]
+        stats = np.array([added.stats for _, added in found], dtype=np.float64).reshape(len(found), STATS)
+        buckets = tuple(added.buckets for _, added in found)
+        return Fresh(rows, sent.partials.some(rows)._replace(stats=stats, buckets=buckets if any(buckets) else None))
+
+    def _increase(self, key: CumulativeKey, point: _Point, sent: ThirdPartyPoints) -> _Added | None:
         before = self._before(key)
         if before is not None and point.time_ns <= before.time_ns:
             return None
-        if before is not None and _says_the_same(point, before):
+        if before is not None and _says_the_same(key, point, before):
             self._refresh(key, before)
             return None
         self._keep(key, point)
-        whole = whole_of(point)
         if before is None:
-            return whole if self._within_run(point) else None
-        restarted = point.start_ns > before.start_ns or _lower(point, before)
-        return whole if restarted else _difference(point, whole, before)
+            return _whole(point) if self._within_run(key, point) else None
+        is_sum = sent.kind == "sum"
+        restarted = point.start_ns > before.start_ns or _is_lower(point, before, SUM if is_sum else COUNT)
+        if restarted:
+            return _whole(point)
+        return _sum_since(point, before) if is_sum else _histogram_since(key, point, before)
 
-    def level(self, writer: int, point: ThirdPartyPoint) -> Fresh | None:
-        """Return the level of a whole process: what each of its meters said last of this up-down counter, added up.
-
-        None where that is no news.
-        """
-        key = key_of(writer, point)
+    def _level(self, key: CumulativeKey, point: _Point, _sent: ThirdPartyPoints) -> _Added | None:
         before = self._before(key)
-        if before is not None and _says_the_same(point, before):
+        if before is not None and _says_the_same(key, point, before):
             self._refresh(key, before)
             return None
         if before is None or point.time_ns > before.time_ns:
             self._keep(key, point)
         self._note_scope(key)
         oldest_ns = 0 if key.step is not None else point.time_ns - int(self._run.settings.foreign_window_s * 1e9)
-        siblings = (self.known.get(key._replace(scope=scope)) for scope in self._scopes[writer] if scope != key.scope)
-        stats, _ = whole_of(point)
+        siblings = (
+            self.known.get(key._replace(scope=scope)) for scope in self._scopes[key.writer] if scope != key.scope
+        )
         others = sorted(found.stats[SUM] for found in siblings if found is not None and found.time_ns > oldest_ns)
-        total = stats.copy()
-        total[0, SUM : MAX + 1] = sum(others, stats[0, SUM])
-        return Fresh(total, None)
+        total = list(point.stats)
+        total[SUM : MAX + 1] = [sum(others, point.stats[SUM])] * (MAX + 1 - SUM)
+        return _Added(total, None)
 
     def restore(self, key: CumulativeKey, stream: CumulativeStream) -> None:
         """Know a stream that an earlier engine committed."""
         self.known[key] = stream
         self._note_scope(key)
+        self._has_unscoped |= key.scope is None
 
     def _before(self, key: CumulativeKey) -> CumulativeStream | None:
         """Return the newest point of a stream; one of which the scope was not known is the first's that is heard."""
-        unscoped = key._replace(scope=None)
-        if unscoped in self.known:
+        if self._has_unscoped and (unscoped := key._replace(scope=None)) in self.known:
             self.known[key] = self.known[unscoped]
             self.changed[key] = None
             self._forget(unscoped)
@@ -138,12 +179,11 @@ class CumulativeStreams:
         for key in idle:
             self._forget(key)
 
-    def _keep(self, key: CumulativeKey, point: ThirdPartyPoint) -> None:
+    def _keep(self, key: CumulativeKey, point: _Point) -> None:
         if key not in self.known and len(self.known) >= MAX_STREAMS:
             self._forget_oldest()
-        stats, buckets = whole_of(point)
-        kept = tuple(stats[0, : WXSUM + 1].tolist())  # points of others tell no more
-        self.known[key] = CumulativeStream(point.start_ns, point.time_ns, kept, buckets, self._run.now)
+        kept = tuple(point.stats[: WXSUM + 1])  # points of others tell no more
+        self.known[key] = CumulativeStream(point.start_ns, point.time_ns, kept, point.buckets, self._run.now)
         self.changed[key] = None
 
     def _refresh(self, key: CumulativeKey, stream: CumulativeStream) -> None:
@@ -163,17 +203,22 @@ class CumulativeStreams:
         del self.known[key]
         self.changed[key] = None
 
-    def _within_run(self, point: ThirdPartyPoint) -> bool:
-        if point.step is not None:
+    def _within_run(self, key: CumulativeKey, point: _Point) -> bool:
+        if key.step is not None:
             return True  # whoever names a step counts for this run
         # A start equal to the time is a receiver's "I saw it first now": the value is of an unknown past.
         began = 0 < point.start_ns < point.time_ns
         return began and self._run.origin_ns is not None and point.start_ns >= self._run.origin_ns
 
 
-def key_of(writer: int, point: ThirdPartyPoint) -> CumulativeKey:
-    """Return the stream of a point."""
-    return CumulativeKey(writer, point.scope, point.metric, point.attributes, point.axis, point.step)
+def _points(writer: int, sent: ThirdPartyPoints, rows: list[int]) -> Iterator[tuple[int, tuple[CumulativeKey, _Point]]]:
+    """Yield those rows, each with the stream it is of."""
+    series, stats, _, buckets = sent.partials
+    times, numbers = sent.partials.times[:, 1].tolist(), stats.tolist()
+    for row in rows:
+        name, attributes, _kind = series[row]
+        key = CumulativeKey(writer, sent.scope, name, attributes, sent.axis, sent.step)
+        yield row, (key, _Point(sent.starts[row], times[row], numbers[row], None if buckets is None else buckets[row]))
 
 
 def entry_of(key: Sequence[object]) -> str:
@@ -181,50 +226,60 @@ def entry_of(key: Sequence[object]) -> str:
     return f"stream/{blake2b(plain_json(key), digest_size=12).hexdigest()}"
 
 
-def whole_of(point: ThirdPartyPoint) -> Fresh:
+def _whole(point: _Point) -> _Added:
     """Return what a point says of the whole life of its stream."""
-    return Fresh(point.partials.stats, point.partials.buckets[0] if point.partials.buckets is not None else None)
+    return _Added(point.stats, point.buckets)
 
 
-def _says_the_same(point: ThirdPartyPoint, before: CumulativeStream) -> bool:
+def _says_the_same(key: CumulativeKey, point: _Point, before: CumulativeStream) -> bool:
     """Whether a point at a step is the one before it, sent once more: an SDK that accumulates sends all it ever had."""
-    if point.step is None or point.start_ns != before.start_ns:
+    if key.step is None or point.start_ns != before.start_ns:
         return False
-    known = (before.stats[COUNT], before.stats[SUM])
-    return np.array_equal(point.partials.stats[0, [COUNT, SUM]], known, equal_nan=True)
+    return all(_is_same(point.stats[column], before.stats[column]) for column in (COUNT, SUM))
 
 
-def _lower(point: ThirdPartyPoint, before: CumulativeStream) -> bool:
-    column = SUM if point.kind == "sum" else COUNT
-    return bool(point.partials.stats[0, column] < before.stats[column])
+def _is_same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
 
 
-def _difference(point: ThirdPartyPoint, whole: Fresh, before: CumulativeStream) -> Fresh:
-    """Subtract what was known."""
-    stats = np.full((1, STATS), np.nan)
-    stats[0, SUM] = whole.stats[0, SUM] - before.stats[SUM]
-    if point.kind == "sum":
-        stats[0, COUNT], stats[0, MIN], stats[0, MAX] = 1.0, stats[0, SUM], stats[0, SUM]
-        return Fresh(stats, None)
-    stats[0, COUNT] = whole.stats[0, COUNT] - before.stats[COUNT]
-    stats[0, MIN], stats[0, MAX] = _extremes(point, before)
-    if stats[0, COUNT] == 1:
-        stats[0, MIN] = stats[0, MAX] = stats[0, SUM]
-        stats[0, M2] = 0.0
-    if whole.buckets is None or before.buckets is None:
-        return Fresh(stats, whole.buckets)
+def _is_lower(point: _Point, before: CumulativeStream, column: int) -> bool:
+    return point.stats[column] < before.stats[column]
+
+
+def _sum_since(point: _Point, before: CumulativeStream) -> _Added:
+    """Subtract what was known of a sum."""
+    stats = list(_UNKNOWN)
+    stats[COUNT] = 1.0
+    stats[SUM] = stats[MIN] = stats[MAX] = point.stats[SUM] - before.stats[SUM]
+    return _Added(stats, None)
+
+
+def _histogram_since(key: CumulativeKey, point: _Point, before: CumulativeStream) -> _Added:
+    """Subtract what was known of a histogram."""
+    stats = list(_UNKNOWN)
+    stats[SUM] = point.stats[SUM] - before.stats[SUM]
+    stats[COUNT] = point.stats[COUNT] - before.stats[COUNT]
+    stats[MIN], stats[MAX] = _extremes(key, point, before)
+    if stats[COUNT] == 1:
+        stats[MIN] = stats[MAX] = stats[SUM]
+        stats[M2] = 0.0
+    if point.buckets is None or before.buckets is None:
+        return _Added(stats, point.buckets)
     # What came since lies between the extremes of all, too.
-    low, high = whole.stats[0, MIN : MAX + 1].tolist()
-    return Fresh(stats, narrowed(difference(whole.buckets, before.buckets), low, high))
+    low, high = point.stats[MIN : MAX + 1]
+    return _Added(stats, narrowed(difference(point.buckets, before.buckets), low, high))
 
 
-def _extremes(point: ThirdPartyPoint, before: CumulativeStream) -> tuple[float, float]:
+def _extremes(key: CumulativeKey, point: _Point, before: CumulativeStream) -> tuple[float, float]:
     """Return the least and the largest value since the point before, as far as they are known: NaN is unknown.
 
     A stream with a step lives within that step. One without tells the extremes of its whole life: those of an interval
     are known where they are new ones; that a bucket grew would only say between which bounds they lie.
     """
-    low, high = point.partials.stats[0, MIN : MAX + 1].tolist()
-    if point.step is not None:
+    low, high = point.stats[MIN : MAX + 1]
+    if key.step is not None:
         return low, high
-    return low if low < before.stats[MIN] else np.nan, high if high > before.stats[MAX] else np.nan
+    return low if low < before.stats[MIN] else math.nan, high if high > before.stats[MAX] else math.nan
+
+
+_UNKNOWN = (math.nan,) * STATS

@@ -18,7 +18,6 @@ from otel_ml_service.aggregation.observation import (
     Position,
     ShutdownMessage,
     Spans,
-    ThirdPartyPoint,
     ThirdPartyPoints,
     Watermark,
     recorded_at,
@@ -42,7 +41,6 @@ from otel_ml_service.aggregation.writer_state import WriterState
 __all__ = ["Engine"]
 
 _DEFAULTS = EngineSettings()
-_OF_OTHERS = (ThirdPartyPoint, ThirdPartyPoints)
 
 
 class Engine:
@@ -95,8 +93,7 @@ class Engine:
             Watermark: self._watermark,
             Position: self._position,
             ShutdownMessage: self._shutdown_message,
-            ThirdPartyPoint: self._foreign_point,
-            ThirdPartyPoints: self._third_party.points,
+            ThirdPartyPoints: self._third_party_points,
             Event: self._event,
             Spans: self._spans.take,
         }
@@ -135,7 +132,7 @@ class Engine:
 
     def _hear(self, writer: WriterState, observation: Observation, now: float) -> None:
         run = self._run
-        if isinstance(observation, _OF_OTHERS) and run.native:
+        if isinstance(observation, ThirdPartyPoints) and run.native:
             return  # a scraped GPU does not tell that the job lives
         if isinstance(observation, Position) and observation.axis is None:
             run.beat_at = run.now  # it lives; for time-outs the clocks stand still all the same
@@ -251,14 +248,14 @@ class Engine:
         else:
             self._steps.points(writer, fragment, piece, fragment.axis, fragment.step)
 
-    def _foreign_point(self, writer: WriterState, point: ThirdPartyPoint) -> None:
-        if point.step is None and self._run.native and self._ending.state != "running":
+    def _third_party_points(self, writer: WriterState, sent: ThirdPartyPoints) -> None:
+        if sent.step is None and self._run.native and self._ending.state != "running":
             # Engines and nodes live on; nothing would ever close their windows.
-            tally = self._run.step_streams.stream(point.writer.role, TIME_AXIS).tally
-            tally.received += 1
-            tally.ignored += 1
+            tally = self._run.step_streams.stream(writer.writer.role, TIME_AXIS).tally
+            tally.received += len(sent.starts)
+            tally.ignored += len(sent.starts)
             return
-        self._third_party.point(writer, point)
+        self._third_party.points(writer, sent)
 
     def _piece(self, writer: WriterState, fragment: Fragment, rows: list[int] | None) -> Piece:
         partials = fragment.partials

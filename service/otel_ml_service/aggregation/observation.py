@@ -9,7 +9,7 @@ What comes with every step is a tuple: to make one takes a third of what a froze
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from otel_ml.wire.reduction import Reduction
@@ -32,7 +32,6 @@ __all__ = [
     "ShutdownMessage",
     "Spans",
     "Temporality",
-    "ThirdPartyPoint",
     "ThirdPartyPoints",
     "Totals",
     "Watermark",
@@ -173,53 +172,42 @@ ForeignKind = Literal["sum", "gauge", "histogram", "exponential"]
 Temporality = Literal["delta", "cumulative", "none"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ThirdPartyPoints:
-    """Points of one (step, axis, reduction) of another SDK that are taken as they are: nothing that accumulates.
+class ThirdPartyPoints(NamedTuple):
+    """Points of any OTel SDK or the Collector's own receivers: no `seq`, any temporality; one (step, axis, reduction).
 
     Attributes:
+        temporality: "none" of kinds that have none.
+        monotonic: of Sums; None of other kinds.
+        axis, step: None together: the points name no step.
         reduction: None where it is not said; then that of the kind.
         starts: `start_time_unix_nano` of each; 0 where not sent.
-        partials: each series once.
+        partials: each series once, as sent (cumulative or delta); of a Sum, and of a Gauge, its value is the sum.
         scope: tells instrumentation scopes apart; "" where it has no name.
     """
 
     writer: Writer
-    kind: ForeignKind
-    axis: str | None
-    step: int
-    reduction: Reduction | None
-    starts: tuple[int, ...]
-    partials: Partials
-    scope: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ThirdPartyPoint:
-    """A point from any OTel SDK or the Collector's own receivers: no `seq`, any temporality.
-
-    Attributes:
-        partials: one row, as in `Partials`, of the point as sent (cumulative or delta); the sum of a Sum and the value
-            of a Gauge are its sum.
-        monotonic: of a Sum; None for other kinds.
-        start_ns: 0 where not sent.
-        scope: tells instrumentation scopes apart; "" where it has no name.
-    """
-
-    writer: Writer
-    metric: str
-    attributes: Attributes
-    unit: str
     kind: ForeignKind
     temporality: Temporality
     monotonic: bool | None
     axis: str | None
     step: int | None
     reduction: Reduction | None
-    start_ns: int
-    time_ns: int
+    starts: tuple[int, ...]
     partials: Partials
     scope: str = ""
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether they are increases over time, of which nobody said how they are reduced."""
+        return self.kind == "sum" and bool(self.monotonic) and self.step is None and self.reduction is None
+
+    def name_of(self, key: SeriesKey) -> str:
+        """Return what one of their series is called in a row."""
+        return f"{key.name}/rate" if self.is_rate else key.name
+
+    def some(self, rows: list[int]) -> ThirdPartyPoints:
+        """Return only these rows."""
+        return self._replace(starts=tuple(self.starts[row] for row in rows), partials=self.partials.some(rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,18 +243,19 @@ class Spans:
     timers: tuple[int, ...] = ()
 
 
-Sent = Fragment | ThirdPartyPoint | ThirdPartyPoints
+Sent = Fragment | ThirdPartyPoints
 """What comes with points of a step."""
 
 
 def part_of(sent: Sent, partials: Points) -> Sent:
-    """Return what was sent with only some of its points."""
-    if isinstance(sent, ThirdPartyPoint) or len(partials.series) == len(sent.partials.series):
+    """Return what was sent with only some of its points, as it was sent: what is kept of them may be a difference."""
+    if len(partials.series) == len(sent.partials.series):
         return sent
     if isinstance(sent, Fragment):
         return sent._replace(partials=partials)
-    starts = dict(zip(sent.partials.series, sent.starts, strict=True))
-    return replace(sent, partials=partials.unpack(), starts=tuple(starts[key] for key in partials.series))
+    kept = {(key.name, key.attributes) for key in partials.series}
+    rows = [row for row, key in enumerate(sent.partials.series) if (sent.name_of(key), key.attributes) in kept]
+    return sent.some(rows)
 
 
 Observation = Sent | Watermark | Position | ShutdownMessage | Event | Spans

@@ -37,32 +37,21 @@ class PointIdentities:
     """
 
     def __init__(self) -> None:
-        self._series: dict[tuple[SeriesOrigin, SeriesKey], bytes] = {}
         self._shapes: dict[tuple[SeriesOrigin, int], npt.NDArray[np.uint8]] = {}
         self._rows = 0
 
-    def of(self, place: SeriesOrigin, series: SeriesKey, step: int | None, start_ns: int, time_ns: int) -> bytes:
-        """Return the identity of a point.
+    def of_all(
+        self, place: SeriesOrigin, shape: Shape, step: int | None, starts_ns: Sequence[int], times_ns: Sequence[int]
+    ) -> list[bytes]:
+        """Return the identity of each point.
 
         Args:
-            place: where it comes from.
-            series: name, attributes and kind.
-            step: None where it has none.
-            start_ns: as it was sent; 0 where it was not.
-            time_ns: as it was sent.
+            place: where they come from.
+            shape: the series of each.
+            step: of all; None where they have none.
+            starts_ns: as they were sent; 0 where they were not.
+            times_ns: as they were sent.
         """
-        known = self._series.get((place, series))
-        if known is None:
-            if len(self._series) >= _MOST:
-                self._series.clear()
-            known = self._series[place, series] = _of_series(place, series)
-        mixed = int.from_bytes(known, "little") ^ int.from_bytes(_of_moment(step, start_ns, time_ns), "little")
-        return mixed.to_bytes(SIZE, "little")
-
-    def of_all(
-        self, place: SeriesOrigin, shape: Shape, step: int, starts_ns: Sequence[int], times_ns: Sequence[int]
-    ) -> list[bytes]:
-        """Return the identity of each point of a step."""
         moments = list(zip(starts_ns, times_ns, strict=True))
         digests = {moment: _of_moment(step, *moment) for moment in set(moments)}
         joined = b"".join([digests[moment] for moment in moments] if len(digests) > 1 else digests.values())

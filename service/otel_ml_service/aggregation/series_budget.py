@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
-from otel_ml_service.aggregation.observation import Attributes, ThirdPartyPoint
+from otel_ml_service.aggregation.observation import Attributes
 from otel_ml_service.aggregation.settings import EngineSettings
 
 __all__ = ["SeriesBudget"]
@@ -25,14 +25,13 @@ class SeriesBudget:
         self._taken: set[tuple[str, str, Attributes]] = set()
         self._wanted: dict[str, bool] = {}
 
-    def verdict(self, point: ThirdPartyPoint) -> ClosingDecision:
-        """Return what becomes of a point."""
-        name = point.metric
+    def verdict(self, role: str, name: str, attributes: Attributes) -> ClosingDecision:
+        """Return what becomes of a point of a series."""
         if name.startswith(RESERVED_PREFIX):
             return "taken"
         if not self._is_wanted(name):
             return "denied"
-        series = (point.writer.role, name, point.attributes)
+        series = (role, name, attributes)
         if series in self._taken:
             return "taken"
         if len(self._taken) >= self._settings.scraped_series:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.reduction import Reduction
-from otel_ml_service.aggregation.cumulative_streams import CumulativeStreams, Fresh, whole_of
+from otel_ml_service.aggregation.cumulative_streams import CumulativeStreams, Fresh
 from otel_ml_service.aggregation.fold import COUNT, MAX, SUM
 from otel_ml_service.aggregation.gauge_samples import GaugeSamples
 from otel_ml_service.aggregation.observation import (
@@ -18,7 +18,6 @@ from otel_ml_service.aggregation.observation import (
     Kind,
     Partials,
     SeriesKey,
-    ThirdPartyPoint,
     ThirdPartyPoints,
 )
 from otel_ml_service.aggregation.piece import Piece, Shape
@@ -49,6 +48,10 @@ _SPREAD = Reduction(("mean", "p50", "p90", "p99"))
 """What a scraped histogram is asked for."""
 
 
+_MAX_SHAPES = 4096
+"""Shapes of which something is remembered; a cache."""
+
+
 class ThirdParty:
     """Owns the streams of points without running numbers."""
 
@@ -60,104 +63,56 @@ class ThirdParty:
         self._budget = SeriesBudget(run.settings)
         self._identities = PointIdentities()
         self._samples = GaugeSamples()
-
-    def point(self, writer: WriterState, point: ThirdPartyPoint) -> None:
-        """Take one point."""
-        axis = TIME_AXIS if point.step is None else point.axis or DEFAULT_AXIS
-        if not self._quota.axis(point.writer.role, axis, 1):
-            return
-        tally = self._run.step_streams.stream(point.writer.role, axis).tally
-        tally.received += 1
-        if not self._is_admitted(point, tally):
-            return
-        if self._run.origin_ns is None:
-            self._run.begin_time(self._origin(point.start_ns, point.time_ns))
-        series = point.partials.series[0]
-        if not self._is_new(writer, axis, series, point):
-            tally.duplicate += 1
-            return
-        fresh = self._fresh(writer, point)
-        if fresh is None or fresh.stats[0, COUNT] == 0 or self._is_sent_again(writer, point, axis):
-            tally.ignored += 1
-            writer.lived(point.time_ns, self._run.now)
-            return
-        piece = self._piece(writer, point, fresh)
-        if point.step is None:
-            width = self._run.settings.foreign_window_s
-            self._steps.stepless.to_windows(piece, point.writer.role, point, width)
-        else:
-            self._steps.points(writer, point, piece, axis, point.step)
+        self._taken_whole: set[tuple[str, int]] = set()
+        self._in_rows: dict[int, tuple[tuple[SeriesKey, ...], tuple[SeriesKey, ...]]] = {}
 
     def points(self, writer: WriterState, sent: ThirdPartyPoints) -> None:
-        """Take points of one step that nothing has to be subtracted from."""
-        run, role, axis = self._run, writer.writer.role, sent.axis or DEFAULT_AXIS
-        partials = sent.partials
-        count = len(partials.series)
+        """Take points of one kind and step."""
+        run, role = self._run, writer.writer.role
+        axis = TIME_AXIS if sent.step is None else sent.axis or DEFAULT_AXIS
+        count = len(sent.starts)
         if not self._quota.axis(role, axis, count):
             return
         tally = run.step_streams.stream(role, axis).tally
         tally.received += count
-        rows = self._new_rows(writer, sent, axis, tally)
+        shape = run.shapes.of(sent.partials.series)
+        rows = self._admitted(writer, sent, shape, tally)
         if not rows:
             return
         if run.origin_ns is None:
-            run.begin_time(self._origin(sent.starts[0], partials.newest_ns))
-        partials = partials if len(rows) == count else partials.some(rows)
-        newest = partials.newest_ns
-        shape = run.shapes.of(partials.series)
-        reduction = _of_increases(sent.kind, sent.reduction or _REDUCTIONS[sent.kind])
-        meter = sent.scope if sent.kind == "gauge" else None
-        # Points have no running number: their time puts them in order.
-        piece = Piece(writer.source, newest, reduction, shape, partials, newest, meter)
-        self._steps.points(writer, sent, piece, axis, sent.step)
+            run.begin_time(self._origin(sent.starts[rows[0]], int(sent.partials.times[rows[0], 1])))
+        unknown = self._unknown(writer, sent, axis, shape, rows)
+        tally.duplicate += len(rows) - len(unknown)
+        news = self._news(writer, sent, axis, shape, unknown)
+        ignored = len(unknown) - len(news.series)
+        if ignored:
+            tally.ignored += ignored
+            writer.lived(sent.partials.newest_ns, run.now)
+        for piece in self._pieces(writer, sent, news):
+            if sent.step is None:
+                self._steps.stepless.to_windows(piece, role, sent, run.settings.foreign_window_s)
+            else:
+                self._steps.points(writer, sent, piece, axis, sent.step)
 
-    def _new_rows(self, writer: WriterState, sent: ThirdPartyPoints, axis: str, tally: Tally) -> list[int]:
-        """Return the rows that there is room for, that are new, and that hold a record."""
-        partials, run = sent.partials, self._run
-        shape = run.shapes.of(partials.series)
-        rows = self._quota.rows(writer.writer.role, shape)
-        rows = list(range(len(partials.series))) if rows is None else rows
-        times, counts = partials.times[:, 1].tolist(), partials.stats[:, COUNT].tolist()
-        digests = self._identities.of_all(
-            SeriesOrigin(writer.number, sent.scope, axis), shape, sent.step, sent.starts, times
-        )
-        is_new = run.recent.add_digests([digests[row] for row in rows], run.now)
-        fresh = [row for row, new in zip(rows, is_new, strict=True) if new]
-        tally.duplicate += len(rows) - len(fresh)
-        repeated = self._sent_again(writer, sent, axis, shape)
-        news = [row for row in fresh if counts[row] != 0 and not repeated[row]]
-        tally.ignored += len(fresh) - len(news)
-        if fresh and not news:
-            writer.lived(partials.newest_ns, run.now)
-        return news
+    def _admitted(self, writer: WriterState, sent: ThirdPartyPoints, shape: Shape, tally: Tally) -> list[int]:
+        """Return the rows that there is room for."""
+        role, every = writer.writer.role, list(range(len(shape.series)))
+        if sent.step is not None:
+            rows = self._quota.rows(role, shape)
+            return every if rows is None else rows
+        if (role, shape.number) in self._taken_whole:
+            return every
+        rows = [row for row in every if self._is_admitted(role, shape.series[row], tally)]
+        if len(rows) == len(every):
+            if len(self._taken_whole) >= _MAX_SHAPES:
+                self._taken_whole.clear()
+            self._taken_whole.add((role, shape.number))
+        return rows
 
-    def _sent_again(self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape) -> Sequence[bool]:
-        """Return which of them are samples of a closed step that say what the ones before said."""
-        partials = sent.partials
-        if sent.kind != "gauge":
-            return [False] * len(partials.series)
-        place = SeriesOrigin(writer.number, sent.scope, axis)
-        closed = self._steps.kept_of(writer, axis, sent.step)
-        values = partials.stats[:, SUM]
-        found = self._samples.repeated(place, shape, sent.step, partials.newest_ns, values, closed or ())
-        return [closed is not None and repeated for repeated in found.tolist()]
-
-    def _is_sent_again(self, writer: WriterState, point: ThirdPartyPoint, axis: str) -> bool:
-        if point.step is None or not (point.kind == "gauge" or _is_level(point)):
-            return False
-        shape = self._run.shapes.of(point.partials.series)
-        place = SeriesOrigin(writer.number, point.scope, axis)
-        closed = self._steps.kept_of(writer, axis, point.step)
-        values = point.partials.stats[:, SUM]
-        found = self._samples.repeated(place, shape, point.step, point.time_ns, values, closed or ())
-        return closed is not None and bool(found[0])
-
-    def _is_admitted(self, point: ThirdPartyPoint, tally: Tally) -> bool:
-        if point.step is not None:
-            return self._quota.series(point.writer.role, point.metric, point.attributes)
-        if _OVERFLOW in point.attributes:
-            self._say_that_steps_are_lost(point)
-        verdict = self._budget.verdict(point)
+    def _is_admitted(self, role: str, key: SeriesKey, tally: Tally) -> bool:
+        if _OVERFLOW in key.attributes:
+            self._say_that_steps_are_lost(role)
+        verdict = self._budget.verdict(role, key.name, key.attributes)
         if verdict == "denied":
             tally.ignored += 1
         elif verdict == "overflow":
@@ -170,10 +125,41 @@ class ThirdParty:
             )
         return verdict == "taken"
 
-    def _say_that_steps_are_lost(self, point: ThirdPartyPoint) -> None:
+    def _unknown(
+        self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape, rows: list[int]
+    ) -> list[int]:
+        """Return the rows that did not come before."""
+        place, times = SeriesOrigin(writer.number, sent.scope, axis), sent.partials.times[:, 1].tolist()
+        digests = self._identities.of_all(place, shape, sent.step, sent.starts, times)
+        is_new = self._run.recent.add_digests([digests[row] for row in rows], self._run.now)
+        return rows if all(is_new) else [row for row, new in zip(rows, is_new, strict=True) if new]
+
+    def _news(self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape, rows: list[int]) -> Partials:
+        """Return what rows say that was not known: without those that hold no record, or were sent again."""
+        fresh = self._fresh(writer, sent, rows)
+        counts, repeated = fresh.partials.stats[:, COUNT].tolist(), self._sent_again(writer, sent, axis, shape)
+        kept = [
+            place
+            for place, (row, count) in enumerate(zip(fresh.rows, counts, strict=True))
+            if count != 0 and not repeated[row]
+        ]
+        return _some(fresh.partials, kept)
+
+    def _sent_again(self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape) -> Sequence[bool]:
+        """Return which of them are samples of a closed step that say what the ones before said."""
+        partials = sent.partials
+        if sent.step is None or not (sent.kind == "gauge" or _is_level(sent)):
+            return [False] * len(partials.series)
+        place = SeriesOrigin(writer.number, sent.scope, axis)
+        closed = self._steps.kept_of(writer, axis, sent.step)
+        values = partials.stats[:, SUM]
+        found = self._samples.repeated(place, shape, sent.step, partials.newest_ns, values, closed or ())
+        return [closed is not None and repeated for repeated in found.tolist()]
+
+    def _say_that_steps_are_lost(self, role: str) -> None:
         self._run.output.say(
             "sdk-overflow",
-            f"An OpenTelemetry SDK of role {point.writer.role!r} has more steps than it keeps (2,000 by default): "
+            f"An OpenTelemetry SDK of role {role!r} has more steps than it keeps (2,000 by default): "
             "what it records beyond them arrives without a step (otel.metric.overflow). "
             "Export with delta temporality, which forgets each step that was sent.",
         )
@@ -183,56 +169,84 @@ class ThirdParty:
         recent = start_ns > 0 and self._run.now - start_ns / 1e9 < self._run.settings.identity_memory_s
         return start_ns if recent else time_ns
 
-    def _is_new(self, writer: WriterState, axis: str, series: SeriesKey, point: ThirdPartyPoint) -> bool:
-        place = SeriesOrigin(writer.number, point.scope, axis)
-        identity = self._identities.of(place, series, point.step, point.start_ns, point.time_ns)
-        return self._run.recent.add_digest(identity, self._run.now)
+    def _fresh(self, writer: WriterState, sent: ThirdPartyPoints, rows: list[int]) -> Fresh:
+        if _is_added_up(sent):
+            return self.streams.levels(writer.number, sent, rows)
+        if sent.temporality == "cumulative" and sent.kind != "gauge" and not _is_level(sent):
+            return self.streams.increases(writer.number, sent, rows)
+        return Fresh(rows, _some(sent.partials, rows))
 
-    def _piece(self, writer: WriterState, point: ThirdPartyPoint, fresh: Fresh) -> Piece:
-        kind: Kind = "order" if _is_level(point) else _KINDS[point.kind]
-        asked, name, stats = point.reduction, point.metric, fresh.stats
-        if asked is None and point.step is None and point.kind == "sum" and point.monotonic:
-            name, stats = f"{name}/rate", _per_second(stats, self._run.settings.foreign_window_s)
-        elif asked is None and point.step is None and fresh.buckets is not None:
-            asked = _SPREAD
-        shape = self._run.shapes.of((SeriesKey(name, point.attributes, kind),))
-        times = np.array([[point.time_ns, point.time_ns]], dtype=np.int64)
-        buckets = None if fresh.buckets is None else (fresh.buckets,)
-        reduction = self._reduction(point, asked)
-        partials = Partials(shape.series, stats, times, buckets)
-        meter = None if kind != "order" or _is_added_up(point) else point.scope
-        # Points have no running number: their time puts them in order.
-        return Piece(writer.source, point.time_ns, reduction, shape, partials, point.time_ns, meter)
+    def _pieces(self, writer: WriterState, sent: ThirdPartyPoints, news: Partials) -> Iterator[Piece]:
+        """Yield what goes into rows, in parts of which each has one reduction."""
+        newest = news.newest_ns
+        meter = None if _kind_of(sent) != "order" or _is_added_up(sent) else sent.scope
+        for asked, partials in _by_reduction(sent, news):
+            shape = self._run.shapes.of(self._series_in_rows(sent, partials.series))
+            stats = _per_second(partials.stats, self._run.settings.foreign_window_s) if sent.is_rate else partials.stats
+            times = partials.times if _is_of_an_interval(sent) else np.repeat(partials.times[:, 1:], 2, axis=1)
+            kept = Partials(shape.series, stats, times, partials.buckets)
+            # Points have no running number: their time puts them in order.
+            yield Piece(writer.source, newest, _reduction_of(sent, asked), shape, kept, newest, meter)
 
-    @staticmethod
-    def _reduction(point: ThirdPartyPoint, asked: Reduction | None) -> Reduction:
-        if _is_level(point):
-            return _of_level(point)
-        return _of_increases(point.kind, asked or _REDUCTIONS[point.kind])
-
-    def _fresh(self, writer: WriterState, point: ThirdPartyPoint) -> Fresh | None:
-        if _is_added_up(point):
-            return self.streams.level(writer.number, point)
-        if point.temporality != "cumulative" or point.kind == "gauge" or _is_level(point):
-            return whole_of(point)
-        return self.streams.increase(writer.number, point)
+    def _series_in_rows(self, sent: ThirdPartyPoints, series: tuple[SeriesKey, ...]) -> tuple[SeriesKey, ...]:
+        """Return what series are called in a row, and as which kind they are reduced there."""
+        kind = _kind_of(sent)
+        if not sent.is_rate and series[0].kind == kind:
+            return series
+        known = self._in_rows.get(id(series))
+        if known is None or known[0] is not series:
+            if len(self._in_rows) >= _MAX_SHAPES:
+                self._in_rows.clear()
+            renamed = tuple(SeriesKey(sent.name_of(key), key.attributes, kind) for key in series)
+            known = self._in_rows[id(series)] = series, renamed
+        return known[1]
 
 
-def _is_level(point: ThirdPartyPoint) -> bool:
+def _some(partials: Partials, rows: list[int]) -> Partials:
+    return partials if len(rows) == len(partials.series) else partials.some(rows)
+
+
+def _by_reduction(sent: ThirdPartyPoints, news: Partials) -> Iterator[tuple[Reduction | None, Partials]]:
+    """Yield points with the reduction that they ask for: what is scraped and has buckets is asked for its spread."""
+    if not news.series:
+        return
+    if sent.step is not None or sent.reduction is not None or news.buckets is None:
+        yield sent.reduction, news
+        return
+    rows: dict[bool, list[int]] = {True: [], False: []}
+    for row, buckets in enumerate(news.buckets):
+        rows[buckets is not None].append(row)
+    yield from ((_SPREAD if has_buckets else None, _some(news, some)) for has_buckets, some in rows.items() if some)
+
+
+def _is_of_an_interval(sent: ThirdPartyPoints) -> bool:
+    """Whether their start is that of what they say: of others it is that of their stream."""
+    return sent.step is not None and sent.temporality != "cumulative" and not _is_added_up(sent)
+
+
+def _kind_of(sent: ThirdPartyPoints) -> Kind:
+    return "order" if _is_level(sent) else _KINDS[sent.kind]
+
+
+def _reduction_of(sent: ThirdPartyPoints, asked: Reduction | None) -> Reduction:
+    return _of_level(sent) if _is_level(sent) else _of_increases(sent.kind, asked or _REDUCTIONS[sent.kind])
+
+
+def _is_level(sent: ThirdPartyPoints) -> bool:
     """Whether it says where a process stands, and not by how much that changed: its sum is over processes."""
-    if point.kind == "gauge":
-        return point.reduction is not None and point.reduction.sums_all
-    return point.kind == "sum" and point.temporality == "cumulative" and not point.monotonic
+    if sent.kind == "gauge":
+        return sent.reduction is not None and sent.reduction.sums_all
+    return sent.kind == "sum" and sent.temporality == "cumulative" and not sent.monotonic
 
 
-def _is_added_up(point: ThirdPartyPoint) -> bool:
+def _is_added_up(sent: ThirdPartyPoints) -> bool:
     """Whether what says where a process stands has to know all of its meters; of others each meter counts."""
-    return _is_level(point) and _of_level(point).within == "last"
+    return _is_level(sent) and _of_level(sent).within == "last"
 
 
-def _of_level(point: ThirdPartyPoint) -> Reduction:
+def _of_level(sent: ThirdPartyPoints) -> Reduction:
     """Return the reduction of a level: its sum is over processes, never over the exports of one."""
-    asked = point.reduction
+    asked = sent.reduction
     if asked is None:
         return _LEVEL
     return replace(asked, within="last") if asked.sums_all else asked

@@ -13,7 +13,6 @@ from otel_ml_service.aggregation.observation import (
     Fragment,
     Partials,
     Sent,
-    ThirdPartyPoint,
     ThirdPartyPoints,
     Writer,
 )
@@ -43,41 +42,22 @@ def as_request(late: Sent) -> Any:
         for row, start_ns in enumerate(late.starts):
             metric = scope.metrics.add()
             _add_point(metric, late.partials, row)
-            _set_taken_as_it_is(metric, late, row, start_ns)
-    else:
-        scope.scope.name = late.scope
-        metric = scope.metrics.add()
-        _add_point(metric, late.partials, 0)
-        _set_kind(metric, late)
+            _set_kind(metric, late, row, start_ns)
     _set_attributes(scope.scope.attributes, where)
     return request
 
 
-def _set_kind(metric: Any, late: ThirdPartyPoint) -> None:
-    """Make the one point of `metric` again what the other SDK sent."""
-    metric.unit = late.unit
-    if late.kind == "sum":
-        value, start_ns = float(late.partials.stats[0, 1]), late.start_ns
-        metric.sum.is_monotonic = bool(late.monotonic)
-        point = metric.sum.data_points.add(as_double=value, time_unix_nano=late.time_ns)
-        point.start_time_unix_nano = start_ns
-        _set_attributes(point.attributes, dict(late.attributes))
-    data = getattr(metric, metric.WhichOneof("data"))
-    data.data_points[0].start_time_unix_nano = late.start_ns
-    if late.kind != "gauge":
-        data.aggregation_temporality = _TEMPORALITY.get(late.temporality, 0)
-
-
-def _set_taken_as_it_is(metric: Any, late: ThirdPartyPoints, row: int, start_ns: int) -> None:
+def _set_kind(metric: Any, late: ThirdPartyPoints, row: int, start_ns: int) -> None:
     """Make a point of `metric` again what the other SDK sent, as far as it counts."""
     if late.kind == "sum":
         value, time_ns = float(late.partials.stats[row, 1]), int(late.partials.times[row, 1])
+        metric.sum.is_monotonic = bool(late.monotonic)
         point = metric.sum.data_points.add(as_double=value, time_unix_nano=time_ns)
         _set_attributes(point.attributes, dict(late.partials.series[row].attributes))
     data = getattr(metric, metric.WhichOneof("data"))
     data.data_points[0].start_time_unix_nano = start_ns
     if late.kind != "gauge":
-        data.aggregation_temporality = _DELTA
+        data.aggregation_temporality = _TEMPORALITY.get(late.temporality, 0)
 
 
 def _add_point(metric: Any, partials: Partials, row: int) -> None:

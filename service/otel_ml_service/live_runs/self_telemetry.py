@@ -8,7 +8,7 @@ import numpy as np
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml.wire.reduction import Reduction
-from otel_ml_service.aggregation.observation import Attributes, Partials, SeriesKey, ThirdPartyPoint, Writer
+from otel_ml_service.aggregation.observation import Attributes, Partials, SeriesKey, ThirdPartyPoints, Writer
 from otel_ml_service.aggregation.points import single
 from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.telemetry import Measure
@@ -19,7 +19,7 @@ INTERVAL_S = 10.0
 """The width of a window of points that carry no step."""
 
 
-def self_points(run: LiveRun, now: float) -> list[ThirdPartyPoint]:
+def self_points(run: LiveRun, now: float) -> list[ThirdPartyPoints]:
     """Return the run's counters as they stand, those that only the service knows; the engine publishes the others."""
     writer = Writer(experiment=run.experiment, role="", instance="otel_ml_exporters")
     measures = list(_of_exporters(run))
@@ -59,22 +59,17 @@ def _of_exporters(run: LiveRun) -> Iterator[Measure]:
         yield "lost", exporter, sum(status.lost.values())
 
 
-def _gauge(writer: Writer, name: str, attributes: Attributes, value: float, now: float) -> ThirdPartyPoint:
-    metric = f"{RESERVED_PREFIX}{name}"
+def _gauge(writer: Writer, name: str, attributes: Attributes, value: float, now: float) -> ThirdPartyPoints:
     time_ns = int(now * 1e9)
-    series = (SeriesKey(metric, attributes, "order"),)
-    return ThirdPartyPoint(
+    series = (SeriesKey(f"{RESERVED_PREFIX}{name}", attributes, "order"),)
+    return ThirdPartyPoints(
         writer=writer,
-        metric=metric,
-        attributes=attributes,
-        unit="",
         kind="gauge",
         temporality="none",
         monotonic=None,
         axis=None,
         step=None,
         reduction=Reduction(("last",)),
-        start_ns=0,
-        time_ns=time_ns,
+        starts=(0,),
         partials=Partials(series, single(value), np.array([[time_ns, time_ns]], dtype=np.int64)),
     )

@@ -1,4 +1,4 @@
-"""Points of other SDKs → observations: those of one step together, those that accumulate or have no step one by one.
+"""Points of other SDKs → observations: those of one kind and step together.
 
 An SDK sends the same attributes with every export. What they say is worked out once and found again by what they
 are, so that a point costs the reading of its attributes, and no parsing of what they mean.
@@ -20,7 +20,6 @@ from otel_ml_service.aggregation.observation import (
     Observation,
     SeriesKey,
     Temporality,
-    ThirdPartyPoint,
     ThirdPartyPoints,
     Writer,
 )
@@ -62,13 +61,12 @@ class _Form(NamedTuple):
     name: str
     field: str
     kind: ForeignKind
-    unit: str
     temporality: Temporality
     monotonic: bool | None
 
 
 class _Group:
-    """Points of one step and reduction that are taken as they are."""
+    """Points of one kind, step and reduction."""
 
     __slots__ = ("columns", "series", "starts")
 
@@ -78,7 +76,13 @@ class _Group:
         self.series: set[SeriesKey] = set()
 
 
-_GroupKey = tuple[str | None, int, str | None, ForeignKind]
+class _GroupKey(NamedTuple):
+    axis: str | None
+    step: int | None
+    reduction: str | None
+    kind: ForeignKind
+    temporality: Temporality
+    monotonic: bool | None
 
 
 class ThirdPartyDecoder:
@@ -108,7 +112,7 @@ class ThirdPartyDecoder:
                     self._point(sender, form, point, scope, groups, found)
                 except (ValueError, WireError) as error:
                     rejections.add(str(error))
-        found += [self._together(sender, key, group) for key, group in groups.items()]
+        found += [self._together(sender, key, group) for key, group in groups.items() if group.starts]
         return found
 
     def _point(
@@ -124,10 +128,8 @@ class ThirdPartyDecoder:
         series = known.series.get((form.name, form.field))
         if series is None:
             series = known.series[form.name, form.field] = series_of(form.name, known.identity, form.field)
-        if step is None or form.temporality == "cumulative" or _is_summed_gauge(form, known):
-            found.append(self._alone(sender, form, series, point, step, known, values))
-            return
-        key = known.axis, step, known.reduction, form.kind
+        axis = None if step is None else known.axis
+        key = _GroupKey(axis, step, known.reduction, form.kind, form.temporality, form.monotonic)
         group = groups.get(key)
         if group is None:
             if known.reduction:
@@ -162,46 +164,18 @@ class ThirdPartyDecoder:
             self._known[memo] = known
         return here.step, known, values
 
-    def _alone(
-        self,
-        sender: Sender,
-        form: _Form,
-        series: SeriesKey,
-        point: Any,
-        step: int | None,
-        known: _Known,
-        values: Mapping[str, JsonValue],
-    ) -> ThirdPartyPoint:
-        columns = Columns()
-        READ[form.field](columns, series, point, values)
-        return ThirdPartyPoint(
-            writer=sender.writer,
-            scope=sender.scope,
-            metric=form.name,
-            attributes=known.identity,
-            unit=form.unit,
-            kind=form.kind,
-            temporality=form.temporality,
-            monotonic=form.monotonic,
-            axis=None if step is None else known.axis,
-            step=step,
-            reduction=Reduction.parse(known.reduction) if known.reduction else None,
-            start_ns=point.start_time_unix_nano,
-            time_ns=point.time_unix_nano,
-            partials=self._shapes.partials(columns),
-        )
-
     def _together(self, sender: Sender, key: _GroupKey, group: _Group) -> ThirdPartyPoints:
-        axis, step, reduction, kind = key
         return ThirdPartyPoints(
             writer=sender.writer,
-            scope=sender.scope,
-            kind=kind,
-            axis=axis,
-            step=step,
-            reduction=Reduction.parse(reduction) if reduction else None,
+            kind=key.kind,
+            temporality=key.temporality,
+            monotonic=key.monotonic,
+            axis=key.axis,
+            step=key.step,
+            reduction=Reduction.parse(key.reduction) if key.reduction else None,
             starts=tuple(group.starts),
             partials=self._shapes.partials(group.columns),
+            scope=sender.scope,
         )
 
 
@@ -212,16 +186,9 @@ def _form(metric: Any, field: str) -> _Form:
         metric.name.replace(":", "/"),  # Prometheus' sign of a namespace: vllm:num_requests_running
         field,
         _KINDS[field],
-        metric.unit,
         "cumulative" if field == "summary" else _TEMPORALITY.get(said, "none"),
         data.is_monotonic if field == "sum" else None,
     )
-
-
-def _is_summed_gauge(form: _Form, known: _Known) -> bool:
-    """Whether how a process stands has to be known, which several of its meters may say."""
-    asked = known.reduction
-    return form.kind == "gauge" and asked is not None and "sum" in asked and Reduction.parse(asked).sums_all
 
 
 def _may_be_known(kinds: list[tuple[str, str | None, Any]], values: Mapping[str, JsonValue]) -> bool:

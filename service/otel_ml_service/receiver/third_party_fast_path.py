@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class _Form:
     """What messages of one form mean.
 
     Attributes:
-        steps: [points, digits], offsets of the bytes of each point's step.
+        steps: [points, digits], offsets of the bytes of the step of each point that has one.
         digits: what each of the digits is worth.
         groups: an observation for each group of points, as another message had it, and the points that are its rows; a
             slice where it has all of them in their order.
@@ -66,16 +66,15 @@ class _Form:
         """Return the observations; None where the points are not of one step."""
         digits = np.frombuffer(message, np.uint8)[self.steps] & 0x7F
         steps = digits @ self.digits
-        if (steps != steps[0]).any():
+        if len(steps) and (steps != steps[0]).any():
             return None
         stats = self.layout.stats([message])
         times, starts = self.layout.times_as_sent(message)
         buckets = {point: histogram.read(message) for point, histogram in self.histograms.items()}
         return [
-            replace(
-                like,
+            like._replace(
                 writer=writer,
-                step=int(steps[0]),
+                step=int(steps[0]) if len(steps) and like.step is not None else like.step,
                 starts=tuple(starts[rows].tolist()),
                 partials=Partials(like.partials.series, stats[rows], times[rows], _some(buckets, like, rows)),
             )
@@ -106,6 +105,7 @@ class ThirdPartyFastPath:
             points = point_places(message)
             steps = _steps(points)
             groups = self._groups(found[0].writer, message, points)
+            _check_steps(points, groups)
         except WireError:
             return
         layout = layout_of(points, _series(groups, len(points)), len(message))
@@ -140,12 +140,25 @@ class ThirdPartyFastPath:
 
 
 def _steps(points: Sequence[PointPositions]) -> npt.NDArray[np.int64]:
-    """Return the offsets of the bytes of the steps; each point has one, and all have as many bytes."""
+    """Return the offsets of the bytes of the steps; a point has one at most, and all have as many bytes."""
     places = [step for point in points for step in point.steps]
     sizes = {step.end - step.start for step in places}
-    if any(len(point.steps) != 1 for point in points) or len(sizes) != 1 or max(sizes) > _POSITIVE:
+    if any(len(point.steps) > 1 for point in points) or len(sizes) > 1 or max(sizes, default=0) > _POSITIVE:
         raise UnknownError
-    return np.array([range(step.start, step.end) for step in places], dtype=np.int64)
+    return np.array([range(step.start, step.end) for step in places], dtype=np.int64).reshape(
+        len(places), max(sizes, default=0)
+    )
+
+
+def _check_steps(
+    points: Sequence[PointPositions], groups: Sequence[tuple[ThirdPartyPoints, npt.NDArray[np.int64]]]
+) -> None:
+    """Refuse points of which some have a step and others have that of their scope: these may become one group."""
+    if not any(point.steps for point in points):
+        return
+    for one, rows in groups:
+        if any(bool(points[row].steps) != (one.step is not None) for row in rows.tolist()):
+            raise UnknownError
 
 
 def _series(groups: Sequence[tuple[ThirdPartyPoints, npt.NDArray[np.int64]]], count: int) -> tuple[SeriesKey, ...]:
@@ -185,4 +198,4 @@ def _plain(one: ThirdPartyPoints) -> tuple[Any, ...]:
     """Return what can be compared, NaN too."""
     stats = np.ascontiguousarray(one.partials.stats)
     numbers = (stats.tobytes(), one.partials.times.tobytes(), one.partials.buckets, one.partials.series)
-    return one.kind, one.scope, one.axis, one.step, one.reduction, one.starts, numbers
+    return one.kind, one.temporality, one.monotonic, one.scope, one.axis, one.step, one.reduction, one.starts, numbers

@@ -10,7 +10,7 @@ from otel_ml.exceptions import ConfigError, WireError
 from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.converted_points import untold_of
 from otel_ml_service.aggregation.fold import COUNT
-from otel_ml_service.aggregation.observation import Fragment, Observation, Partials, ThirdPartyPoint
+from otel_ml_service.aggregation.observation import Fragment, Observation, Partials, Sent
 
 __all__ = ["ExtraReductions"]
 
@@ -56,14 +56,10 @@ class ExtraReductions:
 
     def applied(self, observation: Observation) -> Iterator[Observation]:
         """Yield the observation in parts of which each has one reduction."""
-        if not self._rules or not isinstance(observation, (Fragment, ThirdPartyPoint)):
-            yield observation
-        elif isinstance(observation, ThirdPartyPoint):
-            asked = observation.reduction or Reduction()
-            wanted = self._reduction(observation.metric, asked, observation.partials, 0)
-            yield observation if wanted is asked else replace(observation, reduction=wanted)
-        else:
+        if self._rules and isinstance(observation, Sent):
             yield from self._split(observation)
+        else:
+            yield observation
 
     def check(self) -> None:
         """Say which rules fitted nothing, and what cannot be told from what was sent.
@@ -80,15 +76,16 @@ class ExtraReductions:
         if problems:
             raise ConfigError(*problems)
 
-    def _split(self, fragment: Fragment) -> Iterator[Fragment]:
-        rows: dict[Reduction, list[int]] = {}
-        partials = fragment.partials.unpack()
+    def _split(self, sent: Sent) -> Iterator[Sent]:
+        rows: dict[Reduction | None, list[int]] = {}
+        partials = sent.partials.unpack()
+        asked = sent.reduction or Reduction()
         for row, key in enumerate(partials.series):
-            wanted = self._reduction(key.name, fragment.reduction, partials, row)
-            rows.setdefault(wanted, []).append(row)
+            wanted = self._reduction(key.name, asked, partials, row)
+            rows.setdefault(sent.reduction if wanted is asked else wanted, []).append(row)
         for reduction, chosen in rows.items():
-            part = partials if len(rows) == 1 else partials.some(chosen)
-            yield fragment._replace(reduction=reduction, partials=part)
+            part = sent if len(rows) == 1 else _some(sent, partials, chosen)
+            yield part._replace(reduction=reduction)  # type: ignore[arg-type] # a fragment always has one
 
     def _reduction(self, name: str, asked: Reduction, partials: Partials, row: int) -> Reduction:
         self._seen.add(name)
@@ -115,6 +112,10 @@ class ExtraReductions:
                 f"--reduce {rule.name}={mine}: {name!r} was sent without {lacks}. "
                 "Ask for that when recording: otel_ml.define_metric(name, reduce=…)."
             ] = None
+
+
+def _some(sent: Sent, partials: Partials, rows: list[int]) -> Sent:
+    return sent._replace(partials=partials.some(rows)) if isinstance(sent, Fragment) else sent.some(rows)
 
 
 def _parsed(text: str, problems: list[str]) -> _Rule | None:

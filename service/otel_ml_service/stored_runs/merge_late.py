@@ -14,7 +14,7 @@ from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.records import Record, StepRecord
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.naming import metric_name, reduced_name
-from otel_ml_service.aggregation.observation import Sent, ThirdPartyPoint
+from otel_ml_service.aggregation.observation import Sent, ThirdPartyPoints
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.live_runs.late_file import LateRequests, read_late
 from otel_ml_service.receiver.decode import Decoder
@@ -78,7 +78,7 @@ def _points(found: LateRequests) -> Iterator[Sent]:
 
 def _is_cumulative(point: Sent) -> bool:
     """Whether its worth depends on the point before, which is not in the file."""
-    return isinstance(point, ThirdPartyPoint) and point.temporality == "cumulative"
+    return isinstance(point, ThirdPartyPoints) and point.temporality == "cumulative"
 
 
 def _reduced(late: Sequence[Sent]) -> Iterator[StepRecord]:
@@ -99,7 +99,7 @@ def _operations(late: Sequence[Sent]) -> Iterator[tuple[str, _Operation]]:
         reduction = point.reduction
         if reduction is None or reduction.within is not None or reduction.over is not None:
             continue
-        if isinstance(point, ThirdPartyPoint) and point.kind == "gauge" and reduction.sums_all:
+        if isinstance(point, ThirdPartyPoints) and point.kind == "gauge" and reduction.sums_all:
             continue  # its process may be in the sum already
         for key in point.partials.series:
             series = metric_name(

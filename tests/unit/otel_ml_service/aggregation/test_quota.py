@@ -6,7 +6,7 @@ import numpy as np
 
 from otel_ml_exporters.records import Params, Summary
 from otel_ml_service.aggregation.engine import Engine
-from otel_ml_service.aggregation.observation import Partials, SeriesKey, ThirdPartyPoint
+from otel_ml_service.aggregation.observation import Partials, SeriesKey, ThirdPartyPoints
 from otel_ml_service.aggregation.points import single
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.training_clock import MAX_ENTRIES
@@ -15,13 +15,11 @@ from tests.strategies import START, Rank, Service, buckets_of, writer
 SCRAPER = writer(role="gpu")
 
 
-def gauge(value: float, time: float, step: int | None = None) -> ThirdPartyPoint:
+def gauge(value: float, time: float, step: int | None = None) -> ThirdPartyPoints:
     time_ns = round(time * 1e9)
     partials = Partials((SeriesKey("power", (), "order"),), single(value), np.array([[time_ns, time_ns]]))
     axis = None if step is None else "step"
-    return ThirdPartyPoint(
-        SCRAPER, "power", (), "", "gauge", "none", None, axis, step, None, 0, time_ns, partials
-    )  # fmt: skip
+    return ThirdPartyPoints(SCRAPER, "gauge", "none", None, axis, step, None, (0,), partials)
 
 
 def dropped(service: Service) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from otel_ml_service.aggregation.observation import Observation, ThirdPartyPoint
+from otel_ml_service.aggregation.observation import Observation, ThirdPartyPoints
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.receiver.decode import Decoder
 from tests.otlp import foreign
@@ -145,7 +145,7 @@ def test_series_beyond_the_budget_are_left_out_counted_and_said_once() -> None:
     assert len([notice for notice in service.notices if "More than 3 series" in notice]) == 1
 
 
-def gauge(name: str, time: float) -> ThirdPartyPoint:
+def gauge(name: str, time: float) -> ThirdPartyPoints:
     return cumulative(SCRAPER, name, 3.0, start=0, time=time, kind="gauge", temporality="none")
 
 

@@ -22,7 +22,6 @@ from otel_ml_service.aggregation.observation import (
     SeriesKey,
     ShutdownMessage,
     Spans,
-    ThirdPartyPoint,
     ThirdPartyPoints,
     Watermark,
 )
@@ -216,7 +215,7 @@ def test_every_kind_of_point_yields_what_it_can(field: str, kind: str, temporali
 
     found = only(request)
 
-    assert isinstance(found, ThirdPartyPoint)
+    assert isinstance(found, ThirdPartyPoints)
     assert (found.kind, found.temporality) == (kind, temporality)
     assert found.partials.stats[0, 1] == 5.0
     assert (found.partials.buckets is not None) == (field == "exponential_histogram")
@@ -235,7 +234,9 @@ def test_a_point_without_an_experiment_is_rejected_and_the_key_is_named() -> Non
 def test_a_step_that_is_none_is_rejected_and_the_other_points_are_taken(step: object) -> None:
     found = decoded(foreign([{"name": "bad", "value": 1.0, "ml.step": step}, {"name": "good", "value": 2.0}]))
 
-    assert [point.metric for point in found.observations["run-1"] if isinstance(point, ThirdPartyPoint)] == ["good"]
+    [points] = found.observations["run-1"]
+    assert isinstance(points, ThirdPartyPoints)
+    assert [key.name for key in points.partials.series] == ["good"]
     assert found.rejections.total == 1
     assert f"ml.step={step!r}" in found.rejections.message
 
@@ -370,7 +371,7 @@ def test_json_accepts_non_finite_numbers_as_text(text: str) -> None:
 
     (point,) = Decoder().json("metrics", json.dumps(content).encode()).observations["run-1"]
 
-    assert isinstance(point, ThirdPartyPoint)
+    assert isinstance(point, ThirdPartyPoints)
     value = float(point.partials.stats[0, 1])
     expected = float(text.replace("Infinity", "inf"))
     assert value == expected or (math.isnan(value) and math.isnan(expected))

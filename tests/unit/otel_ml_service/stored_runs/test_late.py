@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters.records import StepRecord
-from otel_ml_service.aggregation.observation import Fragment, ThirdPartyPoint, ThirdPartyPoints
+from otel_ml_service.aggregation.observation import Fragment, ThirdPartyPoints
 from otel_ml_service.live_runs.late_file import LateFile
 from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.receiver.decode import Decoder
@@ -110,7 +110,7 @@ def test_a_late_gauge_is_not_added_to_a_sum_that_may_have_its_process(tmp_path: 
         {"ml.experiment.id": "run-1", "service.name": "trainer"},
     )
     (point,) = Decoder().protobuf("metrics", request.SerializeToString()).observations["run-1"]
-    assert isinstance(point, ThirdPartyPoint)
+    assert isinstance(point, ThirdPartyPoints)
     LateFile(tmp_path / "late.otlp", None, 2**20).append([as_request(point).SerializeToString()])
 
     merged = with_late([row(1, 3, {"free": 7.0})], tmp_path / "late.otlp")
