@@ -35,9 +35,14 @@ def a_point_comes_after_its_step_has_closed(service: Service, ranks: Sequence[Ra
     service.take(ranks[2].record(2, {"x": 7.0}), ranks[1].record(3, {"y": 7.0}))
 
 
+def values_have_no_step(service: Service, ranks: Sequence[Rank]) -> None:
+    alone = Rank(0, role="monitor")  # a process that has no steps
+    service.take(*[rank.step(4, {"x": 1.0}) for rank in ranks], alone.record(None, {"t": 2.0}))
+
+
 SCENARIOS = [
     nothing_is_missing, a_rank_does_not_finish, all_but_one_go_on, a_request_is_lost,
-    a_point_comes_after_its_step_has_closed,
+    a_point_comes_after_its_step_has_closed, values_have_no_step,
 ]  # fmt: skip
 
 
