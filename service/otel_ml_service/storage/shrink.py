@@ -6,6 +6,7 @@ Killed at any moment, the file is whole: some rows are packed and others not, an
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -56,6 +57,7 @@ def shrink(path: Path, is_stopped: Callable[[], bool]) -> None:
     try:
         if not path.exists() or path.stat().st_size < WORTH_IT_BYTES:
             return
+        before = path.stat()
         require_known(path, FORM)
         with closing(open_database(path, FORM)) as connection, storage_errors(path):
             # Nothing new is written: what a power cut takes of this is there as it was before.
@@ -63,6 +65,7 @@ def shrink(path: Path, is_stopped: Callable[[], bool]) -> None:
             if is_signed(connection, FORM):
                 _pack(connection, is_stopped)
                 _give_back(connection, is_stopped)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # nothing new was recorded
     except (StorageError, VersionError, OSError) as error:
         _log.info("%s stays as large as it is: %s", path, error)
 
