@@ -80,6 +80,9 @@ _CLOSED_SHARE = 8
 _STOP_S = 30.0
 """Seconds a stopping service gives its exporters."""
 
+_SHRINK_S = 10.0
+"""Seconds for which a stopping service makes runs small that have ended; a successor waits longer than this for it."""
+
 _PREDECESSOR_S = 40.0
 """How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
 
@@ -265,6 +268,7 @@ class Service:
             run.ask_to_stop(timeout)
         for run in self._runs:
             self._runs.put_away(run)
+        self._runs.finish(_SHRINK_S)
         self._journal.close()
         if self._life is not None:
             self._life.leave()

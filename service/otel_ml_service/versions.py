@@ -10,8 +10,9 @@ __all__ = ["JOURNAL", "RUN", "SERVED"]
 JOURNAL = 1
 """Of `journal.db`: its tables. What they hold is OTLP."""
 
-RUN = 6
-"""Of `run.db`: tables, records (`storage/record_codec.py`), the engine's state (`aggregation/snapshot.py`)."""
+RUN = 7
+"""Of `run.db`: tables, records (`storage/record_codec.py`), the engine's state (`aggregation/snapshot.py`),
+and rows of both that are packed (`storage/packed_rows.py`)."""
 
 SERVED = 1
 """Of `served.json` (`live_runs/served_settings.py`)."""

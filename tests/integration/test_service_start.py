@@ -27,7 +27,8 @@ from tests.waiting import eventually
 def test_a_port_in_use_is_said_with_what_to_do(bench: Bench) -> None:
     port = int(bench.service().endpoint.rpartition(":")[2])
 
-    with pytest.raises(ConfigError, match=rf"Cannot listen on 127.0.0.1:{port}: .*OTEL_ML_LISTEN_HTTP"):
+    said = rf"Cannot listen on 127.0.0.1:{port}: Address already in use\. .*OTEL_ML_LISTEN_HTTP.*explain cannot-listen"
+    with pytest.raises(ConfigError, match=said):
         bench.service(http=("127.0.0.1", port), dir=bench.folder / "other")
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.runtime import RUNTIME
-from otel_ml._internal.signature import public
+from otel_ml._internal.lifecycle.unknown_arguments import refuse_unknown
+from otel_ml._internal.signature import public, publish
 
 __all__ = ["child_env", "flush", "init", "shutdown"]
 
 
 @public
+@publish("experiment")
 def init(
     experiment: str | None = None,
     *,
@@ -27,6 +29,7 @@ def init(
     exporters: str | Sequence[str] | None = None,
     prefix: str | None = None,
     topology: Any = None,
+    **unknown: NoReturn,
 ) -> Run:
     """Start recording into a run, and return it; every process of a job calls it.
 
@@ -50,6 +53,7 @@ def init(
         exporters: where the run is written: `"tensorboard,wandb"`.
         prefix: `""` leaves the role out of published names.
         topology: `{"dp": (coordinate, size)}` or a DeviceMesh; what `over="dp"` refers to.
+        unknown: what there is not; raises.
 
     Raises:
         ConfigError: arguments are wrong; all of them in one message. A variable that is wrong is reported, and its
@@ -68,6 +72,8 @@ def init(
         "prefix": prefix,
         "topology": topology,
     }
+    if unknown:
+        refuse_unknown(unknown, arguments)
     return RUNTIME.init(arguments, params)
 
 

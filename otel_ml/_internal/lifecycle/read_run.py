@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,9 @@ __all__ = ["Series", "metric_rows", "metrics_file", "read"]
 
 Series = tuple[list[int], list[float]]
 """Steps, ascending, and the value at each."""
+
+_NAMED = 20
+"""Metrics that a message lists."""
 
 Newest = dict[int, tuple[int, int, float]]
 """Step → (attempt, seq, value)."""
@@ -92,7 +96,9 @@ class _Found(dict[str, Series]):
     def __missing__(self, name: str) -> Series:
         published = self._published(name)
         if published == name:
-            raise KeyError(name)
+            near = difflib.get_close_matches(name, self, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise KeyError(f"The run has no metric {name!r}.{hint} Here are: {_listed(list(self))}.")
         return self[published]
 
     def __contains__(self, name: object) -> bool:
@@ -104,6 +110,11 @@ class _Found(dict[str, Series]):
     def _published(self, name: str) -> str:
         spellings = (name, sanitised(name), ascii_spelling(name))
         return next((one for one in spellings if super(_Found, self).__contains__(one)), name)
+
+
+def _listed(names: Sequence[str]) -> str:
+    own = [name for name in names if "otel_ml/" not in name]
+    return ", ".join(own[:_NAMED]) + (", …" if len(own) > _NAMED else "")
 
 
 def _by_axis(name: str, axes: Mapping[str, Newest]) -> Iterator[tuple[str, Newest]]:
@@ -131,7 +142,9 @@ def metrics_file(run: Run | str | PathLike[str]) -> Path:
             return path
     looked = ", ".join(str(path) for path in candidates[1:])
     raise OtelMLError(
-        f"No metrics of {str(given)!r}: looked for {looked}. Exporter 'jsonl' writes them.", slug="no-metrics"
+        f"No metrics of {str(given)!r}: looked for {looked}, and for such a run in {str(Config.from_env().dir)!r}. "
+        "Exporter 'jsonl' writes them. Pass a run, its folder, its id, or 'latest'; `otel-ml runs` lists them.",
+        slug="no-metrics",
     )
 
 

@@ -205,7 +205,7 @@ class EmbeddedLink:
                 )
             self._started_at = now
         except OSError as error:
-            self._failed(now, f"{error}")
+            self._failed(now, f"{error}", "Make the folder usable, or choose another one with OTEL_ML_DIR.")
 
     def _watch(self, process: subprocess.Popen[bytes], now: float) -> None:
         """Look after the service we started until it answers, ends, or takes too long."""
@@ -222,14 +222,15 @@ class EmbeddedLink:
             process.wait()
             self._failed(now, f"no answer within {START_TIMEOUT:.0f} s")
 
-    def _failed(self, now: float, reason: str) -> None:
+    def _failed(self, now: float, reason: str, remedy: str = "") -> None:
+        remedy = remedy or f"Look into {self.dir / 'service.log'}."
         self._process = None
         self._failures += 1
         self._not_before = now + min(30.0, 2.0**self._failures)
         self._release()
         self._say(
             "service-not-started",
-            f"The service did not start ({reason}). Look into {self.dir / 'service.log'}. "
+            f"The service did not start ({reason}). {remedy} "
             "Training goes on; what is recorded is kept on this host, and sent once a service runs.",
         )
 

@@ -34,7 +34,7 @@ class _SlugType(click.ParamType):  # type: ignore[type-arg]  # generic since cli
 
 @click.command(
     "explain",
-    epilog="Examples: otel-ml explain spool-full · otel-ml explain 'Metric 'loss': expected a number, got None.'",
+    epilog="Examples: otel-ml explain spool-full · otel-ml explain \"Metric 'loss': expected a number, got None.\"",
     context_settings={"ignore_unknown_options": True},  # a message may quote options
 )
 @click.argument("what", metavar="[WHAT]...", type=_SlugType(), nargs=-1)
@@ -63,8 +63,10 @@ def command(what: Sequence[str]) -> None:
 
 
 def _list(output: Screen) -> None:
-    sections = catalogue().sections.values()
+    sections = list(catalogue().sections.values())
     width = max(len(section.slug) for section in sections)
+    parts = list(dict.fromkeys(section.part for section in sections))  # the page comes back to some of them
+    sections.sort(key=lambda section: parts.index(section.part))
     for number, (part, group) in enumerate(itertools.groupby(sections, key=lambda section: section.part)):
         if number:
             output.line()

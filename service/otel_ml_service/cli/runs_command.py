@@ -84,7 +84,7 @@ def described(run: RunFolder) -> dict[str, Any]:
         "not_taken": not_taken(run),
         "steps": read.steps if read is not None else 0,
         "rows": read.rows if read is not None else 0,
-        "modified": run.modified,
+        "modified": run.last_record,
         "bytes": run.size(),
         "dir": str(run.path),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -21,8 +22,8 @@ class Screen:
     """Standard output and standard error of a command."""
 
     def __init__(self) -> None:
-        # rich reads NO_COLOR, TERM and whether it is a terminal itself.
-        width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+        # rich reads NO_COLOR, TERM, COLUMNS and whether it is a terminal itself.
+        width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _PLAIN_WIDTH
         self.out = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=width)
         self.err = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 

@@ -16,6 +16,7 @@ from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.live_runs.live_run import LiveRun, RunSettings
 from otel_ml_service.live_runs.run_account import account
+from otel_ml_service.live_runs.shrinking import Shrinking
 from otel_ml_service.process_limits import most_files, open_files
 from otel_ml_service.storage.database import StorageError, private_folder, storage_errors
 from otel_ml_service.telemetry import Telemetry
@@ -59,6 +60,7 @@ class RunRegistry:
         # Guards _promised: receivers promise, the engine's thread keeps it.
         self._lock = threading.Lock()
         self._promised: set[str] = set()
+        self._shrinking = Shrinking()
         self.is_crowded = False
 
     def __iter__(self) -> Iterator[LiveRun]:
@@ -147,16 +149,25 @@ class RunRegistry:
             )
 
     def forget(self, run: LiveRun) -> None:
-        """Close a run that is over; later data opens it again."""
-        run.close()
-        _leave(run)
-        del self._runs[run.experiment]
+        """Close a run that is over, and make it small; later data opens it again."""
+        self._close(run)
+        self._shrinking.begin(run.outbox.path)
 
     def put_away(self, run: LiveRun) -> None:
         """Close a run at the end of the service; the next one opens it again unless it is over."""
         run.close()
         if run.is_over:
             _leave(run)
+            self._shrinking.begin(run.outbox.path)
+
+    def finish(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds for runs that are made small; what is not done by then is left."""
+        self._shrinking.finish(timeout)
+
+    def _close(self, run: LiveRun) -> None:
+        run.close()
+        _leave(run)
+        del self._runs[run.experiment]
 
     def size(self) -> Mapping[str, int]:
         """Return the bytes of each open run's outbox."""
@@ -167,6 +178,7 @@ class RunRegistry:
         return [account(run, undecided) for run in self]
 
     def _open(self, experiment: str, folder: Path) -> LiveRun:
+        self._shrinking.stop(folder / "state" / "run.db")
         with storage_errors(folder):
             claim(folder)
             planted = renamed_warning(folder)
@@ -208,7 +220,7 @@ class RunRegistry:
         run.commit()
         if folder.exists() or run.is_placed:
             return run
-        self.forget(run)
+        self._close(run)
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         run.folder.rename(folder)
         return self._open(run.experiment, folder)

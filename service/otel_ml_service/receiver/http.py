@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import ssl
 import threading
@@ -110,7 +111,9 @@ class HttpReceiver:
             _hold_in_kernel(self._server, _BACKLOG)
         except OSError as error:
             self._loop.close()
-            raise ConfigError(cannot_listen("OTEL_ML_LISTEN_HTTP", self._host, self._port, error)) from error
+            raise ConfigError(
+                cannot_listen("OTEL_ML_LISTEN_HTTP", self._host, self._port, error), slug="cannot-listen"
+            ) from error
         self._thread.start()
         host, port = self._server.sockets[0].getsockname()[:2]
         return str(host), int(port)
@@ -351,7 +354,8 @@ def _fileno(transport: asyncio.Transport) -> int:
 
 def cannot_listen(variable: str, host: str, port: int, error: OSError) -> str:
     """Return the sentence for an address that cannot be bound."""
+    reason = os.strerror(error.errno) if error.errno else error  # asyncio says the address once more
     return (
-        f"Cannot listen on {host}:{port}: {error.strerror or error}. "
+        f"Cannot listen on {host}:{port}: {reason}. "
         f"Stop what uses it, or choose another address with {variable}=HOST:PORT (port 0 picks a free one)."
     )

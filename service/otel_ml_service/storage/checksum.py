@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-__all__ = ["ONE_BY_ONE", "sealed", "unsealed"]
+__all__ = ["ONE_BY_ONE", "inverted", "is_whole", "sealed", "unsealed"]
 
 _SIZE = 4
 
@@ -28,3 +28,13 @@ def unsealed(stored: bytes) -> bytes | None:
     """Return the value; None where it is not the one that was sealed."""
     value = stored[_SIZE:]
     return value if sealed(value) == stored else None
+
+
+def inverted(stored: bytes) -> bytes:
+    """Return an entry with all bits of its checksum turned: what is behind it is not the value itself, but packed."""
+    return bytes(byte ^ 0xFF for byte in stored[:_SIZE]) + stored[_SIZE:]
+
+
+def is_whole(stored: bytes) -> bool:
+    """Whether an entry is as it was written, packed or not."""
+    return unsealed(stored) is not None or unsealed(inverted(stored)) is not None

@@ -6,6 +6,7 @@ milliseconds nobody waits for a timer (docs/protocol.md §6.1).
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import uuid
@@ -32,6 +33,8 @@ from otel_ml_service.versions import JOURNAL
 
 __all__ = ["Done", "Entry", "Journal"]
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 Done = Callable[[int | StorageError], None]
@@ -48,6 +51,9 @@ CREATE TABLE IF NOT EXISTS identity (name TEXT NOT NULL)
 
 _GROUP = 512
 """Most entries in one commit; bounds how long the first one waits."""
+
+_WORTH_IT_PAGES = 256
+"""Of an empty file, from which it is made smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,18 @@ class Journal(Generic[T]):
             self._changed.notify()
         if self._thread.ident is not None:
             self._thread.join()
+        self._give_back()
         self._connection.close()
+
+    def _give_back(self) -> None:
+        """Let the disk have what an empty file takes: SQLite keeps it as large as it ever was."""
+        try:
+            pages = int(self._connection.execute("PRAGMA page_count").fetchone()[0])
+            is_empty = self._connection.execute("SELECT 1 FROM journal LIMIT 1").fetchone() is None
+            if is_empty and pages > _WORTH_IT_PAGES:
+                self._connection.execute("VACUUM")
+        except sqlite3.Error:  # closed before, or no room: the file is as good as before
+            _log.debug("%s stays as large as it is.", self._path, exc_info=True)
 
     def _open(self, patience_s: float) -> None:
         self._connection = open_database(self._path, _FORM, patience_s)

@@ -9,8 +9,9 @@ import json
 import logging
 import sqlite3
 import threading
+import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from otel_ml_exporters.file_identity import identity
 from otel_ml_exporters.records import Record
-from otel_ml_service.storage.checksum import ONE_BY_ONE, sealed, unsealed
+from otel_ml_service.storage.checksum import ONE_BY_ONE, sealed
 from otel_ml_service.storage.database import (
     DamagedError,
     Form,
@@ -31,6 +32,7 @@ from otel_ml_service.storage.database import (
     sign,
     storage_errors,
 )
+from otel_ml_service.storage.packed_rows import dictionaries_of, entry_kind, rows_after, value_of
 from otel_ml_service.storage.record_codec import Row, decode, encode
 from otel_ml_service.storage.recreate import recreated
 from otel_ml_service.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
@@ -48,7 +50,8 @@ CREATE TABLE IF NOT EXISTS records (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL,
 CREATE TABLE IF NOT EXISTS engine (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS exporters (name TEXT PRIMARY KEY, seq INTEGER NOT NULL, lost TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS notices (id INTEGER PRIMARY KEY, sentence TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS dictionaries (kind TEXT PRIMARY KEY, content BLOB NOT NULL)
 """,
 )
 
@@ -169,6 +172,7 @@ class Outbox:
     def _load(self) -> None:
         query = self._connection.execute
         self._is_signed = is_signed(self._connection, FORM)
+        self._dictionaries = dictionaries_of(self._connection)
         self.last_seq = int(query("SELECT COALESCE(MAX(seq), 0) FROM records").fetchone()[0])
         self.first_seq = int(query("SELECT COALESCE(MIN(seq), 1) FROM records").fetchone()[0])
         self.notices: list[str] = [row[0] for row in query("SELECT sentence FROM notices ORDER BY id")]
@@ -192,14 +196,14 @@ class Outbox:
         """Return the engine's state as last committed, without what is read entry by entry."""
         with self._using() as connection:
             rows = connection.execute(_STATE, (ONE_BY_ONE, _BEHIND)).fetchall()
-            return {key: _opened(value) for key, value in rows}
+            return {key: self._opened(key, value) for key, value in rows}
 
     def entry(self, key: str) -> bytes | None:
         """Return one entry of the engine's state as last committed; None where there is none, or it cannot be read."""
         try:
             with self._using() as connection:
                 row = connection.execute("SELECT value FROM engine WHERE key = ?", (key,)).fetchone()
-                return None if row is None else _opened(row[0])
+                return None if row is None else self._opened(key, row[0])
         except StorageError as error:
             _log.error("What is kept of a closed step cannot be read: %s", error)
             return None
@@ -263,10 +267,7 @@ class Outbox:
             if self._recent and self._recent[0][0].seq <= after + 1:
                 start = after + 1 - self._recent[0][0].seq
                 return [record for record, _ in islice(self._recent, start, start + limit)]
-            rows = self._connection.execute(
-                "SELECT kind, record, media FROM records WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
-            )
-            return self._decoded(rows)
+            return self._decoded(rows_after(self._connection, after, self._dictionaries, limit=limit))
 
     @property
     def is_intact(self) -> bool:
@@ -346,18 +347,30 @@ class Outbox:
                 self._dirty_marks |= taken
             raise
 
-    def _decoded(self, rows: Iterable[Row]) -> list[Record]:
+    def _opened(self, key: str, value: bytes) -> bytes:
+        """Return an entry of the engine's state without its seal."""
+        try:
+            found = value_of(value, self._dictionaries.get(entry_kind(key), b""))
+        except zlib.error as error:
+            raise sqlite3.DatabaseError(f"a packed entry of the engine's state cannot be read: {error}") from error
+        if found is None:
+            raise sqlite3.DatabaseError("an entry of the engine's state is not what was written")
+        return found
+
+    def _decoded(self, rows: Iterator[Row]) -> list[Record]:
         """Decode rows until they are enough for one batch."""
         found: list[Record] = []
         size = 0
-        for row in rows:
-            size += len(row[1]) + len(row[2] or b"")
-            if found and size > _READ_BYTES:
-                break
-            try:
+        try:
+            for row in rows:
+                size += len(row[1]) + len(row[2] or b"")
+                if found and size > _READ_BYTES:
+                    break
                 found.append(decode(row))
-            except Exception as error:
-                raise sqlite3.DatabaseError(f"a record cannot be read: {error!r}") from error
+        except sqlite3.Error:
+            raise
+        except Exception as error:
+            raise sqlite3.DatabaseError(f"a record cannot be read: {error!r}") from error
         return found
 
     @contextmanager
@@ -368,14 +381,6 @@ class Outbox:
         except DamagedError:
             suspect(self.path)
             raise
-
-
-def _opened(value: bytes) -> bytes:
-    """Return an entry of the engine's state without its seal."""
-    found = unsealed(value)
-    if found is None:
-        raise sqlite3.DatabaseError("an entry of the engine's state is not what was written")
-    return found
 
 
 def _lost(text: str) -> dict[str, int]:

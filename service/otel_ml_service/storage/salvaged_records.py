@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from otel_ml_exporters.records import Record
-from otel_ml_service.storage.checksum import ONE_BY_ONE, unsealed
+from otel_ml_service.storage.checksum import ONE_BY_ONE, is_whole
+from otel_ml_service.storage.packed_rows import Dictionaries, dictionaries_of, text_of
 from otel_ml_service.storage.record_codec import decode
 from otel_ml_service.storage.salvage import readable
 
@@ -44,7 +45,9 @@ def take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> Salvag
     facts = _facts(old)
     last = int(facts.get("seq", "0"))
     new.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", list(facts.items()))
-    new.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", _records(old, last))
+    known = _dictionaries(old)
+    new.executemany("INSERT OR REPLACE INTO dictionaries VALUES (?, ?)", list(known.items()))
+    new.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", _records(old, last, known))
     kept = {row[0] for row in new.execute("SELECT seq FROM records")}
     marks = list(_marks(old, kept, last))
     new.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", [row for row, _ in marks])
@@ -62,7 +65,7 @@ def _take_over_state(old: sqlite3.Connection, new: sqlite3.Connection) -> bool:
     """
     try:
         for key, value in old.execute("SELECT key, value FROM engine"):
-            if unsealed(value) is None:
+            if not is_whole(value):
                 if key.startswith(ONE_BY_ONE):
                     continue
                 return False
@@ -82,8 +85,17 @@ def number_anew(connection: sqlite3.Connection, last: int) -> None:
     connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (BASE, str(base)))
 
 
-def _records(old: sqlite3.Connection, last: int) -> Iterator[Row]:
-    return (row for row in readable(old, "records", "seq, kind, record, media", last or 2**62) if _decodes(row))
+def _records(old: sqlite3.Connection, last: int, known: Dictionaries) -> Iterator[Row]:
+    rows = readable(old, "records", "seq, kind, record, media", last or 2**62)
+    return (row for row in rows if _decodes(row, known))
+
+
+def _dictionaries(connection: sqlite3.Connection) -> Dictionaries:
+    """Return those that can be read; what was packed with another one cannot be read either."""
+    try:
+        return dictionaries_of(connection)
+    except sqlite3.DatabaseError:
+        return {}
 
 
 def _rows(connection: sqlite3.Connection, query: str) -> tuple[list[Row], bool]:
@@ -119,9 +131,10 @@ def _marks(connection: sqlite3.Connection, kept: set[int], last: int) -> Iterato
         yield (name, seq, json.dumps(lost)), gone
 
 
-def _decodes(row: Row) -> bool:
+def _decodes(row: Row, known: Dictionaries) -> bool:
+    seq, kind, text, media = row
     try:
-        record: Record = decode(row[1:])
+        record: Record = decode((kind, text_of(text, known.get(kind, b"")), media))
     except Exception:  # noqa: BLE001 (whatever the damage made of it, it is not a record)
         return False
-    return bool(record.seq == row[0])
+    return bool(record.seq == seq)

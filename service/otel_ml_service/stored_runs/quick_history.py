@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from fnmatch import fnmatchcase
@@ -18,6 +19,7 @@ from otel_ml_exporters.metric_columns import write_columns
 from otel_ml_exporters.records import Audio, Image, Record
 from otel_ml_service.storage.database import opened_to_read, require_known
 from otel_ml_service.storage.outbox import FORM
+from otel_ml_service.storage.packed_rows import rows_after
 from otel_ml_service.storage.record_codec import decode
 from otel_ml_service.stored_runs.follow_jsonl import UNDECODABLE, opened_file, record_of, with_own_file
 from otel_ml_service.stored_runs.read_records import is_live, records
@@ -30,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 Note = Callable[[Record], None]
 
-_FAILURES = (sqlite3.DatabaseError, OtelMLError, *UNDECODABLE)
+_FAILURES = (sqlite3.DatabaseError, zlib.error, OtelMLError, *UNDECODABLE)
 
 _WORTH_IT_BYTES = 2**20
 """Of `metrics.jsonl` from which columns are written where there are none."""
@@ -177,5 +179,4 @@ def _rest_of_database(run: RunFolder, last_seq: int) -> Iterator[Record]:
         refused = connection.execute("SELECT name FROM exporters WHERE lost != '{}'").fetchall()
         if any(name.partition("/")[0] == "jsonl" for (name,) in refused):
             raise ValueError("values of steps are not in the text")
-        rows = connection.execute("SELECT kind, record, media FROM records WHERE seq > ? ORDER BY seq", (last_seq,))
-        yield from (with_own_file(decode(row), run.path) for row in rows)
+        yield from (with_own_file(decode(row), run.path) for row in rows_after(connection, last_seq))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from otel_ml.exceptions import VersionError
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.rank_timers import stage_in
-from otel_ml_service.storage.checksum import unsealed
 from otel_ml_service.storage.database import StorageError, opened_to_read, require_known
 from otel_ml_service.storage.outbox import FORM
+from otel_ml_service.storage.packed_rows import value_of
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 
@@ -49,7 +50,7 @@ def _writers(run: RunFolder) -> list[Mapping[str, Any]]:
         require_known(run.database, FORM)
         with opened_to_read(run.database) as connection:
             rows = connection.execute("SELECT value FROM engine WHERE key LIKE 'who/%' ORDER BY key").fetchall()
-            entries = [json.loads(unsealed(value) or b"[]") for (value,) in rows]
-    except (sqlite3.DatabaseError, StorageError, VersionError, ValueError):
+            entries = [json.loads(value_of(value, b"") or b"[]") for (value,) in rows]
+    except (sqlite3.DatabaseError, zlib.error, StorageError, VersionError, ValueError):
         return []
     return [{name: entry[place] for name, place in _PLACES.items()} for entry in entries if entry]

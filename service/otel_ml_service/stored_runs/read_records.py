@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from otel_ml.explanation import explained
 from otel_ml_exporters.records import Record
 from otel_ml_service.storage.database import StorageError, opened_to_read, require_known
 from otel_ml_service.storage.outbox import FORM
+from otel_ml_service.storage.packed_rows import rows_after
 from otel_ml_service.storage.record_codec import decode
 from otel_ml_service.stored_runs.follow_jsonl import UNDECODABLE, Follower, with_own_file
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
@@ -201,10 +203,9 @@ def _from_database(path: Path) -> Iterator[Record]:
     require_known(path, FORM)
     try:
         with opened_to_read(path) as connection:
-            rows = connection.execute("SELECT kind, record, media FROM records ORDER BY seq")
             folder = path.parent.parent
-            yield from (with_own_file(decode(row), folder) for row in rows)
-    except (sqlite3.DatabaseError, *UNDECODABLE) as error:
+            yield from (with_own_file(decode(row), folder) for row in rows_after(connection, 0))
+    except (sqlite3.DatabaseError, zlib.error, *UNDECODABLE) as error:
         raise RunUnreadableError(
             f"{str(path)!r} cannot be read ({error}). If the run was not finished, `otel-ml recover` saves what it can."
         ) from error

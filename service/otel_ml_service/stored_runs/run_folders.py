@@ -79,6 +79,12 @@ class RunFolder:
         folder = _status(self.path)
         return max(times, default=0.0 if folder is None else folder.st_mtime)
 
+    @cached_property
+    def last_record(self) -> float:
+        """Seconds since the epoch of the newest record, as far as it can be told; the end of a service is none."""
+        found = _status(self.jsonl)
+        return self.modified if found is None else found.st_mtime
+
     def size(self) -> int:
         """Bytes of all files in the folder that can be seen."""
         found = [status for path in self.path.rglob("*") if (status := _status(path, follow=False)) is not None]
@@ -105,7 +111,7 @@ def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
 def run_folders(base: Path) -> list[RunFolder]:
     """Return all runs under `base` that can be read, the newest first."""
     candidates = map(RunFolder, base.glob("*/*"))
-    return sorted((run for run in candidates if run.is_run()), key=lambda run: run.modified, reverse=True)
+    return sorted((run for run in candidates if run.is_run()), key=lambda run: run.last_record, reverse=True)
 
 
 def unreadable_folders(base: Path) -> list[Path]:
@@ -163,7 +169,8 @@ def _chosen(text: str, base: Path, runs: Sequence[RunFolder]) -> RunFolder:
         raise RunNotFoundError(
             f"There is no run in {str(base)!r}. Set OTEL_ML_DIR to the folder of your runs, or try `otel-ml demo`."
         )
-    near = difflib.get_close_matches(text, [known for run in runs for known in (run.name, run.id)], n=1)
+    names = [LATEST, *(known for run in runs for known in (run.name, run.id))]
+    near = difflib.get_close_matches(text, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise RunNotFoundError(f"No run in {str(base)!r} is called {text!r}.{hint} There are: {_listed(runs)}.")
 

@@ -129,7 +129,7 @@ def test_a_name_that_is_published_otherwise_is_found_by_what_was_written(tmp_pat
     assert "mfu" not in found
     assert found.get("mfu") is None
     assert sorted(found) == ["mfu___-8ae227af", "two\\nlines"]
-    with pytest.raises(KeyError, match="mfu"):
+    with pytest.raises(KeyError, match=r"no metric 'mfu'. Here are: mfu___-8ae227af, two"):
         found["mfu"]
 
 

@@ -122,3 +122,10 @@ def test_problems_that_name_their_own_sections_need_no_common_one() -> None:
     error = ConfigError(*[str(UnknownExporterError(name, ["wandb"])) for name in ("a", "b")])
 
     assert str(error).startswith("2 settings are wrong:\n  No exporter is registered as 'a'.")
+
+
+def test_each_part_of_the_list_has_its_heading_once() -> None:
+    headings = [line for line in explain().output.splitlines() if line and not line.startswith(" ")]
+
+    assert headings
+    assert len(headings) == len(set(headings))

@@ -274,3 +274,28 @@ def test_a_journal_of_an_older_form_says_this_one_after_it_was_opened(tmp_path: 
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == current
+
+
+def test_a_journal_that_ends_empty_gives_its_room_back_and_goes_on_counting(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    last = [append(journal, bytes(100_000)) for _ in range(40)][-1].result(10)
+    journal.drop(last)
+    journal.close()
+    assert path.stat().st_size < 100_000
+
+    again = started(path, Receiver())
+    assert append(again, b"1").result(10) == last + 1
+    again.close()
+
+
+def test_a_journal_that_is_left_with_requests_keeps_them(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    ids = [append(journal, bytes(100_000)).result(10) for _ in range(40)]
+    journal.drop(ids[-2])
+    journal.close()
+
+    again = Journal(path, Receiver())
+    assert [entry.id for entry in again.leftover()] == [ids[-1]]
+    again.close()

@@ -52,3 +52,22 @@ def test_an_unknown_run_comes_with_the_nearest_one(base: Path) -> None:
 def test_an_empty_folder_comes_with_what_to_try(tmp_path: Path) -> None:
     with pytest.raises(RunNotFoundError, match="otel-ml demo"):
         find("latest", tmp_path)
+
+
+def test_a_run_is_not_newer_for_being_closed_after_the_next_one_had_ended(base: Path) -> None:
+    run = run_at(base, "03ddd", 2_500.0)
+    os.utime(run.database, (9_000.0, 9_000.0))
+
+    assert find("latest", base).id == "01abb"
+
+
+def test_a_run_without_lines_is_as_new_as_its_database(base: Path) -> None:
+    run = run_at(base, "03ddd", 9_000.0)
+    run.jsonl.unlink()
+
+    assert find("latest", base).id == "03ddd"
+
+
+def test_the_word_for_the_newest_run_may_be_meant(base: Path) -> None:
+    with pytest.raises(RunNotFoundError, match="Did you mean 'latest'"):
+        find("lates", base)
