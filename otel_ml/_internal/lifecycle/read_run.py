@@ -14,6 +14,7 @@ from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.signature import public
 from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
+from otel_ml.explanation import explained
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.columns import Column, believed, beside
 from otel_ml.wire.names import ascii_spelling, sanitised
@@ -98,7 +99,8 @@ class _Found(dict[str, Series]):
         if published == name:
             near = difflib.get_close_matches(name, self, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise KeyError(f"The run has no metric {name!r}.{hint} Here are: {_listed(list(self))}.")
+            here = _listed(list(self))
+            raise KeyError(explained(f"The run has no metric {name!r}.{hint} Here are: {here}.", "unknown-metric"))
         return self[published]
 
     def __contains__(self, name: object) -> bool:
