@@ -10,7 +10,7 @@ ends a finding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -82,6 +82,18 @@ class StepTimers(NamedTuple):
     topologies: tuple[Mapping[str, int], ...] = ()
     amounts: tuple[str, ...] = ()
     given: Floats = np.zeros((0, 0))
+
+    def in_order_of(self, known: Sequence[str]) -> StepTimers:
+        """Return the same timers, those that are `known` in that order; what is in no timer stays the first one."""
+        place = {phase: number for number, phase in enumerate(known)}
+        spots = [column for column, phase in enumerate(self.phases) if phase in place]
+        sorted_ = sorted(spots, key=lambda column: place[self.phases[column]])
+        if sorted_ == spots:
+            return self
+        columns = list(range(len(self.phases)))
+        for spot, column in zip(spots, sorted_, strict=True):
+            columns[spot] = column
+        return self._replace(phases=tuple(self.phases[column] for column in columns), seconds=self.seconds[:, columns])
 
 
 class Detector:
