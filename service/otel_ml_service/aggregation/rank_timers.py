@@ -12,7 +12,7 @@ from otel_ml_service.aggregation.piece import Piece, Shape, fold_order
 from otel_ml_service.aggregation.points import SeriesKey, sums_of
 from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.findings.detector import StepTimers
-from otel_ml_service.findings.phases import STEP, UNTIMED, in_order
+from otel_ml_service.findings.phases import STEP, UNTIMED, in_order, is_amount
 
 __all__ = ["RankTimers", "stage_in"]
 
@@ -26,6 +26,9 @@ _STAGES = ("pp", "stage", "pipeline")
 _MAX_SHAPES = 65_536
 """Shapes that are remembered as looked at."""
 
+_MOST_AMOUNTS = 4
+"""Metrics of a window that say how much a rank was given to do; the first ones by name."""
+
 _TOTALS = frozenset(name for name in WITHIN if REDUCTIONS[name].point == "moments")
 """What combines durations of a rank in a step: what else is below `time/` is a level, an estimate of what remains, and
 says nothing about who is slow."""
@@ -36,6 +39,7 @@ class RankTimers:
 
     def __init__(self) -> None:
         self._names: dict[int, tuple[str, ...]] = {}
+        self._amounts: dict[int, tuple[tuple[int, str], ...]] = {}
         self._known: tuple[tuple[tuple[int, ...], ...], tuple[str, ...]] = (), ()
 
     def of(self, window: StepWindow, absent: frozenset[int]) -> StepTimers:
@@ -46,6 +50,7 @@ class RankTimers:
         ranks = tuple(sorted(source_of))
         sources = [source_of[rank] for rank in ranks]
         phases = self._phases(pieces) if pieces else ()
+        amounts, given = self._given(window, ranks) if pieces else ((), np.zeros((len(ranks), 0)))
         return StepTimers(
             ranks,
             phases,
@@ -54,6 +59,8 @@ class RankTimers:
             stages=tuple(stage_in(source.topology) for source in sources),
             hosts=tuple(source.host for source in sources),
             topologies=tuple(source.topology for source in sources),
+            amounts=amounts,
+            given=given,
         )
 
     def _phases(self, pieces: Sequence[Piece]) -> tuple[str, ...]:
@@ -94,6 +101,34 @@ class RankTimers:
         if phases[0] == UNTIMED:
             seconds[:, 0] = np.maximum(2 * seconds[:, column_of[STEP]] - np.nansum(seconds, axis=1), 0.0)
         return seconds
+
+    def _given(self, window: StepWindow, ranks: Sequence[int]) -> tuple[tuple[str, ...], Floats]:
+        """Return which metrics say how much each rank was given to do, and [ranks, metrics] how much."""
+        counting = sorted((piece for piece in window.pieces if self._amounts_in(piece.shape)), key=fold_order)
+        names = sorted({name for piece in counting for _, name in self._amounts_in(piece.shape)})[:_MOST_AMOUNTS]
+        column_of, row_of = ({key: place for place, key in enumerate(keys)} for keys in (names, ranks))
+        given = np.full((len(ranks), len(names)), np.nan)
+        for piece in counting:
+            sums = sums_of([piece.partials])
+            for place, name in self._amounts_in(piece.shape):
+                if name in column_of:
+                    cell = row_of[piece.source.rank], column_of[name]
+                    given[cell] = np.nansum((given[cell], sums[place]))
+        return tuple(names), given
+
+    def _amounts_in(self, shape: Shape) -> tuple[tuple[int, str], ...]:
+        """Return place and name of the series that count what a rank is given to do."""
+        found = self._amounts.get(shape.number)
+        if found is None:
+            if len(self._amounts) >= _MAX_SHAPES:
+                self._amounts.clear()
+            moments = {key.name for key in shape.series if key.kind == "moments"}
+            found = self._amounts[shape.number] = tuple(
+                (place, key.name)
+                for place, key in enumerate(shape.series)
+                if is_amount(key.name) and (key.kind == "moments" or key.name not in moments)
+            )
+        return found
 
     def _timers(self, shape: Shape) -> tuple[str, ...]:
         """Return the phase of each series, empty for what is not a timer; nothing at all where none is."""

@@ -23,7 +23,7 @@ from otel_ml_service.findings.evidence_span import is_shown, linked
 from otel_ml_service.findings.finding import COLUMNS, Finding, Kind, Level, row_of
 from otel_ml_service.findings.frontier import Exposed
 from otel_ml_service.findings.heatmap import Heatmap
-from otel_ml_service.findings.nesting import parents_of
+from otel_ml_service.findings.nesting import order_of, parents_of
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind
 from otel_ml_service.findings.verdicts import Verdicts
 
@@ -64,6 +64,7 @@ class _Watch:
         timers: of the last step that somebody had gone on from.
         parents: timer → the one around it, or `BESIDE`, as far as spans show it; of the timers `nested`, looked at
             `nested_at` last; `has_spans` is whether there were any then.
+        order: timers in the order in which spans show that they begin.
     """
 
     attempt: int
@@ -81,6 +82,7 @@ class _Watch:
     nested: tuple[str, ...] = ()
     nested_at: int = 0
     has_spans: bool = False
+    order: tuple[str, ...] = ()
 
     @property
     def findings(self) -> list[Finding]:
@@ -151,6 +153,7 @@ class Stragglers:
             watch.timers = timers
         self._top_ranks.add(stream, window.step, time_ns, timers)
         parents = self._parents(stream, watch, timers)
+        timers = timers.in_order_of(watch.order)
         found = watch.verdicts.step(window.step, timers, parents)
         changes = [self._linked(stream, watch, finding) for finding in found]
         watch.heat.add(window.step, watch.verdicts.slowdowns)
@@ -254,6 +257,7 @@ class Stragglers:
             spans = [span for span in SpanLines(tuple(lines)) if span.axis == stream.axis]
             watch.has_spans = bool(spans)
             watch.parents |= parents_of(spans)
+            watch.order = order_of(spans)
         return watch.parents
 
     def _linked(self, stream: StepStream, watch: _Watch, finding: Finding) -> Finding:

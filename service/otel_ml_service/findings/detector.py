@@ -10,7 +10,7 @@ ends a finding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from otel_ml_service.findings.blame import own_extra, without_containers
 from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import median
-from otel_ml_service.findings.peers import Groups, groups_of, is_pipeline, usual_of
+from otel_ml_service.findings.peers import Groups, TimeOfAmounts, groups_of, is_pipeline, usual_of
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind, accuses
 from otel_ml_service.findings.thresholds import Thresholds
 from otel_ml_service.findings.what_if import lateness
@@ -68,6 +68,8 @@ class StepTimers(NamedTuple):
         kinds: what timers were declared to measure; of others the name tells.
         hosts: of each rank, "" where it did not say one; empty where nobody did.
         topologies: of each rank, dimension → coordinate; the same.
+        amounts: names of what counts how much a rank was given to do: tokens, samples.
+        given: [ranks, amounts], how much that was; NaN where a rank says nothing.
     """
 
     ranks: tuple[int, ...]
@@ -78,6 +80,20 @@ class StepTimers(NamedTuple):
     kinds: Mapping[str, TimerKind] = NOTHING_SAID
     hosts: tuple[str, ...] = ()
     topologies: tuple[Mapping[str, int], ...] = ()
+    amounts: tuple[str, ...] = ()
+    given: Floats = np.zeros((0, 0))
+
+    def in_order_of(self, known: Sequence[str]) -> StepTimers:
+        """Return the same timers, those that are `known` in that order; what is in no timer stays the first one."""
+        place = {phase: number for number, phase in enumerate(known)}
+        spots = [column for column, phase in enumerate(self.phases) if phase in place]
+        sorted_ = sorted(spots, key=lambda column: place[self.phases[column]])
+        if sorted_ == spots:
+            return self
+        columns = list(range(len(self.phases)))
+        for spot, column in zip(spots, sorted_, strict=True):
+            columns[spot] = column
+        return self._replace(phases=tuple(self.phases[column] for column in columns), seconds=self.seconds[:, columns])
 
 
 class Detector:
@@ -97,6 +113,7 @@ class Detector:
         self._stages: dict[int, int | None] = {}
         self._kinds: dict[str, TimerKind] = {}
         self._groups: Groups = ()
+        self._of_amounts = TimeOfAmounts()
         self._needed = np.inf
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
         self._has: Flags = np.zeros((0, 0), dtype=bool)
@@ -128,7 +145,7 @@ class Detector:
         cells = self._cells
         seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
         changes = self._silence(step, timers)
-        usual = usual_of(seconds, self._peers(timers, seconds))
+        usual = self._usual(timers, seconds)
         if np.isnan(usual).all():
             self.slowdowns = np.full(len(cells.ranks), np.nan)
             return changes
@@ -142,6 +159,29 @@ class Detector:
         self._weigh(step, slow, extra)
         self.slowdowns = _largest(slow)
         return [*changes, *self._ended(step), *self._changed(step), *self._begun(step, usual, deviations)]
+
+    def _usual(self, timers: StepTimers, seconds: Floats) -> Floats:
+        """Return what each rank usually takes in each phase, for as much as it was given to do.
+
+        Who is known to be slow and is not heard in a step counts as longer than all others: of three ranks the one in
+        the middle stays the usual one.
+        """
+        groups = self._peers(timers, seconds)
+        known = seconds.copy()
+        for (rank, phase), one in self.open.items():
+            place = self._place(rank, phase)
+            if one.kind == "slow" and min(place) >= 0 and np.isnan(seconds[place]):
+                known[place] = np.inf
+        usual = usual_of(known, groups)
+        usual[np.isinf(usual)] = np.nan
+        if not timers.amounts:
+            return usual
+        rows = [self._cells.ranks.get(rank, -1) for rank in timers.ranks]
+        given = np.full((len(seconds), len(timers.amounts)), np.nan)
+        for row, amounts in zip(rows, timers.given, strict=True):
+            if row >= 0:
+                given[row] = amounts
+        return np.fmax(usual, self._of_amounts.expected(known, timers.amounts, given, groups))
 
     def _peers(self, timers: StepTimers, seconds: Floats) -> Groups:
         """Return which rows of the cells are ranks that do the same work: nearly always as in the step before."""
@@ -349,6 +389,8 @@ class Detector:
             return []
         steps = np.maximum(step - cells.since + 1, 1)
         scatter = np.array([deviations.get(phase, 0.0) for phase in cells.phases])
+        beside = self._of_amounts.deviations
+        scatter[: len(beside)] = np.maximum(scatter[: len(beside)], beside)
         least = np.maximum(_LEAST * self._thresholds.warning, _SURE * scatter / np.sqrt(steps))
         suspects &= cells.is_open | (cells.total >= least * steps)
         begun = without_containers(suspects, cells.extra, usual) & ~cells.is_open

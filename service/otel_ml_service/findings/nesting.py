@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from otel_ml_exporters.records import Span
-from otel_ml_service.findings.phases import STEP, accuses
+from otel_ml_service.findings.phases import STEP, accuses, in_order
 
-__all__ = ["BESIDE", "contains", "of_steps", "parents_of"]
+__all__ = ["BESIDE", "contains", "of_steps", "order_of", "parents_of"]
 
 BESIDE = ""
 """In the place of a parent: the timer is inside of none, and runs while others do."""
@@ -57,6 +57,25 @@ def parents_of(spans: Iterable[Span]) -> dict[str, str]:
         running.append(span)
     counts, often = Counter(names.values()), Counter(names[span_id] for span_id in beside)
     return {**parents, **{name: BESIDE for name, count in often.items() if count > _MOSTLY * counts[name]}}
+
+
+def order_of(spans: Iterable[Span]) -> tuple[str, ...]:
+    """Return timers in the order in which they begin within a step, from the spans of one rank.
+
+    Points come in the order in which timers were first used at all, so a checkpoint would come last.
+
+    Examples:
+        >>> def span(name: str, start: int, step: int) -> Span:
+        ...     return Span("aa", "", None, name, start, start + 1, "trainer", 0, "step", step)
+        >>> order_of([span("forward", 0, 1), span("sync", 2, 1)] + [span("forward", 9, 2), span("save", 11, 2)])
+        ('forward', 'sync', 'save')
+        >>> order_of([span("forward", 9, 2), span("save", 11, 2), span("sync", 13, 2)])
+        ('forward', 'save', 'sync')
+    """
+    of_steps: dict[int | None, dict[str, None]] = {}
+    for span in sorted(spans, key=lambda one: one.start_ns):
+        of_steps.setdefault(span.step, {}).setdefault(span.name)
+    return in_order(tuple(names) for names in dict.fromkeys(map(tuple, of_steps.values())))
 
 
 def contains(around: Span, span: Span, steps: frozenset[str]) -> bool:

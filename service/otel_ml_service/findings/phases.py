@@ -15,6 +15,7 @@ __all__ = [
     "TimerKind",
     "accuses",
     "in_order",
+    "is_amount",
     "is_between_stages",
     "is_pausing",
     "is_routed",
@@ -53,6 +54,10 @@ _PAUSING = re.compile(
 """Words for what a job does now and then while its training stands still."""
 
 _STAGES = re.compile(rf"(^| )({_BETWEEN_STAGES})( |$)")
+
+_AMOUNT = re.compile(r"(^| )(tokens?|samples?|sequences?|examples?|episodes?|frames?|lengths?|seq ?len|tflop)$")
+_NO_AMOUNT = re.compile(r"(^| )(per|rate|ratio|fraction|max|maximum|min|mean|avg|queue|seen|dropped|evicted)( |$)")
+"""Of what is recorded once for each rank and step: not of a rate, and not of what has been seen since the beginning."""
 
 
 @lru_cache(maxsize=4096)
@@ -107,6 +112,20 @@ def is_pausing(phase: str) -> bool:
 def is_between_stages(phase: str) -> bool:
     """Whether a timer's name says that one pipeline stage sends to another, or receives from it."""
     return _STAGES.search(_words(phase)) is not None
+
+
+@lru_cache(maxsize=4096)
+def is_amount(metric: str) -> bool:
+    """Whether a metric's name says that it counts what a rank is given to do in a step: its time may go with that.
+
+    Examples:
+        >>> [is_amount(name) for name in ("rl/sample/sequence_length", "train/num_tokens", "batch/samples")]
+        [True, True, True]
+        >>> [is_amount(name) for name in ("tokens_per_sec", "rl/sample/reward", "tokens_seen", "loss", "queue_length")]
+        [False, False, False, False, False]
+    """
+    words = _words(metric.rsplit("/", 1)[-1]).strip()
+    return _AMOUNT.search(words) is not None and _NO_AMOUNT.search(words) is None
 
 
 def in_order(sequences: Iterable[Sequence[str]]) -> tuple[str, ...]:

@@ -64,7 +64,9 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
         name = largest_change(facts, place)
         if name is not None:
             return explain_metric(facts, place, name, None, None)
-    return _calm(facts, places)
+    accused = {found.place for found in facts.findings if found.accuses}
+    of_found = next((one for (place, _), one in zip(slow, answers, strict=True) if place.prefix in accused), None)
+    return _calm(facts, places) if of_found is None else of_found  # steps are as usual, and still somebody was found
 
 
 def _cost(answer: Answer) -> float:

@@ -228,7 +228,7 @@ def completeness(facts: RunFacts, place: Place, first: int, last: int) -> list[E
                 f"{plural(metrics, 'metric')} of the run {'is' if metrics == 1 else 'are'} looked at for changes",
             )
         )
-    if facts.is_live:
+    if facts.is_live and facts.history.status == "running":  # a service stays some seconds after the end of its job
         newest = max(facts.times.get(place, {}), default=first)
         found.append(
             Evidence("state", None, f"the run goes on: this is as of {steps_text(newest, newest, place.axis)}")

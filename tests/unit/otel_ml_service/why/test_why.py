@@ -301,6 +301,24 @@ def test_a_healthy_run_has_no_culprit() -> None:
     assert [phase.name for phase in answer.account] == ["forward", "all_reduce"]
 
 
+@pytest.mark.parametrize("kind", ["slow", "silent"])
+def test_who_was_found_is_named_where_steps_are_as_long_as_usual(kind: str) -> None:
+    """A generator that is slow for each token and makes few, a rank that dies: the steps say nothing of it."""
+    found = finding(rank=1, since=120, until=159, extra_s=0.0 if kind == "silent" else 0.0001, kind=kind)
+
+    said = asked(job(findings=[found]))
+
+    assert f"rank 1 was {kind}" in " ".join(said.sentences)
+    assert "no rank was found slow" not in " ".join(said.sentences)
+
+
+def test_a_run_that_has_ended_does_not_go_on_while_its_service_still_has_it_open() -> None:
+    facts = facts_of("run", job())
+    facts.is_live = True
+
+    assert not [one for one in why(facts, Question()).evidence if one.kind == "state"]
+
+
 def test_a_pause_before_does_not_make_slow_steps_usual() -> None:
     found = finding(since=80, until=119, extra_s=0.015)
     rows = job(slow=SLOW, extra_s=0.015, findings=[found])
