@@ -28,14 +28,18 @@ def test_points_found_together_have_the_identities_they_have_one_by_one(
         found = identities.of_all(place, Shape(0, SERIES), step, starts, times)
 
         rows = zip(SERIES, starts, times, strict=True)
-        assert found == [PointIdentities().of(place, series, step, *moment) for series, *moment in rows]
+        assert found == [by_itself(place, series, step, *moment) for series, *moment in rows]
         assert len(set(found)) == len(SERIES)
 
 
+def by_itself(place: SeriesOrigin, series: SeriesKey, step: int | None, start: int, time: int) -> bytes:
+    [found] = PointIdentities().of_all(place, Shape(0, (series,)), step, [start], [time])
+    return found
+
+
 def test_writer_scope_axis_series_step_and_times_each_tell_points_apart() -> None:
-    identities = PointIdentities()
     every = {
-        identities.of(SeriesOrigin(writer, scope, axis), series, step, start, time)
+        by_itself(SeriesOrigin(writer, scope, axis), series, step, start, time)
         for writer in (0, 1)
         for scope in ("", "a")
         for axis in ("step", "eval")
