@@ -119,7 +119,7 @@ class FileSegment:
         self.size = self._head
 
     def is_on_disk(self) -> bool:
-        # People and purges delete, move and cut files; what has no name here any more ends with this process.
+        # People and purges delete, move and cut files; what no longer has a name here ends with this process.
         with suppress(OSError):
             found = self._path.stat(follow_symlinks=False)
             return (found.st_dev, found.st_ino) == self._identity and found.st_size == self.size
