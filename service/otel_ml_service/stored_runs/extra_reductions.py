@@ -108,7 +108,7 @@ class ExtraReductions:
             lacks = "buckets"
         elif mine.needs_order and kind != "order" and not lone:
             lacks = "the order of its records"
-        elif not lone and (untold := untold_of(mine.asked, partials.stats[row])):
+        elif not lone and (untold := untold_of(mine.extra_statistics, partials.stats[row])):
             lacks = f"its {untold}"
         if lacks:
             self._impossible[
