@@ -26,6 +26,7 @@ _PREFIXES = (
     "MPI_",
     "HYDRA_",
     "FLUX_",
+    "PALS_",
     "RAY_",
     "TORCHELASTIC_",
     "MASTER_",
