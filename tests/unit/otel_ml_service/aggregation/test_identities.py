@@ -13,6 +13,12 @@ SERIES = tuple(SeriesKey(name, attributes, "order") for name in "ab" for attribu
 MOMENTS = st.tuples(*[st.sampled_from([0, 1, 2**63, 2**64 - 1])] * 2)
 
 
+def identity(place: SeriesOrigin, series: SeriesKey, step: int | None, start: int, time: int) -> bytes:
+    """Return what identifies a point that came by itself."""
+    [found] = PointIdentities().of_all(place, Shape(0, (series,)), step, [start], [time])
+    return found
+
+
 @given(
     st.builds(SeriesOrigin, st.integers(0, 3), st.sampled_from(["", "a"]), st.sampled_from(["step", "eval"])),
     st.integers(0, 3),
@@ -28,14 +34,13 @@ def test_points_found_together_have_the_identities_they_have_one_by_one(
         found = identities.of_all(place, Shape(0, SERIES), step, starts, times)
 
         rows = zip(SERIES, starts, times, strict=True)
-        assert found == [PointIdentities().of(place, series, step, *moment) for series, *moment in rows]
+        assert found == [identity(place, series, step, *moment) for series, *moment in rows]
         assert len(set(found)) == len(SERIES)
 
 
 def test_writer_scope_axis_series_step_and_times_each_tell_points_apart() -> None:
-    identities = PointIdentities()
     every = {
-        identities.of(SeriesOrigin(writer, scope, axis), series, step, start, time)
+        identity(SeriesOrigin(writer, scope, axis), series, step, start, time)
         for writer in (0, 1)
         for scope in ("", "a")
         for axis in ("step", "eval")
