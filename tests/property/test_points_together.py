@@ -133,6 +133,17 @@ def test_of_samples_of_a_closed_step_those_that_changed_are_taken_beside_those_t
         assert told(taken(sent, together=True)) == told(taken(sent, together=False))
 
 
+def test_a_sample_that_changed_is_taken_beside_one_that_was_sent_again_and_one_that_came_twice() -> None:
+    first = points_of("gauge", 0, [stats_of([1.0]), stats_of([2.0]), stats_of([3.0])], step=3)
+    closing = points_of("gauge", 1, [stats_of([1.0])], step=4)
+    later = points_of("gauge", 2, [stats_of([1.0]), stats_of([9.0]), stats_of([3.0])], step=3)
+    later.partials.times[0] = first.partials.times[0]  # the same point once more
+
+    rows = taken([first, closing, later], together=True).rows()
+
+    assert rows[3] == {"a": 1.0, "b": 9.0, "c": 3.0}
+
+
 def test_scraped_histograms_with_buckets_have_quantiles_and_those_without_beside_them_have_none() -> None:
     some = (Buckets(2, 0, 0, (2, 2), 0, ()), None)
     sent = points_of("histogram", 0, [[4.0, 6.0, 1.0, 2.0, *[math.nan] * 4][:8]] * 2, buckets=some)

@@ -207,16 +207,18 @@ def _some(partials: Partials, rows: list[int]) -> Partials:
 
 
 def _by_reduction(sent: ThirdPartyPoints, news: Partials) -> Iterator[tuple[Reduction | None, Partials]]:
-    """Yield points with the reduction that they ask for: what is scraped and has buckets is asked for its spread."""
-    if not news.series:
-        return
-    if sent.step is not None or sent.reduction is not None or news.buckets is None:
-        yield sent.reduction, news
-        return
+    """Yield points with the reduction that they ask for: what is scraped and has buckets is asked for its spread.
+
+    What has no buckets is apart: where one of its piece has some, it would count as a point whose buckets are empty.
+    """
     rows: dict[bool, list[int]] = {True: [], False: []}
-    for row, buckets in enumerate(news.buckets):
-        rows[buckets is not None].append(row)
-    yield from ((_SPREAD if has_buckets else None, _some(news, some)) for has_buckets, some in rows.items() if some)
+    for row in range(len(news.series)):
+        rows[news.buckets is not None and news.buckets[row] is not None].append(row)
+    if rows[True]:
+        is_scraped = sent.step is None and sent.reduction is None
+        yield _SPREAD if is_scraped else sent.reduction, _some(news, rows[True])
+    if rows[False]:
+        yield sent.reduction, _some(news, rows[False])._replace(buckets=None)
 
 
 def _is_of_an_interval(sent: ThirdPartyPoints) -> bool:
