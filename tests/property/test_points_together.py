@@ -15,6 +15,7 @@ from otel_ml_service.aggregation.observation import Buckets, Kind, Partials, Ser
 from tests.strategies import START, Rank, Service, stats_of, writer
 
 SDKS = [writer(rank) for rank in (0, 1)]
+NAMES = st.lists(st.sampled_from("abcd"), min_size=1, unique=True)
 KINDS: dict[str, Kind] = {"sum": "moments", "gauge": "order", "histogram": "moments", "exponential": "buckets"}
 VALUES = st.one_of(st.integers(0, 9).map(float), st.sampled_from([math.nan, math.inf, -3.0]))
 FEW_COUNTS = st.lists(st.integers(0, 5), min_size=2, max_size=4).map(tuple)
@@ -43,13 +44,17 @@ def forms(draw: st.DrawFn) -> Form:
 def exports(draw: st.DrawFn) -> list[ThirdPartyPoints]:
     """Exports of several meters of two processes, in any order: restarts, repetitions, points of unequal times."""
     form = draw(forms())
-    return [draw(batches(form, number)) for number in range(draw(st.integers(1, 6)))]
+    # Which samples of a step were sent again is remembered for all series of a message together.
+    is_sampled = form.has_step and (form.kind == "gauge" or form.monotonic is False)
+    same = draw(NAMES) if is_sampled else None
+    return [draw(batches(form, number, same)) for number in range(draw(st.integers(1, 6)))]
 
 
 @st.composite
-def batches(draw: st.DrawFn, form: Form, number: int) -> ThirdPartyPoints:
-    names = draw(st.lists(st.sampled_from("abcd"), min_size=1, unique=True))
-    seconds = draw(st.sampled_from([number, number, max(0, number - 2)]))
+def batches(draw: st.DrawFn, form: Form, number: int, same: list[str] | None) -> ThirdPartyPoints:
+    names = draw(NAMES) if same is None else same
+    # At one moment a series has one value: which of two would count is left open.
+    seconds = draw(st.sampled_from([number, number, max(0, number - 2)])) + number / 1000
     times = [round((START + seconds + draw(st.sampled_from([0, 0, 0.5]))) * 1e9) for _ in names]
     starts = tuple(draw(st.sampled_from([0, round(START * 1e9), times[0]])) for _ in names)
     rows = [stats_of([draw(VALUES)]) for _ in names]
