@@ -292,10 +292,10 @@ def test_attributes_that_are_new_each_time_do_not_fill_the_memory() -> None:
     forms._most_bytes = 10_000
     for number in range(200):
         for _ in range(2):
-            decoder.protobuf("metrics", sums(1, 0, 2, {"request": f"{number:05}"}).SerializeToString())
+            decoder.protobuf("metrics", sums(1, 0, 2, {"request": "x" * number}).SerializeToString())
 
-    assert 0 < sum(map(len, forms._known.values())) <= 16
-    assert len(forms._seen) <= 10_000 // 100
+    assert 0 < sum(map(len, forms._known.values())) < 40
+    assert len(forms._seen) < 40
 
 
 @pytest.mark.parametrize("body", [foreign([{"name": "a", "value": 1.0, "ml.step": 3}]), FakeWriter().step(3, {"a": 1})])

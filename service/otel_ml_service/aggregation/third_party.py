@@ -178,9 +178,9 @@ class ThirdParty:
 
     def _pieces(self, writer: WriterState, sent: ThirdPartyPoints, news: Partials) -> Iterator[Piece]:
         """Yield what goes into rows, in parts of which each has one reduction."""
-        newest = news.newest_ns
         meter = None if _kind_of(sent) != "order" or _is_added_up(sent) else sent.scope
         for asked, partials in _by_reduction(sent, news):
+            newest = partials.newest_ns
             shape = self._run.shapes.of(self._series_in_rows(sent, partials.series))
             stats = _per_second(partials.stats, self._run.settings.foreign_window_s) if sent.is_rate else partials.stats
             times = partials.times if _is_of_an_interval(sent) else np.repeat(partials.times[:, 1:], 2, axis=1)
@@ -207,16 +207,29 @@ def _some(partials: Partials, rows: list[int]) -> Partials:
 
 
 def _by_reduction(sent: ThirdPartyPoints, news: Partials) -> Iterator[tuple[Reduction | None, Partials]]:
-    """Yield points with the reduction that they ask for: what is scraped and has buckets is asked for its spread."""
-    if not news.series:
+    """Yield points with the reduction that they ask for: what is scraped and has buckets is asked for its spread.
+
+    What has no buckets is apart: where one of its piece has some, it would count as a point whose buckets are empty.
+    """
+    spread = _SPREAD if sent.step is None and sent.reduction is None else sent.reduction
+    for partials in _by_time(sent, news):
+        rows: dict[bool, list[int]] = {True: [], False: []}
+        for row in range(len(partials.series)):
+            rows[partials.buckets is not None and partials.buckets[row] is not None].append(row)
+        if rows[True]:
+            yield spread, _some(partials, rows[True])
+        if rows[False]:
+            yield sent.reduction, _some(partials, rows[False])._replace(buckets=None)
+
+
+def _by_time(sent: ThirdPartyPoints, news: Partials) -> Iterator[Partials]:
+    """Yield points apart whose order among others their time decides: an SDK stamps all points of an export alike."""
+    times = set(news.times[:, 1].tolist())
+    if len(times) < 2 or _is_of_an_interval(sent):
+        yield news
         return
-    if sent.step is not None or sent.reduction is not None or news.buckets is None:
-        yield sent.reduction, news
-        return
-    rows: dict[bool, list[int]] = {True: [], False: []}
-    for row, buckets in enumerate(news.buckets):
-        rows[buckets is not None].append(row)
-    yield from ((_SPREAD if has_buckets else None, _some(news, some)) for has_buckets, some in rows.items() if some)
+    for time_ns in sorted(times):
+        yield news.some(np.flatnonzero(news.times[:, 1] == time_ns).tolist())
 
 
 def _is_of_an_interval(sent: ThirdPartyPoints) -> bool:
