@@ -174,7 +174,10 @@ class MemorySegment:
         return begin
 
     def read(self, offset: int, length: int) -> bytes:
-        return bytes(self._bytes[offset : offset + length])
+        found = bytes(self._bytes[offset : offset + length])
+        if len(found) < length:  # an empty request would be acknowledged, and what it should have held forgotten
+            raise OSError("what was kept in memory is gone.")
+        return found
 
     def clear(self) -> None:
         self._bytes.clear()
@@ -184,7 +187,7 @@ class MemorySegment:
         return False
 
     def delete(self) -> None:
-        self.clear()
+        """A request that is tried again reads what it holds here: it goes with the last one that does."""
 
     def close(self) -> None:
         """Nothing is held open."""

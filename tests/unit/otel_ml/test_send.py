@@ -134,6 +134,34 @@ def test_after_a_failure_the_same_request_comes_again_and_nothing_twice(
     assert [path for path, _ in receiver.got] == ["/v1/metrics", "/v1/logs", "/v1/metrics"]
 
 
+@pytest.mark.parametrize("is_in_the_way", [True, False], ids=["in memory", "in a file that was deleted"])
+def test_a_request_that_comes_again_holds_what_its_frames_had_wherever_they_lie_by_then(
+    tmp_path: Path, receiver: Receiver, clock: Clock, is_in_the_way: bool
+) -> None:
+    folder = tmp_path / "spool"
+    if is_in_the_way:
+        folder.write_text("no folder")
+    spool = Spool(folder, "w", b"resource", limit=2**26, say=lambda _slug, _sentence: None)
+    sender = Sender(spool, b"resource", say=lambda _slug, _sentence: None, clock=clock)
+    sender.transport = receiver
+    scopes = [field(2, b"a"), field(2, b"b"), field(2, b"c")]
+    spool.append(Frame("M", scopes[0], 1))
+    spool.append(Frame("M", scopes[1], 1))
+    receiver.answers = [Answer("retry")]
+    sender.send(200.0)
+
+    for path in [folder] if is_in_the_way else list(folder.iterdir()):
+        path.unlink()
+    spool.secure()  # writes them anew
+    spool.append(Frame("M", scopes[2], 1))
+    clock.now += 60
+    assert sender.send(200.0)
+
+    assert len(list(folder.glob("*.spool"))) == 1
+    assert b"".join(body for _, body in receiver.got).count(b"resource") == len(receiver.got)
+    assert [scope for _, body in receiver.got for scope in scopes if scope in body] == scopes
+
+
 def test_pauses_grow_to_five_seconds_and_follow_the_receivers_wish(
     sender: Sender, receiver: Receiver, clock: Clock
 ) -> None:
