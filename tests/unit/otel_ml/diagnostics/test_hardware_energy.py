@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Collection
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -125,8 +126,9 @@ def test_the_summary_of_a_run_has_no_energy_of_the_run_before_it(gpus: FakeNvml)
     def joules(captured: Capture) -> list[float]:
         return [point.value for point in captured.points if point.name == "hw.energy"]
 
-    with hardware.start_monitor(0.02, sources="gpu") as monitor:
-        with capture() as first:
+    with ExitStack() as stack:
+        with capture() as first:  # before the monitor, whose first measurement would begin a run of its own
+            monitor = stack.enter_context(hardware.start_monitor(0.02, sources="gpu"))
             eventually(lambda: joules(first))
             gpus.device(0, energy=1_000_000 + 50_000)
             eventually(lambda: sum(joules(first)) == 50.0)
