@@ -74,6 +74,8 @@ EVENT_HISTOGRAM: Final = "ml.histogram"
 EVENT_ARTIFACT: Final = "ml.artifact"
 EVENT_SUMMARY: Final = "ml.summary"
 EVENT_WRITER_END: Final = "ml.writer.end"
+EVENT_EXCEPTION: Final = "exception"
+"""An exception, as the semantic conventions have it; with `ml.status` what its writer failed with."""
 EVENT_NOTICE: Final = "ml.notice"
 """Something to say once for the whole job; body is the sentence."""
 
@@ -89,6 +91,9 @@ CONSUMED: Final = "ml.consumed"
 
 # Attributes of `ml.writer.end`; the totals of what was sent are on a heartbeat now and then, too (ADR 0031)
 STATUS: Final = "ml.status"
+EXCEPTION_TYPE: Final = "exception.type"
+EXCEPTION_MESSAGE: Final = "exception.message"
+EXCEPTION_STACKTRACE: Final = "exception.stacktrace"
 RECORDED: Final = "otel_ml.recorded"
 POINTS: Final = "otel_ml.points"
 VALUES: Final = "otel_ml.values"

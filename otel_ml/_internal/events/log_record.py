@@ -11,10 +11,12 @@ from otel_ml.wire import attributes as keys
 from otel_ml.wire.protobuf import any_value, key_values, text
 from otel_ml.wire.protobuf import field as encode_field
 
-__all__ = ["LogRecord", "encode_scope_logs"]
+__all__ = ["ERROR", "INFO", "WARN", "LogRecord", "encode_scope_logs"]
 
 _FIXED64 = struct.Struct("<Q").pack
-_INFO, _WARN = 9, 13
+INFO, WARN, ERROR = 9, 13, 17
+"""Numbers of severities in OTLP."""
+
 _SCOPE = encode_field(1, text(1, keys.SCOPE))
 
 
@@ -25,23 +27,22 @@ class LogRecord:
     Attributes:
         event: what happened, such as `ml.text`.
         time_ns: since the epoch; that of the call where the record is made later.
-        is_warning: it is of severity WARN, else INFO.
+        severity: INFO, WARN or ERROR.
     """
 
     event: str
     body: object = None
     attributes: Mapping[str, object] = field(default_factory=dict)
     time_ns: int = field(default_factory=time.time_ns)
-    is_warning: bool = False
+    severity: int = INFO
 
 
 def encode_scope_logs(record: LogRecord, sequence: int) -> bytes:
     """Return the body of a ScopeLogs that holds one record, with its `ml.seq`."""
-    severity = _WARN if record.is_warning else _INFO
     encoded = b"".join(
         (
             b"\x09" + _FIXED64(record.time_ns),
-            b"\x10" + bytes((severity,)),
+            b"\x10" + bytes((record.severity,)),
             encode_field(5, any_value(record.body)),
             key_values(6, {**record.attributes, keys.SEQ: sequence}),
             b"\x59" + _FIXED64(time.time_ns()),

@@ -88,7 +88,7 @@ def shutdown(timeout: float | None = None) -> bool:
     """End the current run; return whether all was acknowledged within `timeout` seconds.
 
     What was not is kept on this host, and sent by the next process of the job or by `otel-ml recover`.
-    Happens by itself at exit.
+    Happens by itself at exit. Called while an exception is on its way (in `finally`), the run has failed.
 
     Args:
         timeout: seconds; None: `OTEL_ML_EXIT_WAIT`, else 5. Where the service ends with the job (a batch job, a

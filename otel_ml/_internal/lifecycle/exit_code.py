@@ -17,7 +17,7 @@ import threading
 from types import FrameType
 from typing import Any, Literal
 
-__all__ = ["ExitCode", "status_in_flight"]
+__all__ = ["ExitCode", "ExitStatus", "status_of_error"]
 
 ExitStatus = Literal["finished", "failed", "killed"]
 
@@ -51,15 +51,15 @@ class ExitCode:
         self._frame, self._given = None, _UNKNOWN
 
     @property
-    def status(self) -> ExitStatus:
-        """How the interpreter leaves, at `atexit`."""
+    def error(self) -> BaseException | None:
+        """The exception by which the interpreter leaves, at `atexit`; of a code a new one, without a traceback."""
         error = getattr(sys, "last_value", None)
-        if error is not None:
-            return "killed" if isinstance(error, KeyboardInterrupt) else "failed"
+        if isinstance(error, BaseException):
+            return error
         if self._frame is None or not _was_left_by_exception(self._frame):
-            return "finished"
+            return None
         code = _code_of_raise(self._frame) if self._given is _UNKNOWN else self._given
-        return _status_of(code)
+        return SystemExit("" if code is _UNKNOWN else code)
 
     def _wrap(self, owner: Any, name: str, position: int) -> None:
         original = getattr(owner, name)
@@ -74,18 +74,23 @@ class ExitCode:
         self._wrapped.append((owner, name, noting, original))
 
 
-def status_in_flight() -> ExitStatus:
-    """Return how a process leaves that runs its finalizers while an exception is on its way, if one is."""
-    error = sys.exc_info()[1]
-    if error is None:
-        return "finished"
+def status_of_error(error: BaseException | None) -> ExitStatus:
+    """Return how a run ends while an exception is on its way, if one is.
+
+    One that only closes a generator, or takes a program to its end, is none. A task is cancelled by Ctrl-C.
+
+    Examples:
+        >>> status_of_error(None), status_of_error(SystemExit(0)), status_of_error(SystemExit("no data"))
+        ('finished', 'finished', 'failed')
+        >>> status_of_error(KeyboardInterrupt())
+        'killed'
+    """
     if isinstance(error, SystemExit):
-        return _status_of(error.code)
-    return "killed" if isinstance(error, KeyboardInterrupt) else "failed"
-
-
-def _status_of(code: object) -> ExitStatus:
-    return "finished" if code is None or code == 0 else "failed"
+        code: object = error.code
+        return "finished" if code is None or (isinstance(code, int) and code == 0) else "failed"
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "CancelledError":
+        return "killed"
+    return "finished" if error is None or isinstance(error, GeneratorExit) else "failed"
 
 
 def _outermost_frame() -> FrameType | None:

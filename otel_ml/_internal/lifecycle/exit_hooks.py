@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from otel_ml._internal.lifecycle.exit_code import ExitCode, status_in_flight
+from otel_ml._internal.lifecycle.exit_code import ExitCode, ExitStatus, status_of_error
 from otel_ml.explanation import explained
 
 __all__ = ["ExitHooks"]
@@ -42,13 +42,16 @@ class ExitHooks:
     """Calls back before the process ends.
 
     Args:
-        at_exit: the process is about to leave; called with the status.
+        at_exit: the process is about to leave; called with how it does, and the exception by which, if there is one.
         at_preemption: a signal came, and what happens is decided elsewhere: keep everything safe, quickly.
         say: told what a person who presses Ctrl-C in the middle of a shutdown has to know.
     """
 
     def __init__(
-        self, at_exit: Callable[[str], None], at_preemption: Callable[[], None], say: Callable[[str], None]
+        self,
+        at_exit: Callable[[ExitStatus, BaseException | None], None],
+        at_preemption: Callable[[], None],
+        say: Callable[[str], None],
     ) -> None:
         self._at_exit = at_exit
         self._at_preemption = at_preemption
@@ -132,12 +135,14 @@ class ExitHooks:
         return list(dict.fromkeys(held))
 
     def _leave(self) -> None:
-        self._is_leaving = True
-        self._at_exit(self._code.status)
+        self._leave_by(self._code.error)
 
     def _leave_child(self) -> None:
+        self._leave_by(sys.exc_info()[1])
+
+    def _leave_by(self, error: BaseException | None) -> None:
         self._is_leaving = True
-        self._at_exit(status_in_flight())
+        self._at_exit(status_of_error(error), error)
 
     def _install_finalizer(self) -> None:
         """Children of `multiprocessing` leave by `os._exit`, after their finalizers only."""
@@ -169,7 +174,7 @@ class ExitHooks:
         if os.getpid() == 1:  # whom a signal without a handler of its own does not end
             self._at_preemption()
             return
-        self._at_exit("killed")
+        self._at_exit("killed", None)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from otel_ml._internal.console import Console
 from otel_ml._internal.events.event_queue import current_events
-from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.events.log_record import WARN, LogRecord
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.transport.answer import Transport
 from otel_ml.wire import attributes as keys
@@ -46,7 +46,7 @@ class Notices:
     def say(self, sentence: str) -> None:
         """Say something once for the job."""
         self._unsaid.append(sentence)
-        notice = LogRecord(keys.EVENT_NOTICE, sentence, is_warning=True)
+        notice = LogRecord(keys.EVENT_NOTICE, sentence, severity=WARN)
         current_events().put("notice", lambda: (notice,))
 
     def print_own(self) -> None:

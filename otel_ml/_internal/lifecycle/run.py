@@ -39,8 +39,8 @@ class Lifecycle(Protocol):
     def enter(self, run: Run) -> None:
         """Note that a block of the run begins; within it, a library's `with init()` ends nothing."""
 
-    def leave(self, run: Run, status: str) -> None:
-        """End the run with its outermost block, if it is still active."""
+    def leave(self, run: Run, error: BaseException | None) -> None:
+        """End the run with its outermost block, which an exception has left if there is one, if it is still active."""
 
     def is_going_on(self, run: Run) -> bool:
         """Whether the run has not ended."""
@@ -309,9 +309,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        is_interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
-        is_fine = kind is None or (isinstance(error, SystemExit) and error.code in {None, 0})
-        self._lifecycle.leave(self, "killed" if is_interrupted else "finished" if is_fine else "failed")
+        self._lifecycle.leave(self, error)
 
     def __repr__(self) -> str:
         return f"Run({self.experiment}/{self.id}, role={self.role!r}, rank={self.rank})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from _thread import get_ident
@@ -21,6 +22,7 @@ from otel_ml._internal.lifecycle.child_environment import (
     own_environ,
     run_environ,
 )
+from otel_ml._internal.lifecycle.exit_code import status_of_error
 from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
 from otel_ml._internal.lifecycle.init_arguments import (
@@ -30,7 +32,7 @@ from otel_ml._internal.lifecycle.init_arguments import (
 from otel_ml._internal.lifecycle.join_rank_zero import announce
 from otel_ml._internal.lifecycle.repeated_init import RepeatedInit
 from otel_ml._internal.lifecycle.run import Run
-from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings, status_of
+from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings
 from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.lifecycle.unknown_settings import misspelled
 from otel_ml._internal.lifecycle.worker import Status
@@ -248,24 +250,37 @@ class Runtime:
 
     # --- end -----------------------------------------------------------------------------------------------------
 
-    def shutdown(self, timeout: float | None = None, status: Status = "finished") -> bool:
+    def shutdown(self, timeout: float | None = None) -> bool:
         """End the current run; return whether everything was acknowledged in time. Safe to call again.
 
         Args:
             timeout: seconds it may take; None: what the settings say, or as long as is usual here.
-            status: how the run of this process ends.
         """
         session = self.current
         if session is not None:
-            return self.end(session, timeout, status)
+            error = sys.exc_info()[1]  # in `finally`: the program is about to fail
+            return self.end(session, timeout, status_of_error(error), error)
         if not NOW.several:
             self._wait_for_an_end()
             with self._lock:
                 self._forget_if_last()
         return True
 
-    def end(self, session: Session, timeout: float | None = None, status: Status = "finished") -> bool:
-        """End one run; where another thread does so already, wait for it."""
+    def end(
+        self,
+        session: Session,
+        timeout: float | None = None,
+        status: Status = "finished",
+        error: BaseException | None = None,
+    ) -> bool:
+        """End one run; where another thread does so already, wait for it.
+
+        Args:
+            session: the run.
+            timeout: as for `shutdown`.
+            status: how the run of this process ends.
+            error: the exception on whose account it ends; where it has failed, it is recorded.
+        """
         # Two threads may end the same run (a signal, and `atexit`): the first does it, the other waits. Held signals
         # come after.
         with self._exit.signals_held():
@@ -278,7 +293,7 @@ class Runtime:
             session.ender = get_ident()
             try:
                 with InScope(session.scope):
-                    was_fine = session.end(session.exit_timeout() if timeout is None else timeout, status)
+                    was_fine = session.end(session.exit_timeout() if timeout is None else timeout, status, error)
             finally:
                 with self._lock:
                     self._forget(session)
@@ -330,7 +345,7 @@ class Runtime:
             said = f"The process ends, and its run has not begun within {EXIT_TIMEOUT:g} s. Values lost: {lost:,}."
             self._say_now(explained(said, "nothing-recorded"))
 
-    def _at_exit(self, status: str) -> None:
+    def _at_exit(self, status: Status, error: BaseException | None) -> None:
         """End the runs, or wait until another thread has."""
         if self._pid != os.getpid():
             return
@@ -341,7 +356,7 @@ class Runtime:
         for session in self._sessions:
             if session.worker is not None or session.is_ending:
                 left = session.exit_timeout() - (time.monotonic() - began)
-                self.end(session, max(left, _SHARE_AT_EXIT), status_of(status))
+                self.end(session, max(left, _SHARE_AT_EXIT), status, error)
 
     def _say_now(self, sentence: str) -> None:
         Console(is_quiet=any(session.config.is_quiet for session in self._sessions)).line(sentence)

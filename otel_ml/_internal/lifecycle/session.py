@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from otel_ml._internal.error_reporting import Say, reporter
 from otel_ml._internal.events.code_capture import Capture
 from otel_ml._internal.events.config_values import readable
 from otel_ml._internal.events.event_calls import log_params
 from otel_ml._internal.events.event_queue import EVENTS, EventQueue
+from otel_ml._internal.events.failure import record_failure
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.init_arguments import contradicted
@@ -37,7 +38,7 @@ from otel_ml.config import Config
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
 
-__all__ = ["EXIT_TIMEOUT", "LinkMaker", "Session", "record_settings", "status_of"]
+__all__ = ["EXIT_TIMEOUT", "LinkMaker", "Session", "record_settings"]
 
 LinkMaker = Callable[[Config, Identity, Say], Link]
 
@@ -157,10 +158,12 @@ class Session:
         self._mark_boundary()
         return True if worker is None else worker.request("flush", timeout)
 
-    def end(self, timeout: float, status: Status) -> bool:
-        """Send the shutdown message; return whether everything was acknowledged in time."""
+    def end(self, timeout: float, status: Status, error: BaseException | None = None) -> bool:
+        """Send what it failed with, and the shutdown message; return whether everything was acknowledged in time."""
         deadline = time.monotonic() + timeout
         self._mark_boundary()
+        if status == "failed" and error is not None and self.worker is not None and self.config.capture != "off":
+            record_failure(error)
         worker, self.worker = self.worker, None
         capture, self._capture = self._capture, None
         if capture is not None:
@@ -249,11 +252,6 @@ def record_settings(config: Config) -> RecordSettings:
         spans_per_step=config.spans_per_step,
         strict=config.strict,
     )
-
-
-def status_of(status: str) -> Literal["finished", "failed", "killed"]:
-    """Return one of the ways in which a run ends."""
-    return "failed" if status == "failed" else "killed" if status == "killed" else "finished"
 
 
 def _spool_folder(rendezvous: Rendezvous) -> Path:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from otel_ml._internal.lifecycle.child_environment import child_environ
+from otel_ml._internal.lifecycle.exit_code import status_of_error
 from otel_ml._internal.lifecycle.run import Run
-from otel_ml._internal.lifecycle.session import Session, status_of
+from otel_ml._internal.lifecycle.session import Session
 from otel_ml._internal.run_scope import CURRENT, NOW, SCOPES, current_scope
 
 __all__ = ["Sessions"]
@@ -17,7 +19,7 @@ class Sessions:
     """In the order of their beginning; `SCOPES` says the same to recording calls. What a `Run` asks, too.
 
     Args:
-        end: ends one: `end(session, timeout, status)`.
+        end: ends one: `end(session, timeout, status, error)`.
     """
 
     def __init__(self, end: Callable[..., bool]) -> None:
@@ -90,13 +92,13 @@ class Sessions:
         for session in self:
             session.blocks += session.run is run
 
-    def leave(self, run: Run, status: str) -> None:
+    def leave(self, run: Run, error: BaseException | None) -> None:
         """End `run` with its outermost block, if it is active: a block may outlive its run."""
         session = self.of(run)
         if session is not None:
             session.blocks -= 1
             if session.blocks <= 0:
-                self._end(session, status=status_of(status))
+                self._end(session, status=status_of_error(error), error=error)
 
     def is_going_on(self, run: Run) -> bool:
         """Whether `run` has not ended."""
@@ -105,8 +107,8 @@ class Sessions:
 
     def end_run(self, run: Run, timeout: float | None = None) -> bool:
         """End `run`, if it goes on; return whether all was acknowledged in time."""
-        session = self.of(run)
-        return True if session is None else self._end(session, timeout)
+        session, error = self.of(run), sys.exc_info()[1]
+        return True if session is None else self._end(session, timeout, status_of_error(error), error)
 
     def child_env_of(self, run: Run) -> dict[str, str]:
         """Return the variables by which a process elsewhere joins `run`."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from otel_ml.wire import attributes as keys
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import Artifact, Audio, HistogramValue, Image, JsonValue, Table, Text
+from otel_ml_service.aggregation.failures import FAILURE, failed_with, failure_text, who_failed
 from otel_ml_service.aggregation.naming import changed, item_name
 from otel_ml_service.aggregation.observation import Event
 from otel_ml_service.aggregation.output import NamedFile, Output
@@ -37,6 +38,7 @@ class RunEvents:
             keys.EVENT_HISTOGRAM: self._histogram,
             keys.EVENT_ARTIFACT: self._artifact,
             keys.EVENT_NOTICE: self._notice,
+            keys.EVENT_EXCEPTION: self._exception,
         }
 
     def take(self, event: Event) -> None:
@@ -109,6 +111,21 @@ class RunEvents:
 
     def _notice(self, event: Event) -> None:
         self._output.repeat(str(event.body))
+
+    def _exception(self, event: Event) -> None:
+        """What a writer failed with; other exceptions, of a foreign SDK for example, are events as any."""
+        if keys.STATUS not in event.attributes:
+            self._own(event)
+            return
+        writer = event.writer
+        name = item_name(writer.role, None, FAILURE, writer.rank, with_role=True)
+        self._output.emit(Text, **{**self._place(event), "name": name}, text=failure_text(event))
+        if (writer.world_size or 1) > 1:  # one alone has just printed it
+            who, step = (
+                who_failed(writer.role, writer.rank),
+                "" if event.step is None else f" at {event.axis} {event.step}",
+            )
+            self._output.say_first("rank-failed", f"{who} failed{step}: {failed_with(event)}.")
 
     def _own(self, event: Event) -> None:
         """The user's own event: its name, and what it carries as JSON."""

@@ -22,6 +22,7 @@ from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.self_telemetry_series import not_as_it_should_be
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, is_exposed, time_account
+from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, is_own
@@ -135,6 +136,8 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     if folder.notes:
         output.line(folder.notes)
     output.line(f"{folder.path}", style="dim")
+    for line in failure_lines(read.failures):
+        output.line(line, style="red")
     if names := lacking(folder):
         output.line(f"not all of it is in {', '.join(names)}: otel-ml recover {folder.id}", style="yellow")
     output.line()

@@ -12,6 +12,7 @@ import click
 from otel_ml_service.cli.parameters import METRIC, STEPS, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.without_option import print_without, without_option
+from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_folders import find
 from otel_ml_service.why.answer import Answer, Phase
 from otel_ml_service.why.ask import Question, why
@@ -25,6 +26,9 @@ _WIDTH = 80
 """Columns; a wider line is harder to read, not more exact."""
 
 _PHASES = 8
+
+_TRACE = 8
+"""Last lines of a traceback; the text in the backends has all of it."""
 
 
 @click.command(
@@ -67,6 +71,7 @@ def command(
 
 def print_answer(output: Screen, answer: Answer) -> None:
     """Print an answer in at most 80 columns."""
+    _print_failures(output, answer)
     styles = {"caused": "bold red", "coincided": "yellow", "cannot tell": "bold"}
     for number, sentence in enumerate(answer.sentences):
         for line in textwrap.wrap(sentence, _WIDTH):
@@ -74,6 +79,16 @@ def print_answer(output: Screen, answer: Answer) -> None:
     _print_account(output, answer)
     _print_list(output, "Evidence", [one.text for one in answer.evidence])
     _print_list(output, "Look at", [f"{look.axis} {look.step:,}: {look.text}" for look in answer.look_at])
+
+
+def _print_failures(output: Screen, answer: Answer) -> None:
+    for sentence in failure_lines(answer.failures):
+        for line in textwrap.wrap(sentence, _WIDTH):
+            output.line(line, style="red")
+    if answer.failures:
+        for line in textwrap.dedent(answer.failures[0].text.partition("\n\n")[2]).splitlines()[-_TRACE:]:
+            output.line(line, style="dim")
+        output.line()
 
 
 def _print_account(output: Screen, answer: Answer) -> None:

@@ -18,6 +18,7 @@ from otel_ml_service.report.markup import Markup, joined, tag
 from otel_ml_service.report.sections import duration
 from otel_ml_service.report.timing import timers
 from otel_ml_service.report.units import quantity
+from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 
 __all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
@@ -138,6 +139,9 @@ def _step_seconds(history: History, axis: str, place: str) -> Series:
 
 def answer(run: Contents, *, is_live: bool = False) -> Markup:
     """Return the sentences, the state and how far the run is."""
+    failed = [
+        tag("p", tag("b", line, class_="failed"), class_="answer") for line in failure_lines(run.history.failures)
+    ]
     found = troubles(run)
     sentences = [_sentence(run, one) for one in found[:_SHOWN]] or [tag("p", _nothing(run), class_="answer calm")]
     more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
@@ -145,7 +149,7 @@ def answer(run: Contents, *, is_live: bool = False) -> Markup:
         {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in found
     ]
     marks = tag("div", hidden="", data_bands=json.dumps(bands)) if bands else Markup("")
-    return tag("section", *sentences, *more, _state(run, is_live), marks, class_="top")
+    return tag("section", *failed, *sentences, *more, _state(run, is_live), marks, class_="top")
 
 
 def _sentence(run: Contents, one: Trouble) -> Markup:

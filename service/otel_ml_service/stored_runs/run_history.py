@@ -10,7 +10,8 @@ from fnmatch import fnmatchcase
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX
 from otel_ml.wire.columns import SeriesKey as SeriesName
 from otel_ml.wire.names import ascii_spelling
-from otel_ml_exporters.records import Artifact, JsonValue, Params, Record, RunStatus, StepRecord, Summary
+from otel_ml_exporters.records import Artifact, JsonValue, Params, Record, RunStatus, StepRecord, Summary, Text
+from otel_ml_service.stored_runs.failure import Failure, failure_of
 
 __all__ = ["History", "Series", "SeriesName", "history", "is_own"]
 
@@ -28,6 +29,7 @@ class History:
         amendments: values that were corrected or added after their step had been exported, without otel_ml's own.
         rows: step records, corrections included.
         others: records of each kind that is not a step (`Text`, `Image`, …).
+        failures: what processes failed with, as they came.
         status: of the last `RunStatus`; `running` where there is none.
         last_seq: of the last record.
         seconds: from the first step record's time to the last one's.
@@ -38,6 +40,7 @@ class History:
     summary: dict[str, float] = field(default_factory=dict)
     artifacts: dict[tuple[str, str], Artifact] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    failures: list[Failure] = field(default_factory=list)
     amendments: int = 0
     rows: int = 0
     status: str = "running"
@@ -61,6 +64,8 @@ class History:
             self.artifacts[record.name, record.path_in] = record
         elif isinstance(record, RunStatus):
             self.status = record.status
+        elif isinstance(record, Text) and (failure := failure_of(record)) is not None:
+            self.failures.append(failure)
 
     def _add_step(self, record: StepRecord) -> None:
         self.rows += 1

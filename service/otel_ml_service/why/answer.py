@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from otel_ml_service.stored_runs.failure import Failure
+
 __all__ = ["CAUSED", "Answer", "Evidence", "Look", "Phase", "Verdict"]
 
 Verdict = Literal["caused", "coincided", "cannot tell"]
@@ -72,6 +74,7 @@ class Answer:
         explained: part of the effect that would go with the cause; 0 without one.
         sentences: what happened, why, what to do.
         account: phases that add up to the step where `adds_up`; else the slowest rank of each.
+        failures: what processes of the run failed with, the first one first, whatever was asked.
     """
 
     run: str
@@ -88,3 +91,4 @@ class Answer:
     adds_up: bool = False
     evidence: tuple[Evidence, ...] = ()
     look_at: tuple[Look, ...] = ()
+    failures: tuple[Failure, ...] = ()

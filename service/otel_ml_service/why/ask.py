@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_service.stored_runs.run_history import SeriesName
@@ -41,6 +41,11 @@ def why(facts: RunFacts, question: Question) -> Answer:
     Raises:
         ConfigError: the run has no such metric, axis or role; the message names the nearest.
     """
+    failures = sorted(facts.history.failures, key=lambda failure: failure.time)
+    return replace(_answer(facts, question), failures=tuple(failures))
+
+
+def _answer(facts: RunFacts, question: Question) -> Answer:
     if question.metric is not None:
         key = _named(facts, question.metric, question.axis)
         return explain_metric(facts, facts.place_of(key.axis, key.name), key.name, question.first, question.last)
