@@ -131,7 +131,7 @@ def test_a_rank_of_which_everything_was_dropped_is_missed_in_the_last_line_and_i
 
     assert "1 process (1 of 2 ranks), 120 values recorded, " in said
     assert (account["ranks"], account["ranks_expected"]) == (1, 2)
-    [summary] = [record.values for record in recording.records if isinstance(record, Summary)]
+    [summary] = eventually(lambda: [record.values for record in recording.records if isinstance(record, Summary)])
     assert summary["otel_ml/ranks_unheard"] == 1
     metrics = sender.request("GET", "/metrics").body.decode()
     assert 'otel_ml_ranks{run="run-1"} 1' in metrics
