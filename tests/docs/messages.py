@@ -35,7 +35,7 @@ CARRIED: Mapping[str, str] = {
     "otel_ml/_internal/transport/http.py": "not-acknowledged",
     "otel_ml/_internal/events/media.py": "bad-event",
     "otel_ml/wire/png.py": "bad-event",
-    "otel_ml/_internal/transport/spool.py": "spool-not-written",
+    "otel_ml/_internal/transport/spool_segments.py": "spool-not-written",
     "otel_ml/wire/rendezvous.py": "rendezvous-folder",
     "otel_ml_service/delivery/failure_message.py": "exporter-failing",  # or what the exception names
     "otel_ml_service/receiver/columns.py": "rejected-points",

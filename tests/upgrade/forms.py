@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from otel_ml._internal.transport.spool import FileSegment
+from otel_ml._internal.transport.spool_segments import FileSegment
 from otel_ml.wire.rendezvous import Rendezvous, Service
 from otel_ml.wire.spool_format import Frame, encode_frame
 from otel_ml.wire.versions import RENDEZVOUS, SPOOL, own_version

@@ -7,20 +7,18 @@ worker's background thread calls anything here.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from otel_ml._internal.error_reporting import Say
-from otel_ml._internal.transport.file_descriptor import above_standard
+from otel_ml._internal.transport.spool_segments import FileSegment, MemorySegment, Segment
 from otel_ml._internal.yield_interpreter import yield_interpreter
-from otel_ml.wire.spool_format import FRAME, HEADER, SUFFIX, Frame, Kind, encode_frame
+from otel_ml.wire.spool_format import FRAME, SUFFIX, Frame, Kind, encode_frame
 
 __all__ = ["SPOOL_FULL", "SPOOL_UNREADABLE", "Held", "Lost", "PendingFrame", "Spool", "StepPoints"]
 
@@ -44,153 +42,6 @@ MEMORY_BYTES = 16 * 2**20
 
 DISK_AGAIN_S = 1.0
 """How often a file is tried again while none can be written: what is in memory only dies with the process."""
-
-
-class Segment(Protocol):
-    """Where frames lie."""
-
-    size: int
-
-    def append(self, parts: Sequence[bytes]) -> int:
-        """Append frames, their headers and payloads in turns; return where they begin; raise `OSError` if it cannot."""
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Return a payload."""
-
-    def clear(self) -> None:
-        """Forget all frames but the resource."""
-
-    def is_on_disk(self) -> bool:
-        """Whether all that was appended is there for others when this process has ended."""
-
-    def delete(self) -> None:
-        """Give everything up, also on disk."""
-
-    def close(self) -> None:
-        """Let go of the file and leave it on disk."""
-
-
-class FileSegment:
-    """One file, locked while this process lives.
-
-    A program may close what is open, and open a file of its own under the same number (daemons do the first). So the
-    descriptor is asked which file it is: what is ours is never written to another file, and nobody else's is closed.
-    """
-
-    def __init__(self, path: Path, resource: bytes) -> None:
-        self._path = path
-        self.size = 0
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._file = above_standard(os.open(path, flags, 0o600))
-        self._identity = _identity(self._file)
-        try:
-            self._begin(resource)
-        except BaseException:  # a full disk, once a second: neither the descriptor nor the name is left behind
-            self.delete()
-            raise
-        self._head = self.size
-
-    def _begin(self, resource: bytes) -> None:
-        # The lock tells the living from the dead: the kernel releases it when the process ends, however it ends.
-        # Whoever gets it may send what is in the file. A pid could have been given to another process by then.
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        if not os.fstat(self._file).st_nlink:  # who looks for files of the dead was quicker with the lock
-            raise FileNotFoundError(self._path)
-        self.append([HEADER, encode_frame(Frame("R", resource)), resource])
-
-    def append(self, parts: Sequence[bytes]) -> int:
-        begin, size = self.size, sum(map(len, parts))
-        # A half frame would end the file for every reader: what is behind it could not be found anymore.
-        file = self._open_file()
-        if os.writev(file, parts) < size:  # the disk is full: cut the half frame off again
-            os.ftruncate(file, begin)
-            raise OSError(f"{self._path} could not grow by {size} bytes.")
-        self.size += size
-        return begin
-
-    def read(self, offset: int, length: int) -> bytes:
-        found = os.pread(self._open_file(), length, offset)
-        if len(found) < length:
-            raise OSError(f"{self._path} was cut by another program.")
-        return found
-
-    def clear(self) -> None:
-        os.ftruncate(self._open_file(), self._head)
-        self.size = self._head
-
-    def is_on_disk(self) -> bool:
-        # People and purges delete, move and cut files; what no longer has a name here ends with this process.
-        with suppress(OSError):
-            found = self._path.stat(follow_symlinks=False)
-            return (found.st_dev, found.st_ino) == self._identity and found.st_size == self.size
-        return False
-
-    def delete(self) -> None:
-        try:
-            self._path.unlink(missing_ok=True)
-        except OSError:  # the folder was made read-only, or something else is in its place
-            with suppress(OSError):
-                os.ftruncate(self._open_file(), 0)  # or another process would send what was acknowledged
-        self.close()
-
-    def close(self) -> None:
-        if self._is_open():
-            os.close(self._file)
-        self._file = -1
-
-    def _is_open(self) -> bool:
-        with suppress(OSError):
-            return _identity(self._file) == self._identity
-        return False
-
-    def _open_file(self) -> int:
-        """Return the descriptor; the file is opened again where the program has closed it."""
-        if not self._is_open():
-            file = above_standard(os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC))
-            if _identity(file) != self._identity:
-                os.close(file)
-                raise FileNotFoundError(self._path)
-            fcntl.flock(file, fcntl.LOCK_EX)  # who sends it for a dead process has it until it is gone
-            self._file = file
-        return self._file
-
-
-def _identity(file: int) -> tuple[int, int]:
-    found = os.fstat(file)
-    return found.st_dev, found.st_ino
-
-
-class MemorySegment:
-    """The same in memory, where no file can be written."""
-
-    def __init__(self) -> None:
-        self._bytes = bytearray()
-        self.size = 0
-
-    def append(self, parts: Sequence[bytes]) -> int:
-        begin = self.size
-        self._bytes += b"".join(parts)
-        self.size = len(self._bytes)
-        return begin
-
-    def read(self, offset: int, length: int) -> bytes:
-        found = bytes(self._bytes[offset : offset + length])
-        if len(found) < length:  # an empty request would be acknowledged, and what it should have held forgotten
-            raise OSError("what was kept in memory is gone.")
-        return found
-
-    def clear(self) -> None:
-        self._bytes.clear()
-        self.size = 0
-
-    def is_on_disk(self) -> bool:
-        return False
-
-    def delete(self) -> None:
-        """A request that is tried again reads what it holds here: it goes with the last one that does."""
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 Held = tuple[Frame, Sequence[StepPoints]]
