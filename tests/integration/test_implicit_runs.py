@@ -48,6 +48,27 @@ def test_variables_that_only_tune_recording_ask_for_no_run(tmp_path: Path, tunin
     assert {name for row in rows for name in row.get("values", {}) if "/" not in name} == {"v"}
 
 
+@pytest.mark.parametrize("before", ["pass", "otel_ml.log({'warm_up': 1.0})"])
+def test_a_monitor_that_runs_before_init_begins_no_run_and_keeps_none(
+    server: OtlpServer, tmp_path: Path, before: str
+) -> None:
+    program = f"""
+        import time
+        import otel_ml
+        from otel_ml.diagnostics import hardware
+        {before}
+        with hardware.start_monitor(0.01):
+            time.sleep(0.3)  # a monitor that begins nothing leaves nothing to wait for
+            with otel_ml.init("my-exp", id="mine"):
+                otel_ml.log({{"v": 1.0}}, step=0)
+    """
+
+    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert list(runs_of(server, "v")) == ["my-exp/mine"]
+    assert "changes nothing" not in errors
+
+
 @pytest.mark.parametrize("strict", ["false", "true"])
 def test_init_wins_over_the_run_that_the_environment_had_begun_and_says_where_that_is(
     server: OtlpServer, tmp_path: Path, strict: str

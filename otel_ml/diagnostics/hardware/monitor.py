@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from otel_ml._internal.events.event_calls import log_params, log_summary
-from otel_ml._internal.lifecycle.api import child_env
 from otel_ml._internal.record.meter import Metric, get_meter
 from otel_ml._internal.run_scope import NOW
 from otel_ml.diagnostics.current_run import id_of_run
@@ -21,7 +20,6 @@ from otel_ml.diagnostics.hardware.election import HostFolder
 from otel_ml.diagnostics.hardware.measures import MEASURES
 from otel_ml.diagnostics.hardware.sampled_source import KINDS, SampledSource
 from otel_ml.diagnostics.hardware.source import Reading
-from otel_ml.env import EXPERIMENT_ID
 from otel_ml.exceptions import ConfigError
 from otel_ml.warn_once import reporter
 from otel_ml.wire.attributes import TIME_AXIS
@@ -112,18 +110,15 @@ class Monitor:
             _say(error)
 
     def _sample(self) -> None:
-        if NOW.off:  # no run yet, or no longer
-            self._leave()
-            return
-        run_id = id_of_run()
-        if self._run_id and self._run_id != run_id:
+        run_id = "" if NOW.off else id_of_run()
+        if self._run_id != run_id:
             self._leave()  # between two samples one run ended, and perhaps another one began
-            if not run_id:
-                return
+        if not run_id:  # what runs beside a program begins no run: its `init()` may still come, and say which
+            return
         if self._folder is not None and not self._folder.path.exists():
             self._leave()  # another process of the job, the last as it seemed, has tidied up
         if not self._run_id:
-            self._join(child_env().get(EXPERIMENT_ID.name, ""))
+            self._join(run_id)
         self._each(self._look)
 
     def _sample_as_before(self) -> None:
@@ -150,8 +145,6 @@ class Monitor:
             self._record(reading)
 
     def _join(self, run_id: str) -> None:
-        if not run_id:
-            return
         if run_id != self._newest_id:
             self._newest_id, self._row = run_id, 0
             self._joules.clear()
