@@ -26,6 +26,9 @@ from otel_ml_service.aggregation.writer_state import WriterState
 
 __all__ = ["Steps"]
 
+_CAUGHT_UP = 16
+"""Steps that were not held up by a rank before it is named again."""
+
 
 class Steps:
     """Owns opening, filling and closing of windows."""
@@ -38,6 +41,8 @@ class Steps:
         self.late = LatePoints(run, self.restart_detection, self.closed)
         self._open = OpenSteps(run)
         self.stepless = Stepless(run, self._open, self.late)
+        # (attempt, writer) → the last step that it held. Only what is said depends on it: a restart says it anew.
+        self._held: dict[tuple[int, int], int] = {}
         self.attempt_assignment = AttemptAssignment(run, self.restart_detection, self.close_oldest, self.late)
 
     def points(self, writer: WriterState, sent: Sent, piece: Piece, axis: str, step: int) -> None:
@@ -244,9 +249,18 @@ class Steps:
             return
         window.name()
         self._run.touch(attempt, window)
+        if self._lag_is_known(attempt, window, holders):
+            return
         self._run.output.say(
             "step-open", f"{_where(attempt, window)} is still open: it waits for {self._ranks(holders)}."
         )
+
+    def _lag_is_known(self, attempt: Attempt, window: StepWindow, holders: list[int]) -> bool:
+        """Whether all who hold a step held one shortly before: who lags holds each step, and was named at the first."""
+        lagging = [(attempt.number, writer) for writer in holders]
+        newest = min(self._held.get(place, window.step - _CAUGHT_UP) for place in lagging)
+        self._held.update(dict.fromkeys(lagging, window.step))
+        return window.step - newest < _CAUGHT_UP
 
     def _say_leaving(self, attempt: Attempt, window: StepWindow, leavers: list[int]) -> None:
         """Say who has become silent: where the step has points of it, nothing else would tell."""

@@ -103,6 +103,33 @@ def test_who_holds_a_step_is_named_beyond_the_allowed_lateness(ranks: list[Rank]
     assert (held.role, held.axis, held.step, held.ranks) == ("trainer", "step", 10, (2,))
 
 
+def test_a_rank_that_lags_for_many_steps_is_named_once_until_it_has_caught_up(ranks: list[Rank]) -> None:
+    service, slow = Service(), ranks[2]
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in ranks])
+        service.wait(20, *ranks)
+
+    def lag(steps: range) -> None:
+        for step in steps:
+            service.take(*[rank.step(step, {"x": 1.0}) for rank in ranks[:2]])
+        for step in steps:
+            service.wait(11, *ranks)
+            service.take(slow.step(step, {"x": 1.0}))
+
+    lag(range(10, 60))
+    assert len(service.notices) == 1
+    for step in range(60, 90):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in ranks])
+        service.wait(20, *ranks)
+    lag(range(90, 95))
+
+    assert [said.partition(" (attempt")[0] for said in service.notices] == [
+        "step 10 of role 'trainer'",
+        "step 90 of role 'trainer'",
+    ]
+    assert len(service.rows()) == 95
+
+
 def test_a_writer_that_left_returns_after_two_steps_in_a_row(ranks: list[Rank]) -> None:
     service, slow = warmed_up(ranks), ranks[2]
     service.take(*[rank.step(4, {"x": 1.0}) for rank in ranks[:2]])
