@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from otel_ml.wire.names import matches
+from otel_ml.wire.published_name import matches
 from otel_ml.wire.reductions import DEFAULT, REDUCTIONS
 
 __all__ = ["interesting", "significant"]

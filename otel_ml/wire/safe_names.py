@@ -6,7 +6,7 @@ import hashlib
 import re
 import unicodedata
 
-from otel_ml.wire.names import sanitised
+from otel_ml.wire.published_name import sanitised
 
 __all__ = ["as_path", "readable", "unique_path"]
 

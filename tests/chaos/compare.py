@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml._internal.transport.spool import DISK_AGAIN_S
-from otel_ml.wire.names import published_name
+from otel_ml.wire.published_name import published_name
 from tests.chaos.control import CONTROL
 from tests.chaos.job import Job, Life, Span
 from tests.chaos.layout import AXES, RANKS

@@ -22,7 +22,7 @@ from typing import Any
 from otel_ml._internal.transport.http import HttpTransport
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError, WireError
-from otel_ml.wire.names import MAX_LENGTH, sanitised
+from otel_ml.wire.published_name import MAX_LENGTH, sanitised
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.rendezvous import Service, path_part
 from otel_ml.wire.safe_names import as_path, unique_path

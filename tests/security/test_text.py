@@ -16,7 +16,7 @@ import pytest
 from otel_ml._internal.console import Console
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.run_scope import Scope
-from otel_ml.wire.names import MAX_LENGTH
+from otel_ml.wire.published_name import MAX_LENGTH
 from otel_ml_exporters import Exporter, StepRecord
 from otel_ml_exporters.backends.console import ConsoleExporter
 from otel_ml_exporters.backends.jsonl import JsonlExporter

@@ -17,7 +17,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.columns import Column, believed, beside
-from otel_ml.wire.names import ascii_spelling, sanitised
+from otel_ml.wire.published_name import ascii_spelling, sanitised
 from otel_ml.wire.step_line import MetricFinder
 
 __all__ = ["Series", "metric_rows", "metrics_file", "read"]

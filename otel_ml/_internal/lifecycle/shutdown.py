@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
-from otel_ml._internal.console import CLOSED, Console, acknowledged_line, finished_line, unwritten_line, waiting_line
+from otel_ml._internal.console import Console
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.last_line import CLOSED, acknowledged_line, finished_line, unwritten_line, waiting_line
 from otel_ml._internal.lifecycle.exporter_lines import ExporterLines
 from otel_ml._internal.lifecycle.notices import Notices
 from otel_ml._internal.messages.recorder import Recorder

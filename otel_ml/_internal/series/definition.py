@@ -12,7 +12,7 @@ from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.signature import public, publish
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
-from otel_ml.wire.names import matches
+from otel_ml.wire.published_name import matches
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import M2, Statistic
 

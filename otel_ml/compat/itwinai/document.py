@@ -174,7 +174,7 @@ def _iri(namespace: str) -> str:
 
 
 def _local(name: str) -> str:
-    from otel_ml.wire.names import ascii_spelling
+    from otel_ml.wire.published_name import ascii_spelling
 
     return ascii_spelling(name).replace("/", ".")
 

@@ -6,7 +6,7 @@ import re
 import textwrap
 
 from otel_ml.wire import attributes as keys
-from otel_ml.wire.names import published_name
+from otel_ml.wire.published_name import published_name
 from otel_ml_service.aggregation.observation import Event
 
 __all__ = ["FAILURE", "failed_with", "failure_text", "place_in", "who_failed"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml.wire.names import MAX_LENGTH, published_name, sanitised
+from otel_ml.wire.published_name import MAX_LENGTH, published_name, sanitised
 from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.observation import Attributes
 

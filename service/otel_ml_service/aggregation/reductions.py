@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from otel_ml.wire.names import matches
+from otel_ml.wire.published_name import matches
 from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.piece import Piece, Shape
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
-from otel_ml.wire.names import published_name
+from otel_ml.wire.published_name import published_name
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.step_streams import Attempt, StepStream
 from otel_ml_service.findings.stale_producers import Consumed, Stale, StaleProducers

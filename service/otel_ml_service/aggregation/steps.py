@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS
-from otel_ml.wire.names import published_name
+from otel_ml.wire.published_name import published_name
 from otel_ml_service.aggregation.attempt_assignment import AttemptAssignment
 from otel_ml_service.aggregation.batch_fold import fold_with_next
 from otel_ml_service.aggregation.closed_steps import ClosedSteps

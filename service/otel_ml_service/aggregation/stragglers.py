@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
-from otel_ml.wire.names import published_name
+from otel_ml.wire.published_name import published_name
 from otel_ml_exporters.records import Image, JsonValue, Table
 from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.newest_spans import NewestSpans

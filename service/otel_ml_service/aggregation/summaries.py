@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from otel_ml.wire.names import sanitised
+from otel_ml.wire.published_name import sanitised
 from otel_ml_exporters.records import Summary
 from otel_ml_service.aggregation.naming import changed, item_name
 from otel_ml_service.aggregation.observation import Event

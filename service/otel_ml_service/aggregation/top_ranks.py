@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
-from otel_ml.wire.names import published_name
+from otel_ml.wire.published_name import published_name
 from otel_ml_exporters.records import Table
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.step_streams import StepStream

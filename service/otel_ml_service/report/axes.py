@@ -7,7 +7,7 @@ from bisect import bisect_left
 from itertools import accumulate
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
-from otel_ml.wire.names import published_name
+from otel_ml.wire.published_name import published_name
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.markup import Markup, tag
 

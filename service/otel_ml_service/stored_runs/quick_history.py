@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.columns import Chunk, SeriesKey, believed, beside
-from otel_ml.wire.names import ascii_spelling
+from otel_ml.wire.published_name import ascii_spelling
 from otel_ml_exporters.metric_columns import write_columns
 from otel_ml_exporters.records import Audio, Image, Record
 from otel_ml_service.storage.database import opened_to_read, require_known

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX
 from otel_ml.wire.columns import SeriesKey as SeriesName
-from otel_ml.wire.names import ascii_spelling
+from otel_ml.wire.published_name import ascii_spelling
 from otel_ml_exporters.records import Artifact, JsonValue, Params, Record, RunStatus, StepRecord, Summary, Text
 from otel_ml_service.stored_runs.failure import Failure, failure_of
 

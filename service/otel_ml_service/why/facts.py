@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from otel_ml.flatten import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
-from otel_ml.wire.names import published_name
+from otel_ml.wire.published_name import published_name
 from otel_ml_exporters.records import JsonValue, Params, Record, Span, StepRecord, Table, Text
 from otel_ml_service.stored_runs.follow_spans import spans_between
 from otel_ml_service.stored_runs.rank_places import hosts_of, stages_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from otel_ml.wire.names import MAX_LENGTH, ascii_spelling, matches, published_name, sanitised
+from otel_ml.wire.published_name import MAX_LENGTH, ascii_spelling, matches, published_name, sanitised
 from otel_ml.wire.safe_names import as_path, unique_path
 
 PRINTED = st.characters(exclude_categories=["Cc", "Cs", "Cf", "Zl", "Zp"])

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from otel_ml.wire.names import published_name
+from otel_ml.wire.published_name import published_name
 from otel_ml_exporters.backends.mlflow.axes import Axes
 from otel_ml_exporters.backends.mlflow.errors import export_error
 from otel_ml_exporters.backends.mlflow.names import Names

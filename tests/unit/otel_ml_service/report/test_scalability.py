@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from otel_ml.wire.names import published_name
+from otel_ml.wire.published_name import published_name
 from otel_ml_exporters.records import Params, Record, RunStatus, StepRecord, Summary
 from otel_ml_service.report.contents import Contents, contents
 from otel_ml_service.report.page import page
