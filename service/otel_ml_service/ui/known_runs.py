@@ -14,6 +14,7 @@ from otel_ml.redaction import redacted_values
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.units import quantity, unit_of
+from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
 from otel_ml_service.stored_runs.run_history import SeriesName, is_own
 from otel_ml_service.ui.followed_run import FollowedRun
@@ -108,6 +109,7 @@ def _summary(run: Contents, *, is_live: bool) -> dict[str, Any]:
     steps = [max(done) for (_, axis), done in run.steps.items() if axis == DEFAULT_AXIS and done]
     return {
         "state": "live" if is_live else run.history.status,
+        "said": next(iter(failure_lines(run.history.failures)), ""),
         "step": max(steps, default=None),
         "params": _params(run),
         "values": _values(run),

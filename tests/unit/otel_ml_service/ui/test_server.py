@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from otel_ml_exporters.records import Params, StepRecord
+from otel_ml_exporters.records import Params, RunStatus, StepRecord, Text
 from otel_ml_service.ui.known_runs import KnownRuns
 from otel_ml_service.ui.server import server
 from tests.recorded_run import write_run
@@ -167,6 +167,15 @@ def test_the_list_tells_state_last_step_parameters_and_last_values(client: Clien
     assert (row["name"], row["state"], row["step"]) == ("digits/run-1", "finished", 59)
     assert row["params"]["lr"] == "0.1"
     assert row["values"]["test/accuracy"] == "0.97"
+
+
+def test_the_list_tells_what_a_run_failed_with(client: Client, tmp_path: Path) -> None:
+    text = Text(1, 1000.0, "otel_ml/failure/rank_3", "step", 7, "RuntimeError: no memory")
+    write_run(tmp_path, "run-1", [text, RunStatus(2, 1001.0, "failed")])
+
+    [row] = client.get("runs.json").json
+
+    assert (row["state"], row["said"]) == ("failed", "Rank 3 failed at step 7: RuntimeError: no memory")
 
 
 def test_a_run_that_cannot_be_read_is_named_and_the_others_are_shown(client: Client, tmp_path: Path) -> None:
