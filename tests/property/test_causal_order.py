@@ -110,3 +110,14 @@ def test_a_link_to_a_span_that_never_came_moves_nothing() -> None:
     spans = [Span("0", "t", None, "train", 7, 7, "trainer", 0, "step", 0, links=(SpanLink("0", "gone"),))]
 
     assert in_causal_order(spans) is spans
+
+
+def test_of_two_causes_with_one_span_id_each_link_finds_the_one_of_its_trace() -> None:
+    """The span ids of what one producer makes with one version come again after 256."""
+    first, again = (
+        Span(trace, "b1", None, "produced", at, at, "generator", 0, "rollout", at)
+        for trace, at in (("aa", 9), ("bb", 400))
+    )
+    used = Span("cc", "d1", None, "train", 0, 5, "trainer", 0, "step", 0, links=(SpanLink("aa", "b1"),))
+
+    assert causal_shifts([first, again, used]) == {("generator", 0): -4, ("trainer", 0): 0}

@@ -57,12 +57,13 @@ def causal_shifts(spans: Sequence[Span]) -> Mapping[Process, int] | None:
 
 def _bounds(spans: Sequence[Span]) -> Mapping[tuple[Process, Process], int]:
     """Return (effect, cause) → by how much the cause's clock may be ahead, at most."""
-    known = {span.span_id: span for span in spans}
+    # Contexts of one producer and version have 256 span ids, and a trace each.
+    known = {(span.trace_id, span.span_id): span for span in spans}
     bounds: dict[tuple[Process, Process], int] = {}
     for effect in spans:
         for link in effect.links:
-            cause = known.get(link.span_id)
-            if cause is None or cause.trace_id != link.trace_id:
+            cause = known.get((link.trace_id, link.span_id))
+            if cause is None:
                 continue  # one that never came, or that is older than these
             pair = (effect.role, effect.rank), (cause.role, cause.rank)
             if pair[0] != pair[1]:
