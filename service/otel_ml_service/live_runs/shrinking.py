@@ -31,13 +31,16 @@ class Shrinking:
         """Leave a file as far as it is by now: it is about to be opened."""
         work = self._work.pop(path, None)
         if work is not None:
-            work.end()
+            work.ask_to_stop()
+            work.thread.join()
 
     def finish(self, timeout: float) -> None:
         """Wait at most `timeout` seconds, and leave what is not done by then."""
         deadline = time.monotonic() + timeout
         for work in self._work.values():
             work.thread.join(max(0.0, deadline - time.monotonic()))
+        for work in self._work.values():  # all, before one is waited for: else the next would begin meanwhile
+            work.ask_to_stop()
         for path in list(self._work):
             self.stop(path)
 
@@ -50,9 +53,8 @@ class _Work:
         self.thread = threading.Thread(target=self._run, name="otel-ml-shrink", daemon=True)
         self.thread.start()
 
-    def end(self) -> None:
+    def ask_to_stop(self) -> None:
         self._stopped.set()
-        self.thread.join()
 
     def _run(self) -> None:
         with self._turn:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
 from otel_ml_exporters import Summary
 from otel_ml_service.live_runs.shrinking import Shrinking
 from otel_ml_service.storage.outbox import Commit, Outbox
+from tests.waiting import eventually
 
 RECORDS = [Summary(seq, float(seq), {f"metric_{n}": seq / (n + 3) for n in range(40)}) for seq in range(1, 3_001)]
 
@@ -51,12 +53,15 @@ def test_a_run_that_is_opened_again_while_it_is_made_small_is_not_locked_and_has
 def test_a_service_that_has_no_time_left_leaves_its_runs_as_they_are(tmp_path: Path) -> None:
     paths = [run_db(tmp_path / name) for name in "abcdef"]
     shrinking = Shrinking()
-    for path in paths:
-        shrinking.begin(path)
+    with shrinking._turn:  # another run is being made small
+        for path in paths:
+            shrinking.begin(path)
+        leaving = threading.Thread(target=shrinking.finish, args=(0.0,))
+        leaving.start()
+        eventually(lambda: all(work._stopped.is_set() for work in [*shrinking._work.values()]))
+    leaving.join()
 
-    shrinking.finish(0.0)
-
-    assert packed(paths[-1]) == 0
+    assert [packed(path) for path in paths] == [0] * len(paths)
     for path in paths:
         with closing(Outbox(path)) as outbox:
             assert outbox.read(0, 5_000) == RECORDS
