@@ -38,6 +38,52 @@ def test_a_program_that_a_run_starts_and_that_begins_one_itself_is_a_run_of_its_
     assert all("ml.parent" not in point.resource for point in server.points("loss"))
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("begin", ["otel_ml.init('sweep', params={'lr': sys.argv[1]})", "otel_ml.init()"])
+def test_a_launch_that_a_run_starts_is_a_run_of_its_own_with_all_its_ranks(
+    server: OtlpServer, tmp_path: Path, begin: str
+) -> None:
+    (tmp_path / "train.py").write_text(
+        f"import os, sys, otel_ml\n{begin}\notel_ml.log({{'loss': float(os.environ['RANK'])}}, step=0)\n"
+    )
+    program = """
+        import subprocess, sys, otel_ml
+        with otel_ml.init("sweep", name="study"):
+            for n in (1, 2):
+                launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+                subprocess.run([*launch, "train.py", str(n)], check=True)
+                otel_ml.log({"best": n}, step=n)
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    trials = ids_of(server, "loss")
+    assert len(trials) == 2
+    assert not trials & ids_of(server, "best")
+    for trial in trials:
+        of_trial = [point for point in server.points("loss") if point.resource["ml.experiment.id"] == trial]
+        assert sorted(point.value for point in of_trial) == [0.0, 1.0]
+
+
+def test_a_script_that_lightning_starts_again_for_its_ranks_is_one_run_whatever_time_is_in_its_name(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    """As its launcher does: rank 0 is the script itself, which begins its run before anything tells of a launch."""
+    program = """
+        import os, subprocess, sys, time, otel_ml
+        with otel_ml.init("digits", name=f"resnet-{time.time_ns()}"):
+            otel_ml.log({"loss": float(os.environ.get("LOCAL_RANK", 0))}, step=0)
+            if "LOCAL_RANK" not in os.environ:
+                launch = {"WORLD_SIZE": "2", "NODE_RANK": "0", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1"}
+                subprocess.run([sys.executable, *sys.argv], check=True, env={**os.environ, **launch})
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert len(ids_of(server, "loss")) == 1
+    assert sorted(point.value for point in server.points("loss")) == [0.0, 1.0]
+
+
 def test_a_program_that_asks_for_the_id_of_the_run_that_started_it_is_a_part_of_it(
     server: OtlpServer, tmp_path: Path
 ) -> None:

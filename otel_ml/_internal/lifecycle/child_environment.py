@@ -24,6 +24,12 @@ _OF_A_LAUNCH = re.compile(
 
 _OF_A_RUN = (env.EXPERIMENT_NAME, env.RUN_NAME, env.EXPERIMENT_ID)
 
+_OF_ALL_RANKS = frozenset({"torchrun", "slurm", "mpi", "flux", "submitit"})
+"""Launchers that start every rank: whoever calls one is none of them. Others are called by what is rank 0 itself."""
+
+_BY_RANK_0 = "lightning"
+"""The launcher that starts a script again for its other ranks: a name that is made of the time is another one there."""
+
 
 _OF_ONE_PROCESS = frozenset(
     variable.name for variable in (env.RANK, env.WORLD_SIZE, env.LOCAL_RANK, env.SERVICE_NAME, env.RESOURCE_ATTRIBUTES)
@@ -86,22 +92,23 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     """Return the environment as an `init()` with these arguments has to see it.
 
     A start is a run. What a parent's run wrote into the environment makes a process join it where it is not a start of
-    its own: a fork or a child of `multiprocessing`, a rank of a launch, or one that was given `child_env()`; and where
-    the `init()` does not explicitly ask for another experiment, name or id. One that asks for the parent's id joins,
-    too.
+    its own: a fork or a child of `multiprocessing`, another rank of its launch, or what was given `child_env()`; and
+    where the `init()` does not explicitly ask for another experiment, name or id. One that asks for the parent's id
+    joins, too.
     """
     written = environ.get(env.PARENT.name)
     if written is None:
         return environ
-    is_other = another_run(arguments, *(environ.get(variable.name, "") for variable in _OF_A_RUN))
-    parent = Parent.parse(written)
-    place = detect(environ)
+    parent, place = Parent.parse(written), detect(environ)
+    asked_for = {**arguments, "name": None} if place.launcher == _BY_RANK_0 else arguments
+    is_other = another_run(asked_for, *(environ.get(variable.name, "") for variable in _OF_A_RUN))
     is_of_launch = bool(parent and place.launcher and place.launcher == parent.launcher)
     is_of_same_place = is_of_launch and parent is not None and place.rank == parent.rank
     is_asked_for = bool(arguments.get("id")) and not is_other
     is_handed = parent is None or parent.pid == ANYWHERE
-    joins = is_asked_for or is_handed or has_creator() or (place.launcher and not is_of_same_place)
-    if joins and not is_other:
+    is_called_by_rank_0 = place.launcher != "" and place.launcher not in _OF_ALL_RANKS
+    is_rank = not is_of_same_place and (is_of_launch or is_called_by_rank_0)
+    if (is_asked_for or is_handed or has_creator() or is_rank) and not is_other:
         return environ
     hidden = {env.PARENT.name}
     if is_other or (parent is not None and not parent.is_id_given):
