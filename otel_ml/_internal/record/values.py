@@ -231,7 +231,7 @@ def _as_it_is(value: Deferred) -> Deferred:
 _OTHERS: tuple[tuple[Callable[[type], bool], Callable[[Any], float | list[float] | Deferred]], ...] = (
     (lambda kind: issubclass(kind, Deferred), _as_it_is),  # the time of a device, under several names
     (lambda kind: issubclass(kind, (float, int)), float),
-    (lambda kind: issubclass(kind, (str, bytes, bytearray)), _refuse),
+    (lambda kind: issubclass(kind, (str, bytes, bytearray, Mapping)), _refuse),
     (lambda kind: issubclass(kind, Sequence) or kind.__module__ in {"array", "collections"}, _sequence),
     (lambda kind: hasattr(kind, "is_ready") and hasattr(kind, "__array__"), _asynchronous),  # jax.Array
     (lambda kind: hasattr(kind, "__array__"), _array_like),
