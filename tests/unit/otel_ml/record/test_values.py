@@ -94,8 +94,9 @@ class Explodes:
     "value",
     [
         None, {"a": 1}, "1.0", b"1", object(), 1j, np.zeros((2, 2, 2)), torch.zeros(2, 2), [[1.0]], np.array(["a"]),
-        np.complex64(1), torch.tensor(1j), 10**400, Explodes(), torch.zeros((), device="meta"), collections.Counter([7]),
-        collections.defaultdict(float, {0: 0.5}), collections.OrderedDict({1: 2}), collections.UserDict({1: 2}),
+        np.complex64(1), torch.tensor(1j), 10**400, Explodes(), torch.zeros((), device="meta"),
+        collections.Counter([7]), collections.defaultdict(float, {0: 0.5}), collections.OrderedDict({1: 2}),
+        collections.UserDict({1: 2}),
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
