@@ -18,7 +18,7 @@ from otel_ml.wire import rendezvous as places
 from otel_ml.wire.folder_ownership import read_ours
 from otel_ml.wire.rendezvous import Rendezvous, Service, publish, rendezvous_of, write_private
 from tests.fakes.greedy_service import greedy_service
-from tests.integration.worker_process import environment
+from tests.integration.worker_process import environment, run
 from tests.waiting import eventually
 
 PLANTED = Service("http://127.0.0.1:9", "of somebody else", 1, "/nowhere")
@@ -251,3 +251,39 @@ def test_what_service_json_holds_is_in_no_message() -> None:
     assert "hush" not in str(caught.value)
     assert "hush" not in repr(Service("e", "hush-hush", 1, "d"))
     assert json.loads(PLANTED.to_json())["token"] == "of somebody else"
+
+
+SHORT = """
+    import otel_ml
+    with otel_ml.init("exp", id="one", exporters="jsonl"):
+        otel_ml.log({"loss": 1.0}, step=0)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_volume_that_belongs_to_its_group_is_passed_and_the_job_says_so_and_what_to_do(tmp_path: Path) -> None:
+    environ = environment(tmp_path)
+    volume = tmp_path / "run"
+    volume.chmod(0o2775)
+    os.chown(volume, 12_345, 0)
+
+    _, said = run(SHORT, {**environ, "HOME": str(tmp_path), "OTEL_ML_EXPERIMENT_ID": "of-a-volume"}, tmp_path)
+
+    assert said.count(f"{volume} belongs to user 12345") == 1
+    assert f"mkdir -m 700 {volume / '0'}" in said
+    assert not list(volume.iterdir())
+
+
+def test_where_no_folder_of_the_host_can_be_used_the_job_says_where_it_keeps_what_is_not_sent(tmp_path: Path) -> None:
+    environ = environment(tmp_path)
+    (tmp_path / "run" / f"otel-ml-{os.getuid()}").write_text("no folder")
+    (tmp_path / ".cache").write_text("no folder")
+    unreached = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+
+    _, said = run(
+        SHORT.replace(', exporters="jsonl"', ""), {**environ, **unreached, "OTEL_ML_EXIT_WAIT": "1"}, tmp_path
+    )
+
+    [spool] = tmp_path.glob("otel-ml-*/*.spool")
+    assert f"kept in {spool.parent}" in said
+    assert "`otel-ml recover` does not look there" in said
