@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from otel_ml._internal.error_reporting import Say
 from otel_ml._internal.transport.link import transport_to
@@ -10,7 +11,6 @@ from otel_ml._internal.transport.recover_spools import recover_spools
 from otel_ml._internal.transport.send_errors import OBSTACLES
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import VersionError, WireError
-from otel_ml.wire.rendezvous import rendezvous_of
 
 __all__ = ["LOSSES", "send_leftovers"]
 
@@ -18,13 +18,13 @@ LOSSES = frozenset({"request-too-large", "receiver-refused", "rejected-points", 
 """What `say` is told where something of it is lost."""
 
 
-def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Say) -> bool:
-    """Send the spools of the run's dead processes and delete what was acknowledged; return whether nothing is left.
+def send_leftovers(spools: Path, endpoint: Endpoint, timeout: float, say: Say) -> bool:
+    """Send the spools of a run's dead processes and delete what was acknowledged; return whether nothing is left.
 
     Files of processes that live are left to them.
 
     Args:
-        run_id: `ml.experiment.id`.
+        spools: the folder in which they left them.
         endpoint: a Collector or `otel-ml serve`.
         timeout: seconds.
         say: told what the receiver refuses for good, and which files cannot be read.
@@ -42,7 +42,7 @@ def send_leftovers(run_id: str, endpoint: Endpoint, timeout: float, say: Say) ->
         say(slug, sentence)
 
     try:
-        while not (is_done := recover_spools(rendezvous_of(run_id).spool, transport, deadline, heard)):
+        while not (is_done := recover_spools(spools, transport, deadline, heard)):
             if is_final or time.monotonic() + _PAUSE_S >= deadline:
                 break
             time.sleep(_PAUSE_S)

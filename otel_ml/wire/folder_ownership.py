@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["ASIDE", "claim", "is_ours", "may_hold_ours", "renamed_warning"]
+__all__ = ["ASIDE", "claim", "is_ours", "may_hold_ours", "read_ours", "renamed_warning"]
 
 ASIDE = ".set-aside"
 """Folder in a run's folder for what others had put there."""
@@ -57,6 +57,32 @@ def is_ours(folder: Path) -> bool:
             return os.fstat(probe.fileno()).st_uid == found.st_uid
     except OSError:
         return False
+
+
+def read_ours(path: Path) -> str:
+    """Return what a file says that this user has written, in a folder where others may write, too.
+
+    Who we are there is told by a file of our own: a network file system may map user ids (root to nobody).
+
+    Raises:
+        OSError: it cannot be read, is a link, is somebody else's, or others may write to it.
+        UnicodeDecodeError: it is no text.
+    """
+    # Looked at once it is open: it cannot be exchanged in between. A pipe that nobody writes to does not hold us.
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, encoding="utf-8") as file:
+        found = os.fstat(handle)
+        is_closed = stat.S_ISREG(found.st_mode) and not stat.S_IMODE(found.st_mode) & 0o022
+        if not is_closed or not _is_own_id(found.st_uid, path.parent):
+            raise PermissionError(errno.EPERM, "somebody else's, or open to others", str(path))
+        return file.read()
+
+
+def _is_own_id(uid: int, folder: Path) -> bool:
+    if uid == os.getuid():
+        return True
+    with tempfile.TemporaryFile(dir=folder) as own:
+        return os.fstat(own.fileno()).st_uid == uid
 
 
 def claim(folder: Path) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "boot_id",
     "is_private",
     "kept_folder",
+    "passed_over",
     "rendezvous_of",
     "run_folder",
     "write_private",
@@ -338,6 +339,20 @@ def _root(environ: Mapping[str, str]) -> Path:
     if is_private(usual) or not os.path.lexists(usual):
         return usual
     return Path.home() / ".cache" / name
+
+
+def passed_over(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder that `XDG_RUNTIME_DIR` names, and this user may write to, but does not own.
+
+    As a volume is that a container's user has by its group: who owns it can exchange what is in it. That of another
+    user, which a shell of root may still name, is not meant for this one.
+    """
+    given = Path(environ.get("XDG_RUNTIME_DIR", ""))
+    try:
+        is_for_others = given.is_dir() and stat.S_IMODE(given.stat().st_mode) & 0o022
+        return given if is_for_others and not _is_own(given) and os.access(given, os.W_OK | os.X_OK) else None
+    except OSError:
+        return None
 
 
 def _is_own(folder: Path) -> bool:

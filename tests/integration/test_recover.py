@@ -301,3 +301,50 @@ def test_what_a_job_with_a_wrong_token_recorded_is_kept_until_recover_has_the_ri
     assert "The receiver does not take the credentials" in still_wrong.stdout
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 spool sent to" in done.stdout
+
+
+LEFT_BEHIND = KILLED.replace('    assert otel_ml.flush(20)\n    print("delivered", flush=True)\n    input()\n', "")
+
+
+def left_of_boots(tmp_path: Path, environ: dict[str, str], *digests: str) -> None:
+    """Have jobs die that reached no service, and give each one's folder the name that it has of another boot."""
+    for digest in digests:
+        run(LEFT_BEHIND, environ, tmp_path, code=-signal.SIGKILL)
+        [spool] = tmp_path.glob("run/*/*/spool")
+        spool.parent.rename(tmp_path / digest)
+    for digest in digests:
+        [root] = tmp_path.glob("run/*")
+        (tmp_path / digest).rename(root / digest)
+
+
+@pytest.mark.parametrize("is_remote", [True, False])
+def test_what_a_job_left_before_a_reboot_is_recovered(tmp_path: Path, is_remote: bool) -> None:
+    port = free_port()
+    here = environment(tmp_path, {"OTEL_ML_END_SILENCE": "1"})
+    there = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+    left_of_boots(tmp_path, there, "0" * 32)
+
+    if is_remote:
+        with serving(here, port):
+            done = otel_ml_command(there, "recover", "--timeout", "20")
+            eventually(lambda: "after" in written(tmp_path))
+    else:
+        done = otel_ml_command(here, "recover", "--timeout", "20")
+    again = otel_ml_command(here, "recover")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("1 spool sent to" if is_remote else "2 values of 1 spool and the journal") in done.stdout
+    assert "after" in written(tmp_path)
+    assert "Nothing to recover" in again.stdout
+    assert not list(tmp_path.glob("run/*/*/spool"))
+
+
+def test_what_one_run_left_in_two_boots_is_recovered_of_both(tmp_path: Path) -> None:
+    here = environment(tmp_path, {"OTEL_ML_END_SILENCE": "1"})
+    there = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
+    left_of_boots(tmp_path, there, "0" * 32, "1" * 32)
+
+    done = otel_ml_command(here, "recover", "--timeout", "20")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(tmp_path.glob("run/*/*/spool"))

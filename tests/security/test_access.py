@@ -15,6 +15,7 @@ import pytest
 from otel_ml.exceptions import ConfigError
 from otel_ml_service.config import ServiceConfig, TlsFiles
 from otel_ml_service.receiver import grpc as grpc_receiver
+from otel_ml_service.receiver import http as http_receiver
 from otel_ml_service.receiver import routes
 from otel_ml_service.receiver.addresses import is_loopback
 from otel_ml_service.receiver.tokens import Tokens
@@ -155,3 +156,29 @@ def spoken(port: int, context: ssl.SSLContext) -> str | None:
             return str(connection.version()).removeprefix("TLSv")
     except (ssl.SSLError, ConnectionError):
         return None
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_who_connects_and_does_not_finish_the_tls_handshake_is_dropped(
+    bench: Bench, tls: TlsFiles, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    monkeypatch.setattr(http_receiver, "_HEAD_S", 0.3)  # as shipped: 10 s
+    monkeypatch.setattr(grpc_receiver, "_HANDSHAKE_S", 0.3)
+    service = bench.service(grpc=("127.0.0.1", 0), tls=tls)
+    http_port = int(service.endpoint.rpartition(":")[2])
+    port = http_port if protocol == "http" else (service.grpc_address or ("", 0))[1]
+
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as silent:
+        silent.sendall(b"\x16\x03\x01")  # the beginning of a ClientHello
+
+        assert is_closed(silent)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Wait for the other side to close, for as long as the connection's time-out is."""
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True

@@ -15,9 +15,10 @@ from otel_ml._internal.transport import multi_host
 from otel_ml._internal.transport.embedded import EmbeddedLink
 from otel_ml.config import Config
 from otel_ml.wire import rendezvous as places
-from otel_ml.wire.rendezvous import Rendezvous, Service, publish, rendezvous_of
+from otel_ml.wire.folder_ownership import read_ours
+from otel_ml.wire.rendezvous import Rendezvous, Service, publish, rendezvous_of, write_private
 from tests.fakes.greedy_service import greedy_service
-from tests.integration.worker_process import environment
+from tests.integration.worker_process import environment, run
 from tests.waiting import eventually
 
 PLANTED = Service("http://127.0.0.1:9", "of somebody else", 1, "/nowhere")
@@ -148,7 +149,7 @@ def test_a_job_gives_nothing_to_a_service_that_somebody_else_planted(
 
 @pytest.mark.parametrize("how", ["another owner", "open to all", "link"])
 def test_hosts_do_not_join_a_service_that_somebody_else_announced_in_the_shared_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+    tmp_path: Path, how: str
 ) -> None:
     with greedy_service() as greedy:
         config = Config(dir=tmp_path)
@@ -156,29 +157,81 @@ def test_hosts_do_not_join_a_service_that_somebody_else_announced_in_the_shared_
         path.parent.mkdir()
         publish(path, Service(greedy.endpoint, "t", 1, str(tmp_path)))
         link = multi_host.OtherHostLink(config, "run", say=lambda _slug, _sentence: None)
-        if how == "open to all":
-            path.chmod(0o666)
-        elif how == "link":
-            path.rename(tmp_path / "real.json")
-            path.symlink_to(tmp_path / "real.json")
-        else:
-            monkeypatch.setattr(
-                multi_host, "_is_ours", lambda path: _owned_by_another(path, monkeypatch)
-            )  # only root can
+        plant(path, how)
 
         assert link.reach(0.0, failing_s=0.0) is None
 
     assert greedy.requests == []
 
 
-_is_ours = multi_host._is_ours
+@pytest.mark.parametrize("how", ["another owner", "open to all", "link"])
+def test_ranks_do_not_go_where_somebody_else_says_that_rank_0_began_the_run(tmp_path: Path, how: str) -> None:
+    with greedy_service() as greedy:
+        path = announced_launch(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=greedy.endpoint)
+        plant(path, how)
+
+        second_host(tmp_path)
+
+    assert greedy.requests == []
+    assert not is_in_announced_run(tmp_path)
 
 
-def _owned_by_another(path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
-    found = os.lstat(path)
-    stranger = os.stat_result([*found[:4], found.st_uid + 1, *found[5:]])
-    monkeypatch.setattr(Path, "lstat", lambda self: stranger if self == path else os.lstat(self))
-    return _is_ours(path)
+def test_what_rank_0_announces_says_which_run_and_not_where_to_send(tmp_path: Path) -> None:
+    with greedy_service() as greedy:
+        announced_launch(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=greedy.endpoint, OTEL_ML_ON_EXPERIMENT_END="detach")
+
+        second_host(tmp_path)
+
+    assert greedy.requests == []
+    assert is_in_announced_run(tmp_path)
+
+
+LATE_RANK = """
+import otel_ml
+otel_ml.log({"loss": 1.0}, step=0)
+"""
+STEP = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "0",
+    "SLURM_NTASKS": "2",
+    "SLURM_NNODES": "2",
+    "SLURM_PROCID": "1",
+    "SLURM_NODEID": "1",
+}
+
+
+def announced_launch(tmp_path: Path, **further: str) -> Path:
+    """Announce the run of a launch on two hosts, as its rank 0 does on the other one."""
+    path = multi_host.meeting_file(Config(dir=tmp_path / "runs"), "slurm-7.0").with_suffix(".launch.json")
+    path.parent.mkdir(parents=True)
+    run = {"OTEL_ML_EXPERIMENT_ID": "planted", "OTEL_ML_EXPERIMENT_NAME": "exp", "OTEL_ML_EXPORTERS": "jsonl"}
+    write_private(path, json.dumps({"started_by": [1, 1], "variables": {**run, **further}}))
+    return path
+
+
+def second_host(tmp_path: Path) -> None:
+    """Record on the host that waits for rank 0."""
+    environ = environment(tmp_path, {**STEP, "OTEL_ML_EXIT_WAIT": "1"})
+    subprocess.run([sys.executable, "-c", LATE_RANK], env=environ, check=True, timeout=60)
+
+
+def is_in_announced_run(tmp_path: Path) -> bool:
+    """Whether what was recorded, and nobody has taken yet, names the run that was announced."""
+    [spool] = tmp_path.glob("run/otel-ml-*/*/spool/*.spool")
+    return b"planted" in spool.read_bytes()
+
+
+def plant(path: Path, how: str) -> None:
+    """Make a file one that others may have put there."""
+    if how == "open to all":
+        path.chmod(0o666)
+    elif how == "link":
+        real = path.rename(path.with_name("real.json"))
+        path.symlink_to(real)
+    elif os.getuid():
+        pytest.skip("only root gives files away")
+    else:
+        os.chown(path, 12_345, 12_345)
 
 
 def test_a_file_of_whom_the_network_file_system_takes_us_for_is_ours(
@@ -188,7 +241,7 @@ def test_a_file_of_whom_the_network_file_system_takes_us_for_is_ours(
 
     be_somebody_else(monkeypatch)
 
-    assert multi_host._is_ours(tmp_path / "meeting.json")
+    assert read_ours(tmp_path / "meeting.json")
 
 
 def test_what_service_json_holds_is_in_no_message() -> None:
@@ -198,3 +251,39 @@ def test_what_service_json_holds_is_in_no_message() -> None:
     assert "hush" not in str(caught.value)
     assert "hush" not in repr(Service("e", "hush-hush", 1, "d"))
     assert json.loads(PLANTED.to_json())["token"] == "of somebody else"
+
+
+SHORT = """
+    import otel_ml
+    with otel_ml.init("exp", id="one", exporters="jsonl"):
+        otel_ml.log({"loss": 1.0}, step=0)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_volume_that_belongs_to_its_group_is_passed_and_the_job_says_so_and_what_to_do(tmp_path: Path) -> None:
+    environ = environment(tmp_path)
+    volume = tmp_path / "run"
+    volume.chmod(0o2775)
+    os.chown(volume, 12_345, 0)
+
+    _, said = run(SHORT, {**environ, "HOME": str(tmp_path), "OTEL_ML_EXPERIMENT_ID": "of-a-volume"}, tmp_path)
+
+    assert said.count(f"{volume} belongs to user 12345") == 1
+    assert f"mkdir -m 700 {volume / '0'}" in said
+    assert not list(volume.iterdir())
+
+
+def test_where_no_folder_of_the_host_can_be_used_the_job_says_where_it_keeps_what_is_not_sent(tmp_path: Path) -> None:
+    environ = environment(tmp_path)
+    (tmp_path / "run" / f"otel-ml-{os.getuid()}").write_text("no folder")
+    (tmp_path / ".cache").write_text("no folder")
+    unreached = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+
+    _, said = run(
+        SHORT.replace(', exporters="jsonl"', ""), {**environ, **unreached, "OTEL_ML_EXIT_WAIT": "1"}, tmp_path
+    )
+
+    [spool] = tmp_path.glob("otel-ml-*/*.spool")
+    assert f"kept in {spool.parent}" in said
+    assert "`otel-ml recover` does not look there" in said

@@ -15,7 +15,7 @@ from otel_ml._internal.identity.run_identity import ANYWHERE, Identity, Parent, 
 from otel_ml._internal.lifecycle.init_arguments import another_run
 from otel_ml.config import Config
 
-__all__ = ["child_environ", "handed_on", "inherited_environ", "own_environ", "run_environ"]
+__all__ = ["JOINED_BY", "child_environ", "handed_on", "inherited_environ", "own_environ", "run_environ"]
 
 _OF_A_LAUNCH = re.compile(
     r"(OTEL_ML_)?(LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_|TORCHELASTIC_|SLURM_(PROCID|STEP_ID)$|OMPI_COMM_WORLD_|PMIX?_"
@@ -34,6 +34,10 @@ _BY_RANK_0 = "lightning"
 _OF_ONE_PROCESS = frozenset(
     variable.name for variable in (env.RANK, env.WORLD_SIZE, env.LOCAL_RANK, env.SERVICE_NAME, env.RESOURCE_ATTRIBUTES)
 )
+
+
+JOINED_BY = frozenset(variable.name for variable in (*_OF_A_RUN, env.DIR, env.MODE, env.EXPORTERS))
+"""Variables by which a process joins a run: those of `run_environ`."""
 
 
 def run_environ(config: Config, identity: Identity) -> dict[str, str]:

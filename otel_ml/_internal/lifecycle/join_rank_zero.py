@@ -5,7 +5,8 @@
     rank 0: init("digits", …) ──▶  launch.json: the variables by which a process joins the run
     others: log(…) without init() ── kept in memory ── launch.json is there ──▶ in that run
 
-It lies in the rendezvous folder of the launch, and for other hosts in `OTEL_ML_DIR`.
+It lies in the rendezvous folder of the launch, and for other hosts in `OTEL_ML_DIR`, where other users may write, too:
+it is followed where this user has written it, and says which run it is, never where to send.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from pathlib import Path
 from otel_ml._internal.identity.launcher_process import is_alive
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id
+from otel_ml._internal.lifecycle.child_environment import JOINED_BY
 from otel_ml._internal.transport.multi_host import meeting_file
 from otel_ml.config import Config
+from otel_ml.wire.folder_ownership import read_ours
 from otel_ml.wire.rendezvous import rendezvous_of, write_private
 
 __all__ = ["Waiting", "announce", "decided", "is_of_several"]
@@ -73,9 +76,9 @@ def decided(config: Config) -> Mapping[str, str] | None:
 
     for path in _files(config, place, awaited_id(place, os.getppid())):
         try:
-            found = json.loads(path.read_text())
+            found = json.loads(read_ours(path))
             if is_of_this(found["started_by"]):
-                return {str(name): str(value) for name, value in found["variables"].items()}
+                return {name: str(value) for name, value in found["variables"].items() if name in JOINED_BY}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return None

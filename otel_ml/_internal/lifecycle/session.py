@@ -36,7 +36,7 @@ from otel_ml._internal.transport.send import Sender, spans_interval
 from otel_ml._internal.transport.spool import Spool
 from otel_ml.config import Config
 from otel_ml.wire.readable_name import readable_name
-from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of, run_folder
+from otel_ml.wire.rendezvous import Rendezvous, passed_over, rendezvous_of, run_folder
 
 __all__ = ["EXIT_TIMEOUT", "LinkMaker", "Session", "record_settings"]
 
@@ -206,6 +206,8 @@ class Session:
     def _made_worker(self, extra_spans: Callable[[], list[bytes]]) -> Worker:
         config, identity = self.config, self.identity
         resource = encode_resource(config, identity)
+        if identity.place.local_rank == 0:
+            _say_passed_over()
         folder = _spool_folder(rendezvous_of(identity.run_id))
         self.scope.events.run_folder = host_folder(config, identity) if self._make_link is choose_link else None
         spool = Spool(
@@ -254,13 +256,29 @@ def record_settings(config: Config) -> RecordSettings:
     )
 
 
+def _say_passed_over() -> None:
+    passed = passed_over(os.environ)
+    if passed is not None:
+        own = passed / str(os.getuid())
+        reporter.say(
+            "rendezvous-folder",
+            f"{passed} belongs to user {passed.stat().st_uid}, and is not used; another folder of this host is. "
+            f"Make one of this user there: mkdir -m 700 {own}, and set XDG_RUNTIME_DIR={own}",
+        )
+
+
 def _spool_folder(rendezvous: Rendezvous) -> Path:
     try:
         rendezvous.create()
     except OSError as error:
-        reporter.say("rendezvous-folder", f"The rendezvous folder cannot be used: {error}")
         # What is not sent yet must not lie where others put their files; nobody else finds this one after a crash.
-        return Path(tempfile.mkdtemp(prefix="otel-ml-"))
+        folder = Path(tempfile.mkdtemp(prefix="otel-ml-"))
+        reporter.say(
+            "rendezvous-folder",
+            f"The rendezvous folder cannot be used: {error}. What is not sent yet is kept in {folder}, and "
+            "`otel-ml recover` does not look there. Set XDG_RUNTIME_DIR to a folder of this user.",
+        )
+        return folder
     return rendezvous.spool
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from otel_ml._internal.transport.http import HttpTransport
 from otel_ml._internal.transport.link import Link, Reached
 from otel_ml.config import Config
 from otel_ml.exceptions import VersionError, WireError
+from otel_ml.wire.folder_ownership import read_ours
 from otel_ml.wire.rendezvous import Service, path_part, publish
 
 __all__ = ["FirstHostLink", "OtherHostLink", "meeting_file"]
@@ -47,20 +46,6 @@ def reachable_address(environ: Mapping[str, str]) -> str:
         if target and (is_loopback_meant or not found.startswith("127.")):
             return found
     return socket.gethostname()
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a file that belongs to who we are there announces the service: others may write to a shared folder too.
-
-    Who we are is told by a file of our own: a network file system may map user ids (root to nobody).
-    """
-    found = path.lstat()
-    if not stat.S_ISREG(found.st_mode) or stat.S_IMODE(found.st_mode) & 0o022:
-        return False
-    if found.st_uid == os.getuid():
-        return True
-    with tempfile.TemporaryFile(dir=path.parent) as own:
-        return os.fstat(own.fileno()).st_uid == found.st_uid
 
 
 class FirstHostLink(EmbeddedLink):
@@ -120,9 +105,8 @@ class OtherHostLink:
             self._own.close()
 
     def _announced(self) -> Service | None:
-        path = meeting_file(self._config, self._run_id)
         try:
-            return Service.from_json(path.read_text()) if _is_ours(path) else None
+            return Service.from_json(read_ours(meeting_file(self._config, self._run_id)))
         except (OSError, UnicodeDecodeError, VersionError, WireError):
             return None
 

@@ -22,7 +22,7 @@ from otel_ml_service.env import JOURNAL_DIR
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.stored_runs.recover import Recovered, RunTakenError, recover, send
 from otel_ml_service.stored_runs.run_folders import find
-from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, spools_of, unfinished, unread_spools
+from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, unfinished, unread_spools
 
 __all__ = ["command"]
 
@@ -148,7 +148,7 @@ def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -
 
     is_done = send(run, endpoint, timeout, say)
     where = f"{endpoint.shown} ({endpoint.source})"
-    sent = run.spools - spools_of(run.id)
+    sent = run.spools - run.spools_left
     if is_done and sent:
         output.line(f"{run.id}: {plural(sent, 'spool')} sent to {where}")
     elif is_done:

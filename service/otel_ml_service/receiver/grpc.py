@@ -34,6 +34,9 @@ _DECODING = 4
 _THREADS = 64
 """Calls at once: most of them wait for their message or for the journal."""
 
+_HANDSHAKE_S = 10.0
+"""Until TLS is agreed on, and HTTP/2 is spoken; as over HTTP."""
+
 _STREAMS = 64
 """Calls at once on one connection; further ones wait at the sender."""
 
@@ -89,6 +92,7 @@ class GrpcReceiver:
                 ("grpc.max_receive_message_length", MAX_REQUEST),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_concurrent_streams", _STREAMS),
+                ("grpc.server_handshake_timeout_ms", int(_HANDSHAKE_S * 1000)),
                 ("grpc.max_connection_idle_ms", 300_000),  # as over HTTP; without end where nothing is said
             ],
         )

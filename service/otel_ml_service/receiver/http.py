@@ -105,7 +105,14 @@ class HttpReceiver:
         self._handover = BatchedWakeup(self._loop)
         try:
             create = self._loop.create_server(
-                self._connection, self._host, self._port, ssl=self._tls, backlog=1, reuse_address=True
+                self._connection,
+                self._host,
+                self._port,
+                ssl=self._tls,
+                # Until then the connection counts nowhere.
+                ssl_handshake_timeout=None if self._tls is None else _HEAD_S,
+                backlog=1,
+                reuse_address=True,
             )
             self._server = self._loop.run_until_complete(create)
             _hold_in_kernel(self._server, _BACKLOG)

@@ -15,6 +15,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 from otel_ml.wire import attributes as wire
+from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.service import Service
 from otel_ml_service.stored_runs.read_records import facts, is_over_within
@@ -63,7 +64,8 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
         raise NotAttachedError(
             f"Run {folder.id!r} {reason}. A report is attached to a run that is over: try again then."
         )
-    run = Unfinished(folder.id, folder.experiment, folder.id, folder.path.parent.parent, 0, has_folder=True)
+    base, rendezvous = folder.path.parent.parent, rendezvous_of(folder.id)
+    run = Unfinished(folder.id, folder.experiment, folder.id, base, 0, rendezvous, has_folder=True)
     try:
         with alone(run.rendezvous) as is_alone:
             if not is_alone:

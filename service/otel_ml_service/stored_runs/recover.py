@@ -16,7 +16,7 @@ from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_service.service import Service
 from otel_ml_service.stored_runs.read_records import facts
 from otel_ml_service.stored_runs.serve_again import service_again
-from otel_ml_service.stored_runs.unfinished import MARKS, Unfinished, spools_of
+from otel_ml_service.stored_runs.unfinished import MARKS, Unfinished
 
 __all__ = ["Recovered", "RunTakenError", "alone", "recover", "send"]
 
@@ -93,7 +93,7 @@ def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str
         timeout: seconds it may take.
         say: told what the receiver refuses, with the slug of its explanation first.
     """
-    is_done = send_leftovers(run.id, endpoint, timeout, say)
+    is_done = send_leftovers(run.rendezvous.spool, endpoint, timeout, say)
     if is_done:
         run.rendezvous.remove()
     return is_done
@@ -120,13 +120,13 @@ def _delivered(
     if looks == _LOOKS:  # and no service has to go on with it
         for mark in MARKS:
             run.folder.database.with_name(mark).unlink(missing_ok=True)
-        return Recovered(is_done=True, spools=run.spools - spools_of(run.id), said=said)
+        return Recovered(is_done=True, spools=run.spools - run.spools_left, said=said)
     exporters: Mapping[str, Mapping[str, Any]] = account.get("exporters", {})
     return Recovered(
         is_done=is_done,
         values=account.get("recorded", 0),
         delivered=account.get("delivered", 0),
-        spools=run.spools - spools_of(run.id),
+        spools=run.spools - run.spools_left,
         exporters=tuple(name for name, found in exporters.items() if not found["pending"]),
         lacking={name: found["problem"] or "" for name, found in exporters.items() if found["pending"]},
         lost=account.get("lost", {}),
@@ -144,7 +144,7 @@ def _take_up(run: Unfinished) -> None:
 def _is_empty(run: Unfinished, service: Service, account: Mapping[str, Any]) -> bool:
     """Whether nobody was ever heard in the run, and nobody is left who could be."""
     is_taken_in = service.is_settled and run.rendezvous.service_file.exists()
-    return is_taken_in and not (account.get("writers") or account.get("last_seq") or spools_of(run.id))
+    return is_taken_in and not (account.get("writers") or account.get("last_seq") or run.spools_left)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
 
-__all__ = ["MARKS", "Unfinished", "in_no_run", "lacking", "spools_of", "unfinished", "unread_spools"]
+__all__ = ["MARKS", "Unfinished", "in_no_run", "lacking", "unfinished", "unread_spools"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +32,8 @@ class Unfinished:
     Attributes:
         base: folder of all runs, in which it is finished: where its service wrote it.
         spools: files that its workers left.
+        rendezvous: where its workers and services meet on this host, or met before it was started again: there the
+            spools are.
         has_folder: a service of this host recorded it; else only workers' spools are here.
         exporters: those of its service, as far as it is known.
         is_of_serve: a service of many runs recorded it (`otel-ml serve`), which alone goes on with it: it has in its
@@ -44,6 +46,7 @@ class Unfinished:
     name: str
     base: Path
     spools: int
+    rendezvous: Rendezvous
     has_folder: bool
     exporters: tuple[str, ...] = ()
     is_of_serve: bool = False
@@ -63,9 +66,9 @@ class Unfinished:
         return RunFolder(run_folder(self.base, self.experiment, self.id))
 
     @property
-    def rendezvous(self) -> Rendezvous:
-        """Where its workers and services meet on this host."""
-        return rendezvous_of(self.id)
+    def spools_left(self) -> int:
+        """How many spools of it are there by now, those of live workers too."""
+        return _spools_in(self.rendezvous)
 
 
 def unfinished(base: Path) -> list[Unfinished]:
@@ -73,10 +76,13 @@ def unfinished(base: Path) -> list[Unfinished]:
 
     A run of which a service was asked for is finished where that writes it, whatever `base` is. One of which there is
     no more than spools, or whose folder is gone, is finished under `base`. Of a run that `otel-ml serve` has open only
-    spools are left.
+    spools are left. One that left spools in several places, as before and after a start of the host, is there for each.
     """
-    found = {run.folder.path.resolve(): run for run in (*_of_spools(base), *_of_folders(base))}
-    return [run for run in found.values() if not _is_served(run) or (run.is_of_serve and run.spools)]
+    with_spools = list(_of_spools(base))
+    known = {run.folder.path.resolve() for run in with_spools}
+    without = [run for run in _of_folders(base) if run.folder.path.resolve() not in known]
+    found = (*with_spools, *without)
+    return [run for run in found if not _is_served(run) or (run.is_of_serve and run.spools)]
 
 
 def in_no_run(base: Path, journal_dir: str) -> int:
@@ -105,11 +111,6 @@ def lacking(run: RunFolder) -> tuple[str, ...]:
     return tuple(name for name in names if marks.get(name, 0) < known.last_seq)
 
 
-def spools_of(run_id: str) -> int:
-    """Return how many spools of a run lie on this host, those of live workers too."""
-    return len(list(rendezvous_of(run_id).spool.glob(f"*{SUFFIX}")))
-
-
 def unread_spools() -> list[str]:
     """Return a sentence for each spool on this host that this otel_ml cannot read, of whatever run."""
     said = []
@@ -127,14 +128,16 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
     for folder in run_folders(base):
         run_id = _marked(folder)
         if run_id is not None:
+            rendezvous = rendezvous_of(run_id)
             yield Unfinished(
                 run_id,
                 folder.experiment,
                 run_id,
                 base,
-                spools_of(run_id),
+                _spools_in(rendezvous),
+                rendezvous,
                 has_folder=True,
-                is_of_serve=_is_of_serve(folder, base, rendezvous_of(run_id)),
+                is_of_serve=_is_of_serve(folder, base, rendezvous),
             )
 
 
@@ -162,6 +165,10 @@ def _of_spools(base: Path) -> Iterator[Unfinished]:
             yield _left_by_workers(Rendezvous(folder.parent), len(spools), resource, base)
 
 
+def _spools_in(rendezvous: Rendezvous) -> int:
+    return len(list(rendezvous.spool.glob(f"*{SUFFIX}")))
+
+
 def _rendezvous_of_all() -> Path:
     return rendezvous_of("").folder.parent
 
@@ -187,6 +194,7 @@ def _left_by_workers(rendezvous: Rendezvous, spools: int, resource: Mapping[str,
         resource.get(RUN_NAME, run_id),
         where,
         spools,
+        rendezvous,
         has_folder=has_home or there.is_run(),
         exporters=() if said is None else said.exporters,
         is_of_serve=_is_of_serve(there, where, rendezvous),
@@ -229,4 +237,4 @@ def _attributes(resource: bytes) -> Mapping[str, str]:
 
 
 def _is_served(run: Unfinished) -> bool:
-    return run.rendezvous.is_served() or is_live(run.folder)
+    return run.rendezvous.is_served() or rendezvous_of(run.id).is_served() or is_live(run.folder)
