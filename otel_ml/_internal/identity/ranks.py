@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ class JobPlace:
         task: the process that the launcher started, where it is the only one: what else runs below it, as the programs
             of a shell do, are starts of their own.
         trial: which trial of a search this process does; empty where there is no search.
+        role: of the process; ranks count anew in each.
     """
 
     rank: int = 0
@@ -47,6 +48,7 @@ class JobPlace:
     variable: str = ""
     task: int | None = None
     trial: str = ""
+    role: str = ""
 
     @property
     def is_alone(self) -> bool:
@@ -298,6 +300,10 @@ def torch_group(environ: Environ) -> JobPlace | None:
     )
 
 
+def _first(detectors: Sequence[Callable[[Environ], JobPlace | None]], environ: Environ) -> JobPlace | None:
+    return next((place for detector in detectors if (place := detector(environ)) is not None), None)
+
+
 def _clean(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.\-]+", "-", text).strip("-.")
 
@@ -319,13 +325,22 @@ DETECTORS: tuple[Callable[[Environ], JobPlace | None], ...] = (
 """In order: the first that recognises its launcher wins. What is started within something else comes before it."""
 
 
+_STARTED_BY_ONE: tuple[Callable[[Environ], JobPlace | None], ...] = (ray, dask, torch_env, lightning)
+"""What gives ranks to processes that the one process of a step or an `mpirun` has started, often a shell."""
+
+_STARTERS_OF_ONE = frozenset({"mpi", "submitit", "slurm"})
+
+
 def detect(environ: Environ) -> JobPlace:
     """Return this process' place; a process no launcher speaks of is rank 0 of 1.
 
-    A launcher that has started one process may have been overtaken: that has started others, and joined them to a
-    process group.
+    A launcher that has started one process may have been overtaken: that has started others, and told them their
+    ranks, or joined them to a process group.
     """
-    place = next((place for detector in DETECTORS if (place := detector(environ)) is not None), JobPlace())
+    place = _first(DETECTORS, environ) or JobPlace()
+    if place.world_size == 1 and place.launcher in _STARTERS_OF_ONE:
+        within = _first(_STARTED_BY_ONE, environ)
+        place = within if within is not None and within.world_size > 1 else place
     group = torch_group(environ) if place.world_size == 1 and place.launcher else None
     if group is not None and group.world_size > 1:
         place = replace(place, rank=group.rank, world_size=group.world_size, local_rank=group.local_rank)

@@ -58,6 +58,14 @@ def test_every_program_of_an_interactive_slurm_shell_is_a_run() -> None:
     assert {first.rpartition("-")[0], second.rpartition("-")[0]} == {"slurm-77.0"}
 
 
+def test_ranks_by_hand_in_an_interactive_slurm_shell_are_one_run_and_the_next_ones_another() -> None:
+    ranks = 'for r in 0 1; do RANK=$r WORLD_SIZE=2 $P "$PROGRAM" & done; wait'
+
+    found = ids(f"{ranks}; {ranks}", **STEP, SLURM_TASK_PID="1")
+
+    assert found[0] == found[1] != found[2] == found[3]
+
+
 def test_the_one_task_that_slurm_starts_itself_keeps_its_run_when_it_is_requeued() -> None:
     start = 'SLURM_TASK_PID=$BASHPID exec $P "$PROGRAM"'
 
