@@ -18,6 +18,7 @@ __all__ = [
     "ranks_below",
     "started_ns",
     "through_shells",
+    "was_started_with",
 ]
 
 Process = tuple[int, int]
@@ -42,6 +43,11 @@ def launcher_process(ppid: int, variable: str) -> int:
             return pid
         pid = above
     return ppid
+
+
+def was_started_with(variable: str) -> bool:
+    """Whether this process was started with a variable: one that runs a function has been given it afterwards."""
+    return _told(os.getpid(), variable) is not None
 
 
 def forked_from(pid: int) -> Iterator[int]:

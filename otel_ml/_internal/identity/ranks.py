@@ -34,6 +34,7 @@ class JobPlace:
             of a shell do, are starts of their own.
         trial: which trial of a search this process does; empty where there is no search.
         role: of the process; ranks count anew in each.
+        logs: where the launcher keeps the logs of this launch, on this host; it has another folder for the next.
     """
 
     rank: int = 0
@@ -49,6 +50,7 @@ class JobPlace:
     task: int | None = None
     trial: str = ""
     role: str = ""
+    logs: str = ""
 
     @property
     def is_alone(self) -> bool:
@@ -94,7 +96,14 @@ def torchrun(environ: Environ) -> JobPlace | None:
         host=_number(environ, "GROUP_RANK") or 0,
         variable="TORCHELASTIC_RUN_ID",
         task=_agent(environ, step) if step else None,
+        logs=_logs(environ),
     )
+
+
+def _logs(environ: Environ) -> str:
+    """Return the folder of `<folder>/attempt_0/<rank>/error.json`, which torch makes for a launch."""
+    found = re.fullmatch(r"(.+)/attempt_\d+/\d+/error\.json", environ.get("TORCHELASTIC_ERROR_FILE", ""))
+    return found[1] if found else ""
 
 
 def _job_of_torchrun(named: str, environ: Environ, step: JobPlace, hosts: int) -> str:

@@ -19,6 +19,7 @@ from otel_ml._internal.identity.launcher_process import (
     may_span_hosts,
     started_ns,
     through_shells,
+    was_started_with,
 )
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.started_by_hand import awaited_start, common_processes, joined_start
@@ -129,16 +130,11 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
     parents = {_creator(), os.getppid()} if ppid is None else {ppid}
     ppid = os.getppid() if ppid is None else ppid
     detected = detect(environ)
-    place = replace(
-        detected,
-        rank=detected.rank if config.rank is None else config.rank,
-        world_size=detected.world_size if config.world_size is None else config.world_size,
-        local_rank=_local_rank(config, detected),
-    )
+    place = _place(config, environ, detected)
     starter = parent = Parent.parse(config.parent)
     if parent is not None and parent.pid == ANYWHERE:
         parents.add(ANYWHERE)
-        if place.launcher and place.world_size > 1:  # one of several ranks has a place of its own
+        if detected.launcher and place.world_size > 1:  # one of several ranks has a place of its own
             starter = parent = None
     is_size_said = config.world_size is not None and env.WORLD_SIZE.name not in environ
     has_world = is_size_said or not _has_variables_of(starter, parents, ppid, place.rank, config.role)
@@ -176,6 +172,20 @@ def has_creator() -> bool:
     return _creator() is not None
 
 
+def _place(config: Config, environ: Mapping[str, str], detected: JobPlace) -> JobPlace:
+    """Return the place that settings and launcher say; of several ranks that no launcher has started, one by hand."""
+    place = replace(
+        detected,
+        rank=detected.rank if config.rank is None else config.rank,
+        world_size=detected.world_size if config.world_size is None else config.world_size,
+        local_rank=_local_rank(config, detected),
+        role=config.role,
+    )
+    if place.launcher or place.world_size == 1:
+        return place
+    return replace(place, launcher=BY_HAND, variable=env.RANK.name if env.RANK.name in environ else "")
+
+
 def _local_rank(config: Config, detected: JobPlace) -> int:
     if config.local_rank is not None:
         return config.local_rank
@@ -197,7 +207,7 @@ def launcher_id(place: JobPlace, ppid: int, before: int) -> str:
     Across hosts only the launcher's own id is common to all, and what is in the store of `torch.distributed`; there a
     launcher's named job that is run twice continues the run, as its name says.
     """
-    return _id_of(place, ppid, before, lambda: joined_start(place, ppid, before, new_id()))
+    return _id_of(place, ppid, before, lambda: joined_start(place, ppid, before, _new_id_of(place.job)))
 
 
 def awaited_id(place: JobPlace, ppid: int) -> str:
@@ -217,13 +227,22 @@ def _launch_id(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], st
     if place.job and _is_enough(place, launcher):
         return place.job
     agreed = None if place.launcher in _SEEN_BY_RANKS and place.hosts == 1 else agreed_id(new_id(), before)
-    if not agreed and place.launcher == BY_HAND:
+    if not agreed and (place.launcher == BY_HAND or _is_function(place)):
         agreed = by_hand()
     return agreed or _derived_id(place, launcher if place.world_size > 1 or place.task is None else os.getpid())
 
 
 _SEEN_BY_RANKS = frozenset({"torchrun", "mpi", "submitit"})
 """Launchers of which there is one process on a host; it stays when ranks are started again, and their group is not."""
+
+
+def _is_function(place: JobPlace) -> bool:
+    """Whether a program, or a notebook, has torch run a function on ranks: it may do so again, and is not torchrun."""
+    return place.launcher == "torchrun" and not was_started_with(place.variable)
+
+
+def _new_id_of(job: str) -> str:
+    return f"{job}-{secrets.token_hex(4)}" if job else new_id()
 
 
 def _derived_id(place: JobPlace, pid: int) -> str:
@@ -240,7 +259,7 @@ def _is_enough(place: JobPlace, launcher: int) -> bool:
         return True
     if place.task is None:
         return place.is_unique
-    return place.task == (launcher if place.launcher == "torchrun" else os.getpid())
+    return place.task == (launcher if place.launcher == "torchrun" else os.getpid()) and not _is_function(place)
 
 
 def launched_by(place: JobPlace, ppid: int) -> Process:

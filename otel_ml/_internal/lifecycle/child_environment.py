@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from otel_ml import env
-from otel_ml._internal.identity.ranks import detect
+from otel_ml._internal.identity.ranks import BY_HAND, detect
 from otel_ml._internal.identity.run_identity import ANYWHERE, Identity, Parent, has_creator, launcher_id
 from otel_ml._internal.lifecycle.init_arguments import another_run
 from otel_ml.config import Config
@@ -96,7 +96,8 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     is_other = another_run(arguments, *(environ.get(variable.name, "") for variable in _OF_A_RUN))
     parent = Parent.parse(written)
     place = detect(environ)
-    is_of_launch = bool(parent and place.launcher and place.launcher == parent.launcher)
+    has_number = parent is not None and not place.launcher and _has_number_of(parent, environ)
+    is_of_launch = has_number or bool(parent and place.launcher and place.launcher == parent.launcher)
     is_of_same_place = is_of_launch and parent is not None and place.rank == parent.rank
     is_asked_for = bool(arguments.get("id")) and not is_other
     is_handed = parent is None or parent.pid == ANYWHERE
@@ -115,3 +116,8 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
         asked = "\0".join(str(arguments.get(name)) for name in ("experiment", "name"))
         own[env.EXPERIMENT_ID.name] = f"{handed}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
     return own
+
+
+def _has_number_of(parent: Parent, environ: Mapping[str, str]) -> bool:
+    """Whether the rank that our variables say is the parent's own, which it was given by hand."""
+    return parent.launcher == BY_HAND and environ.get(env.RANK.name, "").strip() == str(parent.rank)
