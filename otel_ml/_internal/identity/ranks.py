@@ -33,6 +33,8 @@ class JobPlace:
         task: the process that the launcher started, where it is the only one: what else runs below it, as the programs
             of a shell do, are starts of their own.
         trial: which trial of a search this process does; empty where there is no search.
+        tasks: how many agents of a launch the step has, where there are steps.
+        job_of_steps: the job, where agents of one launch are in more than one step.
         role: of the process; ranks count anew in each.
         logs: where the launcher keeps the logs of this launch, on this host; it has another folder for the next.
     """
@@ -49,6 +51,8 @@ class JobPlace:
     variable: str = ""
     task: int | None = None
     trial: str = ""
+    tasks: int = 1
+    job_of_steps: str = ""
     role: str = ""
     logs: str = ""
 
@@ -89,13 +93,15 @@ def torchrun(environ: Environ) -> JobPlace | None:
         world_size=world_size,
         local_rank=_number(environ, "LOCAL_RANK") or 0,
         launcher="torchrun",
-        job=_job_of_torchrun(named, environ, step, hosts) if step else named,
+        job=_named(step.job, named) if step else named,
         is_unique=step is not None,
         hosts=hosts,
         attempt=_number(environ, "TORCHELASTIC_RESTART_COUNT"),
         host=_number(environ, "GROUP_RANK") or 0,
         variable="TORCHELASTIC_RUN_ID",
         task=_agent(environ, step) if step else None,
+        tasks=step.world_size if step else 1,
+        job_of_steps=_named(_slurm_job(environ), named) if step else "",
         logs=_logs(environ),
     )
 
@@ -106,11 +112,9 @@ def _logs(environ: Environ) -> str:
     return found[1] if found else ""
 
 
-def _job_of_torchrun(named: str, environ: Environ, step: JobPlace, hosts: int) -> str:
-    """Return what the agents of one launch have in common: the step, or, where each has one of its own, the job."""
-    if named:
-        return f"{_slurm_job(environ)}-{_clean(named)}"
-    return step.job if hosts == 1 or step.hosts > 1 else _slurm_job(environ)
+def _named(job: str, name: str) -> str:
+    """Return the id of a launch below what the scheduler has started: a copied script has the same name."""
+    return f"{job}-{_clean(name)}" if name else job
 
 
 def _agent(environ: Environ, step: JobPlace) -> int | None:

@@ -16,7 +16,7 @@ from otel_ml._internal.identity.group_store import agreed_id
 from otel_ml._internal.identity.launcher_process import (
     Process,
     launcher_process,
-    may_span_hosts,
+    most_agents,
     started_ns,
     through_shells,
     was_started_with,
@@ -224,6 +224,7 @@ def _id_of(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], str]) 
 
 def _launch_id(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], str]) -> str:
     launcher = launcher_process(ppid, place.variable)
+    place = replace(place, job=_job(place, launcher))
     if place.job and _is_enough(place, launcher):
         return place.job
     agreed = None if place.launcher in _SEEN_BY_RANKS and place.hosts == 1 else agreed_id(new_id(), before)
@@ -234,6 +235,12 @@ def _launch_id(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], st
 
 _SEEN_BY_RANKS = frozenset({"torchrun", "mpi", "submitit"})
 """Launchers of which there is one process on a host; it stays when ranks are started again, and their group is not."""
+
+
+def _job(place: JobPlace, launcher: int) -> str:
+    """Return what the agents of one launch have in common: the step, or the job where that has too few for all."""
+    is_of_steps = place.job_of_steps and max(place.hosts, most_agents(launcher)) > place.tasks
+    return place.job_of_steps if is_of_steps else place.job
 
 
 def _is_function(place: JobPlace) -> bool:
@@ -255,7 +262,7 @@ def _derived_id(place: JobPlace, pid: int) -> str:
 
 def _is_enough(place: JobPlace, launcher: int) -> bool:
     """Whether the launcher's id of the job is one start's: not where it may have begun others, one after the other."""
-    if place.hosts > 1 or may_span_hosts(launcher):
+    if place.hosts > 1 or most_agents(launcher) > 1:
         return True
     if place.task is None:
         return place.is_unique

@@ -213,13 +213,32 @@ def test_the_same_torchrun_command_twice_is_two_runs(name: str, begins: str) -> 
 def test_two_slurm_jobs_with_one_rendezvous_id_are_two_runs() -> None:
     named = {**STEP, **TORCHRUN, "TORCHELASTIC_RUN_ID": "100", "GROUP_WORLD_SIZE": "2"}
 
-    assert [detect({**named, "SLURM_JOB_ID": job}).job for job in ("77", "78")] == ["slurm-77-100", "slurm-78-100"]
+    jobs = [ids('$P "$PROGRAM"', **{**named, "SLURM_JOB_ID": job}) for job in ("77", "78")]
+
+    assert jobs == [["slurm-77-100"], ["slurm-78-100"]]
 
 
-def test_agents_of_one_launch_in_steps_of_their_own_are_one_run() -> None:
-    steps = [{**STEP, **TORCHRUN, "GROUP_WORLD_SIZE": "2", "SLURM_STEP_ID": step} for step in ("0", "1")]
+AGENT = 'bash -c "TORCHELASTIC_RUN_ID=$NAME $P \\"\\$PROGRAM\\"; true" agent $ASKED'
+STEP_OF_AGENT = f"SLURM_TASK_PID=$BASHPID; export SLURM_TASK_PID; exec {AGENT}"
 
-    assert {detect(step).job for step in steps} == {"slurm-77"}
+
+@pytest.mark.parametrize("hosts", ["1", "2"])
+def test_two_torchruns_of_one_name_in_two_steps_of_a_slurm_job_are_two_runs(hosts: str) -> None:
+    steps = f"for s in 0 1 0; do (export SLURM_STEP_ID=$s; {STEP_OF_AGENT}); done"
+    variables = {**STEP, "SLURM_STEP_NUM_TASKS": hosts, "SLURM_STEP_NUM_NODES": hosts, "GROUP_WORLD_SIZE": hosts}
+
+    first, second, requeued = ids(steps, NAME="77", RANK="0", WORLD_SIZE="2", **variables)
+
+    assert (first, second, requeued) == ("slurm-77.0-77", "slurm-77.1-77", "slurm-77.0-77")
+
+
+@pytest.mark.parametrize(("name", "run_id"), [("77", "slurm-77-77"), ("none", "slurm-77")])
+def test_agents_of_one_launch_in_steps_of_their_own_are_one_run(name: str, run_id: str) -> None:
+    steps = f"for s in 0 1; do (export SLURM_STEP_ID=$s GROUP_WORLD_SIZE=$((s + 1)); {STEP_OF_AGENT}); done"
+
+    found = ids(steps, NAME=name, ASKED="--nnodes 1:2", RANK="0", WORLD_SIZE="2", **STEP)
+
+    assert found == [run_id, run_id]
 
 
 def test_an_elastic_job_has_one_id_however_many_agents_have_come() -> None:
