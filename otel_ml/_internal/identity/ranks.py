@@ -26,6 +26,7 @@ class JobPlace:
         launcher: who said so; empty for a process on its own.
         job: the launcher's id of the job, or empty.
         is_unique: whether `job` differs between two runs of the same command.
+        is_of_scheduler: whether `job` is the scheduler's alone, in which more starts may follow.
         hosts: how many hosts the job spans.
         host: which of them this is; global rank 0 is on 0.
         attempt: how many restarts came before, where the launcher counts them.
@@ -53,6 +54,7 @@ class JobPlace:
     trial: str = ""
     tasks: int = 1
     job_of_steps: str = ""
+    is_of_scheduler: bool = False
     role: str = ""
     logs: str = ""
 
@@ -196,12 +198,16 @@ def _mpi(environ: Environ, names: tuple[str, str, str, str], job: str) -> JobPla
     if rank is None or world_size is None or _is_slurms(environ, rank, world_size):
         return None
     local = _size(environ, names[3]) or world_size
+    step = slurm(environ)
+    is_of_step = not job and step is not None and step.world_size > 1  # its tasks are the proxies of `mpirun`
+    allocation = step.job if step is not None and is_of_step else _slurm_job(environ)
     return JobPlace(
         rank=rank,
         world_size=world_size,
         local_rank=_number(environ, names[2]) or 0,
         launcher="mpi",
-        job="-".join(part for part in (_slurm_job(environ), _clean(job)) if part),
+        job="-".join(part for part in (allocation, _clean(job)) if part),
+        is_of_scheduler=bool(allocation) and not job and not is_of_step,
         hosts=-(-world_size // local),
         host=rank // local,
         variable=names[0],

@@ -230,6 +230,8 @@ def _launch_id(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], st
     agreed = None if place.launcher in _SEEN_BY_RANKS and place.hosts == 1 else agreed_id(new_id(), before)
     if not agreed and (place.launcher == BY_HAND or _is_function(place)):
         agreed = by_hand()
+    if not agreed and place.is_of_scheduler and place.hosts > 1:
+        return place.job
     return agreed or _derived_id(place, launcher if place.world_size > 1 or place.task is None else os.getpid())
 
 
@@ -262,6 +264,8 @@ def _derived_id(place: JobPlace, pid: int) -> str:
 
 def _is_enough(place: JobPlace, launcher: int) -> bool:
     """Whether the launcher's id of the job is one start's: not where it may have begun others, one after the other."""
+    if place.is_of_scheduler:
+        return False
     if place.hosts > 1 or most_agents(launcher) > 1:
         return True
     if place.task is None:

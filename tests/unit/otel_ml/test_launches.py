@@ -295,7 +295,7 @@ import otel_ml
 
 def work(rank, folder, before):
     if before:
-        os.environ.update(before)
+        os.environ.update({name: value.format(rank=rank) for name, value in before.items()})
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     ids = []
     for _ in range(2):
@@ -322,6 +322,35 @@ def test_spawned_ranks_agree_on_each_run_in_the_store_of_their_group(tmp_path: P
     assert [rank for _, rank in first + second] == [0, 0, 1, 1]
     assert [run for run, _ in first] == [run for run, _ in second]
     assert first[0][0] != first[1][0]
+
+
+MPI_ON_TWO_HOSTS = {"SLURM_JOB_ID": "77", "PMI_RANK": "{rank}", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "1"}
+
+
+def test_two_mpiruns_on_several_hosts_of_one_slurm_job_are_two_runs(tmp_path: Path) -> None:
+    found = []
+    for start in ("1", "2"):
+        (tmp_path / start).mkdir()
+        (tmp_path / "spawned.py").write_text(SPAWNED)
+        command = [sys.executable, tmp_path / "spawned.py", tmp_path / start, json.dumps(MPI_ON_TWO_HOSTS)]
+        subprocess.run(command, check=True, timeout=110, cwd=tmp_path)
+        found.append({json.loads((tmp_path / start / f"{rank}.json").read_text())[0][0] for rank in (0, 1)})
+
+    assert len(found[0]) == len(found[1]) == 1
+    assert found[0] != found[1]
+
+
+def test_mpiruns_whose_proxies_slurm_starts_have_the_step_of_them_for_their_name() -> None:
+    steps = [{**STEP, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_ID": step} for step in ("3", "4")]
+    hosts = {"PMI_RANK": "0", "PMI_SIZE": "8", "MPI_LOCALNRANKS": "4"}
+
+    assert [ids('$P "$PROGRAM"', **step, **hosts) for step in steps] == [["slurm-77.3"], ["slurm-77.4"]]
+
+
+def test_mpiruns_on_several_hosts_that_nothing_tells_apart_are_the_run_of_their_slurm_job() -> None:
+    ranks = 'for r in 0 1; do PMI_RANK=$r PMI_SIZE=2 MPI_LOCALNRANKS=1 bash -c "$P \\"\\$PROGRAM\\"; true"; done'
+
+    assert ids(ranks, SLURM_JOB_ID="77") == ["slurm-77", "slurm-77"]
 
 
 LAUNCHES = """
