@@ -19,6 +19,7 @@ __all__ = ["child_environ", "handed_on", "inherited_environ", "own_environ", "ru
 
 _OF_A_LAUNCH = re.compile(
     r"(OTEL_ML_)?(LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_|TORCHELASTIC_|SLURM_(PROCID|STEP_ID)$|OMPI_COMM_WORLD_|PMIX?_"
+    r"|FLUX_TASK_RANK$|SUBMITIT_LOCAL_GLOBALID$|PALS_RANKID$"
 )
 """Variables by which a process finds its place in a launch."""
 

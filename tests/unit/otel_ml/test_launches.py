@@ -437,14 +437,22 @@ with otel_ml.init("launched", exporters="jsonl") as run:
 """
 
 
-def test_a_program_that_a_rank_by_our_variables_starts_is_a_run_of_its_own(tmp_path: Path) -> None:
-    found = ids(
-        'OTEL_ML_RANK=1 OTEL_ML_WORLD_SIZE=2 $P "$CHILD"', CHILD=STARTS_ANOTHER, OTEL_ML_DIR=str(tmp_path / "runs")
-    )
+@pytest.mark.parametrize(
+    "rank",
+    [
+        "OTEL_ML_RANK=1 OTEL_ML_WORLD_SIZE=2",
+        "RANK=1 WORLD_SIZE=2",
+        "NODE_RANK=0 LOCAL_RANK=1 WORLD_SIZE=2",
+        "FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_JOB_ID=f1",
+        "SUBMITIT_EXECUTOR=local SUBMITIT_LOCAL_GLOBALID=1 SUBMITIT_LOCAL_NTASKS=2",
+    ],
+)
+def test_a_program_that_a_rank_starts_is_no_rank_and_a_run_of_its_own(tmp_path: Path, rank: str) -> None:
+    found = ids(f'{rank} $P "$CHILD"', CHILD=STARTS_ANOTHER, OTEL_ML_DIR=str(tmp_path / "runs"))
 
-    (first, rank), (second, other) = found[:2], found[2:]
-    assert (rank, other) == ("1", "0")
-    assert first != second
+    (run_id, first), (other_id, second) = found[:2], found[2:]
+    assert (first, second) == ("1", "0")
+    assert run_id != other_id
 
 
 @pytest.mark.parametrize("by", ["OTEL_ML_", ""], ids=["by our variables", "by those of torch"])
