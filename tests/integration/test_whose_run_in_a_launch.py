@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.jobs import services_of, until
 from tests.integration.recorded_by import ids_of, rows_of
-from tests.integration.worker_process import environment, run, variables
+from tests.integration.worker_process import ROOT, environment, run, variables
 from tests.otlp_server import OtlpServer
 
 LAUNCH = """
@@ -137,6 +137,25 @@ def test_of_ranks_that_a_shell_starts_rank_0_decides_for_those_of_its_own_start(
     folders = list((tmp_path / "runs" / "exp").iterdir())
     losses = [[row["values"]["loss"] for row in rows_of(one) if "loss" in row.get("values", {})] for one in folders]
     assert losses == [[10.0, 11.0], [10.0, 11.0]]
+
+
+SHELL_OF_SRUN = {
+    "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
+    "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1", "SLURM_NNODES": "1", "SLURM_TASK_PID": "1",
+    "SLURM_JOB_NAME": "interactive",
+}  # fmt: skip
+
+
+def test_lightning_in_the_interactive_shell_of_a_slurm_job_is_one_run_of_all_its_ranks(tmp_path: Path) -> None:
+    environ = environment(tmp_path, {"OMP_NUM_THREADS": "1", **SHELL_OF_SRUN})
+
+    script = ROOT / "tests/launchers/programs/lightning_ddp.py"
+    subprocess.run([sys.executable, script], cwd=tmp_path, env=environ, check=True, timeout=100)
+
+    until(lambda: not services_of(XDG_RUNTIME_DIR=environ["XDG_RUNTIME_DIR"]))
+    (folder,) = (tmp_path / "runs" / "launched").iterdir()
+    tokens = {row["step"]: row["values"]["tokens"] for row in rows_of(folder) if "tokens" in row.get("values", {})}
+    assert tokens == dict.fromkeys(range(5), 2.0)
 
 
 def test_where_no_rank_begins_a_run_and_nothing_asks_for_one_nothing_is_written(tmp_path: Path) -> None:

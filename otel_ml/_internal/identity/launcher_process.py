@@ -14,10 +14,11 @@ __all__ = [
     "forked_from",
     "is_alive",
     "launcher_process",
-    "may_span_hosts",
+    "most_agents",
     "ranks_below",
     "started_ns",
     "through_shells",
+    "was_started_with",
 ]
 
 Process = tuple[int, int]
@@ -42,6 +43,11 @@ def launcher_process(ppid: int, variable: str) -> int:
             return pid
         pid = above
     return ppid
+
+
+def was_started_with(variable: str) -> bool:
+    """Whether this process was started with a variable: one that runs a function has been given it afterwards."""
+    return _told(os.getpid(), variable) is not None
 
 
 def forked_from(pid: int) -> Iterator[int]:
@@ -82,8 +88,8 @@ def ancestors(pid: int) -> Iterator[Process]:
         yield pid, started_ns(pid)
 
 
-def may_span_hosts(agent: int) -> bool:
-    """Whether a torchrun may be joined by others: it then has the same job, however many have come so far.
+def most_agents(agent: int) -> int:
+    """Return by how many a torchrun may be joined, itself included: they have one job, however many have come so far.
 
     `--nnodes 1:2` begins with one agent or two.
     """
@@ -91,7 +97,7 @@ def may_span_hosts(agent: int) -> bool:
     said = [word.partition("=")[2] or after for word, after in zip(words, [*words[1:], ""], strict=True) if _asks(word)]
     said += [word.partition("=")[2] for word in _words(agent, "environ") if word.startswith("PET_NNODES=")]
     most = said[0].rpartition(":")[2] if said else ""
-    return most.isdecimal() and int(most) > 1
+    return int(most) if most.isdecimal() else 1
 
 
 def started_ns(pid: int) -> int:

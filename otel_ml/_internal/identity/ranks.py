@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ class JobPlace:
         launcher: who said so; empty for a process on its own.
         job: the launcher's id of the job, or empty.
         is_unique: whether `job` differs between two runs of the same command.
+        is_of_scheduler: whether `job` is the scheduler's alone, in which more starts may follow.
         hosts: how many hosts the job spans.
         host: which of them this is; global rank 0 is on 0.
         attempt: how many restarts came before, where the launcher counts them.
@@ -33,6 +34,10 @@ class JobPlace:
         task: the process that the launcher started, where it is the only one: what else runs below it, as the programs
             of a shell do, are starts of their own.
         trial: which trial of a search this process does; empty where there is no search.
+        tasks: how many agents of a launch the step has, where there are steps.
+        job_of_steps: the job, where agents of one launch are in more than one step.
+        role: of the process; ranks count anew in each.
+        logs: where the launcher keeps the logs of this launch, on this host; it has another folder for the next.
     """
 
     rank: int = 0
@@ -47,6 +52,11 @@ class JobPlace:
     variable: str = ""
     task: int | None = None
     trial: str = ""
+    tasks: int = 1
+    job_of_steps: str = ""
+    is_of_scheduler: bool = False
+    role: str = ""
+    logs: str = ""
 
     @property
     def is_alone(self) -> bool:
@@ -85,21 +95,28 @@ def torchrun(environ: Environ) -> JobPlace | None:
         world_size=world_size,
         local_rank=_number(environ, "LOCAL_RANK") or 0,
         launcher="torchrun",
-        job=_job_of_torchrun(named, environ, step, hosts) if step else named,
+        job=_named(step.job, named) if step else named,
         is_unique=step is not None,
         hosts=hosts,
         attempt=_number(environ, "TORCHELASTIC_RESTART_COUNT"),
         host=_number(environ, "GROUP_RANK") or 0,
         variable="TORCHELASTIC_RUN_ID",
         task=_agent(environ, step) if step else None,
+        tasks=step.world_size if step else 1,
+        job_of_steps=_named(_slurm_job(environ), named) if step else "",
+        logs=_logs(environ),
     )
 
 
-def _job_of_torchrun(named: str, environ: Environ, step: JobPlace, hosts: int) -> str:
-    """Return what the agents of one launch have in common: the step, or, where each has one of its own, the job."""
-    if named:
-        return f"{_slurm_job(environ)}-{_clean(named)}"
-    return step.job if hosts == 1 or step.hosts > 1 else _slurm_job(environ)
+def _logs(environ: Environ) -> str:
+    """Return the folder of `<folder>/attempt_0/<rank>/error.json`, which torch makes for a launch."""
+    found = re.fullmatch(r"(.+)/attempt_\d+/\d+/error\.json", environ.get("TORCHELASTIC_ERROR_FILE", ""))
+    return found[1] if found else ""
+
+
+def _named(job: str, name: str) -> str:
+    """Return the id of a launch below what the scheduler has started: a copied script has the same name."""
+    return f"{job}-{_clean(name)}" if name else job
 
 
 def _agent(environ: Environ, step: JobPlace) -> int | None:
@@ -181,12 +198,16 @@ def _mpi(environ: Environ, names: tuple[str, str, str, str], job: str) -> JobPla
     if rank is None or world_size is None or _is_slurms(environ, rank, world_size):
         return None
     local = _size(environ, names[3]) or world_size
+    step = slurm(environ)
+    is_of_step = not job and step is not None and step.world_size > 1  # its tasks are the proxies of `mpirun`
+    allocation = step.job if step is not None and is_of_step else _slurm_job(environ)
     return JobPlace(
         rank=rank,
         world_size=world_size,
         local_rank=_number(environ, names[2]) or 0,
         launcher="mpi",
-        job="-".join(part for part in (_slurm_job(environ), _clean(job)) if part),
+        job="-".join(part for part in (allocation, _clean(job)) if part),
+        is_of_scheduler=bool(allocation) and not job and not is_of_step,
         hosts=-(-world_size // local),
         host=rank // local,
         variable=names[0],
@@ -298,6 +319,10 @@ def torch_group(environ: Environ) -> JobPlace | None:
     )
 
 
+def _first(detectors: Sequence[Callable[[Environ], JobPlace | None]], environ: Environ) -> JobPlace | None:
+    return next((place for detector in detectors if (place := detector(environ)) is not None), None)
+
+
 def _clean(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.\-]+", "-", text).strip("-.")
 
@@ -319,13 +344,22 @@ DETECTORS: tuple[Callable[[Environ], JobPlace | None], ...] = (
 """In order: the first that recognises its launcher wins. What is started within something else comes before it."""
 
 
+_STARTED_BY_ONE: tuple[Callable[[Environ], JobPlace | None], ...] = (ray, dask, torch_env, lightning)
+"""What gives ranks to processes that the one process of a step or an `mpirun` has started, often a shell."""
+
+_STARTERS_OF_ONE = frozenset({"mpi", "submitit", "slurm"})
+
+
 def detect(environ: Environ) -> JobPlace:
     """Return this process' place; a process no launcher speaks of is rank 0 of 1.
 
-    A launcher that has started one process may have been overtaken: that has started others, and joined them to a
-    process group.
+    A launcher that has started one process may have been overtaken: that has started others, and told them their
+    ranks, or joined them to a process group.
     """
-    place = next((place for detector in DETECTORS if (place := detector(environ)) is not None), JobPlace())
+    place = _first(DETECTORS, environ) or JobPlace()
+    if place.world_size == 1 and place.launcher in _STARTERS_OF_ONE:
+        within = _first(_STARTED_BY_ONE, environ)
+        place = within if within is not None and within.world_size > 1 else place
     group = torch_group(environ) if place.world_size == 1 and place.launcher else None
     if group is not None and group.world_size > 1:
         place = replace(place, rank=group.rank, world_size=group.world_size, local_rank=group.local_rank)

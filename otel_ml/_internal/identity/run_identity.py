@@ -16,9 +16,10 @@ from otel_ml._internal.identity.group_store import agreed_id
 from otel_ml._internal.identity.launcher_process import (
     Process,
     launcher_process,
-    may_span_hosts,
+    most_agents,
     started_ns,
     through_shells,
+    was_started_with,
 )
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.started_by_hand import awaited_start, common_processes, joined_start
@@ -129,16 +130,11 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
     parents = {_creator(), os.getppid()} if ppid is None else {ppid}
     ppid = os.getppid() if ppid is None else ppid
     detected = detect(environ)
-    place = replace(
-        detected,
-        rank=detected.rank if config.rank is None else config.rank,
-        world_size=detected.world_size if config.world_size is None else config.world_size,
-        local_rank=_local_rank(config, detected),
-    )
+    place = _place(config, environ, detected)
     starter = parent = Parent.parse(config.parent)
     if parent is not None and parent.pid == ANYWHERE:
         parents.add(ANYWHERE)
-        if place.launcher and place.world_size > 1:  # one of several ranks has a place of its own
+        if detected.launcher and place.world_size > 1:  # one of several ranks has a place of its own
             starter = parent = None
     is_size_said = config.world_size is not None and env.WORLD_SIZE.name not in environ
     has_world = is_size_said or not _has_variables_of(starter, parents, ppid, place.rank, config.role)
@@ -176,6 +172,20 @@ def has_creator() -> bool:
     return _creator() is not None
 
 
+def _place(config: Config, environ: Mapping[str, str], detected: JobPlace) -> JobPlace:
+    """Return the place that settings and launcher say; of several ranks that no launcher has started, one by hand."""
+    place = replace(
+        detected,
+        rank=detected.rank if config.rank is None else config.rank,
+        world_size=detected.world_size if config.world_size is None else config.world_size,
+        local_rank=_local_rank(config, detected),
+        role=config.role,
+    )
+    if place.launcher or place.world_size == 1:
+        return place
+    return replace(place, launcher=BY_HAND, variable=env.RANK.name if env.RANK.name in environ else "")
+
+
 def _local_rank(config: Config, detected: JobPlace) -> int:
     if config.local_rank is not None:
         return config.local_rank
@@ -197,7 +207,7 @@ def launcher_id(place: JobPlace, ppid: int, before: int) -> str:
     Across hosts only the launcher's own id is common to all, and what is in the store of `torch.distributed`; there a
     launcher's named job that is run twice continues the run, as its name says.
     """
-    return _id_of(place, ppid, before, lambda: joined_start(place, ppid, before, new_id()))
+    return _id_of(place, ppid, before, lambda: joined_start(place, ppid, before, _new_id_of(place.job)))
 
 
 def awaited_id(place: JobPlace, ppid: int) -> str:
@@ -214,16 +224,34 @@ def _id_of(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], str]) 
 
 def _launch_id(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], str]) -> str:
     launcher = launcher_process(ppid, place.variable)
+    place = replace(place, job=_job(place, launcher))
     if place.job and _is_enough(place, launcher):
         return place.job
     agreed = None if place.launcher in _SEEN_BY_RANKS and place.hosts == 1 else agreed_id(new_id(), before)
-    if not agreed and place.launcher == BY_HAND:
+    if not agreed and (place.launcher == BY_HAND or _is_function(place)):
         agreed = by_hand()
+    if not agreed and place.is_of_scheduler and place.hosts > 1:
+        return place.job
     return agreed or _derived_id(place, launcher if place.world_size > 1 or place.task is None else os.getpid())
 
 
 _SEEN_BY_RANKS = frozenset({"torchrun", "mpi", "submitit"})
 """Launchers of which there is one process on a host; it stays when ranks are started again, and their group is not."""
+
+
+def _job(place: JobPlace, launcher: int) -> str:
+    """Return what the agents of one launch have in common: the step, or the job where that has too few for all."""
+    is_of_steps = place.job_of_steps and max(place.hosts, most_agents(launcher)) > place.tasks
+    return place.job_of_steps if is_of_steps else place.job
+
+
+def _is_function(place: JobPlace) -> bool:
+    """Whether a program, or a notebook, has torch run a function on ranks: it may do so again, and is not torchrun."""
+    return place.launcher == "torchrun" and not was_started_with(place.variable)
+
+
+def _new_id_of(job: str) -> str:
+    return f"{job}-{secrets.token_hex(4)}" if job else new_id()
 
 
 def _derived_id(place: JobPlace, pid: int) -> str:
@@ -236,11 +264,13 @@ def _derived_id(place: JobPlace, pid: int) -> str:
 
 def _is_enough(place: JobPlace, launcher: int) -> bool:
     """Whether the launcher's id of the job is one start's: not where it may have begun others, one after the other."""
-    if place.hosts > 1 or may_span_hosts(launcher):
+    if place.is_of_scheduler:
+        return False
+    if place.hosts > 1 or most_agents(launcher) > 1:
         return True
     if place.task is None:
         return place.is_unique
-    return place.task == (launcher if place.launcher == "torchrun" else os.getpid())
+    return place.task == (launcher if place.launcher == "torchrun" else os.getpid()) and not _is_function(place)
 
 
 def launched_by(place: JobPlace, ppid: int) -> Process:

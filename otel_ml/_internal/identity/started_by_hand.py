@@ -1,4 +1,4 @@
-"""Which start the ranks belong to that a shell or a program has started itself, with `RANK` and `WORLD_SIZE` alone.
+"""Which start the ranks belong to that a shell or a program has started itself: with their numbers, or as functions.
 
 Nothing that they are given tells one start from the next: the shell is the same, and so is the port. So the ranks of a
 host write down who has joined, in a file that only this user can read, and the first of a start gives it its id.
@@ -28,12 +28,12 @@ from otel_ml._internal.identity.launcher_process import (
     ranks_below,
     started_ns,
 )
-from otel_ml._internal.identity.ranks import JobPlace
+from otel_ml._internal.identity.ranks import BY_HAND, JobPlace
 from otel_ml.wire.rendezvous import is_private, rendezvous_of
 
 __all__ = ["awaited_start", "common_processes", "joined_start"]
 
-_FILE = "starts-by-hand-1-{namespace}.json"
+_FILE = "starts-by-hand-2-{namespace}.json"
 """The number is that of its form: another version of otel_ml does not read it. Nor does a container, whose processes
 have numbers of their own."""
 
@@ -46,12 +46,23 @@ class Member:
     """A process that has joined a start.
 
     Attributes:
+        role: ranks count anew in each.
+        size: how many ranks the role has.
+        process: the one that it is.
         command: a digest of it; a rank that is started again has the same one.
+        attempt: how many starts of this rank came before, where the launcher counts them.
     """
 
+    role: str
     rank: int
+    size: int
     process: Process
     command: str
+    attempt: int = 0
+
+    def is_same_rank(self, other: Member) -> bool:
+        """Whether two processes have one place."""
+        return (self.role, self.rank) == (other.role, other.rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +74,20 @@ class Start:
     starters: list[Process] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
 
+    def may_have(self, member: Member) -> bool:
+        """Whether the role of a rank has its size here, or has not come yet."""
+        return all(one.size == member.size for one in self.members if one.role == member.role)
+
     def takes(self, member: Member) -> bool:
-        """Whether a rank is one of this start: it has not come yet, or comes again while others of it run."""
-        same = [one for one in self.members if one.rank == member.rank]
+        """Whether a rank is one of this start: it has not come yet, or comes again while others of it run.
+
+        A launcher that starts all ranks of a start again says so to each.
+        """
+        same = [one for one in self.members if one.is_same_rank(member)]
         if not same:
             return True
+        if member.attempt:
+            return all(one.attempt < member.attempt for one in same)
         if any(is_alive(one.process) or one.command != member.command for one in same):
             return False
         return any(is_alive(one.process) for one in self.members)
@@ -79,7 +99,7 @@ def common_processes(ppid: int, variable: str, rank: int) -> list[Process]:
     A rank may have a copy of the shell for itself: `( … ) &`. One that has started other ranks, too, is the one.
     """
     launcher = launcher_process(ppid, variable)
-    copies = list(forked_from(launcher))
+    copies = list(forked_from(launcher)) if variable else []
     if copies and ranks_below(launcher, variable) - {str(rank)}:
         copies = []
     return [(pid, started_ns(pid)) for pid in (launcher, *copies)]
@@ -121,16 +141,16 @@ class _Rank:
 
     @classmethod
     def of(cls, place: JobPlace, ppid: int, before: int) -> _Rank:
-        port = [os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")]
-        command = hashlib.sha256("\0".join(sys.orig_argv).encode("utf-8", "surrogatepass")).hexdigest()
+        command = hashlib.sha256("\0".join(_command()).encode("utf-8", "surrogatepass")).hexdigest()
+        process = (os.getpid(), started_ns(os.getpid()))
         return cls(
-            Member(place.rank, (os.getpid(), started_ns(os.getpid())), command),
+            Member(place.role, place.rank, place.world_size, process, command, place.attempt or 0),
             common_processes(ppid, place.variable, place.rank),
-            json.dumps([place.world_size, *port, place.trial, before]),
+            json.dumps([*_address(place), place.trial, before]),
         )
 
     def joined(self, starts: Sequence[Start]) -> str:
-        alike = [start for start in starts if start.told == self.told]
+        alike = [start for start in starts if start.told == self.told and start.may_have(self.member)]
         family = {self.member.process, *ancestors(self.member.process[0])}
         known = [start for start in alike if any(one.process in family for one in start.members)]
         if known:
@@ -147,6 +167,21 @@ class _Rank:
         start.members.append(self.member)
         start.starters.extend(one for one in self.starters if one not in start.starters)
         return start.id
+
+
+def _command() -> list[str]:
+    """Return the command of this process; of one that `multiprocessing` has started that of its parent.
+
+    Its own has the numbers of pipes.
+    """
+    return sys.argv if "--multiprocessing-fork" in sys.orig_argv else sys.orig_argv
+
+
+def _address(place: JobPlace) -> list[str | None]:
+    """Return where the ranks of a start meet; a launch of torch may have another port when it starts them again."""
+    if place.launcher == BY_HAND:
+        return [os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")]
+    return [place.launcher, place.job, place.logs]
 
 
 @contextmanager
@@ -195,7 +230,7 @@ def _read(text: str) -> list[Start]:
 
 
 def _start(one: Mapping[str, Any]) -> Start:
-    members = [Member(each["rank"], _process(each["process"]), each["command"]) for each in one["members"]]
+    members = [Member(**{**each, "process": _process(each["process"])}) for each in one["members"]]
     return Start(one["id"], one["told"], [_process(each) for each in one["starters"]], members)
 
 

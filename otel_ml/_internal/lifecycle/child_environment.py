@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from otel_ml import env
-from otel_ml._internal.identity.ranks import detect
+from otel_ml._internal.identity.ranks import BY_HAND, detect
 from otel_ml._internal.identity.run_identity import ANYWHERE, Identity, Parent, has_creator, launcher_id
 from otel_ml._internal.lifecycle.init_arguments import another_run
 from otel_ml.config import Config
@@ -19,6 +19,7 @@ __all__ = ["JOINED_BY", "child_environ", "handed_on", "inherited_environ", "own_
 
 _OF_A_LAUNCH = re.compile(
     r"(OTEL_ML_)?(LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_|TORCHELASTIC_|SLURM_(PROCID|STEP_ID)$|OMPI_COMM_WORLD_|PMIX?_"
+    r"|FLUX_TASK_RANK$|SUBMITIT_LOCAL_GLOBALID$|PALS_RANKID$"
 )
 """Variables by which a process finds its place in a launch."""
 
@@ -106,12 +107,12 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     parent, place = Parent.parse(written), detect(environ)
     asked_for = {**arguments, "name": None} if place.launcher == _BY_RANK_0 else arguments
     is_other = another_run(asked_for, *(environ.get(variable.name, "") for variable in _OF_A_RUN))
-    is_of_launch = bool(parent and place.launcher and place.launcher == parent.launcher)
+    has_number = parent is not None and not place.launcher and _has_number_of(parent, environ)
+    is_of_launch = has_number or bool(parent and place.launcher and place.launcher == parent.launcher)
     is_of_same_place = is_of_launch and parent is not None and place.rank == parent.rank
     is_asked_for = bool(arguments.get("id")) and not is_other
     is_handed = parent is None or parent.pid == ANYWHERE
-    is_called_by_rank_0 = place.launcher != "" and place.launcher not in _OF_ALL_RANKS
-    is_rank = not is_of_same_place and (is_of_launch or is_called_by_rank_0)
+    is_rank = place.launcher != "" and (is_of_launch or place.launcher not in _OF_ALL_RANKS) and not is_of_same_place
     if (is_asked_for or is_handed or has_creator() or is_rank) and not is_other:
         return environ
     hidden = {env.PARENT.name}
@@ -126,3 +127,8 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
         asked = "\0".join(str(arguments.get(name)) for name in ("experiment", "name"))
         own[env.EXPERIMENT_ID.name] = f"{handed}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
     return own
+
+
+def _has_number_of(parent: Parent, environ: Mapping[str, str]) -> bool:
+    """Whether the rank that our variables say is the parent's own, which it was given by hand."""
+    return parent.launcher == BY_HAND and environ.get(env.RANK.name, "").strip() == str(parent.rank)

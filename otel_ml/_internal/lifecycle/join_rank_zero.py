@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from otel_ml._internal.identity.launcher_process import is_alive
@@ -47,7 +48,7 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
     """As rank 0 of a launch, say to the others which run it is."""
     if identity.place.rank or identity.place.world_size == 1 or identity.starter is not None:
         return
-    place = detect(os.environ)
+    place = replace(detect(os.environ), role=config.role)
     content = json.dumps({"started_by": launched_by(place, os.getppid()), "variables": {**variables}})
     for path in _files(config, place, launcher_id(place, os.getppid(), 0)):
         with suppress(OSError):  # nobody waits, or those that do begin without
@@ -67,7 +68,7 @@ def _sweep(folder: Path) -> None:
 
 def decided(config: Config) -> Mapping[str, str] | None:
     """Return what rank 0 has announced, or None while it has not."""
-    place = detect(os.environ)
+    place = replace(detect(os.environ), role=config.role)
 
     def is_of_this(started_by: Sequence[int]) -> bool:
         # On other hosts, and by hand, the id says it all; else an earlier start of the same name may have left it.

@@ -110,6 +110,29 @@ def test_a_script_that_lightning_starts_again_is_another_rank_not_a_child_of_the
     assert identity.parent is None
 
 
+ONE_OF_SLURM = {**SRUN, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_JOB_NAME": "bash"}
+ONE_OF_OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_NAMESPACE": "prterun-node7-123@1"}
+ONE_OF_MPICH = {"PMI_RANK": "0", "PMI_SIZE": "1"}
+BY_TORCH = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "4"}
+BY_LIGHTNING = {"NODE_RANK": "0", "LOCAL_RANK": "3", "WORLD_SIZE": "4"}
+
+
+@pytest.mark.parametrize("starter", [ONE_OF_SLURM, ONE_OF_OPEN_MPI, ONE_OF_MPICH], ids=["slurm", "open mpi", "mpich"])
+@pytest.mark.parametrize("ranks", [BY_TORCH, BY_LIGHTNING], ids=["torch", "lightning"])
+def test_ranks_that_the_one_process_of_a_step_starts_are_ranks(starter: dict[str, str], ranks: dict[str, str]) -> None:
+    place = detect({**starter, **ranks})
+
+    assert (place.rank, place.world_size, place.local_rank) == (3, 4, 3)
+
+
+def test_a_step_of_several_tasks_says_the_ranks_whatever_a_script_has_exported() -> None:
+    assert detect({**SRUN, "RANK": "0", "WORLD_SIZE": "16"}).launcher == "slurm"
+
+
+def test_the_one_process_of_a_step_stays_that_where_its_world_is_one() -> None:
+    assert detect({**ONE_OF_SLURM, "RANK": "0", "WORLD_SIZE": "1"}).launcher == "slurm"
+
+
 @pytest.mark.parametrize("rank", ["", "x", "-1", "1.5"])
 def test_variables_that_are_no_ranks_are_no_launcher(rank: str) -> None:
     assert detect({"RANK": rank, "WORLD_SIZE": "2"}) == JobPlace()
