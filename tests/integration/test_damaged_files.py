@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,19 @@ def test_embedded_a_damaged_database_does_not_keep_the_service_from_starting(tmp
     stored = [line["step"] for line in process.lines() if "loss" in line["values"]]  # type: ignore[operator]
     assert stored[-10:] == list(range(10, 20))
     assert set(stored) >= set(range(9))
+
+
+def test_a_run_of_which_something_unforeseen_is_stored_holds_up_no_other_run(bench: Bench) -> None:
+    service, sender = begun(bench, range(5), FakeWriter())
+    eventually(lambda: len(rows(bench.folder)) >= 4)
+    service.stop(5.0)
+    with closing(sqlite3.connect(bench.folder / "default" / "run-1" / "state" / "run.db")) as database, database:
+        database.execute("INSERT OR REPLACE INTO facts VALUES ('rejected', 'many')")
+
+    service, sender = begun(bench, range(5, 7), FakeWriter())
+    other = FakeWriter(experiment="run-2")
+    for step in range(3):
+        assert sender.send("metrics", other.step(step, {"loss": float(step)})).status == 200
+    sender.send("logs", other.goodbye())
+
+    assert eventually(lambda: (sender.run("run-2") or {}).get("status") == "finished")

@@ -43,7 +43,7 @@ def recover_spools(folder: Path, transport: Transport, deadline: float, say: Say
                 aside = path.rename(path.with_suffix(UNREADABLE))
                 say("damaged-data", f"{leftover.damaged:,} bytes of {str(aside)!r} are damaged; they are left out.")
             path.unlink(missing_ok=True)
-        except BlockingIOError:
+        except (BlockingIOError, FileNotFoundError):  # another process has it, or had it a moment ago
             continue
         except (VersionError, WireError) as error:
             say(error.slug, error.sentence)

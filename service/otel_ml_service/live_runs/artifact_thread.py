@@ -32,7 +32,7 @@ class ArtifactThread:
         self._folder = folder
         self._waiting: deque[NamedFile] = deque()
         self._stored = "[]"
-        self._asked: SimpleQueue[NamedFile] = SimpleQueue()
+        self._asked: SimpleQueue[NamedFile | None] = SimpleQueue()
         self._found: SimpleQueue[Artifact] = SimpleQueue()
         self._is_stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -57,12 +57,23 @@ class ArtifactThread:
             self._waiting.append(file)
             self._stored = ""
             self._asked.put(file)
-        if self._waiting and self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="otel-ml-files", daemon=True)
-            self._thread.start()
+        self._start()
+
+    def _start(self) -> None:
+        """Start the thread where there is something to look for; where the host has no thread left, with the next."""
+        if not self._waiting or self._thread is not None:
+            return
+        thread = threading.Thread(target=self._work, name="otel-ml-files", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            _log.warning("Files of artifacts are not looked for yet: %s", error)
+        else:
+            self._thread = thread
 
     def take(self) -> Iterable[Artifact]:
         """Yield those that were found, or proved to be references."""
+        self._start()
         while not self._found.empty():
             yield self._found.get()
             self._waiting.popleft()
@@ -71,10 +82,10 @@ class ArtifactThread:
     def close(self) -> None:
         """Look no further; what is not taken is in `stored`."""
         self._is_stopping.set()
+        self._asked.put(None)
 
     def _work(self) -> None:
-        while not self._is_stopping.is_set():
-            file = self._asked.get()
+        while (file := self._asked.get()) is not None and not self._is_stopping.is_set():
             try:
                 self._found.put(found_file(file, self._folder, lambda: not self._is_stopping.is_set()))
             except StoppedError:

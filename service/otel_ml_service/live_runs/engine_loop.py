@@ -89,6 +89,7 @@ class EngineLoop:
         self._queue: deque[tuple[int, Decoded]] = deque()
         self._stopping = False
         self._undigested: deque[tuple[int, int]] = deque()
+        self._not_looked_after = ""
         self._rejected_early: dict[str, dict[Rejected, int]] = {}
         self._held_up: dict[str, list[tuple[int, Decoded]]] = {}
         # Entries, counted: offered by the journal's thread, the others by this loop's.
@@ -139,7 +140,7 @@ class EngineLoop:
                         self._advance(run, now, is_ending=run.experiment in ended)
             if stopping or entries or now - self._committed_at >= _COMMIT_S:
                 self._commit()
-            self._look_after(now)
+            self._try_to_look_after(now)
             if stopping and not entries:
                 return
 
@@ -170,11 +171,25 @@ class EngineLoop:
         ended = set()
         for number, decoded in entries:
             for experiment in decoded.observations.keys() | decoded.rejections.experiments.keys():
-                if self._feed(number, decoded, experiment, now):
+                if self._fed(number, decoded, experiment, now):
                     ended.add(experiment)
             self._undigested.append((number, len(decoded.body)))
         self._observed += len(entries)
         return ended
+
+    def _fed(self, number: int, decoded: Decoded, experiment: str, now: float) -> bool:
+        """Feed a run; what nobody foresaw holds up neither the others nor the thread, and stays in the journal."""
+        try:
+            return self._feed(number, decoded, experiment, now)
+        except Exception:  # noqa: BLE001 (as in _advance)
+            self._undecidable(experiment)
+            return False
+
+    def _undecidable(self, experiment: str) -> None:
+        """Log once that a run cannot take what comes for it; until a restart the journal keeps everything."""
+        if experiment not in self._defects:
+            self._defects.add(experiment)
+            _log.exception("Run %s: an internal error. Please report it with this log.", experiment)
 
     def _feed(self, number: int, decoded: Decoded, experiment: str, now: float) -> bool:
         observations: Sequence[Observation] = decoded.observations.get(experiment, ())
@@ -186,8 +201,8 @@ class EngineLoop:
         if run is None:  # held up, set aside, or nothing but rejected points: no run begins with that
             self._keep_for_later(experiment, rejected)
             return False
-        if experiment in self._rejected_early:
-            rejected = self._rejected_early.pop(experiment) | rejected
+        for each, items in self._rejected_early.pop(experiment, {}).items():
+            rejected[each] = rejected.get(each, 0) + items
         with run.log.speaking():
             run.observe(number, observations, now, rejected=rejected)
         return any(isinstance(observation, ShutdownMessage) for observation in observations)
@@ -224,7 +239,7 @@ class EngineLoop:
         held_up, self._held_up = self._held_up, {}
         for experiment, entries in held_up.items():
             for number, decoded in entries:
-                self._feed(number, decoded, experiment, now)
+                self._fed(number, decoded, experiment, now)
 
     def _put_aside(self, number: int, decoded: Decoded, experiment: str, error: Exception) -> None:
         """Keep a request that no run can take for the next start, out of the journal's way if there is room for it."""
@@ -298,6 +313,15 @@ class EngineLoop:
         except Exception:  # noqa: BLE001 (as in _advance)
             self._defective(run)
         return True
+
+    def _try_to_look_after(self, now: float) -> None:
+        """Look after the runs; what cannot be done now, on a disk that is read-only or full, is tried again."""
+        try:
+            self._look_after(now)
+        except Exception as error:  # noqa: BLE001 (as in _advance)
+            if self._not_looked_after != repr(error):
+                _log.exception("Runs that are over cannot be closed, or made smaller; it is tried again.")
+            self._not_looked_after = repr(error)
 
     def _look_after(self, now: float) -> None:
         keep_s = _KEEP_WANTED_S if self._runs.is_crowded else _KEEP_S

@@ -249,7 +249,8 @@ def _leave(run: LiveRun) -> None:
             _write(run.folder / "state" / _UNDELIVERED, run.experiment)
         else:
             (run.folder / "state" / _UNDELIVERED).unlink(missing_ok=True)
-    (run.folder / "state" / _OPEN).unlink(missing_ok=True)
+    with suppress(OSError):
+        (run.folder / "state" / _OPEN).unlink(missing_ok=True)
     kept = kept_folder(run.folder)
     with suppress(OSError):
         for file in kept.iterdir():

@@ -13,6 +13,9 @@ __all__ = ["Shrinking"]
 
 _log = logging.getLogger(__name__)
 
+_ASKED_S = 0.05
+"""How often what waits for its turn looks whether it is to stop."""
+
 
 class Shrinking:
     """Owned by the thread that opens and closes runs."""
@@ -57,10 +60,12 @@ class _Work:
         self._stopped.set()
 
     def _run(self) -> None:
-        with self._turn:
-            if self._stopped.is_set():
+        while not self._stopped.is_set():  # whoever stops it does not wait for the turn of another one
+            if self._turn.acquire(timeout=_ASKED_S):
+                try:
+                    shrink(self._path, self._stopped.is_set)
+                except Exception:  # noqa: BLE001 (a defect of ours costs room on the disk, and nothing else)
+                    _log.exception("%s stays as large as it is.", self._path)
+                finally:
+                    self._turn.release()
                 return
-            try:
-                shrink(self._path, self._stopped.is_set)
-            except Exception:  # noqa: BLE001 (a defect of ours costs room on the disk, and nothing else)
-                _log.exception("%s stays as large as it is.", self._path)

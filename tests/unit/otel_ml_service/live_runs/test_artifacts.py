@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from otel_ml.wire.rendezvous import kept_folder
 from otel_ml_exporters.records import Artifact
 from otel_ml_service.aggregation.output import NamedFile
 from otel_ml_service.live_runs.artifact_store import found_file
+from otel_ml_service.live_runs.artifact_thread import ArtifactThread
+from tests.waiting import eventually
 
 CONTENT = b"weights" * 1000
 
@@ -124,3 +127,33 @@ def test_a_file_that_was_kept_for_us_and_written_to_since_is_a_reference(tmp_pat
     found = found_file(NamedFile(named, kept_file.name, kept_file.stat().st_mtime_ns - 1), tmp_path / "run")
 
     assert (found.local, found.sha256) == (None, None)
+
+
+def files_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "otel-ml-files"]
+
+
+def test_the_thread_that_looks_for_files_ends_with_its_run(tmp_path: Path, checkpoint: Path) -> None:
+    looking = ArtifactThread(tmp_path / "run")
+    looking.look_for([NamedFile(artifact(checkpoint))])
+    assert len(eventually(lambda: [*looking.take()])) == 1
+
+    looking.close()
+
+    assert eventually(lambda: not files_threads())
+
+
+def test_where_the_host_has_no_thread_left_files_are_looked_for_as_soon_as_there_is_one(
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    looking = ArtifactThread(tmp_path / "run")
+    with monkeypatch.context() as host:
+        host.setattr(threading.Thread, "start", no_thread)
+        looking.look_for([NamedFile(artifact(checkpoint))])
+        assert [*looking.take()] == []
+
+    assert len(eventually(lambda: [*looking.take()])) == 1
+    looking.close()

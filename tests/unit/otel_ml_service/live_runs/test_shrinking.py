@@ -65,3 +65,13 @@ def test_a_service_that_has_no_time_left_leaves_its_runs_as_they_are(tmp_path: P
     for path in paths:
         with closing(Outbox(path)) as outbox:
             assert outbox.read(0, 5_000) == RECORDS
+
+
+def test_a_run_that_waits_for_its_turn_is_opened_without_waiting_for_the_one_before(tmp_path: Path) -> None:
+    path, shrinking = run_db(tmp_path / "a"), Shrinking()
+    with shrinking._turn:  # another run, of gigabytes, is being made small
+        shrinking.begin(path)
+
+        shrinking.stop(path)
+
+    assert packed(path) == 0
