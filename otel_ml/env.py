@@ -78,6 +78,7 @@ DIR: Final = Variable("OTEL_ML_DIR", text, "./otel-ml-runs", "Folder of all runs
 FLUSH_INTERVAL: Final = Variable(
     "OTEL_ML_FLUSH_INTERVAL", integer(10), 1000,
     "What was recorded is sent at the latest after this time; sooner, at the first step boundary after half of it. "
+    "Heartbeats are, too: above 1000 a live process may be taken for dead. "
     "Spans of jobs with 128 ranks and more: at the latest after three times this.",
     unit="ms",
 )  # fmt: skip

@@ -199,8 +199,9 @@ class ServiceConfig:
             ),
             "http": source.value(env.LISTEN_HTTP, "http", http, default=http_default),
             "grpc": None if embedded else _grpc(source, grpc),
-            "token": source.value(env.TOKEN, "token"),
-            "tokens": _tokens(said, problems),
+            # A job's own service makes its own: what the job was given is that of another one.
+            "token": "" if embedded else source.value(env.TOKEN, "token"),
+            "tokens": () if embedded else _tokens(said, problems),
             "token_file": _token_file(source, embedded, problems),
             "allowed_lateness_s": source.value(env.ALLOWED_LATENESS, "allowed_lateness") / 1000,
             "end_silence_s": source.value(env.END_SILENCE, "end_silence", default=silence_default) / 1000,

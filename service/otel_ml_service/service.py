@@ -123,7 +123,7 @@ class Service:
         self._problems = left_out.problems
         self._clock = clock
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
-        self._token = config.token or (secrets.token_urlsafe(32) if config.embedded else "")
+        self._token = secrets.token_urlsafe(32) if config.embedded else config.token
         given = [token for token in (self._token, *config.tokens) if token]
         self._tokens = Tokens(given, config.token_file)
         self._telemetry = Telemetry()

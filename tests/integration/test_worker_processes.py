@@ -425,3 +425,14 @@ def test_a_forked_child_with_a_place_stays_in_the_run_of_its_parent(server: Otlp
     assert {point.resource["ml.experiment.name"] for point in server.points("x")} == {"exp"}
     (said,) = [str(event.body) for event in server.events("ml.notice") if "init(" in str(event.body)]
     assert said.startswith("init(exporters='jsonl') while a run is active changes nothing")
+
+
+@pytest.mark.parametrize(("interval", "is_said"), [("1000", False), ("3000", True)])
+def test_who_sends_more_rarely_than_a_heartbeat_is_due_is_told(tmp_path: Path, interval: str, is_said: bool) -> None:
+    program = (
+        'import otel_ml\nwith otel_ml.init("exp", id="one", exporters="jsonl"):\n    otel_ml.log({"x": 1.0}, step=0)'
+    )
+
+    _, errors = run(program, environment(tmp_path, {"OTEL_ML_FLUSH_INTERVAL": interval}), tmp_path)
+
+    assert ("OTEL_ML_FLUSH_INTERVAL=3000: this process says that it lives every 3 s" in errors) == is_said

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import socket
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from otel_ml_service.receiver import http as http_receiver
 from otel_ml_service.receiver.connection_limits import ConnectionLimits
 from otel_ml_service.receiver.rate_limit import RateLimit
 from otel_ml_service.service import Service
-from tests.integration.conftest import Bench
+from tests.integration.conftest import Bench, Sender
 from tests.integration.test_grpc import EXPORT
 from tests.otlp import FakeWriter
 from tests.waiting import eventually
@@ -346,3 +347,42 @@ def test_with_a_token_any_name_of_the_host_is_answered(bench: Bench) -> None:
     sender = bench.sender(bench.service(token="a secret"))
 
     assert sender.request("GET", "/healthz", headers={"host": "gateway.example:4318"}).status == 200
+
+
+# What is refused is counted
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "reason"),
+    [
+        (HEAD % (65 * 2**20), 413, "too large"),
+        (HEAD.replace(b"content-length: %d", b"transfer-encoding: chunked") + b"4100001\r\n", 413, "too large"),
+        (b"POST /v1/metrics HTTP/1.1\r\nx: " + b"y" * 40_000 + b"\r\n\r\n", 431, "malformed"),
+        (b"no request at all\r\n\r\n", 400, "malformed"),
+        (HEAD.replace(b"POST", b"PUT") % 0, 405, "wrong method"),
+        (HEAD.replace(b"application/x-protobuf", b"text/plain") % 0, 415, "wrong content type"),
+    ],
+    ids=["announced", "in chunks", "head", "no request", "method", "content type"],
+)
+def test_each_request_that_is_refused_is_counted_once_with_its_reason(
+    bench: Bench, request_bytes: bytes, status: int, reason: str
+) -> None:
+    service = bench.service()
+    sender = bench.sender(service)
+
+    with closing(connected(service)) as connection:
+        connection.sendall(request_bytes)
+        if reason == "too large" and b"chunked" in request_bytes:
+            with suppress(ConnectionError):
+                connection.sendall(bytes(65 * 2**20))
+        assert read_status(connection) == status
+
+    assert counted(sender, "refused") == {f'reason="{reason}"': 1}
+    assert counted(sender, "requests") == {}
+
+
+def counted(sender: Sender, name: str) -> dict[str, int]:
+    """Return the counter's values in `/metrics`, by label."""
+    text = sender.request("GET", "/metrics").body.decode()
+    found = re.findall(rf"^otel_ml_{name}_total\{{(.*)\}} (\d+)$", text, re.MULTILINE)
+    return {labels: int(value) for labels, value in found if value != "0"}

@@ -7,6 +7,8 @@ import os
 import stat
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from otel_ml.wire import rendezvous as places
 from otel_ml.wire.folder_ownership import read_ours
 from otel_ml.wire.rendezvous import Rendezvous, Service, publish, rendezvous_of, write_private
 from tests.fakes.greedy_service import greedy_service
-from tests.integration.worker_process import environment, run
+from tests.integration.worker_process import environment, run, start
 from tests.waiting import eventually
 
 PLANTED = Service("http://127.0.0.1:9", "of somebody else", 1, "/nowhere")
@@ -82,6 +84,33 @@ def test_what_announces_a_service_to_other_hosts_can_be_read_by_its_owner_only(t
         os.umask(old)
 
     assert mode(tmp_path / "meeting.json") == 0o600
+
+
+def test_the_service_of_a_job_has_a_token_of_its_own_whatever_the_job_was_given_for_another(tmp_path: Path) -> None:
+    (tmp_path / "otel-ml.yaml").write_text("token: in-the-file\ntokens: [in-the-file-too]\n")
+    environ = environment(tmp_path, {"OTEL_ML_TOKEN": "of-another-service"})
+    known = ["of-another-service", "in-the-file", "in-the-file-too"]
+
+    with start(EMBEDDED, environ, tmp_path) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        [announced] = eventually(lambda: list(tmp_path.rglob("service.json")))
+        service = Service.from_json(announced.read_text())
+        answers = [status_of(f"{service.endpoint}/healthz", token) for token in (*known, service.token)]
+        job.communicate("go\n", timeout=60)
+
+    assert job.returncode == 0
+    assert len(service.token) >= 43  # 256 bits of base64
+    assert answers == [401, 401, 401, 200]
+
+
+def status_of(url: str, token: str) -> int:
+    request = urllib.request.Request(url, headers={"authorization": f"Bearer {token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 # What others can plant

@@ -50,6 +50,10 @@ EXIT_TIMEOUT = 5.0
 the service goes on without it, and nothing else was set."""
 
 
+_HEARTBEAT_S = 1.0
+"""A service expects to hear a process as often; half of what it takes for the silence of a dead one."""
+
+
 class Session:
     """A run that this process records into.
 
@@ -208,6 +212,7 @@ class Session:
         resource = encode_resource(config, identity)
         if identity.place.local_rank == 0:
             _say_passed_over()
+            _say_rare_heartbeats(config.flush_interval)
         folder = _spool_folder(rendezvous_of(identity.run_id))
         self.scope.events.run_folder = host_folder(config, identity) if self._make_link is choose_link else None
         spool = Spool(
@@ -254,6 +259,15 @@ def record_settings(config: Config) -> RecordSettings:
         spans_per_step=config.spans_per_step,
         strict=config.strict,
     )
+
+
+def _say_rare_heartbeats(interval: float) -> None:
+    if interval > _HEARTBEAT_S:
+        reporter.say(
+            "rare-heartbeats",
+            f"OTEL_ML_FLUSH_INTERVAL={interval * 1000:.0f}: this process says that it lives every {interval:g} s, and "
+            f"a service may take it for dead. Set {_HEARTBEAT_S * 1000:.0f} or less.",
+        )
 
 
 def _say_passed_over() -> None:

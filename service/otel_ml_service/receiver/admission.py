@@ -91,11 +91,10 @@ class Admission:
             if not rejected.experiment:  # of a known one the run tells
                 self._refusals.reject(rejected)
         if not decoded.observations and not decoded.rejections.experiments:
-            stored(decoded, None)
+            self._acknowledge(stored, decoded)
             return
-        # Counted before it is stored: the engine may have decided it before `store` returns.
+        # Held before it is stored: the engine may have decided it before `store` returns.
         self._hold(len(decoded.body))
-        self._telemetry.count("requests", signal=decoded.signal)
         self._store(decoded, partial(self._settle, stored))
 
     def future(self, signal: Signal, body: bytes) -> Future[Decoded]:
@@ -131,9 +130,15 @@ class Admission:
         return self._held
 
     def _settle(self, stored: Stored, decoded: Decoded, error: Exception | None) -> None:
-        if error is not None:
+        if error is None:
+            self._acknowledge(stored, decoded)
+        else:
             self._hold(-len(decoded.body))
-        stored(decoded, error)
+            stored(decoded, error)
+
+    def _acknowledge(self, stored: Stored, decoded: Decoded) -> None:
+        self._telemetry.count("requests", signal=decoded.signal)
+        stored(decoded, None)
 
     def _hold(self, size: int) -> None:
         with self._lock:

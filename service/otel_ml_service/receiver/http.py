@@ -22,7 +22,7 @@ from otel_ml_service.receiver.http_message import BadRequestError, Head, Request
 from otel_ml_service.receiver.idle_timer import IdleTimer
 from otel_ml_service.receiver.rate_limit import RateLimit
 from otel_ml_service.receiver.refusal_log import WRONG_TOKEN, RefusalLog
-from otel_ml_service.receiver.routes import Routes, problem, signal_of
+from otel_ml_service.receiver.routes import Routes, signal_of
 from otel_ml_service.telemetry import Telemetry
 
 __all__ = ["HttpReceiver"]
@@ -253,7 +253,7 @@ class _Connection(asyncio.Protocol):
                     self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = self._parser.body()
         except BadRequestError as error:
-            self._refuse(problem(self._head, error))
+            self._refuse(self._routes.unreadable(self._head, error))
             return
         if not self._hold(self._parser.buffered if body is None else len(body)):
             self._refuse(self._routes.overloaded(self._head))

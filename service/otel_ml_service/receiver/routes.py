@@ -23,7 +23,7 @@ from otel_ml_service.receiver.partial_success import UndecodableError
 from otel_ml_service.receiver.tokens import Tokens
 from otel_ml_service.telemetry import Measure, Telemetry
 
-__all__ = ["NOTICES_HEADER", "Answer", "Routes", "RunsView", "problem", "signal_of"]
+__all__ = ["NOTICES_HEADER", "Answer", "Routes", "RunsView", "signal_of"]
 
 NOTICES_HEADER = "otel-ml-notices"
 
@@ -140,8 +140,10 @@ class Routes:
         if head.path not in _SIGNAL_OF:
             return None
         if head.method != "POST":
+            self._telemetry.count("refused", reason="wrong method")
             return _error(head, 405, f"{head.path} takes POST, not {head.method}.")
         if head.media_type not in {_PROTOBUF, _JSON}:
+            self._telemetry.count("refused", reason="wrong content type")
             return _error(head, 415, f"content-type must be {_PROTOBUF} or {_JSON}, got {head.media_type!r}.")
         return None
 
@@ -168,6 +170,11 @@ class Routes:
         """Return the answer to a request whose body finds no room; the sender comes back."""
         self._telemetry.count("refused", reason="overloaded")
         return _unavailable(head, OverloadedError(_BUSY))
+
+    def unreadable(self, head: Head | None, error: BadRequestError) -> Response:
+        """Return the answer to a request that could not be read to its end."""
+        self._telemetry.count("refused", reason="too large" if error.status == 413 else "malformed")
+        return _error(head, error.status, str(error))
 
     async def _settled(self) -> None:
         """Wait a moment for what was just acknowledged: whoever shut down and asks then finds itself in the account."""
@@ -247,11 +254,6 @@ def _plain_if_small(head: Head, body: bytes) -> bytes | None:
         return decompressed(body, head.headers.get("content-encoding", ""), _LARGE)
     except BadRequestError:
         return None
-
-
-def problem(head: Head | None, error: BadRequestError) -> Response:
-    """Return the answer to a request that could not be read."""
-    return _error(head, error.status, str(error))
 
 
 def signal_of(head: Head) -> Signal | None:

@@ -66,3 +66,14 @@ def test_a_request_larger_than_the_limit_is_taken_when_it_is_alone() -> None:
     admission, answers = take(storing, [body])
 
     assert (answers, admission.held) == ([None], len(body))
+
+
+@pytest.mark.parametrize(("store", "acknowledged"), [(storing, 1), (failing, 0)])
+def test_a_request_counts_as_acknowledged_once_it_is_stored_and_not_where_it_is_not(
+    store: Callable[[Decoded, Stored], None], acknowledged: int
+) -> None:
+    telemetry = Telemetry()
+
+    Admission(store, telemetry, LIMIT).take("metrics", requests(1)[0], lambda *_: None)
+
+    assert telemetry.value("requests", signal="metrics") == acknowledged
