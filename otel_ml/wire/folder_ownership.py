@@ -66,7 +66,7 @@ def read_ours(path: Path) -> str:
 
     Raises:
         OSError: it cannot be read, is a link, is somebody else's, or others may write to it.
-        UnicodeDecodeError: it is no text.
+        UnicodeDecodeError: it is not text.
     """
     # Looked at once it is open: it cannot be exchanged in between. A pipe that nobody writes to does not hold us.
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -32,6 +32,7 @@ NAMES = [
     "line\nbreak\r\n\x1b[31m",
     "x" * 3000,
     "a/" * 1500 + "b",
+    "ä/" * 500,
     "~/.ssh/authorized_keys",
     "-rf",
     "con",

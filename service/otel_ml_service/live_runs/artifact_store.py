@@ -22,6 +22,9 @@ from otel_ml_service.aggregation.output import NamedFile
 
 __all__ = ["StoppedError", "found_file", "with_content"]
 
+_LONGEST_PATH = 1000
+"""Characters of a path inside an artifact: with the run's folder before it, it has to be a path on this system."""
+
 _BESIDE = ".artifact-"
 """Beginning of the name of a folder in which a file is made before it gets its own name."""
 
@@ -80,6 +83,8 @@ def _kept(folder: Path, record: Artifact, file: _File) -> Path:
     # Every part becomes one safe path part: no name leaves the run's folder.
     parts = [path_part(part) for part in record.path_in.split("/") if part]
     inside = Path(*parts or ["content"])
+    if len(str(inside)) > _LONGEST_PATH:  # safe parts are longer than what was written
+        inside = Path(path_part(record.path_in))
     top = folder / "artifacts"
     path = top / path_part(record.name) / inside
     if path.is_file() and _is_within(path, top) and file.is_same(path):
