@@ -63,6 +63,29 @@ def test_a_large_file_of_another_disk_is_in_the_run_though_it_was_removed_at_onc
     assert artifacts(tmp_path) == {"first": b"first" * 2**20, "other": b"other" * 2**20}
 
 
+def test_of_two_runs_in_a_process_each_has_its_large_file_though_its_name_is_gone(tmp_path: Path) -> None:
+    program = f"""
+        from pathlib import Path
+        import otel_ml
+
+        runs = [otel_ml.init("exp", id=name, exporters="jsonl") for name in ("first", "other")]
+        for run in runs:
+            path = Path({str(tmp_path)!r}) / f"{{run.id}}.bin"
+            path.write_bytes(run.id.encode() * 2**20)
+            run.log_artifact(path, name="model")
+            path.unlink()
+        for run in runs:
+            run.shutdown()
+    """
+
+    run(program, environment(tmp_path), tmp_path)
+
+    eventually(lambda: not list(tmp_path.glob("run/*/*")), within=60)
+    for name in ("first", "other"):
+        kept = tmp_path / "runs" / "exp" / name / "artifacts" / "model" / f"{name}.bin"
+        assert kept.read_bytes() == name.encode() * 2**20
+
+
 def test_of_a_large_file_no_second_copy_stays(tmp_path: Path) -> None:
     run(PROGRAM.format(folder=str(tmp_path), then=REMOVED), environment(tmp_path), tmp_path)
     assert len(artifacts(tmp_path)) == 2

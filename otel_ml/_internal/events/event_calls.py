@@ -16,7 +16,7 @@ from otel_ml._internal.devices.arrays import ArrayLike
 from otel_ml._internal.error_reporting import never_raises, reporter
 from otel_ml._internal.events import artifacts, media
 from otel_ml._internal.events.config_values import readable
-from otel_ml._internal.events.event_queue import current_events, refuse
+from otel_ml._internal.events.event_queue import EventQueue, current_events, refuse
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
@@ -315,14 +315,14 @@ def _log_artifact(
         return
     chosen = _aliases(aliases, call)
     time_ns = time.time_ns()
-    opened = artifacts.open_artifact(found)
+    opened, events = artifacts.open_artifact(found), current_events()  # of this run: the reader's thread has no context
     is_folder = found.is_dir()
     of_each = {"ml.artifact.type": artifact_type, "ml.artifact.aliases": list(chosen)}
 
     def records(has_time: Callable[[], bool]) -> Iterator[LogRecord]:
         for file in opened or artifacts.artifact_files(found):
             try:
-                content, more = _read_or_located(file.moved(path_in, is_below=is_folder), call, has_time)
+                content, more = _read_or_located(file.moved(path_in, is_below=is_folder), call, has_time, events)
             except OSError as error:  # the other files of a folder are not lost with it
                 reporter.dropped["missing_artifact"] += 1
                 why = f"{error.strerror or error}"
@@ -332,14 +332,14 @@ def _log_artifact(
                 continue
             yield LogRecord(keys.EVENT_ARTIFACT, content, {**attributes, **of_each, **more}, time_ns)
 
-    current_events().put_file(call, records)
+    events.put_file(call, records)
 
 
 def _read_or_located(
-    file: artifacts.ArtifactFile, call: str, has_time: Callable[[], bool]
+    file: artifacts.ArtifactFile, call: str, has_time: Callable[[], bool], events: EventQueue
 ) -> tuple[bytes, Mapping[str, object]]:
     """Return content and attributes of a file; at the end of the process perhaps only where it is."""
-    read = artifacts.read_artifact(file, run_folder=current_events().run_folder, go_on=has_time) if has_time() else None
+    read = artifacts.read_artifact(file, run_folder=events.run_folder, go_on=has_time) if has_time() else None
     if read is not None:
         return read
     reporter.dropped["missing_content"] += 1
