@@ -84,6 +84,21 @@ def test_each_fold_is_a_run_with_its_own_losses_and_parameters(server: OtlpServe
     assert "init(" not in errors
 
 
+@pytest.mark.parametrize("loop", ["names alone", "names, in blocks", "beside a run of the whole"])
+def test_where_the_environment_has_one_id_named_folds_are_runs_that_a_restart_goes_on_with(
+    server: OtlpServer, tmp_path: Path, loop: str
+) -> None:
+    environ = environment(tmp_path, variables(server, OTEL_ML_EXPERIMENT_ID="grpo-7"))
+
+    for _ in range(2):  # the scheduler starts the job again
+        run(f"import otel_ml\n{TRAIN}\n{LOOPS[loop]}", environ, tmp_path)
+
+    losses = losses_of(server)
+    assert sorted(losses.values()) == [sorted(2 * values) for values in EACH]
+    assert "grpo-7" in losses.keys() | ids_of(server, "score")
+    assert all(run_id.startswith("grpo-7") for run_id in losses)
+
+
 def test_a_fold_that_fails_is_the_one_that_failed(server: OtlpServer, tmp_path: Path) -> None:
     program = f"""
 import otel_ml

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import threading
@@ -68,6 +69,7 @@ class Runtime:
         self._implicit = ImplicitStart(self, self._sessions)
         self._repeated = RepeatedInit(self, self._sessions)
         self._runs_without_id = 0
+        self._first_of_id: dict[str, tuple[str, str]] = {}
         self._environment = RunEnvironment()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
         self._tracing = Tracing(self._resource, self._use_tracing)
@@ -109,13 +111,23 @@ class Runtime:
             self._environment.undo()  # it names one run, and there will be several
         environ = own_environ(arguments, os.environ)
         config = checked(arguments, environ)
-        if config.id and not arguments.get("id") and any(config.id == other.run.id for other in self._sessions.running):
-            config = replace(config, id="")  # the environment's is taken
+        if config.id and not arguments.get("id"):
+            config = replace(config, id=self._id_of_environment(config))
         session = self.started(config, self.identified(config, environ), arguments)
         self.say_misspelled(session)
         if config.is_remote and arguments.get("exporters"):
             reporter.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
         return session
+
+    def _id_of_environment(self, config: Config) -> str:
+        """Return the id that the environment gives; one made of it for a later run of another name, on all ranks alike.
+
+        Empty where a run that goes on has it: the launcher then says which it is.
+        """
+        asked = config.experiment, config.name
+        if asked != self._first_of_id.setdefault(config.id, asked):
+            return f"{config.id}-{hashlib.sha256(chr(0).join(asked).encode()).hexdigest()[:8]}"
+        return "" if any(config.id == other.run.id for other in self._sessions.running) else config.id
 
     def say_misspelled(self, session: Session) -> None:
         """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
