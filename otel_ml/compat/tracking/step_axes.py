@@ -1,8 +1,10 @@
 """Which axis the steps of a metric are on.
 
 Trackers give each name steps of its own: `loss` by batch beside `val/acc` by epoch. A row of ours has one step for
-all its names, and what comes long after its step is a correction. So a name that counts something else than the
-others gets an axis of its own, called so that the published name stays what it was: `val/acc` on the axis `val`.
+all its names, and ranks wait for each other there: so a group of names that counts something else gets an axis of its
+own, `val/acc` the axis `val`, as soon as it is known what the run counts. No name becomes another by it: what is
+published is `val/acc` in either case, and a name without a group, which another axis would rename, stays on that of
+the run.
 """
 
 from __future__ import annotations
@@ -11,18 +13,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import otel_ml
-from otel_ml.never_raises import call_site
-from otel_ml.warn_once import reporter
 
 __all__ = ["StepCounts", "own_axis", "whole"]
 
 WITHIN = "last"
 """Of one rank's values of a name at one step the last counts, as in every tracker; ranks are averaged."""
 
-KEPT_BEHIND = 512
-"""Half of the steps that the service keeps in memory: what is later amends a step that it has to read again."""
-
 FAR_AHEAD = 1024
+
+COUNTED = 32
+"""Later steps that the run has come to before it is known what it counts. One number tells nothing: an evaluation at 0
+comes before the first iteration, one of epoch 12 before those of a resumed run, and on rank 0 alone."""
 
 _RESERVED = frozenset({"step", "time", "otel_ml"})
 
@@ -56,6 +57,7 @@ class StepCounts:
     def forget(self) -> None:
         """Begin anew, with a new run."""
         self.latest: int = -1
+        self._advances: int = 0
         self._seen: dict[str, Any] = {}
         self._own: dict[str, str] = {}
         self._unstepped: dict[str, int] = {}
@@ -63,7 +65,7 @@ class StepCounts:
     def log(self, row: Mapping[str, Any], step: int) -> None:
         """Record a row, each name on its axis."""
         if step >= self.latest and self._seen.keys() >= row.keys() and not self._own:
-            self.latest = step
+            self._come_to(step)
             otel_ml.log(row, step=step, within=WITHIN)
             return
         by_axis: dict[str | None, dict[str, Any]] = {}
@@ -73,16 +75,16 @@ class StepCounts:
             otel_ml.log(values, step=step, axis=axis, within=WITHIN)
 
     def axis_of(self, name: str, step: int) -> str | None:
-        """Return the axis of `name` at `step`: None for that of the run."""
+        """Return the axis of `name`, which it keeps from its first step on: None for that of the run."""
         own = self._own.get(name)
-        if own is not None:
+        if own is None and name not in self._seen and self._counts_other_things(step):
+            own = own_axis(name, "")
+        if own:
+            self._own[name] = own
             return own
-        otherwise = self._counts_other_things(name, step)
-        if otherwise is None:
-            self._seen[name] = None
-            self.latest = max(self.latest, step)
-            return None
-        return self._give_own(name, step, otherwise)
+        self._seen[name] = None
+        self._come_to(step)
+        return None
 
     def axis_beside(self, name: str) -> str | None:
         """Return the axis of a picture, a text or the like: where the metrics of its group, or of its name, have one.
@@ -97,22 +99,14 @@ class StepCounts:
         step = self._unstepped[name] = max(self.latest, self._unstepped.get(name, -1) + 1, 0)
         return step
 
-    def _counts_other_things(self, name: str, step: int) -> str | None:
-        if self.latest < 0:
-            return None
-        behind = self.latest - step
-        if name in self._seen:
-            return "epoch" if behind > KEPT_BEHIND else None
-        if behind > 1 and step <= self.latest // 2:
-            return "epoch"
-        return "samples" if step > 2 * self.latest + FAR_AHEAD else None
+    def _come_to(self, step: int) -> None:
+        if step > self.latest:
+            self.latest = step
+            self._advances += 1
 
-    def _give_own(self, name: str, step: int, otherwise: str) -> str:
-        axis = self._own[name] = own_axis(name, otherwise)
-        if not name.startswith(f"{axis}/"):
-            reporter.say(
-                "own-axis",
-                f"Metric {name!r} is at step {step} where the run is at {self.latest} ({call_site()}). It counts on "
-                f"the axis {axis!r} and is published as '{axis}/{name}'; name it 'val/{name}' to keep its name.",
-            )
-        return axis
+    def _counts_other_things(self, step: int) -> bool:
+        """Whether a step is far from where the run is, by what it has counted so far."""
+        if self._advances < COUNTED:
+            return False
+        is_behind = self.latest - step > 1 and step <= self.latest // 2
+        return is_behind or step > 2 * self.latest + FAR_AHEAD

@@ -87,6 +87,31 @@ def test_tags_that_count_epochs_or_samples_keep_their_own_steps(captured: Captur
     assert captured.notices == []
 
 
+def test_an_evaluation_before_the_first_step_moves_no_other_metric(captured: Capture, writer: SummaryWriter) -> None:
+    for name in ("accuracy", "val/accuracy"):
+        writer.add_scalar(name, 0.1, 0)
+    for iteration in range(2000, 100_001, 2000):
+        writer.add_scalar("loss", 1 / iteration, iteration)
+        writer.add_scalar("train/loss", 1 / iteration, iteration)
+    writer.add_scalar("accuracy", 0.9, 100_000)
+
+    assert list(steps_of(captured, "loss", "step")) == list(range(2000, 100_001, 2000))
+    assert list(steps_of(captured, "train/loss", "step")) == list(range(2000, 100_001, 2000))
+    assert steps_of(captured, "accuracy", "step") == {0: 0.1, 100_000: 0.9}
+
+
+def test_a_metric_keeps_its_name_where_a_resumed_script_validates_first() -> None:
+    before = [*(("loss", step) for step in range(0, 40_000, 100)), ("accuracy", 12)]
+    after = [("accuracy", 12), ("loss", 40_000), ("accuracy", 13)]
+    for calls, validated in ((before, [12]), (after, [12, 13])):
+        with capture() as run, SummaryWriter("runs/digits") as writer:
+            for name, step in calls:
+                writer.add_scalar(name, 1.0, step)
+        assert list(steps_of(run, "accuracy", "step")) == validated
+        assert list(steps_of(run, "loss", "step")) == [step for name, step in calls if name == "loss"]
+        assert run.notices == []
+
+
 @pytest.mark.feature("R7", "yes", "`add_scalars`, `add_text`")
 def test_groups_texts_and_hyper_parameters_are_kept(captured: Capture, writer: SummaryWriter) -> None:
     writer.add_scalars("loss", {"train": 1.0, "val": 2.0}, 3)
