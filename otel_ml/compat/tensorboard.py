@@ -23,7 +23,8 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
-from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tracking.not_kept import is_given, not_kept
 from otel_ml.compat.tracking.pictures import film_strip, grid, in_range, ordered
 from otel_ml.compat.tracking.step_axes import StepCounts, whole
 from otel_ml.never_raises import never_raises
@@ -120,7 +121,7 @@ class SummaryWriter:
         step = None if global_step is None else whole(global_step)
         if step is None:
             if global_step is not None:
-                not_kept(f"global_step={global_step!r:.80} of {name!r}", "a step is a whole number from 0 on.")
+                not_kept(f"global_step={safe_repr(global_step)} of {name!r}", "a step is a whole number from 0 on.")
             step = _WRITERS.counts.next(name)
         return name, step
 
@@ -131,6 +132,7 @@ class SummaryWriter:
 
     # --- scalars -------------------------------------------------------------------------------------------------
 
+    @never_raises
     def add_scalar(
         self,
         tag: str,
@@ -144,7 +146,7 @@ class SummaryWriter:
     ) -> None:
         """Record a value; of one rank's values of a tag at a step the last counts."""
         del walltime, new_style, double_precision
-        if display_name or summary_description:
+        if is_given(display_name) or is_given(summary_description):
             not_kept(f"add_scalar({tag!r}, display_name=…)", "the value has its tag as its name.")
         name, step = self._at(tag, global_step)
         _WRITERS.counts.log({name: scalar_value}, step)

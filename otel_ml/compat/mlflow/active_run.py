@@ -12,6 +12,7 @@ from types import SimpleNamespace, TracebackType
 from typing import Any, TypeAlias
 
 import otel_ml
+from otel_ml._internal.safe_repr import text_of
 
 __all__ = ["NOTE", "PARENT", "RUN_NAME", "ActiveRun", "Facts", "now"]
 
@@ -66,7 +67,7 @@ class ActiveRun:
             artifact_uri=str(run.dir / "artifacts") if run.dir is not None else "",
         )
         self.data: Facts = Facts(
-            params={}, metrics={}, tags={**_system_tags(name), **{key: str(value) for key, value in tags.items()}}
+            params={}, metrics={}, tags={**_system_tags(name), **{key: text_of(value) for key, value in tags.items()}}
         )
         self.inputs: Facts = Facts(dataset_inputs=[], model_inputs=[])
         self.tables: dict[str, deque[Any]] = {}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.active_run import Facts, now
 from otel_ml.compat.mlflow.runs import STATE
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
@@ -74,7 +75,7 @@ def set_experiment_tags(tags: Mapping[str, Any]) -> None:
     name = STATE.stack[-1].info.experiment_id if STATE.stack else STATE.experiment
     if name:
         known = _CREATED.setdefault(name, _experiment(name, {}))
-        known.tags.update((key, str(value)) for key, value in tags.items())
+        known.tags.update((key, text_of(value)) for key, value in tags.items())
     if not STATE.stack:
         not_kept("mlflow.set_experiment_tags()", "no run is active. Call it inside of start_run().")
         return
@@ -104,7 +105,7 @@ def _experiment(name: str, tags: Mapping[str, Any]) -> Facts:
         experiment_id=name,
         artifact_location="",
         lifecycle_stage="active",
-        tags={key: str(value) for key, value in tags.items()},
+        tags={key: text_of(value) for key, value in tags.items()},
         creation_time=now(),
         last_update_time=now(),
     )

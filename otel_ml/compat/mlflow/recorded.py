@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import numbers
 import shutil
 import tempfile
 from collections import deque
@@ -18,11 +17,12 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.events.config_values import config_value
-from otel_ml._internal.safe_repr import text_of
+from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import ActiveRun, Facts
 from otel_ml.compat.mlflow.runs import STATE, current, run_of
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import in_range
+from otel_ml.compat.tracking.plain_float import plain_float
 from otel_ml.compat.tracking.step_axes import whole
 from otel_ml.never_raises import never_raises
 
@@ -93,15 +93,21 @@ def log_metric(
     return _answer(synchronous)
 
 
+@never_raises
 def _log_metric(active: ActiveRun, key: str, value: Any, step: int | None) -> None:
     prefix = active.prefix
     name = f"{prefix}{key}" if prefix else key
     counts = STATE.counts
     if isinstance(value, str):
         value = _number(value)
-    if isinstance(value, numbers.Real):
-        active.data.metrics[key] = float(value)
+    _remember(active, key, value)
     counts.log({name: value}, counts.next(name) if step is None else _step(name, step))
+
+
+def _remember(active: ActiveRun, key: str, value: Any) -> None:
+    number = plain_float(value)
+    if number is not None:
+        active.data.metrics[key] = number
 
 
 def log_metrics(
@@ -130,7 +136,8 @@ def _log_metrics(active: ActiveRun, metrics: Mapping[str, Any], step: int | None
     row = {f"{prefix}{key}": value for key, value in metrics.items()} if prefix else metrics
     counts = STATE.counts
     at = max(map(counts.next, row), default=0) if step is None else _step("log_metrics()", step)
-    active.data.metrics.update((key, float(value)) for key, value in metrics.items() if isinstance(value, numbers.Real))
+    for key, value in metrics.items():
+        _remember(active, key, value)
     counts.log(row, at)
 
 
@@ -151,7 +158,9 @@ def _say_unused(call: str, **given: Any) -> None:
 def _step(name: str, step: Any) -> int:
     index = whole(step)
     if index is None:
-        not_kept(f"step={step!r:.80} of {name!r}", "a step is a whole number from 0 on; the run's own is used.")
+        not_kept(
+            f"step={safe_repr(step)} of {safe_repr(name)}", "a step is a whole number from 0 on; the run's own is used."
+        )
         return STATE.counts.next(name)
     return index
 

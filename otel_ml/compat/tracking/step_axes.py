@@ -32,9 +32,10 @@ def whole(step: Any) -> int | None:
     """Return a step as an int where it is a whole number from 0 on; trackers take 3.0 and numpy's integers too."""
     try:
         index = int(step)
-    except (TypeError, ValueError, OverflowError):
+        is_whole = bool(index >= 0 and index == step)
+    except Exception:  # noqa: BLE001 (somebody's object, and torch raises RuntimeError)
         return None
-    return index if index >= 0 and index == step else None
+    return index if is_whole else None
 
 
 def own_axis(name: str, otherwise: str) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml._internal.safe_repr import safe_repr, text_of
+from otel_ml.compat.tracking.not_kept import is_given, not_kept
+from otel_ml.compat.tracking.plain_float import plain_float
 from otel_ml.compat.tracking.step_axes import whole
 
 __all__ = ["Definitions", "Metric"]
@@ -90,7 +92,7 @@ class Definitions:
             _step_metric(name, step_metric),
             _wanted(name, summary),
             _goal(name, goal),
-            bool(step_metric) if step_sync is None else step_sync,
+            is_given(step_metric) if step_sync is None else step_sync,
             hidden,
         )
         if _is_name(name):
@@ -134,9 +136,10 @@ class Definitions:
         summed: dict[str, dict[str, float]] = {}
         for name, value in values.items():
             metric = self._metric(name)
-            if metric is not None and metric.summary:
+            number = plain_float(value)
+            if metric is not None and metric.summary and number is not None:
                 extremes = self._extremes.setdefault(name, Extremes(metric.summary, metric.goal))
-                extremes.add(float(value))
+                extremes.add(number)
                 summed[name] = {wanted: extremes.of(wanted) for wanted in extremes.wanted}
         return summed
 
@@ -175,7 +178,8 @@ def _is_name(name: Any) -> bool:
     if isinstance(name, str) and name and "*" not in name[:-1]:
         return True
     not_kept(
-        f"define_metric({name!r:.80})", "Error: a metric is named, or what its name begins with and a `*` at the end."
+        f"define_metric({safe_repr(name)})",
+        "Error: a metric is named, or what its name begins with and a `*` at the end.",
     )
     return False
 
@@ -184,21 +188,25 @@ def _step_metric(name: str, given: Any) -> str | None:
     axis = getattr(given, "name", given)
     if axis is None or isinstance(axis, str):
         return axis or None
-    not_kept(f"define_metric({name!r}, step_metric={axis!r:.80})", "Error: it is the name of a metric.")
+    not_kept(f"define_metric({safe_repr(name)}, step_metric={safe_repr(axis)})", "Error: it is the name of a metric.")
     return None
 
 
 def _wanted(name: str, summary: str | None) -> tuple[str, ...]:
-    parts = tuple(part.strip().lower() for part in (summary or "").split(",") if part.strip())
+    said = summary if isinstance(summary, str) else text_of(summary) if is_given(summary) else ""
+    parts = tuple(part.strip().lower() for part in said.split(",") if part.strip())
     unknown = [part for part in parts if part not in {*_KNOWN, "none", "copy"}]
     if unknown:
         known = f"Error: the summaries are {', '.join(_KNOWN)} and none."
-        not_kept(f"define_metric({name!r}, summary={summary!r})", known)
+        not_kept(f"define_metric({safe_repr(name)}, summary={safe_repr(summary)})", known)
     return tuple(part for part in parts if part in _KNOWN)
 
 
 def _goal(name: str, goal: str | None) -> str | None:
-    if goal in {None, "minimize", "maximize"}:
+    if goal is None or (isinstance(goal, str) and goal in {"minimize", "maximize"}):
         return goal
-    not_kept(f"define_metric({name!r}, goal={goal!r})", "Error: it is 'minimize' or 'maximize'; the smallest is best.")
+    not_kept(
+        f"define_metric({safe_repr(name)}, goal={safe_repr(goal)})",
+        "Error: it is 'minimize' or 'maximize'; the smallest is best.",
+    )
     return "minimize"

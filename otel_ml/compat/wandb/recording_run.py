@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
-from otel_ml._internal.safe_repr import safe_repr
-from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
+from otel_ml._internal.safe_repr import safe_repr, text_of
+from otel_ml.compat.tracking.not_kept import is_given, not_kept, options_not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, StepCounts, own_axis, whole
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.artifacts_in_use import used
@@ -108,14 +108,14 @@ class Run(RunFacts):
                 reporter.failed("wandb.log()", error)
             else:
                 not_kept(f"wandb.log({safe_repr(data)})", "TypeError: wandb.log must be passed a dictionary.")
-        if at == self._step and (commit or (commit is None and step is None)):
+        if at == self._step and (step is None if commit is None else is_given(commit)):
             self._step += 1
 
     def _moved_to(self, step: Any) -> int:
         index = whole(step)
         if index is None:
             wrong = "TypeError: a step is a whole number from 0 on"
-            not_kept(f"wandb.log(step={step!r:.80})", f"{wrong}; the run's own is used.")
+            not_kept(f"wandb.log(step={safe_repr(step)})", f"{wrong}; the run's own is used.")
             return self._step
         self._step = max(self._step, index)
         return index
@@ -289,8 +289,9 @@ class Run(RunFacts):
     def alert(self, title: str, text: str = "", level: Any = None, wait_duration: Any = None) -> None:
         """Record an event `alert`; nobody is notified."""
         del wait_duration
-        named = getattr(level, "value", level) or "INFO"
-        otel_ml.event("alert", {"title": title, "text": text, "level": str(named)})
+        named = getattr(level, "value", level)
+        said = {"title": title, "text": text, "level": named if is_given(named) else "INFO"}
+        otel_ml.event("alert", {key: text_of(value) for key, value in said.items()})
 
     def watch(self, models: Any, *more: Any, **options: Any) -> None:
         """Say that gradients are not watched."""

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.safe_repr import text_of
+from otel_ml.compat.tracking.not_kept import is_given
 from otel_ml.compat.wandb.parameters import Config
 
 __all__ = ["Asked", "RunFacts", "is_offline"]
@@ -74,7 +76,7 @@ class RunFacts:
 
     @name.setter
     def name(self, name: str) -> None:
-        self._describe_anew(name=str(name))
+        self._describe_anew(name=text_of(name))
 
     @property
     def project(self) -> str:
@@ -108,7 +110,7 @@ class RunFacts:
 
     @tags.setter
     def tags(self, tags: Iterable[str]) -> None:
-        self._describe_anew(tags=(tags,) if isinstance(tags, str) else tuple(map(str, tags or ())))
+        self._describe_anew(tags=_labels(tags))
 
     @property
     def notes(self) -> str | None:
@@ -117,7 +119,7 @@ class RunFacts:
 
     @notes.setter
     def notes(self, notes: str | None) -> None:
-        self._describe_anew(notes=None if notes is None else str(notes))
+        self._describe_anew(notes=None if notes is None else text_of(notes))
 
     @property
     def step(self) -> int:
@@ -245,3 +247,12 @@ class RunFacts:
         folder = self._run.dir / "files"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def _labels(tags: Any) -> tuple[str, ...]:
+    if isinstance(tags, str) or not is_given(tags):
+        return (tags,) if isinstance(tags, str) else ()
+    try:
+        return tuple(map(text_of, tags))
+    except Exception:  # noqa: BLE001 (somebody's object, of which there is no going through)
+        return (text_of(tags),)

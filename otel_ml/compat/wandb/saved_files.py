@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml._internal.safe_repr import text_of
+from otel_ml.compat.tracking.not_kept import is_given, not_kept
 
 __all__ = ["SavedFiles"]
 
@@ -52,7 +53,13 @@ class SavedFiles:
 
 
 def _path(wanted: Any) -> str:
-    text = os.fsdecode(wanted) if isinstance(wanted, (str, bytes, os.PathLike)) else str(wanted or "")
+    text = (
+        os.fsdecode(wanted)
+        if isinstance(wanted, (str, bytes, os.PathLike))
+        else text_of(wanted)
+        if is_given(wanted)
+        else ""
+    )
     return text if not text or text.startswith(_OF_THE_CLOUD) else os.path.normpath(text)
 
 

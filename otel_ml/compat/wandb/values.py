@@ -54,7 +54,10 @@ def _in_memory(value: Any) -> Any:
     device = getattr(value, "device", "cpu")  # torch's has a type, numpy's is a text, and its scalars have none
     if getattr(device, "type", device) != "cpu":
         return None
-    return value.item() if hasattr(value, "item") else value  # a fraction has none
+    try:
+        return value.item() if hasattr(value, "item") else value  # a fraction has none
+    except Exception:  # noqa: BLE001 (somebody's number; `otel_ml.log()` says what is wrong with it)
+        return None
 
 
 def _scalar(value: Any) -> Any:
