@@ -120,6 +120,40 @@ def test_every_chart_of_a_script_has_the_points_that_wandbs_own_client_gives_it(
         assert (begun.run_group, begun.job_type, begun.entity) == ("night", "train", "team"), folder
 
 
+BY_BATCH = """
+    with wandb.init(project="axes", mode="offline") as run:
+        run.define_metric({glob!r}, step_metric="epoch")
+        for epoch in range(3):
+            for batch in range(4):
+                run.log({{"train/loss": 1 / (1 + 4 * epoch + batch), "epoch": epoch}})
+            run.log({{"train/acc": 0.5 + epoch, "epoch": epoch}})
+        run.log({{"train/loss": 9.0}})
+"""
+
+
+@pytest.mark.parametrize("glob", ["train/*", "*"])
+def test_rows_that_share_the_value_of_their_step_metric_are_all_drawn_as_by_wandbs_own_client(
+    tmp_path: Path, glob: str
+) -> None:
+    found = {}
+    for name, imported in (("ours", "from otel_ml.compat import wandb"), ("theirs", "import wandb")):
+        folder = tmp_path / name
+        folder.mkdir()
+        script = f"    {imported}\n{BY_BATCH.format(glob=glob)}"
+        run(script, environment(folder, {"OTEL_ML_EXPORTERS": "jsonl,wandb"}), folder)
+        eventually(lambda folder=folder: any(record.HasField("exit") for record in sent(folder)), timeout=120)
+        found[name] = sorted(
+            (row["epoch"], key, row[key])
+            for items in (record.history.item for record in sent(folder) if record.HasField("history"))
+            for row in [{item.key or item.nested_key[0]: json.loads(item.value_json) for item in items}]
+            for key in ("train/loss", "train/acc")
+            if key in row
+        )
+
+    assert found["ours"] == found["theirs"]
+    assert len(found["ours"]) == 16
+
+
 RENAMED = """
     from otel_ml.compat import wandb
     run = wandb.init(project="renamed", name="first", tags=["a"], notes="before", mode="offline", group="night")

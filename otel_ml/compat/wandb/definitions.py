@@ -12,6 +12,7 @@ from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.tracking.not_kept import is_given, not_kept
 from otel_ml.compat.tracking.plain_float import plain_float
 from otel_ml.compat.tracking.step_axes import whole
+from otel_ml.compat.wandb.shared_index import SharedIndex
 
 __all__ = ["Definitions", "Metric"]
 
@@ -68,12 +69,20 @@ class Extremes:
 
 @dataclass(slots=True)
 class Definitions:
-    """All definitions of a run; exact names win over globs, later globs over earlier ones."""
+    """All definitions of a run; exact names win over globs, later globs over earlier ones.
+
+    Attributes:
+        _step: the newest row whose step is the step metric of all metrics, and that step.
+        _is_counted: rows have shared one, and each has a step of its own since.
+    """
 
     metrics: dict[str, Metric] = field(default_factory=dict)
     _found: dict[str, Metric | None] = field(default_factory=dict)
     _extremes: dict[str, Extremes] = field(default_factory=dict)
     _last: dict[str, Any] = field(default_factory=dict)
+    _shared: SharedIndex = field(default_factory=SharedIndex)
+    _step: tuple[int, int] = (-1, -1)
+    _is_counted: bool = False
 
     def define(
         self,
@@ -106,29 +115,51 @@ class Definitions:
             self._found.clear()
         return said
 
-    def step_of(self, values: Mapping[str, Any], at: int) -> int:
-        """Return the step of a row: where all metrics, `*`, have one step metric, that is the step of the run."""
+    def step_of(self, values: Mapping[str, Any], row: int) -> int:
+        """Return the step of a row: where all metrics, `*`, have one step metric, that is the step of the run.
+
+        Where rows share it, each has a step of its own from then on, which is no less than that.
+        """
         every = self.metrics.get("*")
         index = None if every is None or every.step_metric is None else self._index(every.step_metric, values)
-        return at if index is None else index
+        if every is None or index is None:
+            return row
+        of_it = [name for name in values if name != every.step_metric and self._metric(name) is every]
+        shared = [name for name in of_it if self._shared.is_shared(name, index, row)]
+        of_row, step = self._step
+        if not shared and not self._is_counted:
+            self._step = row, index
+        elif row != of_row or not self._is_counted:
+            self._is_counted = True
+            self._step = row, max(index, step + 1)
+        return self._step[1]
 
-    def rows(self, values: Mapping[str, Any]) -> Iterator[tuple[str | None, int, dict[str, Any]]]:
-        """Yield (step metric, its value, the values drawn over it); first those without one, as (None, 0, values)."""
+    def rows(self, values: Mapping[str, Any], row: int) -> Iterator[tuple[str | None, int, dict[str, Any]]]:
+        """Yield (step metric, its value, the values drawn over it); first those without one, as (None, 0, values).
+
+        Where rows share a value of the step metric, theirs are among the latter, with the step metric beside them.
+        """
         plain: dict[str, Any] = {}
+        beside: dict[str, int] = {}
         apart: dict[tuple[str, int], dict[str, Any]] = {}
         for name, value in values.items():
             metric = self._metric(name)
-            axis, index = "", None
-            if metric is not None and metric.step_metric not in {None, name} and metric.name != "*":
-                axis = str(metric.step_metric)
-                index = self._index(axis, values)
-            if index is None:
+            over = None if metric is None or metric.step_metric == name else metric.step_metric
+            index = None if over is None else self._index(over, values)
+            if metric is None or over is None or index is None:
                 plain[name] = value
+            elif metric.name == "*":
+                plain[name] = value
+                if self._is_counted:
+                    beside[over] = index
+            elif self._shared.is_shared(name, index, row):
+                plain[name] = value
+                beside[over] = index
             else:
-                apart.setdefault((axis, index), {})[name] = value
-        yield None, 0, plain
-        for (axis, index), row in apart.items():
-            yield axis, index, row
+                apart.setdefault((over, index), {})[name] = value
+        yield None, 0, {**beside, **plain}
+        for (axis, index), drawn in apart.items():
+            yield axis, index, drawn
 
     def observe(self, values: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         """Take values into the summaries that ask for them, and return these; `values` are plain numbers."""

@@ -120,13 +120,13 @@ class Run(RunFacts):
         self._step = max(self._step, index)
         return index
 
-    def _log_any(self, data: Mapping[str, Any], at: int) -> None:
+    def _log_any(self, data: Mapping[str, Any], of_row: int) -> None:
         scalars, others = parted(data)
-        at = self._definitions.step_of(scalars, at)
+        at = self._definitions.step_of(scalars, of_row)
         numbers = plain_numbers(scalars)
         self.summary.observe({**numbers, **{name: value for name, value in others.items() if type(value) in _PLAIN}})
         if self._definitions.metrics:
-            for axis, index, row in self._definitions.rows(scalars):
+            for axis, index, row in self._definitions.rows(scalars, of_row):
                 if axis is None:
                     self._counts.log(row, at)
                 else:

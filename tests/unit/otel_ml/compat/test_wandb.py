@@ -143,6 +143,50 @@ def test_a_step_metric_of_all_metrics_is_the_step_of_the_run(captured: Capture) 
     assert events(captured, "text")["note"].step == 200
 
 
+def test_rows_that_share_the_value_of_their_step_metric_are_rows_of_the_run_with_that_beside_them(
+    captured: Capture,
+) -> None:
+    wandb.init()
+    wandb.define_metric("train/*", step_metric="epoch")
+    wandb.define_metric("val/*", step_metric="epoch")
+    for epoch in range(2):
+        for batch in range(3):
+            wandb.log({"train/loss": 10.0 * epoch + batch, "epoch": epoch})
+        wandb.log({"val/acc": 0.5 + epoch})
+
+    assert steps_of(captured, "train/loss", "train") | steps_of(captured, "train/loss") == {
+        0: 0.0, 1: 1.0, 2: 2.0, 4: 10.0, 5: 11.0, 6: 12.0,
+    }  # fmt: skip
+    assert steps_of(captured, "val/acc", "val") == {0: 0.5, 1: 1.5}, "one row for each value: as before"
+
+
+def test_a_row_in_several_calls_is_one_point_over_its_step_metric(captured: Capture) -> None:
+    wandb.init()
+    wandb.define_metric("train/*", step_metric="epoch")
+    for epoch in range(2):
+        wandb.log({"train/loss": 0.0, "epoch": epoch}, commit=False)
+        wandb.log({"train/loss": 1.0 + epoch})
+
+    assert steps_of(captured, "train/loss", "train") == {0: 1.0, 1: 2.0}
+    assert steps_of(captured, "train/loss") == {}
+
+
+def test_rows_that_share_the_step_metric_of_all_metrics_are_steps_of_the_run(captured: Capture) -> None:
+    wandb.init()
+    wandb.define_metric("*", step_metric="global_step")
+    wandb.log({"global_step": 100, "loss": 1.0})
+    wandb.log({"global_step": 100, "lr": 0.1})
+    for loss in (2.0, 3.0):
+        wandb.log({"global_step": 100, "loss": loss})
+    wandb.log({"global_step": 200, "loss": 4.0})
+    wandb.log({"loss": 5.0})
+
+    assert captured.notices == []
+    assert steps_of(captured, "loss") == {100: 1.0, 101: 2.0, 102: 3.0, 200: 4.0, 201: 5.0}
+    assert steps_of(captured, "lr") == {100: 0.1}
+    assert steps_of(captured, "global_step") == {100: 100.0, 101: 100.0, 102: 100.0, 200: 200.0, 201: 200.0}
+
+
 def test_a_definition_may_be_the_step_metric_of_another(captured: Capture) -> None:
     wandb.init()
     epoch = wandb.define_metric("epoch")
