@@ -118,7 +118,7 @@ class Definitions:
     def step_of(self, values: Mapping[str, Any], row: int) -> int:
         """Return the step of a row: where all metrics, `*`, have one step metric, that is the step of the run.
 
-        Where rows share it, each has a step of its own from then on, which is no less than that.
+        Where rows share it, each has a step of its own from then on, and that is at least this one.
         """
         every = self.metrics.get("*")
         index = None if every is None or every.step_metric is None else self._index(every.step_metric, values)
