@@ -62,14 +62,14 @@ def main() -> None:
         ray.init(num_cpus=1, include_dashboard=False)
         workers = [RolloutWorker.remote(index) for index in range(2)]
         judge, store = Judge.remote(), Store.remote()
-        # What it records stays on its disk: it sends nothing before it is killed.
-        doomed = RolloutWorker.options(runtime_env={"env_vars": {"OTEL_ML_FLUSH_INTERVAL": "60000"}}).remote(2)
         for step in range(STEPS):
             otel_ml.set_step(step)
             with otel_ml.timed("iteration"):
                 ray.get([worker.act.remote(step) for worker in workers])
                 ray.get([judge.judge.remote(step), store.put.remote(step), evaluate.remote(step)])
             otel_ml.log({"queued": float(step)})
+        # Begun after the others have their ranks. What it records stays on its disk: it sends nothing before it is killed.
+        doomed = RolloutWorker.options(runtime_env={"env_vars": {"OTEL_ML_FLUSH_INTERVAL": "60000"}}).remote(2)
         ray.get(doomed.last_words.remote())
         eventually(lambda: is_on_disk("last_words", run.id))  # a tenth of a second later, where a core is free then
         ray.kill(doomed)
