@@ -101,7 +101,7 @@ class ExportWithRetries:
         while True:
             require_intact(exporter)  # also between two tries: without its folder it would fail for ever
             try:
-                exporter.export([*records])  # its own list: it may sort or empty it
+                exporter.export(self._progress.numbered(records))  # its own list: it may sort or empty it
                 if self._progress.certain is None:
                     # It cannot tell how far it got: its mark must not be ahead of what survives a kill.
                     exporter.force_flush(_FLUSH_S)

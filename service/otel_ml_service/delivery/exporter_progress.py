@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from otel_ml_exporters.errors import RetryableExportError
+from otel_ml_exporters.records import Record
 from otel_ml_service.delivery.failure_message import problem_of, say_failure
 from otel_ml_service.delivery.losses import Losses
 from otel_ml_service.delivery.refused_records import Refused
@@ -44,9 +45,12 @@ class Progress:
         mark: called with (`seq`, lost) after each batch.
         say: called with a slug of the catalogue and a sentence for a person.
         surprises: how often is tried again what no exporter should raise.
+        ahead: called with the position that a backend tells; returns by how much its numbers are above the run's own,
+            where it has records of the run from another folder.
 
     Attributes:
-        certain: the position that the backend told; None where it cannot tell how far it is.
+        certain: the position that the backend told, as a number of the run's own; None where it cannot tell how far it
+            is.
     """
 
     def __init__(
@@ -59,12 +63,15 @@ class Progress:
         mark: Callable[[int, Mapping[str, int]], None],
         say: Callable[[str, str], None],
         surprises: int,
+        ahead: Callable[[int], int],
     ) -> None:
         self._name = name
         self._run_id = run_id
         self._mark = mark
         self._say = say
         self._surprises = surprises
+        self._ahead = ahead
+        self._shift = 0
         self._losses = Losses(lost)
         self._is_gone = False
         self.certain: int | None = None
@@ -76,6 +83,9 @@ class Progress:
 
     def resume(self, position: int | None, last_seq: int) -> None:
         """Begin with a new exporter, whose backend has everything up to `position`."""
+        if position is not None:
+            self._shift = self._ahead(position)
+            position = max(0, position - self._shift)
         self.certain = position
         # The backend's word counts more than our mark: a mark is stored after the export, so it may be behind after a
         # kill, and ahead where the backend lost its end.
@@ -84,6 +94,12 @@ class Progress:
         self._is_gone = False
         self._losses.take_back(self.status.delivered)
         self.change(lost=self._losses.counts)
+
+    def numbered(self, records: Sequence[Record]) -> list[Record]:
+        """Return records with the numbers that they have in the backend."""
+        if not self._shift:
+            return [*records]
+        return [replace(record, seq=record.seq + self._shift) for record in records]
 
     def go_back(self, *, is_gone: bool) -> None:
         """Count on what the backend said it has: what it was given since may be gone with the exporter."""

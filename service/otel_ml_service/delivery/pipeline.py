@@ -53,6 +53,7 @@ class Pipeline:
         mark: called with (`seq`, lost) after each batch.
         say: called with a slug of the catalogue and a sentence for a person.
         select: what of a record an exporter gets that does not keep all of otel_ml's own account.
+        ahead: called with the position that the backend tells; returns by how much its numbers are above the source's.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Pipeline:
         say: Callable[[str, str], None],
         retry: RetryPolicy,
         select: Selection = everything,
+        ahead: Callable[[int], int] = lambda _: 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -75,7 +77,9 @@ class Pipeline:
         self._run = self._told = run.of_instance(name)
         self._source = source
         self._stop = StopSignal(clock)
-        self._progress = Progress(name, run.id, delivered, lost or {}, mark=mark, say=say, surprises=retry.surprises)
+        self._progress = Progress(
+            name, run.id, delivered, lost or {}, mark=mark, say=say, surprises=retry.surprises, ahead=ahead
+        )
         self._retries = Retries(retry, self._progress, self._stop)
         self._batches = Batches(name, source, self._progress, self._retries, self._stop, say)
         self._export = ExportWithRetries(name, select, self._progress, self._retries, say)

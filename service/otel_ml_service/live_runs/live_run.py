@@ -428,6 +428,16 @@ class LiveRun:
         def keep(seq: int, lost: Mapping[str, int]) -> None:
             self.outbox.set_mark(name, Mark(seq, dict(lost)))
 
+        def ahead(position: int) -> int:
+            shift = self.outbox.ahead(name, position)
+            if shift:
+                self.say(
+                    "run-begun-elsewhere",
+                    f"Exporter {name!r} has {shift} records of this run that {self.outbox.path} does not know: the "
+                    "run was begun in another folder, or that file was removed. What is recorded from here on follows.",
+                )
+            return shift
+
         return Pipeline(
             name,
             make,
@@ -438,6 +448,7 @@ class LiveRun:
             mark=keep,
             say=self.say,
             retry=self._settings.retry,
+            ahead=ahead,
             select=everything if self._settings.all_self_telemetry else self._self_telemetry.select,
         )
 

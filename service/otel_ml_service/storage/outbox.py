@@ -36,7 +36,7 @@ from otel_ml_service.storage.packed_rows import dictionaries_of, entry_kind, row
 from otel_ml_service.storage.record_codec import Row, decode, encode
 from otel_ml_service.storage.recreate import recreated
 from otel_ml_service.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
-from otel_ml_service.storage.salvaged_records import BASE, SalvagedRecords, number_anew, take_over
+from otel_ml_service.storage.salvaged_records import BASE, SALVAGED, SalvagedRecords, number_anew, take_over
 from otel_ml_service.versions import RUN
 
 __all__ = ["FORM", "Commit", "Mark", "Outbox"]
@@ -221,6 +221,25 @@ class Outbox:
         with self._marks_lock:
             self._marks[exporter] = mark
             self._dirty_marks.add(exporter)
+
+    def ahead(self, exporter: str, position: int) -> int:
+        """Return by how much a backend's numbers of records are above those of this file.
+
+        A backend that has records before this file has given it any has them from a file on another node. The first
+        answer is kept, on the disk before it is used: what the backend has later is from here.
+
+        Args:
+            exporter: its name.
+            position: up to which `seq` its backend has everything.
+        """
+        fact = f"ahead {exporter}"
+        if fact not in self.facts:
+            is_first = exporter not in self._marks and SALVAGED not in self.facts
+            shift = str(max(0, position - self.base) if is_first else 0)
+            with self._using() as connection, _transaction(connection):
+                connection.execute("INSERT INTO facts VALUES (?, ?)", (fact, shift))
+            self.facts[fact] = shift
+        return int(self.facts[fact])
 
     @property
     def unsaved(self) -> bool:

@@ -14,10 +14,13 @@ from otel_ml_service.storage.packed_rows import Dictionaries, dictionaries_of, t
 from otel_ml_service.storage.record_codec import decode
 from otel_ml_service.storage.salvage import readable
 
-__all__ = ["BASE", "UNREADABLE", "SalvagedRecords", "number_anew", "take_over"]
+__all__ = ["BASE", "SALVAGED", "UNREADABLE", "SalvagedRecords", "number_anew", "take_over"]
 
 BASE = "base"
 """The fact that holds the `seq` after which a run without engine state goes on."""
+
+SALVAGED = "salvaged"
+"""The fact that tells a file that was damaged: which exporters it has served may be forgotten."""
 
 UNREADABLE = "unreadable in the damaged run.db"
 """Why an exporter that had not written a record never will."""
@@ -39,6 +42,7 @@ class SalvagedRecords(NamedTuple):
 
 def take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> SalvagedRecords:
     """Copy what can be read; of the engine's state all or nothing, for half a memory would decide wrongly."""
+    new.execute("INSERT INTO facts VALUES (?, '')", (SALVAGED,))
     if old is None:
         number_anew(new, 0)
         return SalvagedRecords()

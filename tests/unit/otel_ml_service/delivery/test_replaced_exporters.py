@@ -238,3 +238,42 @@ def test_a_value_that_a_stored_row_went_without_stays_counted_where_the_exporter
     assert pipeline.join()
     assert replaced
     assert pipeline.status.lost == {"no such name": 1}
+
+
+class Keeping(RecordingExporter):
+    """A backend with records of the run that are not its source's; it leaves out what it has, and refuses one."""
+
+    def __init__(self, store: list[Record]) -> None:
+        super().__init__()
+        self.records = store
+
+    def position(self) -> int | None:
+        return self.records[-1].seq
+
+    def export(self, records: Sequence[Record]) -> None:
+        if any(isinstance(record, StepRecord) and record.step == 2 for record in records):
+            raise PermanentExportError("no step 2")
+        super().export([record for record in records if record.seq > self.records[-1].seq])
+
+
+def test_records_follow_those_that_a_backend_has_from_elsewhere(driver: Driver) -> None:
+    store = steps(7)
+
+    def started(count: int) -> Pipeline:
+        source = MemorySource(steps(count))
+        pipeline = Pipeline(
+            "test", lambda: Keeping(store), driver.run, source, mark=lambda *_: None, say=lambda *_: None, retry=QUICK,
+            ahead=lambda _: 7,
+        )  # fmt: skip
+        pipeline.start()
+        eventually(lambda: pipeline.status.delivered == count)
+        pipeline.ask_to_stop(10)
+        assert pipeline.join()
+        return pipeline
+
+    first, again = started(3), started(5)
+
+    assert [(record.seq, record.step) for record in store[7:] if isinstance(record, StepRecord)] == [
+        (8, 1), (10, 3), (11, 4), (12, 5)
+    ]  # fmt: skip
+    assert (sum(first.status.lost.values()), sum(again.status.lost.values())) == (1, 0)

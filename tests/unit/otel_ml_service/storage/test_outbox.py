@@ -106,3 +106,29 @@ def test_what_lies_right_before_the_records_in_memory_is_read_from_the_disk(tmp_
 
     assert [again.read(after, 10) for after in range(6)] == [records(after + 1, 6) for after in range(6)]
     again.close()
+
+
+def test_what_a_backend_has_before_a_file_has_given_it_any_is_from_elsewhere_at_every_later_start(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run.db"
+    outbox = Outbox(path)
+    outbox.commit(Commit(records(1, 2)))
+
+    assert outbox.ahead("mlflow", 500) == 500
+    assert outbox.ahead("wandb", 0) == 0
+    outbox._connection.close()  # as a kill: nothing is committed after it
+    again = Outbox(path)
+    assert again.ahead("mlflow", 502) == 500
+    assert again.ahead("wandb", 2) == 0
+    again.close()
+
+
+def test_what_a_backend_has_is_from_the_file_that_has_a_mark_of_it(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "run.db")
+    outbox.set_mark("mlflow", Mark(1))
+    outbox.commit(Commit(records(1, 2)))
+
+    assert outbox.ahead("mlflow", 2) == 0
+    assert outbox.ahead("mlflow", 500) == 0, "an older version has delivered, and lost its end"
+    outbox.close()
