@@ -18,6 +18,10 @@ _PLAIN_WIDTH = 120
 """Columns of text that no terminal limits; as wide as a line of code."""
 
 
+_WIDEST_CELL = 60
+"""Columns of plain text up to which rows are aligned: one long name does not push the figures of all others away."""
+
+
 class Screen:
     """Standard output and standard error of a command."""
 
@@ -54,8 +58,9 @@ class Screen:
         self.out.print(table)
 
     def _plain_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> None:
-        widths = [max(len(line[i]) for line in [columns, *rows]) for i in range(len(columns))]
-        for line in [columns, *rows]:
+        lines = [columns, *rows]
+        widths = [max(min(len(line[i]), _WIDEST_CELL) for line in lines) for i in range(len(columns))]
+        for line in lines:
             padded = [
                 cell.rjust(width) if column in right else cell.ljust(width)
                 for cell, width, column in zip(line, widths, columns, strict=True)
