@@ -20,12 +20,16 @@ from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
 from otel_ml_service.storage.database import StorageError
+from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.recover import Recovered, RunTakenError, recover, send
 from otel_ml_service.stored_runs.run_folders import find
 from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, unfinished, unread_spools
 
 __all__ = ["command"]
 
+
+_OTHERS = 5
+"""Unfinished runs that are listed one by one though they are not meant."""
 
 LEFT, LOST = 1, 3
 """Exit codes: something is left to deliver, run it again; nothing is left, and some is lost. 2 is wrong usage."""
@@ -92,15 +96,21 @@ def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> li
 
 def _list(found: Sequence[Unfinished], chosen: Sequence[Unfinished], base: Path, output: Screen) -> None:
     """Say what would be touched, and what is not, before anything is."""
-    for run in found:
-        spools = f", {plural(run.spools, 'spool')} of workers" if run.spools else ""
-        where = (
-            ""
-            if run.belongs_to(base)
-            else f"; it belongs to {run_folder(run.origin or run.base, run.experiment, run.id)}"
-        )
-        left = "" if run in chosen else f". Left alone: otel-ml recover {run.id}, or --all"
-        output.line(f"{run.experiment}/{run.id}: not finished{spools}{where}{left}")
+    for run in chosen:
+        output.line(_described(run, base))
+    others = [run for run in found if run not in chosen]
+    for run in others[:_OTHERS]:
+        output.line(f"{_described(run, base)}. Left alone: otel-ml recover {run.id}, or --all")
+    if len(others) > _OTHERS:
+        output.line(f"{len(others) - _OTHERS} more are left alone: otel-ml recover --all --dry-run lists them")
+
+
+def _described(run: Unfinished, base: Path) -> str:
+    spools = f", {plural(run.spools, 'spool')} of workers" if run.spools else ""
+    if run.belongs_to(base):
+        return f"{run.experiment}/{run.id}: not finished{spools}"
+    folder = run_folder(run.origin or run.base, run.experiment, run.id)
+    return f"{run.experiment}/{run.id}: not finished{spools}; it belongs to {folder}"
 
 
 def _check_folder(base: Path, runs: tuple[str, ...]) -> None:
@@ -112,8 +122,11 @@ def _check_folder(base: Path, runs: tuple[str, ...]) -> None:
 
 def _nothing(runs: tuple[str, ...], base: Path) -> str:
     """Return the line where no run is left to deliver."""
+    at_work = [text for text in runs if is_live(find(text, base))]
+    if at_work:
+        return f"Nothing to recover now: the service of {', '.join(at_work)} is at work, and goes on delivering."
     if runs:
-        return f"Nothing to recover: {', '.join(runs)} is delivered, or is being recorded."
+        return f"Nothing to recover: {', '.join(runs)} is delivered."
     return f"Nothing to recover: every run of {base} is delivered, or is being recorded."
 
 

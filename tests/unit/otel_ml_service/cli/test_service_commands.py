@@ -402,6 +402,18 @@ def test_recover_adopts_no_run_whose_folder_cannot_be_used_and_goes_on_with_the_
     assert not (tmp_path / "here").exists()
 
 
+def test_recover_lists_few_of_the_runs_that_it_leaves_alone(tmp_path: Path) -> None:
+    for number in range(8):
+        left_by_a_dead_service(tmp_path, f"0{number}dead")
+
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_END_SILENCE": "1000"}
+    named = otel_ml(tmp_path, "recover", "03dead", "--dry-run", **here).stdout.splitlines()
+
+    assert named[0].startswith("digits/03dead: not finished")
+    assert ["Left alone" in line for line in named[1:6]] == [True] * 5
+    assert named[6:] == ["2 more are left alone: otel-ml recover --all --dry-run lists them"]
+
+
 def test_recover_leaves_runs_of_other_folders_alone_unless_they_are_named(tmp_path: Path) -> None:
     first, second = (left_by_a_dead_service(tmp_path, run_id) for run_id in ("01dead", "02dead"))
     here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_END_SILENCE": "1000"}
