@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from itertools import count
 
+from otel_ml.wire.short_digest import short_digest
 from otel_ml_exporters.records import StepRecord
 
 __all__ = ["NAMES", "Names", "amended_key", "identifier", "metric_key"]
@@ -91,5 +91,4 @@ def identifier(text: str, limit: int = 100) -> str:
     """
     if text and len(text) <= limit and not _FORBIDDEN.search(text):
         return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_FORBIDDEN.sub('-', text)[: limit - 9]}-{digest}"
+    return f"{_FORBIDDEN.sub('-', text)[: limit - 9]}-{short_digest(text)}"
