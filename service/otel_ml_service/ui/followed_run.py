@@ -65,7 +65,6 @@ class FollowedRun:
         self._generation = 0
         self._newest: dict[tuple[str, str], int] = {}
         self._is_live = False
-        self._is_current = False
         self._rendered: tuple[int, dict[str, tuple[str, Markup]]] = (-1, {})
         self._charts: dict[str, tuple[SeriesName, Sequence[Curve]]] = {}
 
