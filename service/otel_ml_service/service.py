@@ -38,9 +38,9 @@ from otel_ml_service.exporter_makers import exporter_makers
 from otel_ml_service.live_runs.console_lines import ConsoleLines
 from otel_ml_service.live_runs.embedded_service import EmbeddedService
 from otel_ml_service.live_runs.engine_loop import EngineLoop
-from otel_ml_service.live_runs.live_run import RunSettings
 from otel_ml_service.live_runs.run_account import account
 from otel_ml_service.live_runs.run_registry import RunRegistry
+from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.live_runs.self_telemetry import run_measures
 from otel_ml_service.live_runs.served_settings import ServedSettings, served_as
 from otel_ml_service.live_runs.storage_errors import StorageErrors
@@ -265,7 +265,7 @@ class Service:
         self._routes.close()
         self._loop.stop()
         for run in self._runs:
-            run.ask_to_stop(timeout)
+            run.pipelines.ask_to_stop(timeout)
         for run in self._runs:
             self._runs.put_away(run)
         self._runs.finish(_SHRINK_S)
@@ -380,7 +380,7 @@ class Service:
             run.say("wrong-setting", problem)
         for problem in self._problems:
             run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
-        run.foresee()
+        run.pipelines.foresee(run.info)
         place = "/".join(quote(part, safe="") for part in run.folder.parts[-2:])
         page = f"{self._pages}run/{place}/" if self._pages else ""
         life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters, page))

@@ -19,8 +19,8 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
         undecided: requests that are acknowledged, and not decided yet.
     """
     status = run.status
-    exporters = run.exporters
-    behind = run.pending
+    exporters = run.pipelines.exporters
+    behind = run.pipelines.pending
     lost = {**status.lost}
     for name, exporter in exporters.items():
         lost |= {f"{name}: {reason}": count for reason, count in exporter.lost.items()}
@@ -36,7 +36,7 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
             name: {
                 "url": found.url,
                 "delivered_seq": found.delivered,
-                "pending": run.behind(name),
+                "pending": run.pipelines.behind(name),
                 "state": found.state,
                 "problem": found.problem,
                 "lost": found.lost,

@@ -14,8 +14,9 @@ from otel_ml.explanation import explained
 from otel_ml.wire.folder_ownership import claim, is_ours, may_hold_ours, renamed_warning
 from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_service.aggregation.observation import Writer
-from otel_ml_service.live_runs.live_run import LiveRun, RunSettings
+from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_account import account
+from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.live_runs.shrinking import Shrinking
 from otel_ml_service.live_runs.whole_file import write_whole
 from otel_ml_service.process_limits import most_files, open_files
@@ -246,7 +247,7 @@ def _is_safe(folder: Path) -> bool:
 def _leave(run: LiveRun) -> None:
     """Take away what a run has only as long as somebody goes on with it."""
     with suppress(OSError):
-        if run.lacking:
+        if run.pipelines.lacking:
             write_whole(run.folder / "state" / _UNDELIVERED, run.experiment.encode())
         else:
             (run.folder / "state" / _UNDELIVERED).unlink(missing_ok=True)
