@@ -30,6 +30,7 @@ __all__ = [
     "require_known",
     "sign",
     "storage_errors",
+    "transaction",
 ]
 
 
@@ -314,3 +315,16 @@ def _no_room(path: Path, reason: str) -> str:
         f"{str(path)!r} cannot be written to: {reason}. Free some space, make the disk writable, or choose another "
         "OTEL_ML_DIR; what is not stored is tried again."
     )
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Make what the block writes durable together, or nothing of it."""
+    connection.execute("BEGIN")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -26,6 +26,7 @@ from otel_ml_service.storage.database import (
     require_known,
     sign,
     storage_errors,
+    transaction,
 )
 from otel_ml_service.storage.recreate import recreated
 from otel_ml_service.storage.salvage import highest, is_suspect, newest_aside, readable, rebuilt, suspect
@@ -235,17 +236,11 @@ class Journal(Generic[T]):
             if identity(self._path) != self._file:  # what is acknowledged must not end with this process
                 self._connection = recreated(self._connection, self._path, _FORM)
                 self._file = identity(self._path)
-            try:
-                self._connection.execute("BEGIN")
+            with transaction(self._connection) as connection:
                 rows = [(pending.signal, pending.body) for pending in group]
-                last = insert(self._connection, "INSERT INTO journal (signal, body)", rows)
+                last = insert(connection, "INSERT INTO journal (signal, body)", rows)
                 if drop:
-                    self._connection.execute("DELETE FROM journal WHERE id <= ?", (drop,))
-                self._connection.execute("COMMIT")
-            except sqlite3.Error:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+                    connection.execute("DELETE FROM journal WHERE id <= ?", (drop,))
         return range(last - len(group) + 1, last + 1)  # nobody else inserts: ids are given in a row
 
 
