@@ -14,8 +14,9 @@ from itertools import combinations
 
 import numpy as np
 
-from otel_ml_service.findings.detector import Detector, StepTimers
+from otel_ml_service.findings.detector import Detector
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["Places", "common_places"]
 

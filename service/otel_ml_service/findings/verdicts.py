@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from otel_ml_service.findings.detector import Detector, Floats, StepTimers
+from otel_ml_service.findings.detector import Detector, Floats
 from otel_ml_service.findings.finding import Finding, Kind
 from otel_ml_service.findings.frontier import Exposed, Line, exposed, line_of
 from otel_ml_service.findings.pauses import Pauses
@@ -16,6 +16,7 @@ from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, Timer
 from otel_ml_service.findings.places import Places
 from otel_ml_service.findings.shape import Shape
 from otel_ml_service.findings.stages import Stages
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.what_if import saved_without
 
 __all__ = ["Verdicts"]
