@@ -129,7 +129,7 @@ class Service:
         self._journal: Journal[Decoded] = Journal(
             self._journal_folder() / "journal.db",
             self._committed,
-            patience_s=_PREDECESSOR_S if config.embedded else 0.0,
+            timeout_s=_PREDECESSOR_S if config.embedded else 0.0,
         )
         self._runs = RunRegistry(config.dir, settings, self._telemetry, journal=self._journal.identity)
         self._loop = EngineLoop(
@@ -234,8 +234,8 @@ class Service:
         said = account(run, self._loop.undecided)
         if speaker:
             notices = len(said["notices"])
-            first = run.speaker.first_for(speaker, run.told or 0, notices, run.status.left)
-            run.told = run.told if first is None else notices
+            first = run.printing_process.first_for(speaker, run.printed or 0, notices, run.status.left)
+            run.printed = run.printed if first is None else notices
             said = {**said, "speaks_from": first}
         if writer is None:
             return said

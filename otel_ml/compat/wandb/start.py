@@ -19,7 +19,7 @@ from otel_ml.compat.wandb.login import api
 from otel_ml.compat.wandb.parameters import Config, as_mapping, of_sweep, with_files
 from otel_ml.compat.wandb.recording_run import Run
 from otel_ml.compat.wandb.resuming import goes_on, next_step
-from otel_ml.compat.wandb.run_facts import Asked, is_offline
+from otel_ml.compat.wandb.run_facts import InitArguments, is_offline
 from otel_ml.compat.wandb.util import generate_id
 
 __all__ = ["Settings", "init", "run_or_begin", "state"]
@@ -109,7 +109,7 @@ def init(
         state.run.finish()
     _say_unused(dir, more)
     chosen = _mode(of.chosen(mode, "mode", "WANDB_MODE"))
-    asked = Asked(
+    asked = InitArguments(
         project=of.chosen(project, "project", "WANDB_PROJECT") or "",
         entity=of.chosen(entity, "entity", "WANDB_ENTITY") or "",
         group=of.chosen(group, "run_group", "WANDB_RUN_GROUP") or "",
@@ -136,7 +136,7 @@ def _is_other(run: Run, project: str | None, run_id: str | None, name: str | Non
     return any(given is not None and given != known for given, known in asked)
 
 
-def _arguments(asked: Asked, run_id: str | None, name: str | None) -> dict[str, Any]:
+def _arguments(asked: InitArguments, run_id: str | None, name: str | None) -> dict[str, Any]:
     return {
         "experiment": asked.project or None,
         "name": name,
@@ -147,7 +147,7 @@ def _arguments(asked: Asked, run_id: str | None, name: str | None) -> dict[str, 
     }
 
 
-def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
+def _started(asked: InitArguments, run_id: str | None, name: str | None) -> Run:
     joins = RUNTIME.is_chosen  # begun by the program itself or by another of these interfaces
     if not joins:
         state.environment.set(_for_the_exporter(asked))
@@ -157,7 +157,7 @@ def _started(asked: Asked, run_id: str | None, name: str | None) -> Run:
     return run
 
 
-def _for_the_exporter(asked: Asked) -> Mapping[str, str]:
+def _for_the_exporter(asked: InitArguments) -> Mapping[str, str]:
     """Return variables by which the exporter `wandb` gets what other backends have no place for."""
     wanted = {
         "WANDB_MODE": "offline" if is_offline(asked.mode) else "",
@@ -169,7 +169,7 @@ def _for_the_exporter(asked: Asked) -> Mapping[str, str]:
     return {name: value for name, value in wanted.items() if value}
 
 
-def _beside(asked: Asked, run_id: str | None, name: str | None, given: Mapping[str, Any]) -> Run:
+def _beside(asked: InitArguments, run_id: str | None, name: str | None, given: Mapping[str, Any]) -> Run:
     """Begin a run beside those there are. The functions of the module go on with theirs, as W&B's do."""
     config = Config()
     _fill(config, given)
@@ -181,14 +181,14 @@ def _fill(config: Config, given: Mapping[str, Any]) -> None:
     config.update_locked(of_sweep())  # wins over what the program gives, now and later
 
 
-def _run_of(begun: otel_ml.Run, config: Config, asked: Asked) -> Run:
+def _run_of(begun: otel_ml.Run, config: Config, asked: InitArguments) -> Run:
     first = next_step(begun.dir) if asked.resumed else 0
     run = Run(begun, config, asked, first, state.ended)
     config._connect(begun.log_params)  # noqa: SLF001 (one package)
     return run
 
 
-def _disabled(asked: Asked, run_id: str | None, name: str | None) -> Run:
+def _disabled(asked: InitArguments, run_id: str | None, name: str | None) -> Run:
     stand_in: Any = SimpleNamespace(
         id=run_id or generate_id(), name=name or "dummy", experiment=asked.project, dir=None, rank=0, urls={}
     )

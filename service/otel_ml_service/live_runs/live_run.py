@@ -72,8 +72,8 @@ class LiveRun:
         StorageError: its files cannot be used.
 
     Attributes:
-        told: notices that went to the process that prints them; the receiver's thread counts. None: it never asked.
-        speaker: which process that is.
+        printed: notices that went to the process that prints them; the receiver's thread counts. None: it never asked.
+        printing_process: which process that is.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class LiveRun:
         keep_name(self.info)
         self.status: Status = self._engine.status
         # What a launch that has ended was told is no news to the one that goes on with the run.
-        self.told = None if self.status.state == "running" else len(self.outbox.notices)
-        self.speaker = PrintingProcess()
+        self.printed = None if self.status.state == "running" else len(self.outbox.notices)
+        self.printing_process = PrintingProcess()
         self.findings = self._engine.findings
         if self.outbox.damage:
             _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))
@@ -226,7 +226,7 @@ class LiveRun:
         What was handed to W&B's own process and not written yet died with the predecessor.
         """
         if self.outbox.last_seq:
-            self._deliver(anyhow=True)
+            self._deliver(even_idle=True)
 
     @property
     def is_stuck(self) -> bool:
@@ -338,10 +338,10 @@ class LiveRun:
             )
         return {_LATE: str(self._late.length)}
 
-    def _deliver(self, *, anyhow: bool = False) -> None:
+    def _deliver(self, *, even_idle: bool = False) -> None:
         """Start the exporters that have something to do: at the first record, and where a run goes on after its end."""
-        if anyhow or not self._waits_for_a_name():
-            self.pipelines.start(self.info, anyhow=anyhow)
+        if even_idle or not self._waits_for_a_name():
+            self.pipelines.start(self.info, even_idle=even_idle)
 
     @property
     def is_placed(self) -> bool:

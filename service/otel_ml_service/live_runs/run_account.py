@@ -57,7 +57,7 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
         "files": run.files.waiting,
         "problem": run.trouble.text or None,
         "notices": list(run.outbox.notices),
-        "told": run.told,
+        "told": run.printed,
         "findings": list(run.findings),
         "last_seq": run.outbox.last_seq,
         "overhead_s": status.overhead_s,

@@ -61,13 +61,13 @@ class RunPipelines:
                 if sentence is not None:
                     self._say("exporter-notice", sentence)
 
-    def start(self, info: RunInfo, *, anyhow: bool) -> None:
+    def start(self, info: RunInfo, *, even_idle: bool) -> None:
         """Start the exporters that have something to do, or all; tell those at work what is known of the run."""
         for name, make in self._settings.exporters.items():
             pipeline = self.started.get(name)
             if pipeline is not None:
                 pipeline.describe(info)
-            if (anyhow or self.behind(name)) and (pipeline is None or pipeline.is_stopped):
+            if (even_idle or self.behind(name)) and (pipeline is None or pipeline.is_stopped):
                 self.started[name] = self._pipeline(name, make, info)
                 with self._log.speaking():
                     self.started[name].start()
@@ -88,15 +88,15 @@ class RunPipelines:
         def keep(seq: int, lost: Mapping[str, int]) -> None:
             self._outbox.set_mark(name, Mark(seq, dict(lost)))
 
-        def ahead(position: int) -> int:
-            shift = self._outbox.ahead(name, position)
-            if shift:
+        def seq_offset(position: int) -> int:
+            offset = self._outbox.seq_offset(name, position)
+            if offset:
                 self._say(
                     "run-begun-elsewhere",
-                    f"Exporter {name!r} has {shift} records of this run that {self._outbox.path} does not know: the "
+                    f"Exporter {name!r} has {offset} records of this run that {self._outbox.path} does not know: the "
                     "run was begun in another folder, or that file was removed. What is recorded from here on follows.",
                 )
-            return shift
+            return offset
 
         return Pipeline(
             name,
@@ -108,7 +108,7 @@ class RunPipelines:
             mark=keep,
             say=self._say,
             retry=self._settings.retry,
-            ahead=ahead,
+            seq_offset=seq_offset,
             select=everything if self._settings.all_self_telemetry else self._self_telemetry.select,
         )
 

@@ -36,7 +36,7 @@ from otel_ml_service.storage.packed_rows import dictionaries_of, entry_kind, row
 from otel_ml_service.storage.record_codec import Row, decode, encode
 from otel_ml_service.storage.recreate import recreated
 from otel_ml_service.storage.run_form import FORM
-from otel_ml_service.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
+from otel_ml_service.storage.salvage import is_suspect, newest_damaged_copy, rebuilt, suspect
 from otel_ml_service.storage.salvaged_records import BASE, SALVAGED, SalvagedRecords, number_anew, take_over
 
 __all__ = ["Commit", "Mark", "Outbox"]
@@ -132,8 +132,8 @@ class Outbox:
         records = "what could be read is taken over" if remains is None else f"{remains.records} records could be read"
         if remains is not None and remains.missing:
             records += f", {remains.missing} that an exporter had not written could not"
-        aside = newest_aside(self.path)
-        self.damage = f"{self.path.name} was damaged: {records}. The damaged file is kept: {aside}."
+        copy = newest_damaged_copy(self.path)
+        self.damage = f"{self.path.name} was damaged: {records}. The damaged file is kept: {copy}."
         if not self.state():
             self._note_lost_state()
 
@@ -210,7 +210,7 @@ class Outbox:
             self._marks[exporter] = mark
             self._dirty_marks.add(exporter)
 
-    def ahead(self, exporter: str, position: int) -> int:
+    def seq_offset(self, exporter: str, position: int) -> int:
         """Return by how much a backend's numbers of records are above those of this file.
 
         A backend that has records before this file has given it any has them from a file on another node. The first
