@@ -27,7 +27,7 @@ class OpenWriters:
     def __init__(self) -> None:
         self.open: list[Writer] = []
         self.sessions: list[str] | None = None
-        self.counts = StepCounts()
+        self.counts: StepCounts = StepCounts()
         self._begun: otel_ml.Run | None = None
         self._run_id: str | None = None
 
