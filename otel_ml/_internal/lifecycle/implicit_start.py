@@ -45,9 +45,6 @@ class Starter(Protocol):
     def run_it(self, session: Session) -> None:
         """Begin to record."""
 
-    def say_misspelled(self, session: Session) -> None:
-        """Say which variables may mean others."""
-
 
 class ImplicitStart:
     """What happens at the first record of a process that has called no `init()`."""
@@ -115,7 +112,7 @@ class ImplicitStart:
             session = self._starter.started(config, identity, {})
             session.is_explicit, session.is_of_process = False, True
             session.is_left_for_init = not config.id and not config.parent and identity.place.is_alone
-            self._starter.say_misspelled(session)
+            session.say_misspelled()
         except (OtelMLError, OSError) as error:
             recorder.enabled = False
             reporter.say("nothing-recorded", f"Nothing is recorded: {error}")

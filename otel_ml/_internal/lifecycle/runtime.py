@@ -17,25 +17,16 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.resource import resource_attributes
 from otel_ml._internal.identity.run_identity import Identity, identify
 from otel_ml._internal.lifecycle.after_fork import child_of, forget_parent
-from otel_ml._internal.lifecycle.child_environment import (
-    child_environ,
-    inherited_environ,
-    own_environ,
-    run_environ,
-)
+from otel_ml._internal.lifecycle.child_environment import child_environ, inherited_environ, own_environ, run_environ
 from otel_ml._internal.lifecycle.exit_code import status_of_error
 from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
-from otel_ml._internal.lifecycle.init_arguments import (
-    checked,
-    exporters_unused,
-)
+from otel_ml._internal.lifecycle.init_arguments import checked, exporters_unused
 from otel_ml._internal.lifecycle.join_rank_zero import announce
 from otel_ml._internal.lifecycle.repeated_init import RepeatedInit
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings
 from otel_ml._internal.lifecycle.sessions import Sessions
-from otel_ml._internal.lifecycle.unknown_settings import misspelled
 from otel_ml._internal.lifecycle.worker import Status
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN, values_in
@@ -114,7 +105,7 @@ class Runtime:
         if config.id and not arguments.get("id"):
             config = replace(config, id=self._id_of_environment(config))
         session = self.started(config, self.identified(config, environ), arguments)
-        self.say_misspelled(session)
+        session.say_misspelled()
         if config.is_remote and arguments.get("exporters"):
             reporter.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
         return session
@@ -128,12 +119,6 @@ class Runtime:
         if asked != self._first_of_id.setdefault(config.id, asked):
             return f"{config.id}-{hashlib.sha256(chr(0).join(asked).encode()).hexdigest()[:8]}"
         return "" if any(config.id == other.run.id for other in self._sessions.running) else config.id
-
-    def say_misspelled(self, session: Session) -> None:
-        """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
-        if session.identity.speaks:
-            for sentence in misspelled(os.environ):
-                reporter.say("unknown-setting", sentence)
 
     def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
         before = self._runs_without_id

@@ -51,10 +51,7 @@ class GrpcTransport:
         self._channels: dict[str, Any] = {}
 
     def post(self, path: str, body: bytes, timeout: float) -> Answer:
-        answer = self._post(path, body, timeout)
-        if answer.obstacle == "receiver-denied" and self._credentials.renew():
-            return self._post(path, body, timeout)
-        return answer
+        return self._credentials.again_where_denied(lambda: self._post(path, body, timeout))
 
     def _post(self, path: str, body: bytes, timeout: float) -> Answer:
         url = self._endpoint.signals.get(path) or self._endpoint.url

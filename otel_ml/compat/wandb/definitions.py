@@ -13,6 +13,7 @@ from otel_ml.compat.tracking.not_kept import is_given, not_kept
 from otel_ml.compat.tracking.plain_float import plain_float
 from otel_ml.compat.tracking.step_axes import whole
 from otel_ml.compat.wandb.shared_index import SharedIndex
+from otel_ml.variable import comma_separated
 
 __all__ = ["Definitions", "Metric"]
 
@@ -225,7 +226,7 @@ def _step_metric(name: str, given: Any) -> str | None:
 
 def _wanted(name: str, summary: str | None) -> tuple[str, ...]:
     said = summary if isinstance(summary, str) else text_of(summary) if is_given(summary) else ""
-    parts = tuple(part.strip().lower() for part in said.split(",") if part.strip())
+    parts = comma_separated(said.lower())
     unknown = [part for part in parts if part not in {*_KNOWN, "none", "copy"}]
     if unknown:
         known = f"Error: the summaries are {', '.join(_KNOWN)} and none."

@@ -15,7 +15,7 @@ from otel_ml.exceptions import ConfigError, VersionError
 from otel_ml.explanation import explained
 from otel_ml.recovery import LOSSES
 from otel_ml.wire.rendezvous import run_folder
-from otel_ml_service.cli.figures import plural, thousands
+from otel_ml_service.cli.figures import thousands
 from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
@@ -24,6 +24,7 @@ from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.recover import Recovered, RunTakenError, recover, send
 from otel_ml_service.stored_runs.run_folders import find
 from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, unfinished, unread_spools
+from otel_ml_service.why.wording import plural
 
 __all__ = ["command"]
 

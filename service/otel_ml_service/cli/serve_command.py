@@ -17,7 +17,8 @@ from otel_ml_service.config import ServiceConfig
 from otel_ml_service.live_runs.log_lines import LogLines
 from otel_ml_service.live_runs.run_log import OutputLog
 from otel_ml_service.own_parent import leave_starter
-from otel_ml_service.service import Service, serve
+from otel_ml_service.serve import serve
+from otel_ml_service.service import Service
 from otel_ml_service.ui.pages_of_a_job import pages_of
 
 __all__ = ["command"]

@@ -16,7 +16,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.flatten import leaves
 from otel_ml.printable import printable
 from otel_ml_exporters.records import Record, Table
-from otel_ml_service.cli.figures import compact, of_metric, plural
+from otel_ml_service.cli.figures import compact, of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
@@ -28,7 +28,7 @@ from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, is_own
 from otel_ml_service.stored_runs.status_word import standing
 from otel_ml_service.stored_runs.unfinished import lacking
-from otel_ml_service.why.wording import seconds
+from otel_ml_service.why.wording import plural, seconds
 
 __all__ = ["command"]
 

@@ -78,7 +78,7 @@ class EmbeddedService:
         moved_at, last_seen = self._clock(), None
         while not self._withdrawn.wait(_LINGER_S / 4):
             runs = list(self._runs)
-            seen = [(run.status, *(pipeline.status for pipeline in run.pipelines.values())) for run in runs]
+            seen = [(run.status, *(pipeline.status for pipeline in run.pipelines.started.values())) for run in runs]
             if seen != last_seen or self._admission.held:
                 moved_at, last_seen = self._clock(), seen
             still_s = self._clock() - moved_at

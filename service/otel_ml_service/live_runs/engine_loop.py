@@ -147,7 +147,7 @@ class EngineLoop:
     def _next(self) -> tuple[list[tuple[int, Decoded]], bool]:
         with self._changed:
             if not self._queue and not self._stopping:
-                self._changed.wait(self._patience())
+                self._changed.wait(self._seconds_to_wait())
             entries = list(self._queue)
             self._queue.clear()
             stopping = self._stopping
@@ -161,7 +161,7 @@ class EngineLoop:
                     self._queue.clear()
         return entries, stopping
 
-    def _patience(self) -> float:
+    def _seconds_to_wait(self) -> float:
         now = self._clock()
         deadlines = [deadline - now for run in self._runs if (deadline := run.next_deadline()) is not None]
         return max(0.005, min(_IDLE_S, *deadlines)) if deadlines else _IDLE_S

@@ -8,6 +8,7 @@ from typing import Any
 
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+from otel_ml.variable import comma_separated
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.observation import Writer
@@ -126,7 +127,7 @@ def _text(found: Mapping[str, JsonValue], key: str, longest: int = LONGEST_NAME)
 
 def _texts(value: JsonValue) -> tuple[str, ...]:
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
+        return comma_separated(value)
     return tuple(as_text(item) for item in value) if isinstance(value, list) else ()
 
 
