@@ -80,6 +80,12 @@ class EventQueue:
             reporter.dropped["device_not_done"] += 1
             reporter.say("device-not-done", f"{call}: the device did not give a value before the process ended.")
 
+    def take_late(self) -> int:
+        """Drop what was queued after the last look of a run that has ended, and return how much it was."""
+        late = len(self._queued) + len(self._files)
+        self.forget()
+        return late
+
     def take_files(self) -> Iterator[Read]:
         """Yield what reads the files that were queued, and counts and says what it cannot read."""
         for _ in range(len(self._files)):
@@ -87,7 +93,7 @@ class EventQueue:
             yield partial(_guarded, call, read)
 
     def forget(self) -> None:
-        """Drop what is queued: it is the parent's, after a fork."""
+        """Drop what is queued: it is of a run that has ended, or the parent's, after a fork."""
         self._queued = deque()
         self._files = deque()
 
