@@ -139,7 +139,7 @@ class Service:
             digested=self._admission.digested,
             drop=self._journal.drop,
             dir_max=config.dir_max,
-            unreadable=lambda number, decoded: self._unreadable.keep(number, decoded.signal, decoded.body),
+            unreadable=self._keep_of_run,
             damaged=self._damaged,
             clock=clock,
         )
@@ -306,6 +306,10 @@ class Service:
         if self._journal.damage:
             _log.error("%s", explained(self._journal.damage, "damaged-file"))
             self._tell_all("damaged-file", self._journal.damage)
+
+    def _keep_of_run(self, number: int, decoded: Decoded, experiment: str) -> None:
+        """Keep what a request has of a run that cannot be opened; what it has of others they have taken."""
+        self._unreadable.keep(number, decoded.signal, self._admission.of_runs(decoded, {experiment}), experiment)
 
     def _take_up_kept(self) -> None:
         """Send what a predecessor could not put into its run on the way of all requests: now it may be possible."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.integration.recorded_by import values_of
@@ -50,6 +51,49 @@ def test_how_many_values_came_after_the_end_is_said_at_the_exit(server: OtlpServ
     _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
 
     assert "10 values in all were recorded after the run had ended" in errors
+
+
+RECORDS_WHILE_IT_ENDS = """
+    import threading
+    import time
+    import otel_ml
+
+    calls = 0
+    stop = threading.Event()
+
+    def go_on():
+        global calls
+        while not stop.is_set():
+            otel_ml.log({"a": 1.0})
+            otel_ml.log_text("note", "of each value")
+            calls += 1
+            time.sleep(0.001)  # between two records
+
+    otel_ml.init("exp")
+    recording = threading.Thread(target=go_on)
+    recording.start()
+    while calls < 100:
+        time.sleep(0.001)  # between two looks
+    otel_ml.shutdown()
+    at_end = calls
+    while calls < at_end + 100:
+        time.sleep(0.001)  # between two looks
+    stop.set()
+    recording.join()
+    print(calls)
+"""
+
+
+def test_what_another_thread_records_while_a_run_ends_is_in_it_or_counted(server: OtlpServer, tmp_path: Path) -> None:
+    server.pause = 0.5
+
+    output, errors = run(RECORDS_WHILE_IT_ENDS, environment(tmp_path, variables(server)), tmp_path)
+
+    [goodbye] = server.events("ml.writer.end")
+    values, texts = sum(point.count for point in server.points("a")), len(server.events("ml.text"))
+    [late] = re.findall(r"([\d,]+) values in all were recorded after the run had ended", errors)
+    assert goodbye.attributes["otel_ml.recorded"] == values
+    assert values + texts + int(late.replace(",", "")) == 2 * int(output)
 
 
 def test_a_second_init_with_another_name_leaves_the_first_run_as_it_is(server: OtlpServer, tmp_path: Path) -> None:

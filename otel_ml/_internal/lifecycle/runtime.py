@@ -30,9 +30,9 @@ from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.lifecycle.worker import Status
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN, values_in
-from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.record.fold import FOLDER, NO_RUN
 from otel_ml._internal.run_environment import RunEnvironment
-from otel_ml._internal.run_scope import CURRENT, NOW, InScope
+from otel_ml._internal.run_scope import CURRENT, NOBODY, NOW, InScope
 from otel_ml._internal.series import buffer
 from otel_ml._internal.steps.axes import STEPS
 from otel_ml._internal.timers.user_spans import Tracing
@@ -126,13 +126,15 @@ class Runtime:
         return identify(config, environ, before=before)
 
     def begin_where_asked(self) -> bool:
-        """Begin a run where the environment asks for it; return whether there is a run that goes on."""
+        """Begin a run where the environment asks for it; return whether there is a run, or one that ends."""
         if self._pid == os.getpid() and self._has_worker():
             return True
         if self._implicit.is_waiting:
             return True
         if any(session.is_ending for session in self._sessions):
-            return False  # which takes as long as its timeout: nobody waits for that to record something
+            # Which takes as long as its timeout: nobody waits for that to record something. It is in the last look, or
+            # counted as too late.
+            return True
         with self._lock:
             if recorder.enabled:  # and has not ended meanwhile: an end is not the beginning of another run
                 self._start_implicitly()
@@ -308,17 +310,25 @@ class Runtime:
         self._sessions.remove(session)
         is_last = not self._sessions
         if is_last:
-            recorder.enabled = False
+            self._forget_if_last()
             reporter.connect(None)
         if not session.config.disabled:
-            session.recorder.forget()  # a new init() is a new run: from ml.seq 1, and with no step
-        if is_last:
-            self._forget_if_last()
-            if not session.config.disabled:
-                is_told = session.identity.place.local_rank == 0 and not session.config.is_quiet
-                AFTER_SHUTDOWN.enter(self._say_now if is_told else None)
-        elif (other := self._sessions.first) is not None and other.worker is not None:
+            self._forget_records(session, is_last=is_last)
+        elif is_last:
+            recorder.enabled = False
+        if (other := self._sessions.first) is not None and other.worker is not None:
             reporter.connect(other.worker.say)
+
+    def _forget_records(self, session: Session, *, is_last: bool) -> None:
+        """Have a new init() be a new run: from ml.seq 1, and with no step. What is too late for this one is counted."""
+        if is_last:
+            is_told = session.identity.place.local_rank == 0 and not session.config.is_quiet
+            AFTER_SHUTDOWN.enter(self._say_now if is_told else None)  # what is recorded from here on counts itself
+            AFTER_SHUTDOWN.refuse(session.recorder.take_late() + session.scope.events.take_late())
+        elif late := session.scope.events.take_late():  # values count when another run takes what is nobody's
+            NOBODY.dropped["no_run"] += late
+            reporter.say("no-run", NO_RUN)
+        session.recorder.forget()
 
     def _forget_if_last(self) -> None:
         if not self._sessions:
@@ -346,7 +356,6 @@ class Runtime:
         """End the runs, or wait until another thread has."""
         if self._pid != os.getpid():
             return
-        AFTER_SHUTDOWN.sum_up()
         self._implicit.end()
         self._wait_for_a_beginning()
         began = time.monotonic()
@@ -354,6 +363,7 @@ class Runtime:
             if session.worker is not None or session.is_ending:
                 left = session.exit_timeout() - (time.monotonic() - began)
                 self.end(session, max(left, _SHARE_AT_EXIT), status, error)
+        AFTER_SHUTDOWN.sum_up()
 
     def _say_now(self, sentence: str) -> None:
         Console(is_quiet=any(session.config.is_quiet for session in self._sessions)).line(sentence)

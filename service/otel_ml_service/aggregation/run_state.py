@@ -41,7 +41,7 @@ class RunState:
         resumed_at: the same, when a service went on with what another one had left; None where none did.
         started_at: the same, when what was heard first was recorded; None before.
         origin_ns: where the axis `time` begins: the first point of the first attempt.
-        left_out: reason → points for which there was no room.
+        left_out: reason → values for which there was no room.
         superseded: values of an older attempt or of an incarnation that was replaced; `too_late`: of steps whose fold
             state was gone.
         events: log records taken.
@@ -142,10 +142,10 @@ class RunState:
         attempt.stream.tally.too_late += sum(len(piece.partials.series) for piece in pieces)
         self.too_late += sum(piece.values for piece in pieces)
 
-    def leave_out(self, reason: str, points: int) -> bool:
-        """Count points for which there is no room; whether they are the first ones for this reason."""
+    def leave_out(self, reason: str, values: int) -> bool:
+        """Count values for which there is no room; whether they are the first ones for this reason."""
         is_first = reason not in self.left_out
-        self.left_out[reason] = self.left_out.get(reason, 0) + points
+        self.left_out[reason] = self.left_out.get(reason, 0) + values
         return is_first
 
     def live(self) -> list[int]:
