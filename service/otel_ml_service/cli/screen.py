@@ -17,6 +17,9 @@ __all__ = ["Screen", "screen"]
 _PLAIN_WIDTH = 120
 """Columns of text that no terminal limits; as wide as a line of code."""
 
+_GAP = "  "
+"""Between two columns of a table."""
+
 
 class Screen:
     """Standard output and standard error of a command."""
@@ -40,15 +43,39 @@ class Screen:
         """Print one line for the person, not for the pipe: on standard error."""
         self.err.print(Text(printable(text), style="dim"))
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-        """Print rows under a header; the columns named in `right` are numbers."""
+    def room_beside(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
+        """Return how many characters one more column of a table may have in this terminal."""
+        widths = (max(map(len, cells)) for cells in zip(columns, *rows, strict=True))
+        return self.out.width - sum(width + len(_GAP) for width in widths)
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        right: Sequence[str] = (),
+        folded: Sequence[str] | None = None,
+    ) -> None:
+        """Print rows under a header.
+
+        Args:
+            columns: the header.
+            rows: a cell for each column.
+            right: columns of numbers.
+            folded: columns that go on in a further line where the terminal is too narrow; all, if left out.
+        """
         cells = [[printable(cell) for cell in row] for row in rows]
         if not self.is_terminal:
             self._plain_table(columns, cells, right)
             return
         table = Table(box=None, header_style="bold", pad_edge=False)
         for column in columns:
-            table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+            table.add_column(
+                column,
+                justify="right" if column in right else "left",
+                overflow="fold",
+                no_wrap=folded is not None and column not in folded,
+            )
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
         self.out.print(table)
@@ -60,7 +87,7 @@ class Screen:
                 cell.rjust(width) if column in right else cell.ljust(width)
                 for cell, width, column in zip(line, widths, columns, strict=True)
             ]
-            self.out.print(Text("  ".join(padded).rstrip()))
+            self.out.print(Text(_GAP.join(padded).rstrip()))
 
 
 def screen() -> Screen:
