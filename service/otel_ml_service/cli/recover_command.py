@@ -99,8 +99,15 @@ def _list(found: Sequence[Unfinished], chosen: Sequence[Unfinished], base: Path,
             if run.belongs_to(base)
             else f"; it belongs to {run_folder(run.origin or run.base, run.experiment, run.id)}"
         )
-        left = "" if run in chosen else f". Left alone: otel-ml recover {run.id}, or --all"
+        left = _without_endpoint(run) if run in chosen else f". Left alone: otel-ml recover {run.id}, or --all"
         output.line(f"{run.experiment}/{run.id}: not finished{spools}{where}{left}")
+
+
+def _without_endpoint(run: Unfinished) -> str:
+    """Return where a run goes of which no service of this host knows: it may have been meant for one elsewhere."""
+    if run.has_folder or not run.spools or Config.from_env().is_remote:
+        return ""
+    return f". OTEL_EXPORTER_OTLP_ENDPOINT is not set, so it goes into {run.folder.path}"
 
 
 def _check_folder(base: Path, runs: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -38,6 +39,21 @@ class Screen:
     def line(self, text: str = "", style: str | None = None) -> None:
         """Print one line; what is not printable is written out."""
         self.out.print(Text(printable(text), style=style or ""))
+
+    def hanging(self, begin: str, text: str, style: str | None = None) -> None:
+        """Print `text` after `begin`; in a terminal what does not fit goes on below its own beginning."""
+        if not self.is_terminal:
+            self.line(begin + text, style=style)
+            return
+        # An address or a command is to be copied: it is not broken, neither at a hyphen nor where it is too long.
+        lines = textwrap.wrap(
+            printable(text),
+            max(self.out.width - len(begin), 20),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for number, line in enumerate(lines or [""]):
+            self.line((begin if number == 0 else " " * len(begin)) + line, style=style)
 
     def note(self, text: str) -> None:
         """Print one line for the person, not for the pipe: on standard error."""

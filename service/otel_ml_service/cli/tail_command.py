@@ -13,9 +13,11 @@ from otel_ml_exporters.records import Record, RunStatus, StepRecord, Summary, Te
 from otel_ml_service.cli.figures import of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.time_account import is_exposed
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import find, is_there
+from otel_ml_service.stored_runs.run_history import is_own
 
 __all__ = ["command"]
 
@@ -66,7 +68,7 @@ def _step_line(record: StepRecord, metrics: Sequence[str]) -> str | None:
     if metrics:
         chosen = {name: value for name, value in record.values.items() if _wanted(name, metrics)}
     else:
-        chosen = {name: value for name, value in record.values.items() if not name.startswith("otel_ml/")}
+        chosen = {name: value for name, value in record.values.items() if not (is_own(name) or is_exposed(name))}
     if not chosen:
         return None
     where = f"{record.axis} {record.step}" + (" (amended)" if record.amendment else "")

@@ -59,3 +59,11 @@ def test_each_metric_of_a_run_has_one_line_with_its_curve(tmp_path: Path) -> Non
     assert [line.split()[0] for line in rows] == names
     assert max(map(len, rows)) <= 80
     assert [line for line in lines if re.fullmatch(r"[▁-█ ]+", line)] == []
+
+
+def test_what_the_doctor_says_goes_on_below_its_own_beginning(tmp_path: Path) -> None:
+    lines = _lines(tmp_path, "doctor")
+
+    at = next(number for number, line in enumerate(lines) if " telemetry " in line)
+    assert max(map(len, lines[at:])) <= 80
+    assert [line[:13] for line in lines[at + 1 :]] == [" " * 13] * (len(lines) - at - 1) != []

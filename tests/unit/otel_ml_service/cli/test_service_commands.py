@@ -343,6 +343,7 @@ def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path
     again = otel_ml(tmp_path, "recover")
 
     assert "digits/01dead: not finished, 2 spools of workers" in listed.stdout
+    assert f"OTEL_EXPORTER_OTLP_ENDPOINT is not set, so it goes into {tmp_path / 'digits' / '01dead'}" in listed.stdout
     assert done.returncode == 0, done.stdout + done.stderr
     assert "20 values of 2 spools and the journal delivered to jsonl" in done.stdout
     found = history(records(RunFolder(tmp_path / "digits" / "01dead"))).get("loss")
