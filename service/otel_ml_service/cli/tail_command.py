@@ -58,7 +58,7 @@ def _line(record: Record, metrics: Sequence[str]) -> str | None:
     if isinstance(record, RunStatus):
         return f"status {record.status}"
     if isinstance(record, Summary) and not metrics:
-        return "summary  " + _values(record.values)
+        return f"summary  {_values(shown)}" if (shown := _of_the_program(record.values)) else None
     if isinstance(record, Text) and not metrics:
         return f"text {record.name}: {record.text.splitlines()[0] if record.text else ''}"
     return None
@@ -68,12 +68,17 @@ def _step_line(record: StepRecord, metrics: Sequence[str]) -> str | None:
     if metrics:
         chosen = {name: value for name, value in record.values.items() if _wanted(name, metrics)}
     else:
-        chosen = {name: value for name, value in record.values.items() if not (is_own(name) or is_exposed(name))}
+        chosen = _of_the_program(record.values)
     if not chosen:
         return None
     where = f"{record.axis} {record.step}" + (" (amended)" if record.amendment else "")
     missing = f"  [{record.writers_missing} writers missing]" if record.writers_missing else ""
     return f"{where:<16} {_values(chosen)}{missing}"
+
+
+def _of_the_program(values: Mapping[str, float]) -> dict[str, float]:
+    """Return what the program recorded, without otel_ml's own account."""
+    return {name: value for name, value in values.items() if not (is_own(name) or is_exposed(name))}
 
 
 def _wanted(name: str, metrics: Sequence[str]) -> bool:
