@@ -94,7 +94,7 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
                 ray.init()
 
     Raises:
-        ConfigError: there is no run yet, or with `service="actor"` one already; Ray is initialised already; an endpoint
+        ConfigError: there is no run yet, or with `service="actor"` one already; Ray is initialized already; an endpoint
             names another service.
         ImportError: Ray is not installed.
     """

@@ -50,6 +50,7 @@ class ShutdownSequence:
     Args:
         ask: returns what the service says of this run, given a query such as `?writer=<instance>`, or None.
         is_last_chance: whether the service ends with this job: who leaves last waits for it.
+        is_remote: whether the run is in a service elsewhere: the commands of this host do not find it.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ShutdownSequence:
         *,
         ask: Callable[..., Mapping[str, Any] | None],
         is_last_chance: bool,
+        is_remote: bool,
     ) -> None:
         self._recorder = recorder
         self._sender = sender
@@ -72,6 +74,7 @@ class ShutdownSequence:
         self._console = console
         self._ask = ask
         self._is_last_chance = is_last_chance
+        self._is_remote = is_remote
         self._least_timeout = TIMEOUT_WITH_DELIVERY if is_last_chance else TIMEOUT_AT_EXIT
 
     def message(self, status: Status, *, duration_s: float) -> LogRecord:
@@ -121,7 +124,7 @@ class ShutdownSequence:
         if is_last or self._notices.query:
             self._notices.print_of(run, is_last=is_last)
         if run is not None and is_last:
-            self._console.line(finished_line(run, status, outlived=not self._is_last_chance))
+            self._console.line(finished_line(run, status, outlived=not self._is_last_chance, is_remote=self._is_remote))
         elif run is None or not run.get("left"):
             self._say(unwritten_line, identity, reached, status)  # nobody may be left who could say more
 

@@ -97,6 +97,7 @@ class Worker:
             self._console,
             ask=self._ask,
             is_last_chance=is_last_chance,
+            is_remote=config.is_remote,
         )
         self._started = time.monotonic()
         self._last_send = self._started

@@ -98,7 +98,7 @@ def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> li
 def _list(found: Sequence[Unfinished], chosen: Sequence[Unfinished], base: Path, output: Screen) -> None:
     """Say what would be touched, and what is not, before anything is."""
     for run in chosen:
-        output.line(_described(run, base))
+        output.line(f"{_described(run, base)}{_without_endpoint(run)}")
     others = [run for run in found if run not in chosen]
     for run in others[:_OTHERS]:
         output.line(f"{_described(run, base)}. Left alone: otel-ml recover {run.id}, or --all")
@@ -112,6 +112,13 @@ def _described(run: Unfinished, base: Path) -> str:
         return f"{run.experiment}/{run.id}: not finished{spools}"
     folder = run_folder(run.origin or run.base, run.experiment, run.id)
     return f"{run.experiment}/{run.id}: not finished{spools}; it belongs to {folder}"
+
+
+def _without_endpoint(run: Unfinished) -> str:
+    """Return where a run goes of which no service of this host knows: it may have been meant for one elsewhere."""
+    if run.has_folder or not run.spools or Config.from_env().is_remote:
+        return ""
+    return f". OTEL_EXPORTER_OTLP_ENDPOINT is not set, so it goes into {run.folder.path}"
 
 
 def _check_folder(base: Path, runs: tuple[str, ...]) -> None:

@@ -153,15 +153,27 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     users = [entry for entry in chosen if not _is_account(entry[0].name)]
     wrong = not_as_it_should_be(read)
     told = [entry for entry in own if everything or entry[0].name in wrong]
-    output.table(
-        ["metric", "axis", "steps", "last", "min", "max", ""],
-        # What a user recorded first, what otel_ml says about itself last, and only where it is not as it should be.
-        [_row(*entry) for entry in [*users, *told]],
-        right=["steps", "last", "min", "max"],
-    )
+    # What a user recorded first, what otel_ml says about itself last, and only where it is not as it should be.
+    _print_series(output, [*users, *told])
     if hidden := len(own) - len(told):
         output.line(f"{hidden} more of otel_ml's own account: otel-ml show {folder.name} --all", style="dim")
 
+
+def _print_series(output: Screen, chosen: Chosen) -> None:
+    columns = ["metric", "axis", "steps", "last", "min", "max"]
+    rows = [_row(*entry) for entry in chosen]
+    width = max(min(output.room_beside(columns, rows), _CURVE), _SHORTEST_CURVE)
+    curves = [spark(list(series.values()), width) for _, series in chosen]
+    output.table(
+        [*columns, ""],
+        [[*row, curve] for row, curve in zip(rows, curves, strict=True)],
+        right=columns[2:],
+        folded=["metric"],
+    )
+
+
+_CURVE, _SHORTEST_CURVE = 24, 8
+"""Characters of a curve in the table: a shorter one says nothing, so a long name goes on in a further line first."""
 
 _NOUNS = {
     "Artifact": "artifact",
@@ -191,4 +203,4 @@ def _row(key: SeriesName, series: Series) -> list[str]:
     values = list(series.values())
     finite = [value for value in values if math.isfinite(value)]
     bounds = [of_metric(key.name, min(finite)), of_metric(key.name, max(finite))] if finite else ["", ""]
-    return [key.name, key.axis, f"{len(values):,}", of_metric(key.name, values[-1]), *bounds, spark(values)]
+    return [key.name, key.axis, f"{len(values):,}", of_metric(key.name, values[-1]), *bounds]

@@ -14,7 +14,9 @@ from functools import partial
 from hashlib import sha256
 
 from otel_ml_service.receiver.decode import NO_ALIASES, Decoded, Decoder, Signal
+from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.receiver.refusal_log import RefusalLog
+from otel_ml_service.receiver.resource import PROBED
 from otel_ml_service.telemetry import Telemetry
 
 __all__ = ["MAX_REQUEST", "Admission", "OverloadedError", "Stored"]
@@ -95,17 +97,24 @@ class Admission:
         if (obstacle := self._obstacle(decoded.observations)) is not None:
             self._take_some(decoded, stored, known or _digest(decoded), *obstacle)
             return
-        for reason, points in decoded.rejections.reasons.items():
-            self._telemetry.count("rejected", points, reason=reason)
-        for rejected in decoded.rejections.told:
-            if not rejected.experiment:  # of a known one the run tells
-                self._refusals.reject(rejected)
+        self._note(decoded.rejections)
         if not decoded.observations and not decoded.rejections.experiments:
             self._acknowledge(stored, decoded)
             return
         # Held before it is stored: the engine may have decided it before `store` returns.
         self._hold(len(decoded.body))
         self._store(decoded, partial(self._settle, stored))
+
+    def _note(self, rejections: Rejections) -> None:
+        """Count what is rejected, and write it down; a probe is an answer to a question, and no loss."""
+        for reason, points in rejections.reasons.items():
+            if reason == PROBED:
+                self._telemetry.count("probes", points)
+            else:
+                self._telemetry.count("rejected", points, reason=reason)
+        for rejected in rejections.told:
+            if not rejected.experiment and rejected.reason != PROBED:  # of a known one the run tells
+                self._refusals.reject(rejected)
 
     def future(self, signal: Signal, body: bytes) -> Future[Decoded]:
         """Do as `take` does, for who waits on a thread of its own: the future has what was stored, or why not."""

@@ -16,7 +16,7 @@ from otel_ml_service.receiver.attribute_aliases import Aliases
 from otel_ml_service.receiver.attribute_values import LONGEST_NAME, as_text, attributes
 from otel_ml_service.receiver.partial_success import Unacceptable, sender_of
 
-__all__ = ["Writers", "seconds"]
+__all__ = ["PROBED", "Writers", "seconds"]
 
 _CACHED = 65536
 """Resources remembered: more writers than any job has; beyond it the cache starts anew."""
@@ -37,6 +37,9 @@ _NO_EXPERIMENT = (
     f"the resource has no attribute {wire.EXPERIMENT_ID!r}; set it to the id of the run, "
     f"e.g. OTEL_RESOURCE_ATTRIBUTES={wire.EXPERIMENT_ID}=my-run."
 )
+
+PROBED = f"the resource has no attribute {wire.EXPERIMENT_ID!r}; it is a probe, and is kept in no run."
+"""Why the point of `otel-ml doctor` is not taken: its question is answered, and nobody has to do anything."""
 
 
 class Writers:
@@ -79,7 +82,7 @@ class Writers:
 def _writer(found: Mapping[str, JsonValue]) -> Writer | Unacceptable:
     experiment = found.get(wire.EXPERIMENT_ID)
     if not isinstance(experiment, str) or not experiment:
-        return _unacceptable(found, "", _NO_EXPERIMENT)
+        return _unacceptable(found, "", PROBED if found.get(wire.ROLE) == wire.PROBE else _NO_EXPERIMENT)
     try:
         experiment = _text(found, wire.EXPERIMENT_ID)
         rank = _integer(found, wire.RANK) or 0

@@ -248,7 +248,7 @@ def _take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> int:
     """Copy the requests that can be read, and return how many.
 
     The new journal has an identity of its own: what runs have consumed of the old one says nothing about it. What they
-    have seen of it they recognise by its running numbers.
+    have seen of it they recognize by its running numbers.
     """
     if old is None:
         return 0

@@ -102,6 +102,32 @@ def test_doctor_is_content_where_a_service_answers(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*/*/metrics.jsonl")) == []
 
 
+def test_doctor_leaves_nothing_behind_that_an_alert_or_the_log_of_the_service_would_tell_of(tmp_path: Path) -> None:
+    with served(tmp_path) as url:
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
+        with urllib.request.urlopen(f"{url}/metrics") as answer:
+            metrics = answer.read().decode()
+
+    assert done.returncode == 0, done.stdout
+    assert "otel_ml_probes_total 1" in metrics
+    assert "otel_ml_rejected_total{" not in metrics
+
+
+@pytest.mark.parametrize("variable", ["OTEL_ML_TOKEN", "OTEL_ML_TOKEN_FILE"])
+def test_doctor_says_where_the_token_is_that_a_service_does_not_take(tmp_path: Path, variable: str) -> None:
+    file = tmp_path / "token"
+    file.write_text("old\n")
+    with served(tmp_path, OTEL_ML_TOKEN="new") as url:
+        shown = {variable: "old" if variable == "OTEL_ML_TOKEN" else str(file)}
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url, **shown)
+
+    found, do = done.stdout.splitlines()[-2:]
+    assert done.returncode == 1
+    assert "does not take the credentials of this process: HTTP 401" in found
+    assert variable in do
+    assert "otel-ml serve" not in do
+
+
 @pytest.mark.parametrize(("count", "said"), [(1, "1 run takes "), (2, "2 runs take ")])
 def test_doctor_says_how_much_runs_take(tmp_path: Path, count: int, said: str) -> None:
     for number in range(count):
@@ -317,6 +343,7 @@ def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path
     again = otel_ml(tmp_path, "recover")
 
     assert "digits/01dead: not finished, 2 spools of workers" in listed.stdout
+    assert f"OTEL_EXPORTER_OTLP_ENDPOINT is not set, so it goes into {tmp_path / 'digits' / '01dead'}" in listed.stdout
     assert done.returncode == 0, done.stdout + done.stderr
     assert "20 values of 2 spools and the journal delivered to jsonl" in done.stdout
     found = history(records(RunFolder(tmp_path / "digits" / "01dead"))).get("loss")
