@@ -33,6 +33,7 @@ __all__ = [
     "awaited_id",
     "has_creator",
     "identify",
+    "is_imported_again",
     "launched_by",
     "launcher_id",
     "new_id",
@@ -169,7 +170,13 @@ def _creator() -> int | None:
 
 def has_creator() -> bool:
     """Whether `multiprocessing` made this process."""
-    return _creator() is not None
+    return _creator() is not None or is_imported_again()
+
+
+def is_imported_again() -> bool:
+    """Whether `multiprocessing` is importing the program again, for a child that it has spawned."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and getattr(process.current_process(), "_inheriting", False)
 
 
 def _place(config: Config, environ: Mapping[str, str], detected: JobPlace) -> JobPlace:

@@ -17,7 +17,13 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.resource import resource_attributes
 from otel_ml._internal.identity.run_identity import Identity, identify
 from otel_ml._internal.lifecycle.after_fork import child_of, forget_parent
-from otel_ml._internal.lifecycle.child_environment import child_environ, inherited_environ, own_environ, run_environ
+from otel_ml._internal.lifecycle.child_environment import (
+    child_environ,
+    inherited_environ,
+    own_arguments,
+    own_environ,
+    run_environ,
+)
 from otel_ml._internal.lifecycle.exit_code import status_of_error
 from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
@@ -60,6 +66,7 @@ class Runtime:
         self._implicit = ImplicitStart(self, self._sessions)
         self._repeated = RepeatedInit(self, self._sessions)
         self._runs_without_id = 0
+        self._has_begun = False
         self._first_of_id: dict[str, tuple[str, str]] = {}
         self._environment = RunEnvironment()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
@@ -100,8 +107,10 @@ class Runtime:
         """Begin a run of this process; the lock is held by the caller."""
         if self._sessions.running:
             self._environment.undo()  # it names one run, and there will be several
-        environ = own_environ(arguments, os.environ)
-        config = checked(arguments, environ)
+        asked = arguments if self._has_begun else own_arguments(arguments, os.environ)
+        self._has_begun = True
+        environ = own_environ(asked, os.environ)
+        config = checked(asked, environ)
         if config.id and not arguments.get("id"):
             config = replace(config, id=self._id_of_environment(config))
         session = self.started(config, self.identified(config, environ), arguments)
