@@ -53,6 +53,24 @@ def test_how_many_values_came_after_the_end_is_said_at_the_exit(server: OtlpServ
     assert "10 values in all were recorded after the run had ended" in errors
 
 
+def test_what_otel_ml_says_at_the_end_is_nothing_that_came_too_late(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        'import os, sys\nif "otel_ml_service" in " ".join(sys.orig_argv): os._exit(1)\n'
+    )
+    program = """
+    import otel_ml
+    otel_ml.init("exp", exporters="jsonl")
+    for s in range(10):
+        otel_ml.log({"a": 1.0}, step=s)
+    """
+
+    _, errors = run(program, environment(tmp_path, {"PYTHONPATH": str(tmp_path)}), tmp_path)
+
+    assert "The service did not start" in errors
+    assert "10 points of rank 0 are not acknowledged" in errors
+    assert "after the run had ended" not in errors
+
+
 RECORDS_WHILE_IT_ENDS = """
     import threading
     import time

@@ -17,9 +17,12 @@ from otel_ml._internal.record.fold import NO_RUN
 from otel_ml._internal.run_scope import NOBODY, NOW, PROCESS, current_scope
 from otel_ml._internal.safe_repr import text_of
 
-__all__ = ["EVENTS", "EventQueue", "Make", "current_events", "refuse"]
+__all__ = ["EVENTS", "NOTICE", "EventQueue", "Make", "current_events", "refuse"]
 
 Make = Callable[[], Iterable[LogRecord]]
+
+NOTICE = "notice"
+"""What asks for an event that otel_ml itself has to say; else it is a call."""
 
 MAX_QUEUED = 1000
 """Events from which callers wait for the background thread to encode some."""
@@ -81,8 +84,8 @@ class EventQueue:
             reporter.say("device-not-done", f"{call}: the device did not give a value before the process ended.")
 
     def take_late(self) -> int:
-        """Drop what was queued after the last look of a run that has ended, and return how much it was."""
-        late = len(self._queued) + len(self._files)
+        """Drop what was queued after the last look of a run that has ended; return how much of it a program asked for."""
+        late = sum(call != NOTICE for call, _ in (*self._queued, *self._files))
         self.forget()
         return late
 
