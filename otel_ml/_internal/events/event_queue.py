@@ -84,7 +84,7 @@ class EventQueue:
             reporter.say("device-not-done", f"{call}: the device did not give a value before the process ended.")
 
     def take_late(self) -> int:
-        """Drop what was queued after the last look of a run that has ended; return how much of it a program asked for."""
+        """Drop what was queued after the last look of a run that has ended; return how much of it a call asked for."""
         late = sum(call != NOTICE for call, _ in (*self._queued, *self._files))
         self.forget()
         return late

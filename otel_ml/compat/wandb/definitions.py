@@ -138,7 +138,8 @@ class Definitions:
     def rows(self, values: Mapping[str, Any], row: int) -> Iterator[tuple[str | None, int, dict[str, Any]]]:
         """Yield (step metric, its value, the values drawn over it); first those without one, as (None, 0, values).
 
-        Where rows share a value of the step metric, theirs are among the latter, with the step metric beside them.
+        Where rows share a value of the step metric, theirs are among the latter, with the step metric beside them; so
+        is a metric without a group, which an axis of its own would give another name.
         """
         plain: dict[str, Any] = {}
         beside: dict[str, int] = {}
@@ -153,7 +154,7 @@ class Definitions:
                 plain[name] = value
                 if self._is_counted:
                     beside[over] = index
-            elif self._shared.is_shared(name, index, row):
+            elif "/" not in name or self._shared.is_shared(name, index, row):
                 plain[name] = value
                 beside[over] = index
             else:

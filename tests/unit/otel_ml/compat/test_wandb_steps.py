@@ -104,6 +104,19 @@ def test_a_metric_with_a_step_metric_is_drawn_over_it_under_its_own_name(capture
     assert len(steps_of(captured, "train/loss")) == 30
 
 
+def test_a_metric_without_a_group_keeps_its_name_and_has_its_step_metric_beside_it(captured: Capture) -> None:
+    wandb.init()
+    wandb.define_metric("acc", step_metric="epoch")
+    for epoch in range(3):
+        for _ in range(4):
+            wandb.log({"loss": 1.0})
+        wandb.log({"acc": epoch / 2, "epoch": epoch})
+
+    assert steps_of(captured, "acc") == {4: 0.0, 9: 0.5, 14: 1.0}
+    assert steps_of(captured, "epoch") == {4: 0.0, 9: 1.0, 14: 2.0}
+    assert params(captured)["otel_ml.step_metrics"] == [["acc", "epoch"]]
+
+
 def test_what_metrics_are_drawn_over_is_said_for_wandb_in_the_order_in_which_it_was_defined(captured: Capture) -> None:
     wandb.init()
     wandb.define_metric("epoch")
