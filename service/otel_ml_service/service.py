@@ -194,6 +194,11 @@ class Service:
         """Names of the exporters of every run."""
         return self._exporters
 
+    @property
+    def spools_taken_in(self) -> int:
+        """How many spools of dead processes of its job it has taken in."""
+        return 0 if self._life is None else self._life.spools_taken_in
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the service has been stopped or, embedded, its run is over; False on time-out."""
         return self._ended.wait(timeout)

@@ -321,6 +321,9 @@ def _log_artifact(
     of_each = {"ml.artifact.type": artifact_type, "ml.artifact.aliases": list(chosen)}
 
     def records(pace: Pace) -> Iterator[LogRecord]:
+        if pace.is_over():
+            _count_unread(len(opened) or artifacts.count_files(found), found, call)
+            return
         files = opened or list(artifacts.artifact_files(found))
         for at, file in enumerate(files):
             if pace.is_over():

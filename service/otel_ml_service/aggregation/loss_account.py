@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from otel_ml_service.aggregation.quota import recorded_elsewhere
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.writer_state import WriterState
 
@@ -58,7 +57,7 @@ def lost_of(run: RunState, *, at_end: bool) -> dict[str, int]:
 
 def recorded_in(run: RunState) -> int:
     """Return values that were recorded in a run, as far as is known."""
-    return sum(map(recorded_by, run.writers)) + recorded_elsewhere(run.left_out)
+    return sum(map(recorded_by, run.writers)) + run.left_out_unrecorded
 
 
 def recorded_by(writer: WriterState) -> int:

@@ -6,18 +6,15 @@ is left out of theirs has a reason of its own, and counts as recorded, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from otel_ml_service.aggregation.fold import COUNT
 from otel_ml_service.aggregation.observation import Attributes, Fragment, Observation, Sent, ThirdPartyPoints
 from otel_ml_service.aggregation.piece import Shape, values_in
-from otel_ml_service.aggregation.run_state import RunState
+from otel_ml_service.aggregation.run_state import OF_OTHERS, TOO_MANY_PROCESSES, RunState
 from otel_ml_service.aggregation.writer_state import WriterState
 
-__all__ = ["Quota", "recorded_elsewhere"]
+__all__ = ["Quota"]
 
-_PROCESSES, _AXES, _SERIES = "too many processes", "too many axes", "too many series"
-_OF_OTHERS = " of other programs"
+_AXES, _SERIES = "too many axes", "too many series"
 
 MAX_SHAPES = 65_536
 """Shapes remembered as taken as a whole; a cache, beyond it the series are looked up again."""
@@ -40,7 +37,7 @@ class Quota:
         if len(writers) >= limit and not writers.knows(observation.writer):
             sent = observation if isinstance(observation, (Fragment, ThirdPartyPoints)) else None
             self._leave_out(
-                _PROCESSES,
+                TOO_MANY_PROCESSES,
                 sent,
                 None,
                 f"More than {limit:,} processes have sent to this run; what further ones send is left out and counted.",
@@ -95,7 +92,7 @@ class Quota:
     def _leave_out(self, reason: str, sent: Sent | None, rows: list[int] | None, sentence: str) -> None:
         values = 0 if sent is None else _values_in(sent, rows)
         is_others = isinstance(sent, ThirdPartyPoints)
-        if self._run.leave_out(f"{reason}{_OF_OTHERS}" if is_others else reason, values):
+        if self._run.leave_out(f"{reason}{OF_OTHERS}" if is_others else reason, values):
             self._run.output.say("run-too-large", sentence)
 
 
@@ -107,8 +104,3 @@ def _values_in(sent: Sent, rows: list[int] | None) -> int:
     if sent.temporality == "delta" and sent.kind in {"histogram", "exponential"}:
         return int(points.stats[:, COUNT].sum())
     return len(points.series)
-
-
-def recorded_elsewhere(left_out: Mapping[str, int]) -> int:
-    """Return how many of the values that were left out are in no writer's account of what it has recorded."""
-    return sum(count for reason, count in left_out.items() if reason.startswith(_PROCESSES) or _OF_OTHERS in reason)

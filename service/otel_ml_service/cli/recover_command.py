@@ -167,12 +167,11 @@ def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -
         said.add(slug)
         output.line(explained(sentence, slug))
 
-    is_done = send(run, endpoint, timeout, say)
+    sent = send(run, endpoint, timeout, say)
     where = f"{endpoint.shown} ({endpoint.source})"
-    sent = run.spools - run.spools_left
-    if is_done and sent:
-        output.line(f"{run.id}: {plural(sent, 'spool')} sent to {where}")
-    elif is_done:
+    if sent.is_done and sent.spools:
+        output.line(f"{run.id}: {plural(sent.spools, 'spool')} sent to {where}")
+    elif sent.is_done:
         output.line(f"{run.id}: its processes are alive, and send it themselves")
     else:
         output.line(f"{run.id}: not done within {timeout:.0f} s: {where} does not take it; run it again once it does")

@@ -49,6 +49,11 @@ class EmbeddedService:
         self._announced: int | None = None
         self._spools: LeftoverSpools | None = None
 
+    @property
+    def spools_taken_in(self) -> int:
+        """How many spools of dead processes it has taken in."""
+        return 0 if self._spools is None else self._spools.taken
+
     def announce(self, service: Service) -> None:
         """Let the processes of the job find `service`, once what the dead ones had left is taken in."""
         self._rendezvous.create()

@@ -34,6 +34,7 @@ from tests.otlp_server import Reply, otlp_server
 from tests.ports import free_port
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.long
 
@@ -503,6 +504,23 @@ def test_recover_leaves_a_live_rank_alone_whose_service_is_elsewhere(tmp_path: P
     assert "its processes are alive, and send it themselves" in done.stdout
     assert spool.exists()
     assert server.requests == []
+
+
+def test_recover_counts_only_the_spools_that_it_has_sent_itself(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01both", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    for rank in range(2):
+        write_spool(rendezvous.spool / f"rank{rank}-000000.spool", FakeWriter(experiment="01both", rank=rank), range(2))
+    live = rendezvous.spool / "rank1-000000.spool"
+    with otlp_server() as server, live.open("rb") as rank1, ThreadPoolExecutor() as pool:
+        fcntl.flock(rank1, fcntl.LOCK_EX)
+        server.pause = 1.0
+        done = pool.submit(otel_ml, tmp_path, "recover", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
+        eventually(lambda: server.connections)
+        live.unlink()  # as a process that had it acknowledged
+        output = done.result().stdout
+
+    assert f"01both: 1 spool sent to {server.url}" in output
 
 
 def test_recover_leaves_a_job_alone_that_has_a_service(tmp_path: Path) -> None:
