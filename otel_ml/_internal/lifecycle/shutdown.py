@@ -186,15 +186,20 @@ class ShutdownSequence:
             )
             self._console.line(explained(sentence, "lost-with-process"))
         if identity.place.local_rank == 0 and gone.frames.total() < len(pending):
-            brought_by = (
-                "The service that still starts brings them into the run; if it does not: otel-ml recover"
-                if self._link.starts_here and not self._is_last_chance
-                else "The next start of this run sends them, or: otel-ml recover"
-            )
+            sender = self._brought_by()
             sentence = (
-                f"{points:,} points of rank {rank} are not acknowledged{why}; they are kept on this host. {brought_by}"
+                f"{points:,} points of rank {rank} are not acknowledged{why}; they are kept on this host. {sender}"
             )
             self._console.line(explained(sentence, "not-acknowledged"))
+
+    def _brought_by(self) -> str:
+        """Return who sends what is kept on this host."""
+        if self._link.starts_here and not self._is_last_chance:
+            return "The service that still starts brings them into the run; if it does not: otel-ml recover"
+        if self._is_remote:  # without it, `recover` makes a run of this host of it
+            command = "with OTEL_EXPORTER_OTLP_ENDPOINT set as it was: otel-ml recover"
+            return f"The next start of this run sends them, or, {command}"
+        return "The next start of this run sends them, or: otel-ml recover"
 
     def report_held_up(self, identity: Identity, *, is_kept: bool) -> None:
         """Say that the process leaves while its background thread has not come to its end; on the caller's thread.

@@ -79,9 +79,9 @@ def _note_findings(tables: dict[str, Table], record: Record) -> None:
 def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table]) -> None:
     if account:
         output.line()
-        output.line("where the time goes: what each timer adds to the step of the slowest rank", style="bold")
+        output.line("where the time goes: what each phase adds to the step of the slowest rank", style="bold")
         rows = [[one.place + one.phase, seconds(one.seconds), f"{one.share:.1%}", str(one.rank)] for one in account]
-        columns = ["timer", "a step", "of the step", "rank at the front"]
+        columns = ["phase", "a step", "share", "rank in front"]
         output.table(columns, rows, right=columns[1:])
     lines = [line for table in tables for line in finding_lines(table)]
     if lines:
