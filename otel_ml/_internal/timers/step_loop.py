@@ -152,11 +152,11 @@ class _Counted:
         self._index = max(following, number or 0) if start is None else start
         self._unasked = UnexpectedNumbers(following) if start is None and number is None else None
         self._whole: Timing | None = None
-        self._waits_since = 0
+        self._waits_since = self._generation = 0
 
     def is_around(self, axis: str, steps: Steps) -> bool:
-        """Whether the program is in a step of it, on this axis of this run."""
-        return self.is_in_body and (self._axis, self._steps) == (axis, steps)
+        """Whether the program is in a step of it, on this axis of this run; not as a child that was forked there."""
+        return self.is_in_body and (self._axis, self._generation) == (axis, steps.generation)
 
     def wait(self) -> None:
         """The next item is being fetched."""
@@ -166,6 +166,7 @@ class _Counted:
         """It is there: its step begins."""
         if self._unasked is not None and not self._unasked.look(item):
             self._unasked = None
+        self._generation = self._steps.generation
         self._steps.set(self._axis, self._index)
         with nullcontext() if self._scope is None else InScope(self._scope):
             self._whole = self._begun("step")
