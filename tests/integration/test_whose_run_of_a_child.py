@@ -180,6 +180,27 @@ def test_a_child_of_multiprocessing_joins_unless_it_asks_for_another_run(
     assert len(ids_of(server, "own") | ids_of(server, "best")) == 3
 
 
+def test_a_child_that_is_forked_in_a_step_of_a_loop_has_steps_of_its_own(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+    import multiprocessing, otel_ml
+
+    def evaluate():
+        for n in otel_ml.steps(range(3)):
+            otel_ml.log({"score": n})
+
+    otel_ml.init("exp")
+    for step in otel_ml.steps(range(1)):
+        child = multiprocessing.get_context("fork").Process(target=evaluate)
+        child.start()
+        child.join()
+        otel_ml.log({"loss": step})
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert sorted((point.step, point.value) for point in server.points("score")) == [(0, 0.0), (1, 1.0), (2, 2.0)]
+
+
 def test_a_program_that_a_rank_starts_is_no_rank_of_the_launch(server: OtlpServer, tmp_path: Path) -> None:
     rank = """
 import subprocess, sys, otel_ml

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import threading
@@ -15,7 +14,7 @@ from typing import Any
 from otel_ml._internal.console import Console
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.resource import resource_attributes
-from otel_ml._internal.identity.run_identity import Identity, identify
+from otel_ml._internal.identity.run_identity import Identity, identify, named_id
 from otel_ml._internal.lifecycle.after_fork import child_of, forget_parent
 from otel_ml._internal.lifecycle.child_environment import (
     child_environ,
@@ -65,7 +64,7 @@ class Runtime:
         self._sessions = Sessions(self.end)
         self._implicit = ImplicitStart(self, self._sessions)
         self._repeated = RepeatedInit(self, self._sessions)
-        self._runs_without_id = 0
+        self._begun_without_id: list[tuple[str, str]] = []
         self._has_begun = False
         self._first_of_id: dict[str, tuple[str, str]] = {}
         self._environment = RunEnvironment()
@@ -126,13 +125,14 @@ class Runtime:
         """
         asked = config.experiment, config.name
         if asked != self._first_of_id.setdefault(config.id, asked):
-            return f"{config.id}-{hashlib.sha256(chr(0).join(asked).encode()).hexdigest()[:8]}"
+            return named_id(config.id, *asked)
         return "" if any(config.id == other.run.id for other in self._sessions.running) else config.id
 
     def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
-        before = self._runs_without_id
-        self._runs_without_id += not config.id
-        return identify(config, environ, before=before)
+        identity = identify(config, environ, begun=self._begun_without_id)
+        if not config.id:
+            self._begun_without_id.append((config.experiment, config.name))
+        return identity
 
     def begin_where_asked(self) -> bool:
         """Begin a run where the environment asks for it; return whether there is a run, or one that ends."""

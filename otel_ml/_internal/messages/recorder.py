@@ -29,6 +29,7 @@ from otel_ml._internal.steps.stage import forget_stages, parts_of
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers import spans
 from otel_ml._internal.timers.consumed import forget_consumed, settle_consumed
+from otel_ml._internal.timers.trailing_steps import TrailingSteps
 from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, TIMERS, VALUES
 
@@ -105,6 +106,7 @@ class Recorder:
         self._position_ns = self._totals_ns = self._declared = self._timers = 0
         self.sent = Sent()
         self._recorded_at_end: int | None = None
+        self._trailing_steps = TrailingSteps()
 
     def configure(self, settings: RecordSettings, *, otel_tracing: bool = False) -> None:
         """Use `settings`; with `otel_tracing`, timers are also OpenTelemetry's current span."""
@@ -189,6 +191,7 @@ class Recorder:
         place = step.base or step
         place = place.base or place
         if step.stage is None:
+            self._trailing_steps.look(step, pending)
             self._encode_at(place, pending, scopes, holds)
         elif step.stage.name is None:
             FOLDER.recorded -= pending.records
@@ -297,6 +300,7 @@ class Recorder:
         self._position_ns = self._totals_ns = self._declared = self._timers = 0
         self.sent = Sent()
         self._recorded_at_end = None
+        self._trailing_steps = TrailingSteps()
         if SCOPES.active:
             self.scope.steps.forget()
             self.scope.dropped.clear()
