@@ -113,7 +113,7 @@ def _say_where(service: Service) -> None:
     ]
     if service.demands_a_token:
         lines.append('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"')
-    lines.append("Ctrl-C delivers what has arrived, and ends it.")
+    lines.append("Ctrl-C delivers the steps that are closed, and ends it; open ones go on at the next start.")
     with suppress(OSError, ValueError):  # nobody reads it
         sys.stderr.write("\n".join([*lines, ""]))
         sys.stderr.flush()
