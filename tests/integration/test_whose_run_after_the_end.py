@@ -39,6 +39,24 @@ def test_what_is_recorded_after_the_end_is_said_once_and_counted_and_is_in_no_ru
     assert errors.count("after the run had ended") == 1
 
 
+def test_what_is_recorded_into_a_run_that_has_ended_is_no_loss_of_the_one_that_goes_on(tmp_path: Path) -> None:
+    program = """
+    import otel_ml
+    first = otel_ml.init("exp", name="first", exporters="jsonl")
+    first.shutdown()
+    with otel_ml.init("exp", name="second", exporters="jsonl") as second:
+        for s in range(3):
+            second.log({"n": 1.0}, step=s)
+        for _ in range(5):
+            first.log({"n": 1.0}, step=1)
+    """
+
+    _, errors = run(program, environment(tmp_path, {}), tmp_path)
+
+    assert "3 values recorded, 3 delivered, 0 lost. " in errors
+    assert errors.count("came after the run had ended") == 1
+
+
 def test_how_many_values_came_after_the_end_is_said_at_the_exit(server: OtlpServer, tmp_path: Path) -> None:
     program = """
     import otel_ml

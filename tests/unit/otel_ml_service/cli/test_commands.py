@@ -394,6 +394,27 @@ def test_gc_removes_only_what_was_asked_for_and_only_with_consent(
     assert not old.path.parent.exists()
 
 
+def test_gc_leaves_alone_what_is_not_delivered_what_others_made_and_what_a_link_leads_to(
+    otel_ml: Run, tmp_path: Path
+) -> None:
+    done, left = (write_run(tmp_path, run_id, digits_records(steps=2)) for run_id in ("01done", "02left"))
+    left.database.with_name("undelivered").touch()
+    foreign = tmp_path / "digits" / "foreign"
+    foreign.mkdir()
+    (foreign / "metrics.jsonl").write_text('{"loss": 1}\n')
+    elsewhere = write_run(tmp_path.with_name("elsewhere"), "03far", digits_records(steps=2))
+    (tmp_path / "digits" / "link").symlink_to(elsewhere.path)
+    (tmp_path / "linked").symlink_to(elsewhere.path.parent)
+
+    _, out, _ = otel_ml("gc", "--keep", "0", "--yes")
+    there = [path.exists() for path in (done.path, left.path, foreign, elsewhere.path)]
+    otel_ml("gc", "--keep", "0", "--yes", "--undelivered")
+
+    assert there == [False, True, True, True]
+    assert "1 run left alone, not finished or not in all backends" in out
+    assert [path.exists() for path in (left.path, foreign, elsewhere.path)] == [False, True, True]
+
+
 def test_gc_says_that_a_run_is_being_recorded(otel_ml: Run, live_run: RunFolder, tmp_path: Path) -> None:
     write_run(tmp_path, "01old", digits_records(steps=2))
 
