@@ -172,7 +172,10 @@ def _signed(connection: sqlite3.Connection) -> tuple[int, str]:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if not version:
         return 1, ""
-    return version, str(connection.execute("SELECT version FROM writer").fetchone()[0])
+    writer = connection.execute("SELECT version FROM writer").fetchone()
+    if writer is None:  # a form and its writer are written together: the disk has changed one of them
+        raise sqlite3.DatabaseError("the file says its form, and not who brought it")
+    return version, str(writer[0])
 
 
 def is_signed(connection: sqlite3.Connection, form: Form) -> bool:

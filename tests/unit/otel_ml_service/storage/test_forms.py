@@ -78,6 +78,19 @@ def test_a_file_of_a_newer_version_is_refused_by_name_and_keeps_its_bytes(
 
 
 @FILES
+def test_a_file_of_which_a_disk_has_taken_who_wrote_it_is_opened(
+    tmp_path: Path, opened: Callable[[Path], Any], version: int
+) -> None:
+    path = tmp_path / "file.db"
+    opened(path).close()
+    execute(path, "DELETE FROM writer")
+
+    opened(path).close()
+
+    assert execute(path, "PRAGMA user_version") == [[(version,)]]
+
+
+@FILES
 def test_the_log_of_a_newer_service_that_was_killed_keeps_its_bytes_too(
     tmp_path: Path, opened: Callable[[Path], Any], version: int
 ) -> None:
