@@ -124,6 +124,7 @@ class Outbox:
         try:
             with storage_errors(self.path):
                 self._load()
+            self._opened_at = self.last_seq
         except BaseException:
             self._connection.close()
             raise
@@ -213,8 +214,9 @@ class Outbox:
     def seq_offset(self, exporter: str, position: int) -> int:
         """Return by how much a backend's numbers of records are above those of this file.
 
-        A backend that has records before this file has given it any has them from a file on another node. The first
-        answer is kept, on the disk before it is used: what the backend has later is from here.
+        A backend that has more than this file had when it was opened, before the file has given it any, has that from a
+        file on another node; as much or less may be of a replay of this one. The first answer is kept, on the disk
+        before it is used: what the backend has later is from here.
 
         Args:
             exporter: its name.
@@ -223,7 +225,8 @@ class Outbox:
         fact = f"ahead {exporter}"
         if fact not in self.facts:
             is_first = exporter not in self._marks and SALVAGED not in self.facts
-            shift = str(max(0, position - self.base) if is_first else 0)
+            is_more = position > max(self._opened_at, self.base)
+            shift = str(position - self.base if is_first and is_more else 0)
             with self._using() as connection, transaction(connection):
                 connection.execute("INSERT INTO facts VALUES (?, ?)", (fact, shift))
             self.facts[fact] = shift

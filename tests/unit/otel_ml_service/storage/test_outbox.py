@@ -132,3 +132,16 @@ def test_what_a_backend_has_is_from_the_file_that_has_a_mark_of_it(tmp_path: Pat
     assert outbox.seq_offset("mlflow", 2) == 0
     assert outbox.seq_offset("mlflow", 500) == 0, "an older version has delivered, and lost its end"
     outbox.close()
+
+
+def test_what_a_backend_was_given_by_a_replay_of_the_file_is_from_the_file(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "run.db")
+    outbox.commit(Commit(records(1, 5)))
+    outbox.close()
+
+    again = Outbox(tmp_path / "run.db")  # with an exporter that it did not have before
+    again.commit(Commit(records(6, 7)))
+
+    assert again.seq_offset("mlflow", 5) == 0
+    assert again.seq_offset("wandb", 500) == 500, "more than the file ever had"
+    again.close()
