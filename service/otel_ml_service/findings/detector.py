@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +53,8 @@ _SURE = 9.0
 NO_DEVIATIONS: Mapping[str, float] = {}
 _LIKELY = 0.4
 """Part of the evidence that is needed, of a rank that may be found soon."""
+_WARM_UP = 16
+"""First steps of a process that begins while others are at work: it compiles, allocates, fills caches."""
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
 
@@ -70,6 +73,7 @@ class StepTimers(NamedTuple):
         topologies: of each rank, dimension → coordinate; the same.
         amounts: names of what counts how much a rank was given to do: tokens, samples.
         given: [ranks, amounts], how much that was; NaN where a rank says nothing.
+        processes: which process each rank is; empty where nobody knows.
     """
 
     ranks: tuple[int, ...]
@@ -82,6 +86,7 @@ class StepTimers(NamedTuple):
     topologies: tuple[Mapping[str, int], ...] = ()
     amounts: tuple[str, ...] = ()
     given: Floats = np.zeros((0, 0))
+    processes: tuple[str, ...] = ()
 
     def in_order_of(self, known: Sequence[str]) -> StepTimers:
         """Return the same timers, those that are `known` in that order; what is in no timer stays the first one."""
@@ -118,6 +123,8 @@ class Detector:
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
         self._has: Flags = np.zeros((0, 0), dtype=bool)
         self._late = np.zeros(0)
+        self._processes: set[tuple[int, str]] = set()
+        self._warm_up: dict[int, int] = {}
         self.open: dict[tuple[int, str], Finding] = {
             (one.rank, one.phase): one for one in open_findings if one.rank is not None
         }
@@ -156,8 +163,9 @@ class Detector:
         slow = np.minimum(extra / np.maximum(usual, least), _WORST)
         slow[~np.isfinite(slow)] = np.nan  # a phase that takes nobody any time
         self._learn_scatter(slow)
-        self._weigh(step, slow, extra)
         self.slowdowns = _largest(slow)
+        self._excuse_who_warms_up(timers, slow)
+        self._weigh(step, slow, extra)
         return [*changes, *self._ended(step), *self._changed(step), *self._begun(step, usual, deviations)]
 
     def _usual(self, timers: StepTimers, seconds: Floats) -> Floats:
@@ -255,6 +263,31 @@ class Detector:
         """The slow rank that costs most."""
         slow = (finding for finding in self.open.values() if finding.kind == "slow")
         return max(slow, key=lambda one: (one.extra_s, -(one.rank or 0)), default=None)
+
+    def _excuse_who_warms_up(self, timers: StepTimers, slow: Floats) -> None:
+        """Forget how slow those are who began alone lately; who is known to be slow stays so until it is not.
+
+        Ranks that begin together warm up together, and are compared as they are.
+        """
+        for rank in self._newcomers(timers):
+            self._warm_up[rank] = _WARM_UP
+        known = self._cells.ranks
+        rows = [known[rank] for rank in timers.ranks if rank in self._warm_up and rank in known]
+        if not rows:
+            return
+        is_excused = np.zeros(slow.shape, dtype=bool)
+        is_excused[rows] = ~self._cells.is_open[rows]
+        slow[is_excused], self._cells.evidence[is_excused] = np.nan, 0.0
+        left = {rank: steps - (rank in timers.ranks) for rank, steps in self._warm_up.items()}
+        self._warm_up = {rank: steps for rank, steps in left.items() if steps > 0}
+
+    def _newcomers(self, timers: StepTimers) -> list[int]:
+        """Return the ranks whose process was not heard before, where others were."""
+        now = list(zip_longest(timers.ranks, timers.processes, fillvalue=""))
+        new = [entry for entry in now if entry not in self._processes]
+        is_first = not self._processes
+        self._processes.update(new)
+        return [] if is_first else [rank for rank, _ in new]
 
     def _grow(self, timers: StepTimers) -> None:
         cells = self._cells
