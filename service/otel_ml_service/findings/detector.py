@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -107,6 +107,7 @@ class Detector:
     Attributes:
         open: (rank, phase) → what is the matter now.
         slowdowns: each rank's largest slow-down of the newest step, in the order of `ranks`; NaN without timers.
+        amounts: what counts how much that is, in the newest step; empty where ranks say nothing.
     """
 
     def __init__(self, thresholds: Thresholds = _DEFAULTS, open_findings: tuple[Finding, ...] = ()) -> None:
@@ -129,11 +130,25 @@ class Detector:
             (one.rank, one.phase): one for one in open_findings if one.rank is not None
         }
         self.slowdowns: Floats = np.zeros(0)
+        self.amounts: tuple[str, ...] = ()
+        self._excused: Floats = np.zeros((0, 0))
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """Every rank that was ever heard, in the order of first hearing."""
         return tuple(self._cells.ranks)
+
+    @property
+    def shares(self) -> Floats:
+        """[ranks, amounts]: logarithms of what each rank is given in the newest step, against its peers."""
+        return self._of_amounts.shares
+
+    def excused(self, rank: int) -> dict[str, float]:
+        """Return phase → seconds of the newest step that a rank takes longer because it is given more to do."""
+        row = self._cells.ranks.get(rank, -1)
+        if not self.amounts or not 0 <= row < len(self._excused):
+            return {}
+        return dict(zip(self._cells.phases, self._excused[row].tolist(), strict=False))
 
     def step(self, step: int, timers: StepTimers, deviations: Mapping[str, float] = NO_DEVIATIONS) -> list[Finding]:
         """Take a step; return the findings that began, changed their level, or ended with it.
@@ -182,6 +197,7 @@ class Detector:
                 known[place] = np.inf
         usual = usual_of(known, groups)
         usual[np.isinf(usual)] = np.nan
+        self.amounts = timers.amounts
         if not timers.amounts:
             return usual
         rows = [self._cells.ranks.get(rank, -1) for rank in timers.ranks]
@@ -189,7 +205,9 @@ class Detector:
         for row, amounts in zip(rows, timers.given, strict=True):
             if row >= 0:
                 given[row] = amounts
-        return np.fmax(usual, self._of_amounts.expected(known, timers.amounts, given, groups))
+        allowed = np.fmax(usual, self._of_amounts.expected(known, timers.amounts, given, groups))
+        self._excused = np.nan_to_num(np.maximum(np.minimum(seconds, allowed) - usual, 0.0))
+        return allowed
 
     def _peers(self, timers: StepTimers, seconds: Floats) -> Groups:
         """Return which rows of the cells are ranks that do the same work: nearly always as in the step before."""
@@ -283,7 +301,7 @@ class Detector:
 
     def _newcomers(self, timers: StepTimers) -> list[int]:
         """Return the ranks whose process was not heard before, where others were."""
-        now = list(zip_longest(timers.ranks, timers.processes, fillvalue=""))
+        now = list(zip(timers.ranks, timers.processes or repeat(""), strict=False))
         new = [entry for entry in now if entry not in self._processes]
         is_first = not self._processes
         self._processes.update(new)

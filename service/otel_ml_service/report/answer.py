@@ -25,7 +25,7 @@ __all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
 
 FINDINGS = "otel_ml/findings"
 _SHOWN = 5
-_LASTS = ("stage", "shape")
+_LASTS = ("stage", "load", "shape")
 """Kinds of findings that each of their steps shows as well as another."""
 _WARM_UP = 3
 """Steps in which a job still starts, and ranks come when they come."""
@@ -37,10 +37,11 @@ class Trouble:
 
     Attributes:
         place: what comes first in the names of its role and axis, `generator/`; empty for the trainer's steps.
-        who: `rank 3`, `stage 2`, or `nobody`.
+        who: `rank 3`, `ranks 2, 5`, `stage 2`, or `nobody`.
         shows: the step that shows it best.
         until: None while it lasts.
         share: of the time of the steps that had it; None where nothing tells how long these took.
+        amount: the metric that says how much ranks are given to do, and `given` how many times as much as the others.
     """
 
     place: str
@@ -58,6 +59,8 @@ class Trouble:
     slowdown: float | None
     shows: int
     share: float | None
+    amount: str = ""
+    given: float | None = None
 
 
 def troubles(run: Contents) -> list[Trouble]:
@@ -92,6 +95,7 @@ def trouble_of(run: Contents, place: str, table: Table, row: Mapping[str, JsonVa
         str(row.get("place") or f"rank {row.get('rank')}"), str(row.get("phase") or ""), since, until,
         extra, _number(row.get("s in all")), _number(row.get("slowdown")),
         shows=shows, share=_share(run.history, axis, place, since, last, extra),
+        amount=str(row.get("amount") or ""), given=_number(row.get("given")),
     )  # fmt: skip
 
 
@@ -165,8 +169,12 @@ def _sentence(run: Contents, one: Trouble) -> Markup:
 def _what(one: Trouble) -> str:
     of = "" if one.role == "trainer" else f" of {one.role}"
     if one.kind == "shape":
-        return f"Step time{of} follows the data ({one.phase} vary together), nobody is slow, {_when(one)}"
+        data = f"{one.amount} of each rank" if one.amount else "the data"
+        return f"Step time{of} follows {data} ({one.phase} vary together), nobody is slow, {_when(one)}"
     lasts = one.until is None
+    if one.kind == "load":
+        has = "had" if not lasts else "has" if one.who.startswith("rank ") else "have"
+        return f"{_capitalized(one.who)}{of} {has} {one.given:.3g} × the {one.amount} of the others, {_when(one)}"
     if one.kind == "pause":
         who = "The job" if one.who == "nobody" else _capitalized(one.who)
         where = f" in {one.phase}" if one.phase else ""

@@ -41,6 +41,9 @@ _AS_MANY = 32
 _ADD_UP = ("account", "path")
 """Sources of times whose phases add up to the step."""
 
+_EVENED = {"stage": "With the work spread over all stages", "load": "With as much for all ranks"}
+"""What takes a cause away that is no fault."""
+
 _NO_PEER = "no rank was found slower there than its peers"
 
 _NO_TIMERS = (
@@ -243,7 +246,8 @@ def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float
 def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
     if not effect.pauses:
         return []
-    return [Evidence("change", None, f"{plural(effect.pauses, place.axis)} with a long pause are left out")]
+    are = "is" if effect.pauses == 1 else "are"
+    return [Evidence("change", None, f"{plural(effect.pauses, place.axis)} with a long pause {are} left out")]
 
 
 def _what(facts: RunFacts, place: Place, first: int, last: int, effect: _Effect) -> str:
@@ -283,14 +287,14 @@ def _why(
     phases: Sequence[Phase],
 ) -> str:
     if verdict == "caused":
-        of_ranks = "; none of its ranks was slow" if all(slow.kind == "stage" for slow in causes) else ""
+        of_ranks = _not_slow(causes)
         part = f"; {explained:.0%} of it goes with that" if effect.usual else ""
         return f"Caused: {listed(names)}{of_ranks}{part}."
     if verdict == "coincided":
-        nobody = "nobody was slow, and " if all(one.kind == "follows" for one in evidence) else ""
-        return (
-            f"Coincided: {listed([one.text for one in evidence], 3)}; {nobody}nothing shows that one led to the other."
-        )
+        said = listed([one.text for one in evidence], 3)
+        is_of_data = all(one.kind == "follows" for one in evidence) and "nobody was slow" not in said
+        nobody = "nobody was slow, and " if is_of_data else ""
+        return f"Coincided: {said}; {nobody}nothing shows that one led to the other."
     if not effect.is_noticed:
         missing = "" if effect.usual else f" It takes {plural(8, 'calm step')} before or after to say what is usual."
         if effect.usual and causes:
@@ -303,12 +307,20 @@ def _why(
     return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
 
 
+def _not_slow(causes: Iterable[Slow]) -> str:
+    """Return that nobody is accused, where all causes are of that kind."""
+    kinds = {slow.kind for slow in causes}
+    if kinds == {"stage"}:
+        return "; none of its ranks was slow"
+    return "; nobody was slow for what it was given" if kinds == {"load"} else ""
+
+
 def _then(
     verdict: Verdict, there: Sequence[Slow], effect: _Effect, saved: float, looks: Sequence[Look], time: StepTime
 ) -> str:
     if verdict == "caused":
-        is_stage = all(slow.kind == "stage" for slow in there)
-        without = "With the work spread over all stages" if is_stage else "Without it"
+        kinds = {slow.kind for slow in there}
+        without = _EVENED[kinds.pop()] if len(kinds) == 1 and kinds <= _EVENED.keys() else "Without it"
         without = f"{without} these steps are {seconds(min(saved, effect.by))} shorter"
         return f"{without}; look at {looks[0].axis} {looks[0].step:,}." if looks else f"{without}."
     evened = max((slow.saved_s or 0.0 for slow in there if slow.kind == "shape"), default=0.0)
