@@ -12,6 +12,7 @@ import numpy as np
 
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Phase, Verdict
+from otel_ml_service.why.between_steps import between_steps, one_rank_between
 from otel_ml_service.why.coincidences import changes_near, completeness, may_be_followed
 from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
@@ -37,6 +38,9 @@ _REACH = 256
 
 _AS_MANY = 32
 """Steps that a correlation needs."""
+
+_FEW = 3
+"""Steps that one rank may have made long, which came late to them."""
 
 _ADD_UP = ("account", "path")
 """Sources of times whose phases add up to the step."""
@@ -115,11 +119,13 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     late = late_samples(facts, place, time, effect.kept, effect.usual) if effect.is_noticed else None
     late = late if explained < CAUSED else None
     explained = late.part if late is not None else explained
+    outside = one_rank_between(facts, place, time, steps)
     evidence = [
         *(Evidence("finding" if slow.accuses else "follows", slow.since, found_text(slow)) for slow in there),
         *alone_on_hosts(facts, place, causes),
         *([late.evidence] if late is not None else []),
         *_meanwhile(facts, place, effect, time, there),
+        *(outside if len(steps) <= _FEW else ()),
     ]
     verdict = _verdict(explained, effect, evidence)
     names = told_with_hosts(facts, place, causes)
@@ -137,7 +143,10 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
             late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths),
         ),
         account=phases, adds_up=paths.source in _ADD_UP,
-        evidence=(*evidence, *_left_out(effect, place), *completeness(facts, place, first, last)), look_at=tuple(looks),
+        evidence=(
+            *evidence, *_between(facts, place, time, steps), *(one for one in outside if one not in evidence),
+            *_left_out(effect, place), *completeness(facts, place, first, last),
+        ), look_at=tuple(looks),
     )  # fmt: skip
 
 
@@ -241,6 +250,12 @@ def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float
         return 0.0
     ranks = table.argsort(axis=0).argsort(axis=0)
     return float(np.corrcoef(ranks.T)[0, 1])
+
+
+def _between(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> list[Evidence]:
+    """Return what passed between steps, which the account of them does not have."""
+    between = between_steps(facts, place, time, steps)
+    return [] if between is None else [Evidence("state", between.longest, between.text)]
 
 
 def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
