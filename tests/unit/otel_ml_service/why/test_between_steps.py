@@ -91,7 +91,8 @@ def with_spans(rows: list[Record], begin: Callable[[int, int], float | None]) ->
 
     def spans(first_ns: int, last_ns: int, *wanted: bytes) -> Iterator[Span]:
         for step, end in ends.items():
-            if not first_ns <= int(end * 1e9) <= last_ns or not all(f'"step":{step},'.encode() == one for one in wanted):
+            line = f'"step":{step},'.encode()
+            if not first_ns <= int(end * 1e9) <= last_ns or any(one != line for one in wanted):
                 continue
             for rank, of_host in skew.items():
                 after = begin(rank, step)
