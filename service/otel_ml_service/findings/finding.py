@@ -120,7 +120,7 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
         finding.phase,
         finding.since,
         finding.last if finding.is_over else None,
-        round(finding.slowdown, 4) if measured else None,
+        round(finding.slowdown, 4) if measured and finding.kind != "load" else None,
         round(finding.extra_s, 6) if measured else None,
         round(finding.cost_s, 6) if measured else None,
         finding.span_name or None,
