@@ -170,7 +170,7 @@ def _outside(run: Contents) -> list[Markup]:
         return []
     place = facts.places[0]
     between = between_steps(facts, place, step_time(facts, place), times[place])
-    return [] if between is None else [tag("p", f"{between.text}.", class_="answer calm")]
+    return [] if between is None else [tag("p", f"{between.passed}.", class_="answer calm")]
 
 
 def _restarts(done: Mapping[int, int]) -> Iterable[Restart]:

@@ -46,10 +46,12 @@ class Failure:
         """Who failed, where, and with what."""
         step = "" if self.step is None else f" at {self.axis} {self.step}"
         place = f" ({self.place})" if self.place else ""
-        if self.was_killed:
-            was_in = self.what.partition(". ")[0].removeprefix("Killed").removesuffix(".")
-            return f"{who_failed(self.role, self.rank)} was killed{step}{was_in}"
-        return f"{who_failed(self.role, self.rank)} failed{step}: {self.what}{place}"
+        how = f"was killed{step}{self._was_in}" if self.was_killed else f"failed{step}: {self.what}{place}"
+        return f"{who_failed(self.role, self.rank)} {how}"
+
+    @property
+    def _was_in(self) -> str:
+        return self.what.partition(". ")[0].removeprefix("Killed").removesuffix(".")
 
 
 def failure_of(record: Text) -> Failure | None:

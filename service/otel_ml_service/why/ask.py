@@ -113,7 +113,7 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
 def _between(between: Between, steps: int, whole: Answer) -> tuple[str, str, str]:
     """Return what a calm run lost where nobody looked."""
     return (
-        f"Nothing stands out in {plural(steps, between.axis)}, but {between.text}.",
+        f"Nothing stands out in {plural(steps, between.axis)}, but {between.passed}.",
         "Cannot tell: what was done there is not timed, and nobody is slow for it.",
         'Put `with otel_ml.timed("checkpoint"):`, or what it is, around it; '
         f"look at what comes before {whole.axis} {between.longest:,}.",

@@ -52,7 +52,7 @@ class Between:
     of_steps: Mapping[int, float]
 
     @property
-    def text(self) -> str:
+    def passed(self) -> str:
         """How much it is, and between which steps."""
         much = f"{seconds(self.total_s)} ({self.share:.0%} of the time)"
         return f"{much} passed between {self.axis}s, in no timer: {self._where}"

@@ -255,7 +255,7 @@ def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float
 def _between(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> list[Evidence]:
     """Return what passed between steps, which the account of them does not have."""
     between = between_steps(facts, place, time, steps)
-    return [] if between is None else [Evidence("state", between.longest, between.text)]
+    return [] if between is None else [Evidence("state", between.longest, between.passed)]
 
 
 def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
