@@ -13,6 +13,8 @@ with otel_ml.init("digits"):
 
 from __future__ import annotations
 
+import sys
+
 from otel_ml.exceptions import ConfigError, MissingDependencyError, OtelMLError
 
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it takes 12 ms
@@ -99,6 +101,12 @@ _LAZY = {
 }
 
 
+_OF_A_RUN = frozenset(
+    {"dir", "experiment", "finish", "id", "is_active", "name", "rank", "role", "summary", "urls", "use"}
+)
+"""What `Run` has and the module does not."""
+
+
 if not TYPE_CHECKING:  # who would take any name for one of ours
 
     def __getattr__(name: str) -> object:
@@ -110,7 +118,10 @@ if not TYPE_CHECKING:  # who would take any name for one of ours
                 found = getattr(importlib.import_module(f"otel_ml.{module}"), name)
                 globals()[name] = found
                 return found
-        raise AttributeError(f"module 'otel_ml' has no attribute {name!r}")
+        hint = f". It belongs to a run: run = otel_ml.init(…), run.{name}" if name in _OF_A_RUN else ""
+        raise AttributeError(
+            f"module 'otel_ml' has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__]
+        )  # with the module Python says which name is near
 
 
 def __dir__() -> list[str]:

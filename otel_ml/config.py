@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from otel_ml import env
 from otel_ml.endpoint import Endpoint, endpoint_of, value_of
 from otel_ml.exceptions import ConfigError
-from otel_ml.variable import Variable
+from otel_ml.variable import Variable, comma_separated
 
 __all__ = ["Config", "Endpoint", "Topology"]
 
@@ -197,7 +197,7 @@ def _integer(label: str, given: object, minimum: int, wrong: list[str]) -> int |
 
 def _texts(label: str, given: object, wrong: list[str]) -> tuple[str, ...]:
     if isinstance(given, str):
-        return env.names(given)
+        return comma_separated(given)
     if isinstance(given, Sequence) and all(isinstance(item, str) for item in given):
         return tuple(given)
     wrong.append(f"init({label}=): expected names, in a list or separated by commas, got {given!r}.")

@@ -6,19 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from otel_ml.variable import AnyVariable, Variable, boolean, choice, integer, text, token
+from otel_ml.variable import AnyVariable, Variable, boolean, choice, comma_separated, integer, text, token
 
-__all__ = ["ASKING", "OF_THE_COLLECTOR", "OF_THE_SERVICE", "STANDARD", "VARIABLES", "key_values", "names"]
-
-
-def names(raw: str) -> tuple[str, ...]:
-    """Accept a comma-separated list.
-
-    Examples:
-        >>> names("tensorboard, wandb,")
-        ('tensorboard', 'wandb')
-    """
-    return tuple(part.strip() for part in raw.split(",") if part.strip())
+__all__ = ["ASKING", "OF_THE_COLLECTOR", "OF_THE_SERVICE", "STANDARD", "VARIABLES", "key_values"]
 
 
 def key_values(raw: str) -> Mapping[str, str]:
@@ -29,7 +19,7 @@ def key_values(raw: str) -> Mapping[str, str]:
         {'team': 'rl', 'note': 'two words'}
     """
     found = {}
-    for part in names(raw):
+    for part in comma_separated(raw):
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise ValueError("key=value pairs separated by commas")
@@ -68,7 +58,7 @@ MODE: Final = Variable(
     "`auto` is remote where an endpoint is set.",
 )  # fmt: skip
 EXPORTERS: Final[Variable[tuple[str, ...]]] = Variable(
-    "OTEL_ML_EXPORTERS", names, (), "Where the run is written, comma-separated; `none` for nowhere.",
+    "OTEL_ML_EXPORTERS", comma_separated, (), "Where the run is written, comma-separated; `none` for nowhere.",
     shown_default="jsonl, and tensorboard if installed",
 )  # fmt: skip
 CONSOLE: Final = Variable(

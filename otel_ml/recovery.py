@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from otel_ml._internal.error_reporting import Say
 from otel_ml._internal.transport.link import transport_to
@@ -12,14 +13,26 @@ from otel_ml._internal.transport.send_errors import OBSTACLES
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import VersionError, WireError
 
-__all__ = ["LOSSES", "send_leftovers"]
+__all__ = ["LOSSES", "Sent", "send_leftovers"]
 
 LOSSES = frozenset({"request-too-large", "receiver-refused", "rejected-points", "damaged-data"})
 """What `say` is told where something of it is lost."""
 
 
-def send_leftovers(spools: Path, endpoint: Endpoint, timeout: float, say: Say) -> bool:
-    """Send the spools of a run's dead processes and delete what was acknowledged; return whether nothing is left.
+class Sent(NamedTuple):
+    """What was done.
+
+    Attributes:
+        is_done: nothing is left of dead processes.
+        spools: how many were sent; those that went meanwhile otherwise are not among them.
+    """
+
+    is_done: bool
+    spools: int
+
+
+def send_leftovers(spools: Path, endpoint: Endpoint, timeout: float, say: Say) -> Sent:
+    """Send the spools of a run's dead processes and delete what was acknowledged.
 
     Files of processes that live are left to them.
 
@@ -35,6 +48,11 @@ def send_leftovers(spools: Path, endpoint: Endpoint, timeout: float, say: Say) -
     transport = transport_to(endpoint)
     deadline = time.monotonic() + timeout
     is_final = False
+    sent = 0
+
+    def count() -> None:
+        nonlocal sent
+        sent += 1
 
     def heard(slug: str, sentence: str) -> None:
         nonlocal is_final
@@ -42,11 +60,11 @@ def send_leftovers(spools: Path, endpoint: Endpoint, timeout: float, say: Say) -
         say(slug, sentence)
 
     try:
-        while not (is_done := recover_spools(spools, transport, deadline, heard)):
+        while not (is_done := recover_spools(spools, transport, deadline, heard, count)):
             if is_final or time.monotonic() + _PAUSE_S >= deadline:
                 break
             time.sleep(_PAUSE_S)
-        return is_done
+        return Sent(is_done, sent)
     finally:
         transport.close()
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from otel_ml.redaction import HIDDEN, redacted
 
-__all__ = ["Setting", "Variable", "boolean", "choice", "integer", "size_bytes", "text", "token"]
+__all__ = ["Setting", "Variable", "boolean", "choice", "comma_separated", "integer", "size_bytes", "text", "token"]
 
 T = TypeVar("T")
 
@@ -81,6 +81,16 @@ def boolean(raw: str) -> bool:
     if lowered not in {"true", "false"}:
         raise ValueError("true or false")
     return lowered == "true"
+
+
+def comma_separated(raw: str) -> tuple[str, ...]:
+    """Accept a comma-separated list; what is empty in it is left out.
+
+    Examples:
+        >>> comma_separated("tensorboard, wandb,")
+        ('tensorboard', 'wandb')
+    """
+    return tuple(part.strip() for part in raw.split(",") if part.strip())
 
 
 def integer(minimum: int, maximum: int = 2**31 - 1) -> Callable[[str], int]:

@@ -38,7 +38,7 @@ class RunInfo:
     Attributes:
         id: `ml.experiment.id`; the same id is the same run in every backend, also after a restart.
         experiment: W&B project, MLflow experiment, folder.
-        name: display name of the run; the id by default.
+        name: display name of the run; by default made of the id, or the id itself.
         dir: folder of the run; an exporter owns `folder()` of its own name in it.
         started_at: seconds since the epoch, of the first point.
         tags: labels in backends that have them.

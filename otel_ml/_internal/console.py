@@ -52,9 +52,9 @@ class Console:
         if lines:
             self._write(_cut(printable(redacted(line))) for line in lines)
 
-    def catch_up(self, patience_s: float = 0.0) -> None:
+    def catch_up(self, timeout_s: float = 0.0) -> None:
         """Write what there was no room for, if somebody reads by now."""
-        while self._unread and self._say(self._unread[0], patience_s):
+        while self._unread and self._say(self._unread[0], timeout_s):
             self._unread.popleft()
 
     def _write(self, lines: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ class Console:
         self._unread.extend(_pieces(f"{start}{line}\n" for line in lines))
         self.catch_up(_PATIENCE_S)
 
-    def _say(self, text: str, patience_s: float) -> bool:
+    def _say(self, text: str, timeout_s: float) -> bool:
         """Write to whatever is stderr by now; return whether there was room, or never will be any."""
         stream = sys.stderr
         if stream is None:  # pythonw, daemons
@@ -76,7 +76,7 @@ class Console:
             if descriptor is not None:
                 if _is_gone(descriptor):
                     return True
-                if not _has_room(descriptor, patience_s):
+                if not _has_room(descriptor, timeout_s):
                     return False
             stream.write(text)
             stream.flush()
@@ -96,11 +96,11 @@ def _pieces(lines: Iterable[str]) -> Iterator[str]:
         yield piece
 
 
-def _has_room(descriptor: int, patience_s: float) -> bool:
+def _has_room(descriptor: int, timeout_s: float) -> bool:
     """Whether a descriptor takes a line without waiting, or is of a kind that is not asked."""
     room = select.poll()
     room.register(descriptor, select.POLLOUT)
-    return bool(room.poll(1000 * patience_s))
+    return bool(room.poll(1000 * timeout_s))
 
 
 def _cut(line: str) -> str:

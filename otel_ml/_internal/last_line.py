@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from otel_ml.wire.loss_reasons import lost_values, not_recorded, other_losses
@@ -94,13 +96,14 @@ def _values(count: int) -> str:
     return f"{count:,} {'value' if count == 1 else 'values'}"
 
 
-def finished_line(run: Mapping[str, Any], status: str, *, outlived: bool = True) -> str:
+def finished_line(run: Mapping[str, Any], status: str, *, outlived: bool = True, is_remote: bool = False) -> str:
     """Return the line at the end, from the service's account of the run.
 
     Args:
         run: what `GET /otel_ml/runs/<id>` says.
         status: how the last writer ended, for where the service has not decided yet how the run did.
         outlived: whether the service goes on when this process has left.
+        is_remote: whether it is one elsewhere, and the run in its folder.
 
     Examples:
         >>> run = {"writers": 5, "recorded": 48210, "delivered": 48210, "overhead_s": 0.04, "duration_s": 100.0}
@@ -132,6 +135,8 @@ Look: otel-ml runs'
         '0 delivered, 0 lost, kept for `otel-ml replay`: there is no exporter. Look: otel-ml ui'
         >>> finished_line({"recorded": 9, "exporters": {"jsonl": {}}}, "finished")[-17:]
         ' Look: otel-ml ui'
+        >>> finished_line({"recorded": 9, "dir": "/srv/runs/a/b"}, "finished", is_remote=True).split(". ")[-1]
+        'Look where the service runs: otel-ml open --dir /srv/runs'
     """
     lost: Mapping[str, int] = run.get("lost") or {}
     values = lost_values(lost)
@@ -148,9 +153,11 @@ Look: otel-ml runs'
         rest = "The service delivers the rest" if outlived else "otel-ml recover delivers the rest"
         if outlived and run.get("unreceived"):  # nobody knows whether the rest will ever be there
             rest = "The service delivers what it has, and what still arrives"
-        return f"{_pending(how)}. {begin}, {account}, {_behind(run)}{_besides(lost)}. {rest}. Look: otel-ml runs"
+        listed = _look(run, "otel-ml runs", is_remote)
+        return f"{_pending(how)}. {begin}, {account}, {_behind(run)}{_besides(lost)}. {rest}. {listed}"
     arrived = f"{int(run.get('delivered', 0)):,} delivered"
-    return f"{how}. {begin}, {arrived}, {account}{_besides(lost)}. {_share(run, writers)}Look: {_where(run)}"
+    look = _look(run, _viewer(run), is_remote)
+    return f"{how}. {begin}, {arrived}, {account}{_besides(lost)}. {_share(run, writers)}{look}"
 
 
 def _of_ranks(run: Mapping[str, Any]) -> str:
@@ -159,7 +166,16 @@ def _of_ranks(run: Mapping[str, Any]) -> str:
     return f" ({heard:,} of {expected:,} ranks)" if heard < expected else ""
 
 
-def _where(run: Mapping[str, Any]) -> str:
+def _look(run: Mapping[str, Any], command: str, is_remote: bool) -> str:
+    """Return where the run is to be seen: on the host of its service, with the folder that it has there."""
+    if not is_remote:
+        return f"Look: {command}"
+    folder = PurePosixPath(str(run.get("dir") or ""))
+    there = f" --dir {shlex.quote(str(folder.parent.parent))}" if folder.is_absolute() else ""
+    return f"Look where the service runs: {command}{there}"
+
+
+def _viewer(run: Mapping[str, Any]) -> str:
     """Return the command that shows the run: a viewer's, where the run was written for one."""
     exporters: Iterable[str] = run.get("exporters", _VIEWERS)
     return "otel-ml open" if _VIEWERS & {name.partition("/")[0] for name in exporters} else "otel-ml ui"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Collection
 
-from otel_ml._internal.steps.axes import current_step
+from otel_ml._internal.steps.axes import is_inside_a_step
 
 __all__ = ["Rows"]
 
@@ -31,7 +31,7 @@ class Rows:
             (7, 8)
         """
         if step is None:
-            if _is_inside_a_step():
+            if is_inside_a_step():
                 return None
             step = max((self._latest, *(self._taken.get(name, -1) + 1 for name in names)))
         if isinstance(step, numbers.Integral):
@@ -39,9 +39,3 @@ class Rows:
             self._latest = max(self._latest, index)
             self._taken.update(dict.fromkeys(names, index))
         return step
-
-
-def _is_inside_a_step() -> bool:
-    """Whether the program said which step it is in; a step that was only logged at does not count."""
-    axis = current_step().axis
-    return axis is not None and axis.explicit

@@ -28,7 +28,7 @@ from otel_ml._internal.recording import arm
 from otel_ml._internal.timers import spans
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
-from otel_ml.integrations import ray_service, ray_store
+from otel_ml.integrations import ray_next_run, ray_service, ray_store
 from otel_ml.warn_once import reporter
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
         otel_ml.init("grpo")
         otel_ml.instrument_ray()
 
+    A further run of the driver needs the call again, after its `init()`: actors that are started from then on, and
+    processes in which no task has recorded yet, are in it.
+
     A process joins with its first record. Its role is the class of its actor in snake case (`RolloutWorker` →
     `rollout_worker`), or `task`; Ray Train's workers are the role `trainer` with Ray Train's ranks. Its rank is the
     next one that is free among those of its role in the job; an actor that Ray restarts keeps its rank. `init(role=…)`
@@ -94,7 +97,7 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
                 ray.init()
 
     Raises:
-        ConfigError: there is no run yet, or with `service="actor"` one already; Ray is initialised already; an endpoint
+        ConfigError: there is no run yet, or with `service="actor"` one already; Ray is initialized already; an endpoint
             names another service.
         ImportError: Ray is not installed.
     """
@@ -115,6 +118,8 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
     _chain()
     _trace()
     _end_gently()
+    if ray.is_initialized():
+        _tell_workers(ray.get_runtime_context().get_job_id())
 
 
 def runtime_env(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -127,6 +132,7 @@ def runtime_env(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     ours = RUNTIME.child_env()
     if not ours:
         return found
+    ray_next_run.remember(ours)
     found["env_vars"] = {**_FOR_WORKERS, **ours, **(found.get("env_vars") or {})}
     found["worker_process_setup_hook"] = _setup_hook(
         found.get("worker_process_setup_hook"), is_hosted=ray_service.is_hosted()
@@ -151,6 +157,18 @@ def join_worker(*, is_hosted: bool = False) -> None:
         _PLACE.is_awaited = True
         both: list[Any] = [_Arrival(), propagate.get_global_textmap()]
         propagate.set_global_textmap(CompositePropagator(both))
+
+
+def _tell_workers(job: str) -> None:
+    """Say which run is active now to workers whose environment names the one before, as far as they have not joined."""
+    if RUNTIME.is_active:
+        ray_next_run.announce(job, RUNTIME.child_env())
+        return
+    reporter.say(
+        "ray-next-run",
+        "instrument_ray() came after ray.init() and before the init() of a run: workers that Ray starts join the run "
+        "before. Call instrument_ray() again after init().",
+    )
 
 
 def _chain() -> None:
@@ -305,6 +323,7 @@ class _Place:
         self._set_here.clear()
 
     def _become(self, context: Any, who: str, role: str | None) -> None:
+        ray_next_run.follow(context.get_job_id())
         if role is not None:
             self._set(env.SERVICE_NAME.name, lambda: role)
             if "RANK" not in os.environ:
@@ -348,11 +367,11 @@ def _ends_training(function: str) -> bool:
 
 
 def _claimed_rank(job: str, role: str, who: str) -> int:
-    """Return the first rank of the role that nobody has; the same again for who has one.
+    """Return the first rank of the role that nobody has in the run; the same again for who has one.
 
     Ray's key-value store decides: a key is put by the first who puts it.
     """
-    of_role = f"{job}/{role}/"
+    of_role = f"{job}/{os.environ.get(env.EXPERIMENT_ID.name, '')}/{role}/"
     mine = f"{of_role}of/{who}"
     known = ray_store.kept(mine)
     if known is not None:

@@ -33,6 +33,9 @@ BOOT: Final = "ml.boot"
 BORN: Final = "ml.boot.born"
 """Seconds of that clock at which the writer began; which of two was first does not depend on who is heard first."""
 
+PROBE: Final = "otel-ml doctor"
+"""`service.name` of what asks whether a service is there, and belongs to no run."""
+
 # Scope (or, from any OTel SDK, the point: the point wins)
 STEP: Final = "ml.step"
 AXIS: Final = "ml.step.axis"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS, UNNAMED_ROLES
+from otel_ml.wire.short_digest import short_digest
 
 __all__ = ["MAX_LENGTH", "ascii_spelling", "matches", "published_name", "sanitised"]
 
@@ -30,7 +30,7 @@ def sanitised(name: str) -> str:
         1000
     """
     text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], name) or "_"
-    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 9]}-{_digest(name)}"
+    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 9]}-{short_digest(name)}"
 
 
 def published_name(
@@ -89,8 +89,4 @@ def ascii_spelling(name: str) -> str:
         return name
     parts = (_NOT_ASCII.sub("_", part) for part in name.split("/"))
     clean = "/".join("_" if part in {".", ".."} else part for part in parts if part)
-    return f"{clean[: _MAX_ASCII - 9].rstrip('/')}-{_digest(name)}" if clean else f"_-{_digest(name)}"
-
-
-def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{clean[: _MAX_ASCII - 9].rstrip('/')}-{short_digest(name)}" if clean else f"_-{short_digest(name)}"

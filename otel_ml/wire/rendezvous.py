@@ -27,6 +27,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import WireError
 from otel_ml.wire.folder_ownership import may_hold_ours
+from otel_ml.wire.short_digest import short_digest
 from otel_ml.wire.versions import RENDEZVOUS, own_version, require
 
 __all__ = [
@@ -81,7 +82,7 @@ def path_part(name: str) -> str:
     clean = _UNSAFE.sub("_", name)[:100]
     if clean == name and name.strip("."):
         return name
-    return f"{clean.strip('.')}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return f"{clean.strip('.')}-{short_digest(name)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 
 from otel_ml.wire.published_name import sanitised
+from otel_ml.wire.short_digest import short_digest
 
 __all__ = ["as_path", "readable", "unique_path"]
 
@@ -79,6 +79,5 @@ def unique_path(name: str) -> str:
         ('model.bin', 'model-c1932258.bin')
     """
     path = as_path(name)
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     stem, dot, ending = path.rpartition(".") if _ENDING.search(path) else (path, "", "")
-    return path if path == name else f"{stem}-{digest}{dot}{ending}"
+    return path if path == name else f"{stem}-{short_digest(name)}{dot}{ending}"

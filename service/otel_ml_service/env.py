@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from otel_ml.variable import AnyVariable, Variable, choice, integer, size_bytes, text, token
+from otel_ml.variable import AnyVariable, Variable, choice, comma_separated, integer, size_bytes, text, token
 
-__all__ = ["VARIABLES", "address", "names"]
-
-
-def names(raw: str) -> tuple[str, ...]:
-    """Accept a comma-separated list.
-
-    Examples:
-        >>> names("tensorboard, wandb,")
-        ('tensorboard', 'wandb')
-    """
-    return tuple(part.strip() for part in raw.split(",") if part.strip())
+__all__ = ["VARIABLES", "address"]
 
 
 def address(raw: str) -> tuple[str, int]:
@@ -35,7 +25,7 @@ def address(raw: str) -> tuple[str, int]:
 
 
 EXPORTERS: Final[Variable[tuple[str, ...]]] = Variable(
-    "OTEL_ML_EXPORTERS", names, (), "Where the run is written, comma-separated; `none` for nowhere.",
+    "OTEL_ML_EXPORTERS", comma_separated, (), "Where the run is written, comma-separated; `none` for nowhere.",
     shown_default="jsonl, and tensorboard if installed",
 )  # fmt: skip
 DIR: Final = Variable("OTEL_ML_DIR", text, "./otel-ml-runs", "Folder of all runs.")

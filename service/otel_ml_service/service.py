@@ -11,46 +11,32 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
-from io import TextIOBase
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from otel_ml.exceptions import ConfigError
 from otel_ml.explanation import explained
 from otel_ml.wire.rendezvous import Rendezvous, path_part, run_folder
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml.wire.versions import own_version
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.registry import is_registered, split_name
-from otel_ml_service import env
 from otel_ml_service.aggregation.observation import Writer
-from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.config import EmbeddedRun, ServiceConfig
+from otel_ml_service.configured_runs import configured_runs
 from otel_ml_service.delivery.backoff import RetryPolicy
-from otel_ml_service.exporter_makers import exporter_makers
 from otel_ml_service.live_runs.console_lines import ConsoleLines
 from otel_ml_service.live_runs.embedded_service import EmbeddedService
 from otel_ml_service.live_runs.engine_loop import EngineLoop
-from otel_ml_service.live_runs.live_run import RunSettings
 from otel_ml_service.live_runs.run_account import account
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.self_telemetry import run_measures
-from otel_ml_service.live_runs.served_settings import ServedSettings, served_as
+from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.live_runs.storage_errors import StorageErrors
 from otel_ml_service.live_runs.unreadable_requests import UnreadableRequests
-from otel_ml_service.process_limits import (
-    allow_open_files,
-    keep_freed_memory,
-    let_training_go_first,
-    look_for_garbage_rarely,
-)
 from otel_ml_service.receiver.admission import Admission, OverloadedError, Stored
 from otel_ml_service.receiver.decode import Decoded, Signal
 from otel_ml_service.receiver.grpc import GrpcReceiver
@@ -65,17 +51,9 @@ from otel_ml_service.storage.filesystem import network_file_system
 from otel_ml_service.storage.journal import Journal
 from otel_ml_service.telemetry import Measure, Telemetry
 
-__all__ = ["Service", "serve"]
+__all__ = ["Service"]
 
 _log = logging.getLogger(__name__)
-
-Options = Mapping[str, Any]
-
-FALLBACK = "jsonl"
-"""The exporter of a job's own service where none that was asked for can be used: it needs no package, and no server."""
-
-_CLOSED_SHARE = 8
-"""Of all that a service may keep on the disk, a run's closed steps take one part of so many: records come first."""
 
 _STOP_S = 30.0
 """Seconds a stopping service gives its exporters."""
@@ -110,17 +88,10 @@ class Service:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._console = ConsoleLines() if config.embedded else None
-        configured, left_out = exporter_makers(_printing_to(self._console, config.exporters))
-        if left_out.problems and config.embedded is None:
-            raise ConfigError(*left_out.problems)
-        makers = {**configured, **(makers or {})}
-        if left_out.problems and not makers:
-            makers, _ = exporter_makers({FALLBACK: {}})
-        unavailable = left_out.unavailable(() if served is None else served.exporters)
+        settings, self._problems = configured_runs(config, makers, served, retry, self._console)
         self._config = config
         self._pages = pages
-        self._exporters = tuple(makers)
-        self._problems = left_out.problems
+        self._exporters = tuple(settings.exporters)
         self._clock = clock
         # Nobody types an embedded service's token; whoever can read the rendezvous folder has it.
         self._token = secrets.token_urlsafe(32) if config.embedded else config.token
@@ -132,31 +103,6 @@ class Service:
         self._ended = threading.Event()
         self._http_address = ("", 0)
         self._grpc_address: tuple[str, int] | None = None
-        settings = RunSettings(
-            makers,
-            EngineSettings(
-                allowed_lateness_s=config.allowed_lateness_s,
-                end_silence_s=config.end_silence_s,
-                resume_wait_s=_RESUME_WAIT_S if config.embedded is None else 0.0,
-                scraped_series=config.scraped.max_series,
-                scraped_allow=config.scraped.allow,
-                scraped_deny=config.scraped.deny,
-                open_bytes=config.limits.open,
-                retained_bytes=config.limits.retained,
-                closed_bytes=min(config.limits.closed, config.dir_max // _CLOSED_SHARE),
-                closed_s=config.limits.closed_hours * 3600.0,
-                series=config.limits.series,
-                top_ranks=config.top_ranks,
-            ),
-            retry or RetryPolicy(),
-            late_max=config.limits.late,
-            all_self_telemetry=config.self_telemetry == env.FULL,
-            served=served,
-            unavailable={name: problem for name, problem in unavailable.items() if name not in makers},
-        )
-        if config.embedded is not None:
-            names = config.embedded
-            settings = replace(settings, experiment_name=names.experiment_name, run_name=names.run_name, log="")
         self._refusals = RefusalLog()
         self._admission = Admission(
             self._store,
@@ -183,7 +129,7 @@ class Service:
         self._journal: Journal[Decoded] = Journal(
             self._journal_folder() / "journal.db",
             self._committed,
-            patience_s=_PREDECESSOR_S if config.embedded else 0.0,
+            timeout_s=_PREDECESSOR_S if config.embedded else 0.0,
         )
         self._runs = RunRegistry(config.dir, settings, self._telemetry, journal=self._journal.identity)
         self._loop = EngineLoop(
@@ -193,7 +139,7 @@ class Service:
             digested=self._admission.digested,
             drop=self._journal.drop,
             dir_max=config.dir_max,
-            unreadable=lambda number, decoded: self._unreadable.keep(number, decoded.signal, decoded.body),
+            unreadable=self._keep_of_run,
             damaged=self._damaged,
             clock=clock,
         )
@@ -248,6 +194,11 @@ class Service:
         """Names of the exporters of every run."""
         return self._exporters
 
+    @property
+    def spools_taken_in(self) -> int:
+        """How many spools of dead processes of its job it has taken in."""
+        return 0 if self._life is None else self._life.spools_taken_in
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the service has been stopped or, embedded, its run is over; False on time-out."""
         return self._ended.wait(timeout)
@@ -265,7 +216,7 @@ class Service:
         self._routes.close()
         self._loop.stop()
         for run in self._runs:
-            run.ask_to_stop(timeout)
+            run.pipelines.ask_to_stop(timeout)
         for run in self._runs:
             self._runs.put_away(run)
         self._runs.finish(_SHRINK_S)
@@ -288,8 +239,8 @@ class Service:
         said = account(run, self._loop.undecided)
         if speaker:
             notices = len(said["notices"])
-            first = run.speaker.first_for(speaker, run.told or 0, notices, run.status.left)
-            run.told = run.told if first is None else notices
+            first = run.printing_process.first_for(speaker, run.printed or 0, notices, run.status.left)
+            run.printed = run.printed if first is None else notices
             said = {**said, "speaks_from": first}
         if writer is None:
             return said
@@ -361,6 +312,10 @@ class Service:
             _log.error("%s", explained(self._journal.damage, "damaged-file"))
             self._tell_all("damaged-file", self._journal.damage)
 
+    def _keep_of_run(self, number: int, decoded: Decoded, experiment: str) -> None:
+        """Keep what a request has of a run that cannot be opened; what it has of others they have taken."""
+        self._unreadable.keep(number, decoded.signal, self._admission.of_runs(decoded, {experiment}), experiment)
+
     def _take_up_kept(self) -> None:
         """Send what a predecessor could not put into its run on the way of all requests: now it may be possible."""
         for kept in self._unreadable.kept():
@@ -380,7 +335,7 @@ class Service:
             run.say("wrong-setting", problem)
         for problem in self._problems:
             run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
-        run.foresee()
+        run.pipelines.foresee(run.info)
         place = "/".join(quote(part, safe="") for part in run.folder.parts[-2:])
         page = f"{self._pages}run/{place}/" if self._pages else ""
         life.announce(Announcement(self.endpoint, self._token, os.getpid(), str(run.folder), self.exporters, page))
@@ -424,61 +379,3 @@ class Service:
             return None
         address = self._config.grpc
         return GrpcReceiver(self._admission, self._telemetry, *address, self._refusals, tokens=self._tokens, tls=shown)
-
-
-def _printing_to(stream: TextIOBase | None, exporters: Mapping[str, Options]) -> Mapping[str, Options]:
-    """Return exporters with their options, those that print with the stream to print to."""
-    if stream is None:
-        return exporters
-    printing = {name for name in exporters if split_name(name)[0] == "console"}
-    return {name: {**options, "stream": stream} if name in printing else options for name, options in exporters.items()}
-
-
-def serve(
-    config: ServiceConfig,
-    started: Callable[[Service], None] = lambda service: None,
-    *,
-    makers: Mapping[str, Callable[[], Exporter]] | None = None,
-    pages: str = "",
-    starter: int = 0,
-) -> None:
-    """Run a service until SIGTERM or, unless embedded, SIGINT; call from the main thread.
-
-    Args:
-        config: what to do.
-        started: called once the service listens.
-        makers: exporters the program brings itself.
-        pages: address of the pages of runs, to be announced; empty where none are offered.
-        starter: the process that a job has started as its service; it may have left.
-    """
-    allow_open_files()
-    keep_freed_memory()
-    written = {name: options for name, options in config.written.items() if is_registered(name)}
-    served = served_as(written, os.environ, config.file, is_of_serve=config.embedded is None)
-    service = Service(config, makers=makers, served=served, pages=pages)
-    asked = threading.Event()
-
-    def ask(*_: object) -> None:
-        asked.set()
-
-    signal.signal(signal.SIGTERM, ask)
-    # Ctrl-C in the terminal of a job reaches every process; the embedded service still has to deliver.
-    signal.signal(signal.SIGINT, signal.SIG_IGN if config.embedded else ask)
-    service.start()
-    started(service)
-    look_for_garbage_rarely()
-    if config.embedded:
-        let_training_go_first(starter)  # not before: a start is waited for
-    try:
-        while not asked.is_set() and not service.wait(_POLL_S):
-            pass
-    finally:
-        service.stop()
-
-
-_RESUME_WAIT_S = 60.0
-"""Seconds that `otel-ml serve`, which may have been down for long, waits for those who are still there: workers try
-again every 5 s, a Collector may take a minute. A job's own service is started by those who are there."""
-
-_POLL_S = 0.2
-"""A signal handler cannot wake a wait on another event; this is how long it takes to be seen."""

@@ -16,6 +16,7 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "refused": ("counter", "OTLP requests not accepted, by reason."),
     "slowed": ("counter", "Times a connection asked faster than it may, and was read later."),
     "rejected": ("counter", "Points that will never be accepted (partial success), by reason."),
+    "probes": ("counter", "Questions of `otel-ml doctor` that were answered, and belong to no run."),
     "received": ("counter", "Points that arrived, duplicates included."),
     "ranks": ("gauge", "Ranks of which something was heard, of the newest attempt of each role."),
     "ranks_expected": ("gauge", "Ranks there are, by what those that were heard say."),

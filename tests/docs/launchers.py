@@ -1,4 +1,4 @@
-"""Which launcher is recognised by what: each is asked with an environment that notes down what is read of it."""
+"""Which launcher is recognized by what: each is asked with an environment that notes down what is read of it."""
 
 from __future__ import annotations
 

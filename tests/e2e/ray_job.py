@@ -68,7 +68,7 @@ def main() -> None:
                 ray.get([worker.act.remote(step) for worker in workers])
                 ray.get([judge.judge.remote(step), store.put.remote(step), evaluate.remote(step)])
             otel_ml.log({"queued": float(step)})
-        # It comes when the others have their ranks, and sends nothing before it is killed: what it records is on its disk.
+        # It comes after the others have ranks, and sends nothing before it is killed: what it records is on its disk.
         doomed = RolloutWorker.options(runtime_env={"env_vars": {"OTEL_ML_FLUSH_INTERVAL": "60000"}}).remote(2)
         ray.get(doomed.last_words.remote())
         eventually(lambda: is_on_disk("last_words", run.id))  # a tenth of a second later, where a core is free then

@@ -144,3 +144,40 @@ def test_an_actor_that_began_the_run_by_itself_does_not_take_the_service_along(t
     assert (shown["loss"], shown["accuracy"]) == (([1, 2], [1.0, 0.5]), ([2], [0.9]))
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     assert (last["type"], last["status"]) == ("status", "killed")
+
+
+RUNS = """
+import ray, otel_ml
+
+@ray.remote(num_cpus=0)
+class Worker:
+    def act(self, reward):
+        otel_ml.log({"reward": reward}, step=0)
+        otel_ml.flush()
+
+for reward, name in enumerate(["first", "second", "third"]):
+    with otel_ml.init("folds", name=name, role="driver"):
+        otel_ml.instrument_ray()
+        if not reward:
+            ray.init(num_cpus=2, include_dashboard=False)
+        otel_ml.log({"queued": 1}, step=0)
+        worker = Worker.remote()
+        ray.get(worker.act.remote(reward))
+otel_ml.instrument_ray()  # too early
+otel_ml.init("folds", name="last")
+ray.shutdown()
+"""
+
+
+def test_actors_of_each_run_of_a_driver_are_in_that_run(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
+        env = environment(OTEL_ML_DIR=tmp_path, OTEL_ML_END_SILENCE=2000, OTEL_ML_EXPORTERS="jsonl", RAY_TMPDIR=short)
+        errors = finished([sys.executable, "-c", RUNS], env, tmp_path)
+
+    found = {}
+    for run in runs_in(tmp_path):
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        values = {name: value for line in lines for name, value in line.get("values", {}).items()}
+        found[(run / "state" / "name").read_text().strip()] = values.get("worker/reward")
+    assert found == {"first": 0.0, "second": 1.0, "third": 2.0, "last": None}
+    assert errors.count("Call instrument_ray() again after init()") == 1

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from otel_ml_exporters import Exporter, Record, RunInfo, RunStatus, StepRecord
 from otel_ml_service.config import ServiceConfig
-from otel_ml_service.service import Service, serve
+from otel_ml_service.serve import serve
+from otel_ml_service.service import Service
 
 
 class FileExporter(Exporter):

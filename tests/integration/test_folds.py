@@ -71,6 +71,31 @@ def losses_of(server: OtlpServer) -> dict[str, list[float]]:
     return {run_id: [value for _, value in sorted(values)] for run_id, values in found.items()}
 
 
+DASK = """
+import subprocess, sys
+
+WORKER = '''
+import sys, types
+module = types.ModuleType("distributed.worker")
+module.get_worker = lambda: types.SimpleNamespace(name=int(sys.argv[1]))
+sys.modules["distributed.worker"] = module
+import otel_ml
+for trial in sys.argv[2:]:
+    with otel_ml.init("sweep", name=f"trial-{trial}"):
+        otel_ml.log({"loss": float(trial)}, step=0)
+'''
+trials = [["0", "0", "2", "4"], ["1", "1", "3", "4"]]
+workers = [subprocess.Popen([sys.executable, "-c", WORKER, *each]) for each in trials]
+assert [worker.wait() for worker in workers] == [0, 0]
+"""
+
+
+def test_trials_of_several_names_on_workers_of_dask_are_runs_of_their_own(server: OtlpServer, tmp_path: Path) -> None:
+    run(DASK, environment(tmp_path, variables(server)), tmp_path)
+
+    assert sorted(losses_of(server).values()) == [[0.0], [1.0], [2.0], [3.0], [4.0, 4.0]]
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 def test_each_fold_is_a_run_with_its_own_losses_and_parameters(server: OtlpServer, tmp_path: Path, loop: str) -> None:
     _, errors = run(f"import otel_ml\n{TRAIN}\n{LOOPS[loop]}", environment(tmp_path, variables(server)), tmp_path)

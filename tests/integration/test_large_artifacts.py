@@ -171,3 +171,56 @@ def facts(database: Path, name: str) -> list[str]:
             return [value for (value,) in connection.execute("SELECT value FROM facts WHERE name = ?", (name,))]
     except sqlite3.OperationalError:  # it holds the file still
         return []
+
+
+MANY = """
+    import otel_ml
+    from pathlib import Path
+
+    with open("huge.ckpt", "wb") as file:
+        file.truncate(2**40)  # takes an hour to hash, and no room
+    many = Path("many")
+    many.mkdir()
+    for number in range(4000):
+        (many / str(number)).write_bytes(b"x")
+    with otel_ml.init("exp", id="one"):
+        otel_ml.log_artifact("huge.ckpt")
+        for number in range(12):
+            otel_ml.log_artifact(many, name=f"many {number}")
+"""
+
+
+def test_each_file_for_which_the_end_of_a_process_has_no_time_is_in_the_run_or_counted(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url})
+
+    _, errors = run(MANY, environ, tmp_path)
+
+    [goodbye] = server.events("ml.writer.end")
+    missing = goodbye.attributes["otel_ml.dropped"]["missing_artifact"]
+    assert missing > 0
+    assert len(server.events("ml.artifact")) + missing == 1 + 12 * 4000
+    assert errors.count("(otel-ml explain missing-artifact)") == 1
+    assert errors.count("(otel-ml explain missing-content)") == 1
+
+
+HANGING = """
+    import threading
+    import otel_ml
+    from otel_ml._internal.events.event_queue import EVENTS
+
+    with otel_ml.init("exp", id="one"):
+        EVENTS.put_file("log_artifact()", lambda pace: threading.Event().wait())  # as a disk that does not answer
+        otel_ml.log_artifact(__file__)
+"""
+
+
+def test_artifacts_behind_a_disk_that_does_not_answer_are_counted(server: OtlpServer, tmp_path: Path) -> None:
+    environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url})
+
+    _, errors = run(HANGING, environ, tmp_path)
+
+    [goodbye] = server.events("ml.writer.end")
+    assert goodbye.attributes["otel_ml.dropped"] == {"missing_artifact": 2}
+    assert "2 calls could not be served before the process ended" in errors

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from otel_ml.config import Endpoint
 from otel_ml_exporters import (
     PermanentExportError,
     Record,
@@ -13,6 +14,7 @@ from otel_ml_exporters import (
     Text,
 )
 from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_service.cli.checks.probe import probe
 from otel_ml_service.service import Service
 from otel_ml_service.telemetry import CATALOGUE
 from tests.integration.conftest import Bench
@@ -119,6 +121,7 @@ def test_every_entry_of_the_catalogue_is_filled_and_the_run_says_what_was_reject
     assert sender.send("metrics", wrong).status == 200
     sender.send("logs", writer.event("ml.text", "hello", {"ml.name": "note"}))
     sender.send("metrics", b"\xff")
+    probe(Endpoint(url=service.endpoint, headers={"authorization": f"Bearer {service.token}"} if service.token else {}))
     sender.send("metrics", writer.step(2, {"loss": 1.0}))
     sender.send("logs", writer.goodbye(dropped={"spool_full": 7}))
     eventually(lambda: picky.is_closed)
@@ -134,6 +137,7 @@ def test_every_entry_of_the_catalogue_is_filled_and_the_run_says_what_was_reject
     assert float(values['otel_ml_lag{exporter="picky",run="run-1"}']) == 0
     assert float(values['otel_ml_delivered{exporter="picky",run="run-1"}']) == picky.records[-1].seq
     assert float(values["otel_ml_journal_bytes"]) == 0
+    assert float(values["otel_ml_probes_total"]) == 1
     told = [record.values for record in picky.records if isinstance(record, StepRecord)]
     assert {row["otel_ml/rejected"] for row in told if "otel_ml/rejected" in row} == {1.0}
 

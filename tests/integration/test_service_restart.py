@@ -79,7 +79,7 @@ def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_replay_fills
             super().export(records)
 
     def keep_up(run: LiveRun | None) -> bool:
-        return run is not None and not run.behind("recording") and not run.behind("jsonl")
+        return run is not None and not run.pipelines.behind("recording") and not run.pipelines.behind("jsonl")
 
     stuck = Stuck()
     makers = {"recording": lambda: recording, "stuck": lambda: stuck}

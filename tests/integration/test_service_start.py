@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.testing import RecordingExporter
@@ -20,6 +21,7 @@ from tests.e2e.jobs import environment
 from tests.integration.conftest import Bench
 from tests.integration.steps import rows
 from tests.otlp import FakeWriter
+from tests.otlp_server import value_of
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -139,6 +141,33 @@ def test_requests_of_a_run_whose_files_cannot_be_used_are_set_aside_and_other_ru
 
     eventually(lambda: rows(recording) == {1: {"loss": 2.0}})
     assert len(list((bench.folder / ".service" / "unreadable").iterdir())) == 1
+
+
+def test_of_a_request_of_several_runs_only_what_is_of_the_broken_ones_is_set_aside(bench: Bench) -> None:
+    for name in ("broken", "other"):
+        (bench.folder / "default" / name / "state" / "run.db").mkdir(parents=True)
+    request = ExportMetricsServiceRequest()
+    for name in ("broken", "good", "other"):
+        request.MergeFrom(FakeWriter(experiment=name, role=name).step(1, {"loss": 1.0}))
+    sender = bench.sender(bench.service({}))
+
+    assert sender.send("metrics", request).status == 200
+
+    aside = bench.folder / ".service" / "unreadable"
+    files = eventually(lambda: len(found := list(aside.glob("*.otlp"))) == 2 and found)
+    kept = [ExportMetricsServiceRequest.FromString(path.read_bytes()) for path in files]
+    assert sorted(value_of(part.resource.attributes[0].value) for one in kept for part in one.resource_metrics) == [
+        "broken", "other",
+    ]  # fmt: skip
+    bench.services[0].stop(5.0)
+    for name in ("broken", "other"):
+        (bench.folder / "default" / name / "state" / "run.db").rmdir()
+    again = bench.sender(bench.service({}))
+    for name in ("broken", "good", "other"):
+        account = eventually(lambda name=name: again.run(name))
+        eventually(lambda name=name: (again.run(name) or {}).get("writers") == 1)
+        assert account["notices"] == []
+    eventually(lambda: not list(aside.glob("*.otlp")))
 
 
 def test_embedded_the_run_is_called_what_the_job_calls_it_before_anybody_said_so(bench: Bench) -> None:

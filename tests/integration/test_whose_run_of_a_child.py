@@ -180,6 +180,27 @@ def test_a_child_of_multiprocessing_joins_unless_it_asks_for_another_run(
     assert len(ids_of(server, "own") | ids_of(server, "best")) == 3
 
 
+def test_a_child_that_is_forked_in_a_step_of_a_loop_has_steps_of_its_own(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+    import multiprocessing, otel_ml
+
+    def evaluate():
+        for n in otel_ml.steps(range(3)):
+            otel_ml.log({"score": n})
+
+    otel_ml.init("exp")
+    for step in otel_ml.steps(range(1)):
+        child = multiprocessing.get_context("fork").Process(target=evaluate)
+        child.start()
+        child.join()
+        otel_ml.log({"loss": step})
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert sorted((point.step, point.value) for point in server.points("score")) == [(0, 0.0), (1, 1.0), (2, 2.0)]
+
+
 def test_a_program_that_a_rank_starts_is_no_rank_of_the_launch(server: OtlpServer, tmp_path: Path) -> None:
     rank = """
 import subprocess, sys, otel_ml
@@ -204,6 +225,113 @@ subprocess.run([sys.executable, "-c", child], check=True)
     assert len(ids_of(server, "score")) == 2
     assert not ids_of(server, "score") & ids_of(server, "loss")
     assert {point.resource["ml.world_size"] for point in server.points("score")} == {1}
+
+
+LAUNCHER = """
+import os, subprocess, sys
+launch = {**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", **LAUNCH}
+ranks = [
+    subprocess.Popen([sys.executable, "-c", RANK], env={**launch, **dict.fromkeys(RANK_IN, str(i))}) for i in range(2)
+]
+sys.exit(sum(process.wait() for process in ranks))
+"""
+
+TORCHRUN = ({"TORCHELASTIC_RUN_ID": "none"}, ["RANK", "LOCAL_RANK"])
+MPIRUN = ({"OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": ""}, ["OMPI_COMM_WORLD_RANK"])
+
+
+def launcher(rank: str, told: tuple[dict[str, str], list[str]]) -> str:
+    """Return a program that starts two ranks, and tells them what a launcher does."""
+    launch, rank_in = told
+    return LAUNCHER.replace("LAUNCH}", f"{launch!r}}}").replace("RANK_IN", repr(rank_in)).replace("RANK]", f"{rank!r}]")
+
+
+SWEEP = """
+    import subprocess, sys, otel_ml
+    with otel_ml.init("sweep", name="study"):
+        for n in (1, 2):
+            subprocess.run([sys.executable, "-c", {launcher!r}, str(n)], check=True)
+            otel_ml.log({{"best": n}}, step=n)
+"""
+
+
+@pytest.mark.parametrize("told", [TORCHRUN, MPIRUN], ids=["torchrun", "mpirun"])
+def test_a_launch_that_a_run_starts_is_a_run_of_its_own_for_all_its_ranks(
+    server: OtlpServer, tmp_path: Path, told: tuple[dict[str, str], list[str]]
+) -> None:
+    rank = "import otel_ml; otel_ml.init('sweep', params={'lr': 1}); otel_ml.log({'loss': 1}, step=0)"
+
+    run(SWEEP.format(launcher=launcher(rank, told)), environment(tmp_path, variables(server)), tmp_path)
+
+    assert len(ids_of(server, "loss")) == 2, "one for each launch"
+    assert not ids_of(server, "loss") & ids_of(server, "best")
+    assert len(server.points("loss")) == 4
+    assert {point.resource["ml.world_size"] for point in server.points("loss")} == {2}
+
+
+def test_ranks_that_only_record_are_in_the_run_that_rank_0_of_their_launch_begins(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    rank = """
+import os, otel_ml
+if os.environ["RANK"] == "0":
+    otel_ml.init("sweep")
+otel_ml.log({"loss": 1}, step=0)
+"""
+
+    run(SWEEP.format(launcher=launcher(rank, TORCHRUN)), environment(tmp_path, variables(server)), tmp_path)
+
+    assert len(ids_of(server, "loss")) == 2
+    assert not ids_of(server, "loss") & ids_of(server, "best")
+    assert len(server.points("loss")) == 4
+
+
+def test_a_launch_that_only_records_is_in_the_run_that_started_it(server: OtlpServer, tmp_path: Path) -> None:
+    rank = "import otel_ml; otel_ml.log({'loss': 1}, step=0)"
+
+    run(SWEEP.format(launcher=launcher(rank, TORCHRUN)), environment(tmp_path, variables(server)), tmp_path)
+
+    assert ids_of(server, "loss") == ids_of(server, "best") != set()
+
+
+RESTARTS = """
+import os, subprocess, sys, time, otel_ml
+run = otel_ml.init("digits", name=f"resnet-{time.time_ns()}")
+otel_ml.log({"loss": 1}, step=0)
+if "LOCAL_RANK" not in os.environ:  # as Lightning does
+    os.environ.update(NODE_RANK="0", LOCAL_RANK="0", WORLD_SIZE="2")
+    subprocess.run([sys.executable, *sys.argv], env={**os.environ, "LOCAL_RANK": "1"}, check=True)
+    otel_ml.log({"loss": 1}, step=1)
+"""
+
+SPAWNS = """
+import multiprocessing, time, otel_ml
+otel_ml.init("digits", name=f"resnet-{time.time_ns()}")
+
+def record():
+    otel_ml.log({"loss": 1}, step=0)
+
+if __name__ == "__main__":
+    record()
+    child = multiprocessing.get_context("spawn").Process(target=record)
+    child.start()
+    child.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "counted"),
+    [(RESTARTS, "2 processes, 3 values recorded"), (SPAWNS, "1 process, 2 values recorded")],
+    ids=["lightning", "spawn"],
+)
+def test_a_script_that_is_started_again_for_another_rank_is_in_the_run_whatever_name_it_makes_up(
+    tmp_path: Path, script: str, counted: str
+) -> None:
+    _, errors = run(script, environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl"}), tmp_path)
+
+    assert len(list(tmp_path.glob("runs/*/*/metrics.jsonl"))) == 1
+    assert counted in errors, errors
+    assert errors.count("has another name") == 1, errors
 
 
 def test_a_fork_in_a_thread_with_a_run_of_its_own_is_a_child_of_that_run(server: OtlpServer, tmp_path: Path) -> None:

@@ -66,6 +66,23 @@ def test_a_service_that_gets_on_is_waited_for_until_it_has_heard_the_goodbye(tmp
     assert "finished. 1 process, 1 value recorded, 1 delivered, 0 lost." in said
 
 
+def test_what_an_endpoint_has_not_taken_is_recovered_with_that_endpoint_set(tmp_path: Path) -> None:
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_ML_EXIT_WAIT": "200"}
+
+    _, errors = run(PROGRAM, environment(tmp_path, endpoint), tmp_path)
+
+    assert "with OTEL_EXPORTER_OTLP_ENDPOINT set as it was: otel-ml recover" in errors
+
+
+def test_where_to_look_is_said_of_the_host_of_the_service_where_that_is_not_the_jobs_own(tmp_path: Path) -> None:
+    end = {"pending": 0, "left": True, "last": True, "writers": 1, "dir": "/srv/runs/exp/one"}
+    exporters = {"jsonl": {"delivered_seq": 1}}
+
+    said = said_at_the_end(tmp_path, Account(end | {"exporters": exporters}))
+
+    assert "Look where the service runs: otel-ml ui --dir /srv/runs\n" in said
+
+
 def test_what_was_said_while_the_end_was_waited_for_is_printed_once(tmp_path: Path) -> None:
     notices = ["Rank 1 is slow.", "Rank 2 is slow."]
     end = {"pending": 0, "left": True, "last": True, "writers": 1, "recorded": 1, "delivered": 1, "notices": notices}

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.verdicts import Verdicts
 from tests.quality.truths import STEPS, Job, Pausing
 

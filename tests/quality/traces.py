@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_service.findings.detector import StepTimers
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.verdicts import Verdicts
 from tests.quality.pipelines import one_forward_one_backward
 

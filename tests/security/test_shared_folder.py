@@ -18,8 +18,8 @@ from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters.backends.mlflow.tracking import open_run
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_service.live_runs import run_registry as book_module
-from otel_ml_service.live_runs.live_run import RunSettings
 from otel_ml_service.live_runs.run_registry import RunRegistry
+from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.storage.database import StorageError, private_folder
 from otel_ml_service.telemetry import Telemetry
 from tests.contract.stream import run_info

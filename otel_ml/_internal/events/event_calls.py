@@ -17,6 +17,7 @@ from otel_ml._internal.error_reporting import never_raises, reporter
 from otel_ml._internal.events import artifacts, media
 from otel_ml._internal.events.config_values import readable
 from otel_ml._internal.events.event_queue import EventQueue, current_events, refuse
+from otel_ml._internal.events.file_reader import Pace
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
@@ -319,10 +320,17 @@ def _log_artifact(
     is_folder = found.is_dir()
     of_each = {"ml.artifact.type": artifact_type, "ml.artifact.aliases": list(chosen)}
 
-    def records(has_time: Callable[[], bool]) -> Iterator[LogRecord]:
-        for file in opened or artifacts.artifact_files(found):
+    def records(pace: Pace) -> Iterator[LogRecord]:
+        if pace.is_over():
+            _count_unread(len(opened) or artifacts.count_files(found), found, call)
+            return
+        files = opened or list(artifacts.artifact_files(found))
+        for at, file in enumerate(files):
+            if pace.is_over():
+                _count_unread(len(files) - at, found, call)
+                return
             try:
-                content, more = _read_or_located(file.moved(path_in, is_below=is_folder), call, has_time, events)
+                content, more = _read_or_located(file.moved(path_in, is_below=is_folder), call, pace.has_time, events)
             except OSError as error:  # the other files of a folder are not lost with it
                 reporter.dropped["missing_artifact"] += 1
                 why = f"{error.strerror or error}"
@@ -347,8 +355,21 @@ def _read_or_located(
         "missing-content",
         f"{call}: {str(file.path)!r} was not read before the process ended: the run has where it is and its size. "
         "OTEL_ML_EXIT_WAIT gives it more time.",
+        kind=f"unread: {call}",
     )
     return artifacts.unread_artifact(file)
+
+
+def _count_unread(files: int, path: Path, call: str) -> None:
+    """Count files of which there was no time to record even where they are."""
+    reporter.dropped["missing_artifact"] += files
+    which = repr(str(path)) if files == 1 else f"{files:,} files of {str(path)!r}"
+    reporter.say(
+        "missing-artifact",
+        f"{call}: {which} could not be looked at before the process ended: not in the run. "
+        "OTEL_ML_EXIT_WAIT gives it more time.",
+        kind=f"not looked at: {call}",
+    )
 
 
 def _found(path: str | PathLike[str], call: str) -> Path | None:

@@ -10,16 +10,19 @@ from pathlib import Path
 from otel_ml._internal.devices.arrays import NotYetError
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.artifacts import ArtifactError
-from otel_ml._internal.events.file_reader import Read
+from otel_ml._internal.events.file_reader import Pace, Read
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.record.fold import NO_RUN
 from otel_ml._internal.run_scope import NOBODY, NOW, PROCESS, current_scope
 from otel_ml._internal.safe_repr import text_of
 
-__all__ = ["EVENTS", "EventQueue", "Make", "current_events", "refuse"]
+__all__ = ["EVENTS", "NOTICE", "EventQueue", "Make", "current_events", "refuse"]
 
 Make = Callable[[], Iterable[LogRecord]]
+
+NOTICE = "notice"
+"""What asks for an event that otel_ml itself has to say; else it is a call."""
 
 MAX_QUEUED = 1000
 """Events from which callers wait for the background thread to encode some."""
@@ -80,6 +83,12 @@ class EventQueue:
             reporter.dropped["device_not_done"] += 1
             reporter.say("device-not-done", f"{call}: the device did not give a value before the process ended.")
 
+    def take_late(self) -> int:
+        """Drop what was queued after the last look of a run that has ended; return how much of it a call asked for."""
+        late = sum(call != NOTICE for call, _ in (*self._queued, *self._files))
+        self.forget()
+        return late
+
     def take_files(self) -> Iterator[Read]:
         """Yield what reads the files that were queued, and counts and says what it cannot read."""
         for _ in range(len(self._files)):
@@ -87,7 +96,7 @@ class EventQueue:
             yield partial(_guarded, call, read)
 
     def forget(self) -> None:
-        """Drop what is queued: it is the parent's, after a fork."""
+        """Drop what is queued: it is of a run that has ended, or the parent's, after a fork."""
         self._queued = deque()
         self._files = deque()
 
@@ -122,9 +131,9 @@ def current_events() -> EventQueue:
     return current_scope().events if NOW.several else EVENTS
 
 
-def _guarded(call: str, read: Read, has_time: Callable[[], bool]) -> Iterator[LogRecord]:
+def _guarded(call: str, read: Read, pace: Pace) -> Iterator[LogRecord]:
     try:
-        yield from read(has_time)
+        yield from read(pace)
     except GeneratorExit:
         raise
     except BaseException as error:  # noqa: BLE001 (users' files fail in any way; this is our thread)

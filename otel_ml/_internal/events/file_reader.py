@@ -8,10 +8,7 @@ from queue import Empty, Queue, SimpleQueue
 
 from otel_ml._internal.events.log_record import LogRecord
 
-__all__ = ["FileReader", "Read"]
-
-Read = Callable[[Callable[[], bool]], Iterable[LogRecord]]
-"""Makes the records of an artifact, and asks after each piece of a file whether there is time for the next."""
+__all__ = ["FileReader", "Pace", "Read"]
 
 _READY = 8
 """Records that wait to be taken, of up to 4 MiB each."""
@@ -20,24 +17,58 @@ _AT_ONCE = 64
 """Records taken in one look, so that metrics wait for no folder of thousands of files."""
 
 
+class Pace:
+    """What there is time for; asked before each file, and after each piece of one."""
+
+    def __init__(self) -> None:
+        self._is_late = threading.Event()
+        self._is_over = threading.Event()
+
+    def has_time(self) -> bool:
+        """Whether files are read; else only their place and size are recorded."""
+        return not self._is_late.is_set()
+
+    def is_over(self) -> bool:
+        """Whether there is no time for places either: what is left is counted."""
+        return self._is_over.is_set()
+
+    def read_no_further(self) -> None:
+        """Of the files that are left have only their place and size recorded."""
+        self._is_late.set()
+
+    def end(self) -> None:
+        """Have the files that are left counted."""
+        self._is_late.set()
+        self._is_over.set()
+
+
+Read = Callable[[Pace], Iterable[LogRecord]]
+"""Makes the records of an artifact, as far as there is time; it counts the files that it makes none of."""
+
+
 class FileReader:
-    """Reads artifacts in the order in which they were logged. It belongs to the worker's background thread."""
+    """Reads artifacts in the order in which they were logged. It belongs to the worker's background thread.
+
+    Attributes:
+        pace: what there is time for.
+        left: artifacts that were asked for and are not read and taken.
+    """
 
     def __init__(self) -> None:
         self._asked: SimpleQueue[Read | None] = SimpleQueue()
         self._ready: Queue[LogRecord | None] = Queue(_READY)
-        self._left = 0
-        self._is_late = threading.Event()
+        self.pace = Pace()
+        self.left = 0
         self._thread: threading.Thread | None = None
 
     @property
     def is_idle(self) -> bool:
         """Whether everything that was asked for is read and taken."""
-        return self._left == 0
+        return self.left == 0
 
     def read(self, artifact: Read) -> None:
         """Have an artifact read; its records come by `take()`."""
-        self._left += 1
+        self.left += 1
         self._asked.put(artifact)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="otel_ml_files", daemon=True)
@@ -45,20 +76,16 @@ class FileReader:
 
     def take(self, timeout: float = 0.0) -> Iterator[LogRecord]:
         """Yield what is read by now; wait for the first for `timeout` seconds at most."""
-        for _ in range(_AT_ONCE if self._left else 0):
+        for _ in range(_AT_ONCE if self.left else 0):
             try:
                 record = self._ready.get(timeout=timeout) if timeout else self._ready.get_nowait()
             except Empty:
                 return
             if record is None:
-                self._left -= 1
+                self.left -= 1
             else:
                 yield record
             timeout = 0.0
-
-    def give_up(self) -> None:
-        """Read no further: of the files that are left only their place and size are recorded."""
-        self._is_late.set()
 
     def close(self) -> None:
         """Let the thread end."""
@@ -66,9 +93,6 @@ class FileReader:
 
     def _work(self) -> None:
         while (artifact := self._asked.get()) is not None:
-            for record in artifact(self._has_time):
+            for record in artifact(self.pace):
                 self._ready.put(record)
             self._ready.put(None)
-
-    def _has_time(self) -> bool:
-        return not self._is_late.is_set()

@@ -341,7 +341,7 @@ DETECTORS: tuple[Callable[[Environ], JobPlace | None], ...] = (
     lightning,
     torch_group,
 )
-"""In order: the first that recognises its launcher wins. What is started within something else comes before it."""
+"""In order: the first that recognizes its launcher wins. What is started within something else comes before it."""
 
 
 _STARTED_BY_ONE: tuple[Callable[[Environ], JobPlace | None], ...] = (ray, dask, torch_env, lightning)

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from otel_ml import env
@@ -33,8 +33,10 @@ __all__ = [
     "awaited_id",
     "has_creator",
     "identify",
+    "is_imported_again",
     "launched_by",
     "launcher_id",
+    "named_id",
     "new_id",
     "new_instance",
 ]
@@ -121,11 +123,13 @@ def new_instance() -> str:
     return secrets.token_hex(16)
 
 
-def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = None, before: int = 0) -> Identity:
+def identify(
+    config: Config, environ: Mapping[str, str], *, ppid: int | None = None, begun: Sequence[tuple[str, str]] = ()
+) -> Identity:
     """Decide identity from settings and launcher, in the order of docs/protocol.md §2.3.
 
-    `before` is how many runs this process has begun without being given an id. The launcher has one id, which no two
-    runs may share; ranks that do the same agree on those of the later ones, too.
+    `begun` are experiment and name of the runs that this process has begun without being given an id. The launcher has
+    one id, which no two runs may share; ranks that do the same agree on those of the later ones, too.
     """
     parents = {_creator(), os.getppid()} if ppid is None else {ppid}
     ppid = os.getppid() if ppid is None else ppid
@@ -140,7 +144,7 @@ def identify(config: Config, environ: Mapping[str, str], *, ppid: int | None = N
     has_world = is_size_said or not _has_variables_of(starter, parents, ppid, place.rank, config.role)
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
-    run_id = _given_id(config, environ, place) or launcher_id(place, ppid, before)
+    run_id = _given_id(config, environ, place) or _own_id(config, place, ppid, begun)
     # The launcher counts restarts of what it started; a run continued by id may have had other lives before.
     attempt = None if config.id else place.attempt
     return Identity(
@@ -169,7 +173,13 @@ def _creator() -> int | None:
 
 def has_creator() -> bool:
     """Whether `multiprocessing` made this process."""
-    return _creator() is not None
+    return _creator() is not None or is_imported_again()
+
+
+def is_imported_again() -> bool:
+    """Whether `multiprocessing` is importing the program again, for a child that it has spawned."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and getattr(process.current_process(), "_inheriting", False)
 
 
 def _place(config: Config, environ: Mapping[str, str], detected: JobPlace) -> JobPlace:
@@ -199,6 +209,18 @@ def _given_id(config: Config, environ: Mapping[str, str], place: JobPlace) -> st
     if config.id and place.trial and environ.get(env.EXPERIMENT_ID.name) == config.id:
         return config.id if config.id.endswith(f"-{place.trial}") else f"{config.id}-{place.trial}"
     return config.id
+
+
+def named_id(run_id: str, experiment: str, name: str) -> str:
+    """Return the id of another run than that of `run_id`: one of its own name, the same for all who say it."""
+    return f"{run_id}-{hashlib.sha256(chr(0).join((experiment, name)).encode()).hexdigest()[:8]}"
+
+
+def _own_id(config: Config, place: JobPlace, ppid: int, begun: Sequence[tuple[str, str]]) -> str:
+    """Return the launcher's id; of a named task of a pool that of its name, whatever its worker has done before."""
+    if not config.name or place.launcher != "dask" or place.world_size > 1:
+        return launcher_id(place, ppid, len(begun))
+    return named_id(launcher_id(place, ppid, 0), config.experiment, config.name)
 
 
 def launcher_id(place: JobPlace, ppid: int, before: int) -> str:

@@ -10,12 +10,29 @@ from dataclasses import replace
 from typing import Any
 
 from otel_ml import env
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.ranks import BY_HAND, detect
-from otel_ml._internal.identity.run_identity import ANYWHERE, Identity, Parent, has_creator, launcher_id
+from otel_ml._internal.identity.run_identity import (
+    ANYWHERE,
+    Identity,
+    Parent,
+    has_creator,
+    is_imported_again,
+    launcher_id,
+)
 from otel_ml._internal.lifecycle.init_arguments import another_run
 from otel_ml.config import Config
 
-__all__ = ["JOINED_BY", "child_environ", "handed_on", "inherited_environ", "own_environ", "run_environ"]
+__all__ = [
+    "JOINED_BY",
+    "child_environ",
+    "handed_on",
+    "inherited_environ",
+    "is_launch_of_its_own",
+    "own_arguments",
+    "own_environ",
+    "run_environ",
+]
 
 _OF_A_LAUNCH = re.compile(
     r"(OTEL_ML_)?(LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_|TORCHELASTIC_|SLURM_(PROCID|STEP_ID)$|OMPI_COMM_WORLD_|PMIX?_"
@@ -93,6 +110,33 @@ def _parent(config: Config, identity: Identity, instance: str) -> Parent:
     )
 
 
+def own_arguments(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return what the first `init()` of a process asks for: without the name where its script has made up another one.
+
+    A script that is run again for another rank of its own launch, or imported again for a spawned child, makes up a
+    name anew, with the time of day perhaps. The launch is one run, and rank 0 has named it.
+    """
+    parent = Parent.parse(environ.get(env.PARENT.name, ""))
+    if parent is None or arguments.get("id") or not another_run(arguments, *_run_of(environ)):
+        return arguments
+    if not is_imported_again() and not _is_run_again(parent, environ):
+        return arguments
+    experiment, name, _ = _run_of(environ)
+    asked = {key: arguments[key] for key in ("experiment", "name") if arguments.get(key)}
+    reporter.say(
+        "other-name",
+        f"init({', '.join(f'{key}={value!r}' for key, value in asked.items())}) has another name than the run of rank "
+        f"{parent.rank}, which has started this process with the same script: {experiment}/{name}. It is recorded into "
+        "that run. Make the name up once, where rank 0 alone comes by.",
+    )
+    return {key: value for key, value in arguments.items() if key not in asked}
+
+
+def _is_run_again(parent: Parent, environ: Mapping[str, str]) -> bool:
+    place = detect(environ)
+    return place.launcher == _BY_RANK_0 and parent.pid == os.getppid() and place.rank != parent.rank
+
+
 def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the environment as an `init()` with these arguments has to see it.
 
@@ -105,8 +149,7 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     if written is None:
         return environ
     parent, place = Parent.parse(written), detect(environ)
-    asked_for = {**arguments, "name": None} if place.launcher == _BY_RANK_0 else arguments
-    is_other = another_run(asked_for, *(environ.get(variable.name, "") for variable in _OF_A_RUN))
+    is_other = another_run(arguments, *_run_of(environ))
     has_number = parent is not None and not place.launcher and _has_number_of(parent, environ)
     is_of_launch = has_number or bool(parent and place.launcher and place.launcher == parent.launcher)
     is_of_same_place = is_of_launch and parent is not None and place.rank == parent.rank
@@ -127,6 +170,20 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
         asked = "\0".join(str(arguments.get(name)) for name in ("experiment", "name"))
         own[env.EXPERIMENT_ID.name] = f"{handed}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
     return own
+
+
+def is_launch_of_its_own(environ: Mapping[str, str]) -> bool:
+    """Whether this is a rank of a launch that a process with a run has started, whose run the environment names."""
+    parent, place = Parent.parse(environ.get(env.PARENT.name, "")), detect(environ)
+    if parent is None or parent.pid == ANYWHERE or parent.is_id_given or has_creator():
+        return False
+    return place.launcher in _OF_ALL_RANKS and place.launcher != parent.launcher
+
+
+def _run_of(environ: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return experiment, name and id of the run that the environment names."""
+    experiment, name, run_id = (environ.get(variable.name, "") for variable in _OF_A_RUN)
+    return experiment, name, run_id
 
 
 def _has_number_of(parent: Parent, environ: Mapping[str, str]) -> bool:

@@ -10,6 +10,7 @@ from typing import Protocol
 from otel_ml import env
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.lifecycle.child_environment import is_launch_of_its_own
 from otel_ml._internal.lifecycle.init_arguments import say_problems
 from otel_ml._internal.lifecycle.join_rank_zero import Waiting, decided, is_of_several
 from otel_ml._internal.lifecycle.run_requested import is_run_requested
@@ -29,6 +30,11 @@ TIMEOUT_AT_EXIT = 2.0
 """The same at the exit of a process."""
 
 
+def _is_rank_0_to_say() -> bool:
+    """Whether the environment leaves it open which run the launch is: what it names may be that of who started it."""
+    return not os.environ.get(env.EXPERIMENT_ID.name) or is_launch_of_its_own(os.environ)
+
+
 class Starter(Protocol):
     """Who begins runs."""
 
@@ -44,9 +50,6 @@ class Starter(Protocol):
 
     def run_it(self, session: Session) -> None:
         """Begin to record."""
-
-    def say_misspelled(self, session: Session) -> None:
-        """Say which variables may mean others."""
 
 
 class ImplicitStart:
@@ -68,7 +71,7 @@ class ImplicitStart:
         if session is not None:
             if session.is_asleep:
                 self._starter.run_it(session)
-        elif self._waiting is None and is_of_several(os.environ) and not os.environ.get(env.EXPERIMENT_ID.name):
+        elif self._waiting is None and is_of_several(os.environ) and _is_rank_0_to_say():
             self._wait_for_rank_0()
         elif self._waiting is None and is_run_requested():
             self._start_from(os.environ)
@@ -99,7 +102,8 @@ class ImplicitStart:
     def _look_for_rank_0(self) -> bool:
         with self._starter.lock:
             if not self._sessions and (variables := decided(Config.from_env())) is not None:
-                self._start_from({**os.environ, **variables})
+                others = {name: value for name, value in os.environ.items() if name != env.PARENT.name}
+                self._start_from({**others, **variables})
             return bool(self._sessions)
 
     def _start_alone(self) -> None:
@@ -115,7 +119,7 @@ class ImplicitStart:
             session = self._starter.started(config, identity, {})
             session.is_explicit, session.is_of_process = False, True
             session.is_left_for_init = not config.id and not config.parent and identity.place.is_alone
-            self._starter.say_misspelled(session)
+            session.say_misspelled()
         except (OtelMLError, OSError) as error:
             recorder.enabled = False
             reporter.say("nothing-recorded", f"Nothing is recorded: {error}")

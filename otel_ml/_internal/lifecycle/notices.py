@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from otel_ml._internal.console import Console
-from otel_ml._internal.events.event_queue import current_events
+from otel_ml._internal.events.event_queue import NOTICE, current_events
 from otel_ml._internal.events.log_record import WARN, LogRecord
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.transport.answer import Transport
@@ -47,7 +47,7 @@ class Notices:
         """Say something once for the job."""
         self._unsaid.append(sentence)
         notice = LogRecord(keys.EVENT_NOTICE, sentence, severity=WARN)
-        current_events().put("notice", lambda: (notice,))
+        current_events().put(NOTICE, lambda: (notice,))
 
     def print_own(self) -> None:
         """Print what no service will say."""

@@ -18,6 +18,7 @@ from otel_ml.explanation import explained
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.columns import Column, believed, beside
 from otel_ml.wire.published_name import ascii_spelling, sanitised
+from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.step_line import MetricFinder
 
 __all__ = ["Series", "metric_rows", "metrics_file", "read"]
@@ -41,8 +42,8 @@ def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
     A name that is published otherwise than it was written, as in runs of older versions, is found by both.
 
     Args:
-        run: a `Run`, its folder, its `metrics.jsonl`, its id below `OTEL_ML_DIR`, or `"latest"`: the run there that
-            was written to last.
+        run: a `Run`, its folder, its `metrics.jsonl`, or of a run below `OTEL_ML_DIR` its id, its name,
+            either after `"experiment/"`, or `"latest"`: the one that was written to last, also of several of a name.
         names: of the metrics to read, as they were written; all without any. Of a long run a few take half of the
             time and a fraction of the memory. What the run does not have is not there.
 
@@ -137,23 +138,38 @@ def metrics_file(run: Run | str | PathLike[str]) -> Path:
         given = Path(fspath(run))
     instances = sorted(given.glob("jsonl-*/metrics.jsonl"))  # of a service with `jsonl/<name>` in its configuration
     candidates = [given, given / "metrics.jsonl", given / "jsonl" / "metrics.jsonl", *instances]
-    if len(given.parts) == 1:
-        candidates += _below(Config.from_env().dir, given.name)
+    if len(given.parts) <= 2:
+        candidates += _below(Config.from_env().dir, str(given))
     for path in candidates:
         if path.is_file():
             return path
     looked = ", ".join(str(path) for path in candidates[1:])
     raise OtelMLError(
         f"No metrics of {str(given)!r}: looked for {looked}, and for such a run in {str(Config.from_env().dir)!r}. "
-        "Exporter 'jsonl' writes them. Pass a run, its folder, its id, or 'latest'; `otel-ml runs` lists them.",
+        "Exporter 'jsonl' writes them. Pass a run, its folder, id or name, or 'latest'; `otel-ml runs` lists them.",
         slug="no-metrics",
     )
 
 
 def _below(base: Path, run: str) -> list[Path]:
+    """Return the files of the runs that are meant, the one that was written to last first; an id before a name."""
+    newest_first = sorted(base.glob("*/*/metrics.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     if run == "latest":
-        return sorted(base.glob("*/*/metrics.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    return sorted(base.glob(f"*/{run}/metrics.jsonl"))
+        return newest_first
+    folders = {path: path.parent for path in newest_first}
+    by_id = [path for path, folder in folders.items() if _is_meant(run, folder, folder.name)]
+    return by_id or [path for path, folder in folders.items() if _is_meant(run, folder, _name_of(folder))]
+
+
+def _is_meant(run: str, folder: Path, name: str) -> bool:
+    return run in {name, f"{folder.parent.name}/{name}"}
+
+
+def _name_of(folder: Path) -> str:
+    try:
+        return (folder / "state" / "name").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return readable_name(folder.name)
 
 
 def _spellings(names: Sequence[str]) -> Sequence[str]:

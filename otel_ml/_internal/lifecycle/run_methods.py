@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
-from otel_ml._internal.run_scope import InScope, Scope
+from otel_ml._internal.run_scope import NOBODY, InScope, Scope
 from otel_ml._internal.signature import public_type, publish_method
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timing import name_of, timed
@@ -47,8 +47,9 @@ def refuse(run: Run, call: str) -> None:
     if AFTER_SHUTDOWN.is_now:
         AFTER_SHUTDOWN.refuse(1)
     else:
-        reporter.drop(
-            "after_shutdown",
+        NOBODY.dropped["after_shutdown"] += 1  # the run that goes on has lost nothing
+        reporter.wrong(
+            "after-shutdown",
             f"{run!r}.{call}() came after the run had ended: it is not in any run. Call init() to begin a new one.",
             kind=f"after the end: {run.id}",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import threading
@@ -15,33 +14,30 @@ from typing import Any
 from otel_ml._internal.console import Console
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.resource import resource_attributes
-from otel_ml._internal.identity.run_identity import Identity, identify
+from otel_ml._internal.identity.run_identity import Identity, identify, named_id
 from otel_ml._internal.lifecycle.after_fork import child_of, forget_parent
 from otel_ml._internal.lifecycle.child_environment import (
     child_environ,
     inherited_environ,
+    own_arguments,
     own_environ,
     run_environ,
 )
 from otel_ml._internal.lifecycle.exit_code import status_of_error
 from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
-from otel_ml._internal.lifecycle.init_arguments import (
-    checked,
-    exporters_unused,
-)
+from otel_ml._internal.lifecycle.init_arguments import checked, exporters_unused
 from otel_ml._internal.lifecycle.join_rank_zero import announce
 from otel_ml._internal.lifecycle.repeated_init import RepeatedInit
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings
 from otel_ml._internal.lifecycle.sessions import Sessions
-from otel_ml._internal.lifecycle.unknown_settings import misspelled
 from otel_ml._internal.lifecycle.worker import Status
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN, values_in
-from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.record.fold import FOLDER, NO_RUN
 from otel_ml._internal.run_environment import RunEnvironment
-from otel_ml._internal.run_scope import CURRENT, NOW, InScope
+from otel_ml._internal.run_scope import CURRENT, NOBODY, NOW, InScope
 from otel_ml._internal.series import buffer
 from otel_ml._internal.steps.axes import STEPS
 from otel_ml._internal.timers.user_spans import Tracing
@@ -68,7 +64,8 @@ class Runtime:
         self._sessions = Sessions(self.end)
         self._implicit = ImplicitStart(self, self._sessions)
         self._repeated = RepeatedInit(self, self._sessions)
-        self._runs_without_id = 0
+        self._begun_without_id: list[tuple[str, str]] = []
+        self._has_begun = False
         self._first_of_id: dict[str, tuple[str, str]] = {}
         self._environment = RunEnvironment()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
@@ -109,12 +106,14 @@ class Runtime:
         """Begin a run of this process; the lock is held by the caller."""
         if self._sessions.running:
             self._environment.undo()  # it names one run, and there will be several
-        environ = own_environ(arguments, os.environ)
-        config = checked(arguments, environ)
+        asked = arguments if self._has_begun else own_arguments(arguments, os.environ)
+        self._has_begun = True
+        environ = own_environ(asked, os.environ)
+        config = checked(asked, environ)
         if config.id and not arguments.get("id"):
             config = replace(config, id=self._id_of_environment(config))
         session = self.started(config, self.identified(config, environ), arguments)
-        self.say_misspelled(session)
+        session.say_misspelled()
         if config.is_remote and arguments.get("exporters"):
             reporter.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
         return session
@@ -126,28 +125,25 @@ class Runtime:
         """
         asked = config.experiment, config.name
         if asked != self._first_of_id.setdefault(config.id, asked):
-            return f"{config.id}-{hashlib.sha256(chr(0).join(asked).encode()).hexdigest()[:8]}"
+            return named_id(config.id, *asked)
         return "" if any(config.id == other.run.id for other in self._sessions.running) else config.id
 
-    def say_misspelled(self, session: Session) -> None:
-        """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
-        if session.identity.speaks:
-            for sentence in misspelled(os.environ):
-                reporter.say("unknown-setting", sentence)
-
     def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
-        before = self._runs_without_id
-        self._runs_without_id += not config.id
-        return identify(config, environ, before=before)
+        identity = identify(config, environ, begun=self._begun_without_id)
+        if not config.id:
+            self._begun_without_id.append((config.experiment, config.name))
+        return identity
 
     def begin_where_asked(self) -> bool:
-        """Begin a run where the environment asks for it; return whether there is a run that goes on."""
+        """Begin a run where the environment asks for it; return whether there is a run, or one that ends."""
         if self._pid == os.getpid() and self._has_worker():
             return True
         if self._implicit.is_waiting:
             return True
         if any(session.is_ending for session in self._sessions):
-            return False  # which takes as long as its timeout: nobody waits for that to record something
+            # Which takes as long as its timeout: nobody waits for that to record something. It is in the last look, or
+            # counted as too late.
+            return True
         with self._lock:
             if recorder.enabled:  # and has not ended meanwhile: an end is not the beginning of another run
                 self._start_implicitly()
@@ -323,17 +319,25 @@ class Runtime:
         self._sessions.remove(session)
         is_last = not self._sessions
         if is_last:
-            recorder.enabled = False
+            self._forget_if_last()
             reporter.connect(None)
         if not session.config.disabled:
-            session.recorder.forget()  # a new init() is a new run: from ml.seq 1, and with no step
-        if is_last:
-            self._forget_if_last()
-            if not session.config.disabled:
-                is_told = session.identity.place.local_rank == 0 and not session.config.is_quiet
-                AFTER_SHUTDOWN.enter(self._say_now if is_told else None)
-        elif (other := self._sessions.first) is not None and other.worker is not None:
+            self._forget_records(session, is_last=is_last)
+        elif is_last:
+            recorder.enabled = False
+        if (other := self._sessions.first) is not None and other.worker is not None:
             reporter.connect(other.worker.say)
+
+    def _forget_records(self, session: Session, *, is_last: bool) -> None:
+        """Have a new init() be a new run: from ml.seq 1, and with no step. What is too late for this one is counted."""
+        if is_last:
+            is_told = session.identity.place.local_rank == 0 and not session.config.is_quiet
+            AFTER_SHUTDOWN.enter(self._say_now if is_told else None)  # what is recorded from here on counts itself
+            AFTER_SHUTDOWN.refuse(session.recorder.take_late() + session.scope.events.take_late())
+        elif late := session.scope.events.take_late():  # values count when another run takes what is nobody's
+            NOBODY.dropped["no_run"] += late
+            reporter.say("no-run", NO_RUN)
+        session.recorder.forget()
 
     def _forget_if_last(self) -> None:
         if not self._sessions:
@@ -361,7 +365,6 @@ class Runtime:
         """End the runs, or wait until another thread has."""
         if self._pid != os.getpid():
             return
-        AFTER_SHUTDOWN.sum_up()
         self._implicit.end()
         self._wait_for_a_beginning()
         began = time.monotonic()
@@ -369,6 +372,7 @@ class Runtime:
             if session.worker is not None or session.is_ending:
                 left = session.exit_timeout() - (time.monotonic() - began)
                 self.end(session, max(left, _SHARE_AT_EXIT), status, error)
+        AFTER_SHUTDOWN.sum_up()
 
     def _say_now(self, sentence: str) -> None:
         Console(is_quiet=any(session.config.is_quiet for session in self._sessions)).line(sentence)

@@ -23,6 +23,7 @@ from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.init_arguments import contradicted
 from otel_ml._internal.lifecycle.run import Lifecycle, Run
 from otel_ml._internal.lifecycle.service_lifetime import ends_with_job
+from otel_ml._internal.lifecycle.unknown_settings import misspelled
 from otel_ml._internal.lifecycle.worker import Status, Worker
 from otel_ml._internal.messages.recorder import Recorder, RecordSettings, recorder
 from otel_ml._internal.one_time_event import OneTimeEvent
@@ -129,6 +130,12 @@ class Session:
         if self.config.capture != "off" and self.identity.speaks:
             self._capture = Capture(self.config.role, self.scope.events)
             self._capture.start()
+
+    def say_misspelled(self) -> None:
+        """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
+        if self.identity.speaks:
+            for sentence in misspelled(os.environ):
+                reporter.say("unknown-setting", sentence)
 
     def describe(self, **said: Any) -> None:
         """Have the service told from now on what fields of the configuration say anew: name, tags, notes, topology."""

@@ -50,6 +50,7 @@ class ShutdownSequence:
     Args:
         ask: returns what the service says of this run, given a query such as `?writer=<instance>`, or None.
         is_last_chance: whether the service ends with this job: who leaves last waits for it.
+        is_remote: whether the run is in a service elsewhere: the commands of this host do not find it.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ShutdownSequence:
         *,
         ask: Callable[..., Mapping[str, Any] | None],
         is_last_chance: bool,
+        is_remote: bool,
     ) -> None:
         self._recorder = recorder
         self._sender = sender
@@ -72,6 +74,7 @@ class ShutdownSequence:
         self._console = console
         self._ask = ask
         self._is_last_chance = is_last_chance
+        self._is_remote = is_remote
         self._least_timeout = TIMEOUT_WITH_DELIVERY if is_last_chance else TIMEOUT_AT_EXIT
 
     def message(self, status: Status, *, duration_s: float) -> LogRecord:
@@ -121,7 +124,7 @@ class ShutdownSequence:
         if is_last or self._notices.query:
             self._notices.print_of(run, is_last=is_last)
         if run is not None and is_last:
-            self._console.line(finished_line(run, status, outlived=not self._is_last_chance))
+            self._console.line(finished_line(run, status, outlived=not self._is_last_chance, is_remote=self._is_remote))
         elif run is None or not run.get("left"):
             self._say(unwritten_line, identity, reached, status)  # nobody may be left who could say more
 
@@ -183,15 +186,20 @@ class ShutdownSequence:
             )
             self._console.line(explained(sentence, "lost-with-process"))
         if identity.place.local_rank == 0 and gone.frames.total() < len(pending):
-            brought_by = (
-                "The service that still starts brings them into the run; if it does not: otel-ml recover"
-                if self._link.starts_here and not self._is_last_chance
-                else "The next start of this run sends them, or: otel-ml recover"
-            )
+            sender = self._brought_by()
             sentence = (
-                f"{points:,} points of rank {rank} are not acknowledged{why}; they are kept on this host. {brought_by}"
+                f"{points:,} points of rank {rank} are not acknowledged{why}; they are kept on this host. {sender}"
             )
             self._console.line(explained(sentence, "not-acknowledged"))
+
+    def _brought_by(self) -> str:
+        """Return who sends what is kept on this host."""
+        if self._link.starts_here and not self._is_last_chance:
+            return "The service that still starts brings them into the run; if it does not: otel-ml recover"
+        if self._is_remote:  # without it, `recover` makes a run of this host of it
+            command = "with OTEL_EXPORTER_OTLP_ENDPOINT set as it was: otel-ml recover"
+            return f"The next start of this run sends them, or, {command}"
+        return "The next start of this run sends them, or: otel-ml recover"
 
     def report_held_up(self, identity: Identity, *, is_kept: bool) -> None:
         """Say that the process leaves while its background thread has not come to its end; on the caller's thread.

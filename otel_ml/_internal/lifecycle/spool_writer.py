@@ -26,7 +26,7 @@ FILES_SHARE, FILES_AT_EXIT = 0.6, 600.0
 """Share of the time that the end of a process may take, in which artifacts' files are read; seconds at most."""
 
 UNREAD_S = 0.5
-"""Seconds in which those that are left are said to be where they are."""
+"""Seconds in which those that are left are said to be where they are; as long may the rest take to be counted."""
 
 
 class SpoolWriter:
@@ -80,11 +80,15 @@ class SpoolWriter:
         return self._files.is_idle
 
     def end_files(self, deadline: float) -> None:
-        """Have files read for as long as there is time; of the others it is recorded where they are."""
-        now = time.monotonic()
+        """Have files read while there is time; record where the others are, and count those that are too many."""
+        now, pace = time.monotonic(), self._files.pace
         if not self.read_files(now + min(FILES_AT_EXIT, FILES_SHARE * (deadline - now))):
-            self._files.give_up()
-            self.read_files(time.monotonic() + UNREAD_S)
+            pace.read_no_further()
+            if not self.read_files(time.monotonic() + UNREAD_S):
+                pace.end()
+                self.read_files(time.monotonic() + UNREAD_S)
+        if self._files.left:
+            _count_hanging(self._files.left)
         self._files.close()
 
     def append_record(self, record: LogRecord) -> None:
@@ -125,6 +129,16 @@ class SpoolWriter:
         for axis, step, points in lost.steps:
             # A watermark that still counts points which no longer exist would make the service wait for them.
             self._recorder.points_dropped(axis, step, points)
+
+
+def _count_hanging(artifacts: int) -> None:
+    """Count artifacts of which nobody can say how many files they have: the first one's disk does not answer."""
+    reporter.dropped["missing_artifact"] += artifacts
+    reporter.say(
+        "missing-artifact",
+        f"log_artifact(): {artifacts:,} {'call' if artifacts == 1 else 'calls'} could not be served before the process "
+        "ended: a disk does not answer. What they have not recorded by now is not in the run.",
+    )
 
 
 def _frames(kind: Kind, bodies: Sequence[bytes], holds: Sequence[Holds] = ()) -> list[Held]:

@@ -12,9 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
 from otel_ml._internal.console import Console, is_watched, page_line, started_line
 from otel_ml._internal.error_reporting import reporter
@@ -23,14 +23,14 @@ from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.clock_watch import ClockWatch
 from otel_ml._internal.lifecycle.exporter_lines import ExporterLines
 from otel_ml._internal.lifecycle.notices import Notices, run_status
+from otel_ml._internal.lifecycle.receiver_connection import ReceiverConnection
 from otel_ml._internal.lifecycle.shutdown import ShutdownSequence, Status
 from otel_ml._internal.lifecycle.spool_writer import SpoolWriter
+from otel_ml._internal.lifecycle.worker_request import Kind, Request
 from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Recorder
-from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import CURRENT
 from otel_ml._internal.transport.background_link import BackgroundLink
-from otel_ml._internal.transport.background_transport import BackgroundTransport
 from otel_ml._internal.transport.link import Link, Reached
 from otel_ml._internal.transport.send import Sender
 from otel_ml._internal.transport.spool import Spool
@@ -39,17 +39,10 @@ from otel_ml.config import Config
 from otel_ml.explanation import explained
 from otel_ml.wire.readable_name import readable_name
 
-__all__ = ["Request", "Status", "Worker"]
+__all__ = ["Status", "Worker"]
 
 TICK = 0.1
 """Seconds between looks; what a `kill -9` may cost (docs/protocol.md §4.1: the spool is written every 100 ms)."""
-
-RECOVER_EVERY = 5.0
-"""Seconds between looks for what dead processes of the job left on this host: a data loader's worker that the kernel
-killed, a rank that nobody starts again. In embedded mode the service looks, too."""
-
-RECOVER_AGAIN = 1.0
-"""The same, where the receiver had no room for it."""
 
 ASKED_ASIDE_S = 5.0
 """Seconds for which a thread that has nothing else to do waits for what the service says of the run: a busy one takes
@@ -58,26 +51,8 @@ more than the 1 s of the background thread."""
 TIMEOUT_WITH_NOBODY = 5.0
 """Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
-HEARD_S = 10.0
-"""Seconds after an answer in which a receiver is slow, and not away."""
-
 ROUND = 5.0
 """Seconds one round may go on sending what waits; after that other requests are looked at first."""
-
-
-@dataclass(slots=True)
-class Request:
-    """Something another thread wants: `done` is open when it has happened, or cannot.
-
-    Attributes:
-        kind: `collect` (into the spool), `flush` (acknowledged), `end` (shutdown message, and the thread ends).
-    """
-
-    kind: Literal["collect", "flush", "end"]
-    deadline: float
-    status: Status = "finished"
-    done: OneTimeEvent = field(default_factory=OneTimeEvent)
-    is_complete: bool = False
 
 
 class Worker:
@@ -107,10 +82,8 @@ class Worker:
         self.identity = identity
         self.sender = sender
         self.spool = spool
-        self.reached: Reached | None = None
         self._recorder = recorder
         self._link = BackgroundLink(link)
-        self._recover = recover
         self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._notices = Notices(self._console, identity)
@@ -124,17 +97,23 @@ class Worker:
             self._console,
             ask=self._ask,
             is_last_chance=is_last_chance,
+            is_remote=config.is_remote,
         )
         self._started = time.monotonic()
         self._last_send = self._started
         self._boundary = 0
-        self._answers = 0
-        self._answered_at = self._started
         self._refused = 0
-        self._failing_since: float | None = None
         self._writer = SpoolWriter(recorder, spool, sender, extra_spans=extra_spans, is_held_up=self._is_held_up)
+        self._receiver = ReceiverConnection(
+            sender,
+            self._link,
+            recover,
+            found=self._found,
+            settle=self._writer.settle,
+            meanwhile=self._meanwhile,
+            tick=TICK,
+        )
         self._clock = ClockWatch(identity.place.local_rank, self._started)
-        self._recover_at = 0.0
         self._postponed: deque[Request] = deque()
         self._ending: Request | None = None
         self._is_kept = False
@@ -152,7 +131,7 @@ class Worker:
             BACKPRESSURE.not_started()
             raise
 
-    def request(self, kind: Literal["collect", "flush", "end"], timeout: float, status: Status = "finished") -> bool:
+    def request(self, kind: Kind, timeout: float, status: Status = "finished") -> bool:
         """Ask for something and wait for it; return whether it happened in time."""
         if not self._thread.is_alive():
             return False
@@ -170,7 +149,7 @@ class Worker:
 
     def ask_status(self) -> Mapping[str, Any] | None:
         """Return what the service says of the run, or None; on the caller's thread, over a connection of its own."""
-        reached = self.reached
+        reached = self._receiver.reached
         if reached is None or reached.fresh is None:
             return None
         transport = reached.fresh()
@@ -255,7 +234,7 @@ class Worker:
             request.is_complete = self._send_all(request.deadline, lambda: request.deadline)
         else:
             if self._is_due():
-                self._send(time.monotonic() + ROUND, everything=False)
+                self._receiver.send(time.monotonic() + ROUND, everything=False)
                 self._look_at_clock()
             if request is not None:
                 request.is_complete = True
@@ -264,10 +243,7 @@ class Worker:
 
     def _is_held_up(self) -> bool:
         """Whether the spool fills although a receiver takes what is sent: who is faster than it may wait for it."""
-        now = time.monotonic()
-        if self.sender.answers != self._answers:
-            self._answers, self._answered_at = self.sender.answers, now
-        is_away = now - self._answered_at >= HEARD_S or (not self._answers and self._failing_since is not None)
+        is_away = self._receiver.is_away()  # answers are noted also while there is room
         return self.spool.is_nearly_full and not is_away
 
     def _meanwhile(self) -> bool:
@@ -308,39 +284,28 @@ class Worker:
         return is_due
 
     def _reach(self) -> None:
-        now = time.monotonic()
-        # A link is asked for again only while sending fails: the service may have moved, or another one was elected.
-        if self.reached is not None and self._failing_since is None:
-            return
-        failing_s = 0.0 if self._failing_since is None else now - self._failing_since
-        reached = self._link.reach(now, failing_s=failing_s)
-        if reached is None:
-            return
-        is_first = self.reached is None
-        self._use(reached)
-        if is_first and self.identity.speaks:
-            self._console.line(
-                started_line(
-                    self.config.experiment,
-                    self.config.name or readable_name(self.identity.run_id),
-                    reached.where,
-                    reached.exporters,
-                )
-            )
-            if reached.page and is_watched():  # the address holds a token: it goes into no file
-                self._console.line(page_line(reached.page))
+        is_first = self._receiver.reached is None
+        reached = self._receiver.reach()
+        if reached is not None and is_first and self.identity.speaks:
+            self._print_beginning(reached)
 
-    def _use(self, reached: Reached) -> None:
-        if self.sender.transport is not None:
-            self.sender.transport.close()
-        reached = replace(reached, transport=BackgroundTransport(reached.transport, self._meanwhile, TICK))
+    def _print_beginning(self, reached: Reached) -> None:
+        self._console.line(
+            started_line(
+                self.config.experiment,
+                self.config.name or readable_name(self.identity.run_id),
+                reached.where,
+                reached.exporters,
+            )
+        )
+        if reached.page and is_watched():  # the address holds a token: it goes into no file
+            self._console.line(page_line(reached.page))
+
+    def _found(self, reached: Reached) -> None:
+        """Be part of the run that a receiver says this one is."""
         if reached.run_id is not None and reached.run_id != self.identity.run_id:
             self.identity = replace(self.identity, run_id=reached.run_id)
             self._describe_anew(self.config)
-        self.reached = reached
-        self.sender.transport = reached.transport
-        self.sender.hurry()
-        self._failing_since = None
 
     def _describe_anew(self, config: Config) -> None:
         self._new_config = None
@@ -348,23 +313,9 @@ class Worker:
         self.sender.resource = encode_resource(self.config, self.identity)
         self.spool.renew(self.sender.resource)
 
-    def _send(self, deadline: float, *, everything: bool) -> bool:
-        is_empty = self.sender.send(deadline, everything=everything)
-        if is_empty:
-            self._writer.settle()
-        if not self.sender.last_error or is_empty:
-            self._failing_since = None
-        elif self._failing_since is None:
-            self._failing_since = time.monotonic()
-        # Others' spools come after our own: this process may be about to end, and they have waited already.
-        if is_empty and self.reached is not None and time.monotonic() >= self._recover_at:
-            is_done = self._recover(self.reached, deadline)
-            self._recover_at = time.monotonic() + (RECOVER_EVERY if is_done else RECOVER_AGAIN)
-        return is_empty
-
     def _send_all(self, deadline: float, timeout: Callable[[], float]) -> bool:
         """Send until all is acknowledged, or the time is over: `timeout` ends it, `deadline` whatever happens."""
-        while not self._send(min(deadline, timeout()), everything=True):
+        while not self._receiver.send(min(deadline, timeout()), everything=True):
             now = time.monotonic()
             if now >= min(deadline, timeout()):
                 return False
@@ -377,7 +328,7 @@ class Worker:
         if self._ending is not None:
             return
         self._ending = request
-        self._recover_at = 0.0
+        self._receiver.recover_soon()
         self._writer.settle()
         self._writer.collect()
         # Files before the last collect: each becomes an event, which the shutdown message has to count.
@@ -411,7 +362,7 @@ class Worker:
             self._timeout = lambda: request.deadline  # the run is waited for by rules of its own
         self._tell(is_last=True)
         if is_complete:
-            self._shutdown.wait_for_the_run(self.identity, self.reached, request.deadline, request.status)
+            self._shutdown.wait_for_the_run(self.identity, self._receiver.reached, request.deadline, request.status)
             # Acknowledged and heard: nothing is left to recover.
             self.spool.delete()
             self.spool.remove_folder()
@@ -436,8 +387,8 @@ class Worker:
                 self._notices.print_own()
         elif self._notices.has_more(count):
             self._notices.print_of(self._ask())
-        if self._failing_since is None:
-            self._exporter_lines.print_new(self.reached, self.identity.run_id)
+        if not self._receiver.is_failing:
+            self._exporter_lines.print_new(self._receiver.reached, self.identity.run_id)
         self._console.catch_up()
 
     def _ask(self, **query: str) -> Mapping[str, Any] | None:

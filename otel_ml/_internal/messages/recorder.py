@@ -29,6 +29,7 @@ from otel_ml._internal.steps.stage import forget_stages, parts_of
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers import spans
 from otel_ml._internal.timers.consumed import forget_consumed, settle_consumed
+from otel_ml._internal.timers.trailing_steps import TrailingSteps
 from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, TIMERS, VALUES
 
@@ -104,6 +105,8 @@ class Recorder:
         self._unsaid: dict[Step, None] = {}
         self._position_ns = self._totals_ns = self._declared = self._timers = 0
         self.sent = Sent()
+        self._recorded_at_end: int | None = None
+        self._trailing_steps = TrailingSteps()
 
     def configure(self, settings: RecordSettings, *, otel_tracing: bool = False) -> None:
         """Use `settings`; with `otel_tracing`, timers are also OpenTelemetry's current span."""
@@ -144,6 +147,7 @@ class Recorder:
             for step in steps:
                 step.pending = None
             values, folder.values = folder.values, 0
+            self._recorded_at_end = self._recorded if final else None
         BACKPRESSURE.took()
         scopes: list[bytes] = []
         holds: list[Holds] = []
@@ -187,9 +191,12 @@ class Recorder:
         place = step.base or step
         place = place.base or place
         if step.stage is None:
+            self._trailing_steps.look(step, pending)
             self._encode_at(place, pending, scopes, holds)
         elif step.stage.name is None:
             FOLDER.recorded -= pending.records
+            if self._recorded_at_end is not None:
+                self._recorded_at_end -= pending.records
         else:
             for part in parts_of(pending, step.stage):
                 self._encode_at(place, part, scopes, holds)
@@ -274,6 +281,15 @@ class Recorder:
         if dropped is not None:
             dropped.points -= points
 
+    def take_late(self) -> int:
+        """Return how many values were recorded after the final collection: they are in no run."""
+        if self._recorded_at_end is None:  # there was none: nobody may wait for who still tries
+            return 0
+        with FOLDER.lock:
+            FOLDER.fold()
+            deferred = sum([value.size for _, _, value, _ in FOLDER.deferred_of(self._generation)])
+            return self._recorded - self._recorded_at_end + deferred
+
     def forget(self) -> None:
         """Be as in a process that has recorded nothing: empty buffers, new locks, `ml.seq` from 1, no current step.
 
@@ -283,6 +299,8 @@ class Recorder:
         self._unsaid.clear()
         self._position_ns = self._totals_ns = self._declared = self._timers = 0
         self.sent = Sent()
+        self._recorded_at_end = None
+        self._trailing_steps = TrailingSteps()
         if SCOPES.active:
             self.scope.steps.forget()
             self.scope.dropped.clear()
@@ -301,7 +319,11 @@ class Recorder:
 
     @property
     def recorded(self) -> int:
-        """Values the user recorded that were accepted."""
+        """Values the user recorded that were accepted; of a run that ends, until its final collection."""
+        return self._recorded if self._recorded_at_end is None else self._recorded_at_end
+
+    @property
+    def _recorded(self) -> int:
         return FOLDER.recorded_of[self._generation] if NOW.several else FOLDER.recorded
 
     @property

@@ -49,7 +49,7 @@ class AfterShutdown:
         """A run has ended, and no other goes on; `say` prints."""
         self.is_now, self.values, self._say, self._is_said = True, 0, say, False
         RECORDS.__class__ = Refusing
-        NOW.off = False  # calls get as far as the buffer; timers are above the level
+        NOW.off, NOW.level = False, -1  # calls get as far as the buffer; timers are above the level
 
     def leave(self) -> None:
         """Another run begins; steps that were set since are its own."""
@@ -70,6 +70,8 @@ class AfterShutdown:
 
     def refuse(self, values: int) -> None:
         """Count values that came too late; say so the first time."""
+        if not values:
+            return
         self.values += values
         is_first, self._is_said = not self._is_said, True
         if is_first and self._say is not None:

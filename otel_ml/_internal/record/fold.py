@@ -27,7 +27,7 @@ from otel_ml._internal.series.pending import Order, StepPartials
 from otel_ml._internal.series.row import Row
 from otel_ml._internal.steps.axes import Step, Steps
 
-__all__ = ["BACKLOG", "FOLDER", "Folder", "fold_in_python", "relieve"]
+__all__ = ["BACKLOG", "FOLDER", "NO_RUN", "Folder", "fold_in_python", "relieve"]
 
 
 class Folder:

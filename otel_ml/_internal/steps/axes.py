@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.steps.stage import Stage
     from otel_ml._internal.steps.step import At, StepBlock
 
-__all__ = ["STEPS", "Axis", "Step", "Steps", "current_step", "in_stage", "scope_steps"]
+__all__ = ["STEPS", "Axis", "Step", "Steps", "current_step", "in_stage", "is_inside_a_step", "scope_steps"]
 
 _GENERATIONS = count(1)
 
@@ -335,6 +335,12 @@ def current_step() -> Step:
     block = steps.blocks.get()
     step = steps.process if block is None else block.step
     return in_stage(step, steps) if steps.staged else step
+
+
+def is_inside_a_step() -> bool:
+    """Whether the program said which step it is in; a step that was only logged at does not count."""
+    axis = current_step().axis
+    return axis is not None and axis.explicit
 
 
 def in_stage(step: Step, steps: Steps) -> Step:

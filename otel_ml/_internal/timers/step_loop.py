@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import nullcontext
+from contextvars import ContextVar
 from time import perf_counter_ns
 from typing import Any, Generic, NoReturn, TypeVar
 
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.run_scope import NOW, InScope, Scope
 from otel_ml._internal.signature import public, public_type, publish
-from otel_ml._internal.steps.axes import scope_steps
+from otel_ml._internal.steps.axes import Steps, scope_steps
 from otel_ml._internal.steps.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timers.loader_position import UnexpectedNumbers, first_number
 from otel_ml._internal.timers.timer_definitions import timer_definition
@@ -41,7 +42,7 @@ class StepLoop(Generic[T]):
         return len(self._iterable)  # without a length it raises what the iterable raises
 
     def __iter__(self) -> Iterator[T]:
-        if NOW.off:
+        if NOW.off or self._is_within_another():
             yield from self._iterable
             return
         loop = _Counted(self._axis, self._start, first_number(self._iterable), self._scope)
@@ -61,12 +62,22 @@ class StepLoop(Generic[T]):
         finally:
             loop.leave()
 
-    async def __aiter__(self) -> AsyncIterator[T]:
-        if NOW.off:
-            async for item in self._iterable:
-                yield item
-            return
-        loop = _Counted(self._axis, self._start, None, self._scope)
+    def __aiter__(self) -> AsyncIterator[T]:
+        if NOW.off or self._is_within_another():
+            return aiter(self._iterable)
+        return _AsyncLoop(self._counted_async, _Counted(self._axis, self._start, None, self._scope))
+
+    def _is_within_another(self) -> bool:
+        """Whether another loop on the same axis is around this one: its step goes on, which is said."""
+        steps = scope_steps() if self._scope is None else self._scope.steps
+        around = _AROUND.get()
+        while around is not None and not around.is_around(self._axis, steps):
+            around = around.outer
+        if around is not None:
+            reporter.say("steps-inside", _INSIDE.format(axis=self._axis), f"steps inside of steps on {self._axis}")
+        return around is not None
+
+    async def _counted_async(self, loop: _Counted) -> AsyncGenerator[T, None]:
         iterator = aiter(self._iterable)
         try:
             while True:
@@ -84,10 +95,55 @@ class StepLoop(Generic[T]):
             loop.leave()
 
 
+_INSIDE = (
+    "steps() inside of steps() on axis {axis!r}: the step stays that of the outer loop, to which all values of the "
+    "inner one belong. Give the outer loop another axis where the inner one is to count: steps(epochs, axis='epoch')."
+)
+
+_AROUND: ContextVar[_Counted | None] = ContextVar("otel_ml_steps_around", default=None)
+
+
+def _innermost() -> _Counted | None:
+    """Return the loop in whose body this context is, or None."""
+    loop = _AROUND.get()
+    while loop is not None and not loop.is_in_body:
+        loop = loop.outer
+    return loop
+
+
+class _AsyncLoop(Generic[T]):
+    """An async loop that knows when it is left: its generator is told by the event loop only later."""
+
+    def __init__(self, generate: Callable[[_Counted], AsyncGenerator[T, None]], loop: _Counted) -> None:
+        self._loop = loop
+        self._generator = generate(loop)
+
+    def __aiter__(self) -> _AsyncLoop[T]:
+        return self
+
+    def __anext__(self) -> Awaitable[T]:
+        return self._generator.__anext__()
+
+    async def aclose(self) -> None:
+        """End the loop now."""
+        await self._generator.aclose()
+
+    def __del__(self) -> None:
+        self._loop.is_in_body = False
+
+
 class _Counted:
-    """The steps of one loop: which is next, and what is measured in it."""
+    """The steps of one loop: which is next, and what is measured in it.
+
+    Attributes:
+        outer: the loop in whose body this one began.
+        is_in_body: whether the program is doing one of its steps.
+    """
 
     def __init__(self, axis: str, start: int | None, number: int | None, scope: Scope | None) -> None:
+        self.outer = _innermost()
+        self.is_in_body = False
+        _AROUND.set(self)
         self._axis = axis
         self._scope = scope
         self._steps = scope_steps() if scope is None else scope.steps
@@ -96,7 +152,11 @@ class _Counted:
         self._index = max(following, number or 0) if start is None else start
         self._unasked = UnexpectedNumbers(following) if start is None and number is None else None
         self._whole: Timing | None = None
-        self._waits_since = 0
+        self._waits_since = self._generation = 0
+
+    def is_around(self, axis: str, steps: Steps) -> bool:
+        """Whether the program is in a step of it, on this axis of this run; not as a child that was forked there."""
+        return self.is_in_body and (self._axis, self._generation) == (axis, steps.generation)
 
     def wait(self) -> None:
         """The next item is being fetched."""
@@ -106,18 +166,31 @@ class _Counted:
         """It is there: its step begins."""
         if self._unasked is not None and not self._unasked.look(item):
             self._unasked = None
+        self._generation = self._steps.generation
         self._steps.set(self._axis, self._index)
         with nullcontext() if self._scope is None else InScope(self._scope):
-            self._whole = _begun("step", self._waits_since)
-            _stop(_begun("data", self._waits_since))
+            self._whole = self._begun("step")
+            _stop(self._begun("data"))
+        self.is_in_body = True
 
     def end(self) -> None:
         """The loop's body is done with it."""
+        self.is_in_body = False
         _stop(self._whole)
         self._index += 1
 
+    def _begun(self, name: str) -> Timing | None:
+        """Return a timer of the loop's own step; of an inner loop on another axis that is not what is current."""
+        timing = _begun(name, self._waits_since)
+        own = self._steps.axis(self._axis).current
+        if timing is not None and own is not None and self._steps.blocks.get() is None:
+            timing.step = timing.step if timing.step.axis is own.axis else own
+        return timing
+
     def leave(self) -> None:
-        """The loop is over, or left."""
+        """The loop is over, or left, in another context perhaps."""
+        if _AROUND.get() is self:
+            _AROUND.set(self.outer)
         self._steps.end(self._axis)
 
 
@@ -147,7 +220,8 @@ def steps(
     """Iterate over `iterable`, each item in a step of its own; with `async for` where it is async.
 
     Sets the step before the loop's body and ends it after; records `time/data` (waiting for the item)
-    and `time/step` (that and the body). The steps of a second loop follow those of the first.
+    and `time/step` (that and the body). The steps of a second loop follow those of the first. A loop inside
+    of another one on the same axis counts nothing: it is in the step of that one.
 
     What counts by one from further on than the last step, such as `range(60, 70)`, `enumerate(loader, 60)`,
     `itertools.count(60)`, a list of consecutive numbers, or any of these under tqdm, says itself which step it is.

@@ -44,7 +44,10 @@ class Transport(Protocol):
     """How requests reach a receiver. One thread at a time uses it."""
 
     def post(self, path: str, body: bytes, timeout: float) -> Answer:
-        """Send one export request; every failure is an `Answer`."""
+        """Send one export request, and wait for `timeout` seconds after the receiver took the last byte of it.
+
+        Every failure is an `Answer`.
+        """
 
     def get(self, path: str, timeout: float) -> bytes | None:
         """Return what the otel_ml service behind the endpoint says at `path`, or None."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from otel_ml._internal.transport.answer import Answer
 from otel_ml.config import Endpoint
 from otel_ml.variable import token
 
@@ -36,6 +37,11 @@ class Credentials:
         before = self.headers
         self._token = self._read() or self._token
         return self.headers != before
+
+    def again_where_denied(self, post: Callable[[], Answer]) -> Answer:
+        """Return the answer to a request; one that was denied is sent again where the token has changed."""
+        answer = post()
+        return post() if answer.obstacle == "receiver-denied" and self.renew() else answer
 
     def _read(self) -> str:
         """Return the first token of the file; nothing where there is none, or none that can be sent."""

@@ -33,8 +33,18 @@ _RECONNECT = (
 )
 
 
+_MOST_TIMES = 1024.0
+"""Of the usual time; `_SLOWEST` bounds it before, but for the largest records."""
+
+_SLOWEST = 8 * 1024
+"""Bytes a second, of a link that is waited for."""
+
+
 class GrpcTransport:
     """Posts OTLP to an endpoint; the channel is opened when first used.
+
+    Of a request under way gRPC says nothing. One that was given up is given twice the time when it comes again, up to
+    what a slow link needs for it.
 
     Raises:
         MissingDependencyError: grpcio is not installed.
@@ -49,11 +59,12 @@ class GrpcTransport:
         self._endpoint = endpoint
         self._credentials = Credentials(endpoint)
         self._channels: dict[str, Any] = {}
+        self._times = 1.0
 
     def post(self, path: str, body: bytes, timeout: float) -> Answer:
-        answer = self._post(path, body, timeout)
-        if answer.obstacle == "receiver-denied" and self._credentials.renew():
-            return self._post(path, body, timeout)
+        answer = self._credentials.again_where_denied(lambda: self._post(path, body, timeout))
+        if answer.outcome == "ok":
+            self._times = max(1.0, self._times / 2)
         return answer
 
     def _post(self, path: str, body: bytes, timeout: float) -> Answer:
@@ -61,8 +72,11 @@ class GrpcTransport:
         compression = self._grpc.Compression.Gzip if self._endpoint.compression == "gzip" else None
         try:
             call = self._channel(url).unary_unary(METHODS[path])
-            return accepted(call(body, timeout=timeout, metadata=self._metadata(), compression=compression))
+            patience = min(timeout * self._times, timeout + len(body) / _SLOWEST)
+            return accepted(call(body, timeout=patience, metadata=self._metadata(), compression=compression))
         except self._grpc.RpcError as error:
+            if error.code() == self._grpc.StatusCode.DEADLINE_EXCEEDED:
+                self._times = min(2 * self._times, _MOST_TIMES)
             self._renew(url, error.code().name)
             return answer_of(error.code().name, error.details() or "", error.trailing_metadata() or (), _target(url))
         except WireError as error:

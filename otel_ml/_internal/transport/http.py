@@ -3,7 +3,8 @@
 A worker pays for what it imports: this takes 16 ms and 1.4 MB, `requests` 72 ms and 12 MB, `httpx` 95 ms and 12 MB.
 `http.client` takes as long as this and 2 MB more, and it lacks what most of the code here is for:
 
-* One deadline for all of a request, whatever a receiver does: timeouts of others begin anew with each byte.
+* A request goes on for as long as bytes of it are taken, however slow a link is; its answer has one deadline, whatever
+  a receiver does (`patience.py`). Timeouts of others begin anew with each byte of the answer, and know of none of ours.
 * An answer is bounded, so that a receiver cannot fill a trainer's memory, and one of HTTP/2 says that gRPC is meant.
 * Nothing is global and nothing is pooled: a signal handler or a forked child finds no lock that is held, and the
   descriptor can be kept above the standard ones.
@@ -14,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import time
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.credentials import Credentials
 from otel_ml._internal.transport.file_descriptor import above_standard
 from otel_ml._internal.transport.http_answer import HttpAnswer, answer_of
+from otel_ml._internal.transport.patience import Patience
 from otel_ml._internal.transport.proxy import FindProxy, Proxy, directly
 from otel_ml._internal.transport.url import Target
 from otel_ml.config import Endpoint
@@ -37,6 +38,10 @@ MAX_ANSWER = 4 * 2**20
 
 GRPC_PORT = 4317
 """By convention."""
+
+
+_TLS_PIECE = 32 * 1024
+"""Bytes given to TLS at once."""
 
 
 class BadAnswerError(OSError):
@@ -64,10 +69,7 @@ class HttpTransport:
         self._received = b""
 
     def post(self, path: str, body: bytes, timeout: float) -> Answer:
-        answer = self._post(path, body, timeout)
-        if answer.obstacle == "receiver-denied" and self._credentials.renew():
-            return self._post(path, body, timeout)
-        return answer
+        return self._credentials.again_where_denied(lambda: self._post(path, body, timeout))
 
     def _post(self, path: str, body: bytes, timeout: float) -> Answer:
         try:
@@ -130,7 +132,6 @@ class HttpTransport:
     def _request(
         self, method: str, target: Target, headers: Mapping[str, str], body: bytes, timeout: float
     ) -> HttpAnswer:
-        deadline = time.monotonic() + timeout
         proxy = self._proxy_of(target)
         where = target.path
         if proxy is not None and target.scheme != "https":
@@ -139,41 +140,40 @@ class HttpTransport:
         message = _head(f"{method} {where}", target, {"content-length": str(len(body)), **headers}) + body
         was_open = self._socket is not None and self._connected_to == (target.scheme, target.host, target.port)
         try:
-            return self._exchange(target, proxy, message, deadline)
+            return self._exchange(target, proxy, message, Patience(timeout))
         except (ConnectionError, BadAnswerError):
             self.close()
             if not was_open:
                 raise
             # A kept connection that the peer closed meanwhile. Sending again is safe: everything has an identity.
-            return self._exchange(target, proxy, message, deadline)
+            return self._exchange(target, proxy, message, Patience(timeout))
 
-    def _exchange(self, target: Target, proxy: Proxy | None, message: bytes, deadline: float) -> HttpAnswer:
-        connection = self._connect(target, proxy, deadline)
-        connection.settimeout(_left(deadline))
-        connection.sendall(message)
-        status, headers = self._read_head(connection, deadline)
-        content = self._read_content(connection, status, headers, deadline)
+    def _exchange(self, target: Target, proxy: Proxy | None, message: bytes, patience: Patience) -> HttpAnswer:
+        connection = self._connect(target, proxy, patience)
+        _send(connection, message, patience)
+        status, headers = self._read_head(connection, patience)
+        content = self._read_content(connection, status, headers, patience)
         if headers.get("connection", "").lower() == "close":
             self.close()
         return HttpAnswer(status, headers, _decoded(content, headers.get("content-encoding", "")))
 
-    def _read_head(self, connection: socket.socket, deadline: float) -> tuple[int, dict[str, str]]:
+    def _read_head(self, connection: socket.socket, patience: Patience) -> tuple[int, dict[str, str]]:
         while True:
-            status, headers = _parse_head(self._read_until(connection, b"\r\n\r\n", deadline, begin=b"HTTP/1."))
+            status, headers = _parse_head(self._read_until(connection, b"\r\n\r\n", patience, begin=b"HTTP/1."))
             if status >= 200:
                 return status, headers
 
-    def _connect(self, target: Target, proxy: Proxy | None, deadline: float) -> socket.socket:
+    def _connect(self, target: Target, proxy: Proxy | None, patience: Patience) -> socket.socket:
         key = (target.scheme, target.host, target.port)
         if self._socket is not None and self._connected_to == key and not self._has_spoken(self._socket):
             return self._socket
         self.close()
         first = target if proxy is None else proxy.target
-        connection = _above_standard(socket.create_connection((first.host, first.port), timeout=_left(deadline)))
+        connection = _above_standard(socket.create_connection((first.host, first.port), timeout=patience.left()))
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if proxy is not None:
-                connection = self._through(proxy, target, connection, deadline)
+                connection = self._through(proxy, target, connection, patience)
             if target.scheme == "https":
                 connection = self._tls().wrap_socket(connection, server_hostname=target.host)
         except BaseException:
@@ -182,7 +182,7 @@ class HttpTransport:
         self._socket, self._connected_to = connection, key
         return connection
 
-    def _through(self, proxy: Proxy, target: Target, connection: socket.socket, deadline: float) -> socket.socket:
+    def _through(self, proxy: Proxy, target: Target, connection: socket.socket, patience: Patience) -> socket.socket:
         """Return a connection to the proxy, or, where the target speaks TLS, through it."""
         if target.scheme != "https":
             return (
@@ -193,7 +193,7 @@ class HttpTransport:
         if proxy.target.scheme == "https":
             raise OSError(f"the proxy {proxy.shown} is to be spoken to in TLS, which is not supported for https")
         connection.sendall(_head(f"CONNECT {target.authority}", target, proxy.headers))
-        status, _ = self._read_head(connection, deadline)
+        status, _ = self._read_head(connection, patience)
         if status != 200:
             raise OSError(f"the proxy {proxy.shown} answered HTTP {status} to CONNECT {target.authority}")
         return connection
@@ -213,18 +213,18 @@ class HttpTransport:
         return context
 
     def _read_content(
-        self, connection: socket.socket, status: int, headers: Mapping[str, str], deadline: float
+        self, connection: socket.socket, status: int, headers: Mapping[str, str], patience: Patience
     ) -> bytes:
         if status in {204, 304}:
             return b""
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            return self._read_chunks(connection, deadline)
+            return self._read_chunks(connection, patience)
         if "content-length" in headers:
-            return self._read_exactly(connection, _length(headers["content-length"]), deadline)
+            return self._read_exactly(connection, _length(headers["content-length"]), patience)
         content = self._received
         self._received = b""
         while len(content) <= MAX_ANSWER:
-            connection.settimeout(_left(deadline))
+            connection.settimeout(patience.left())
             part = connection.recv(65536)
             if not part:
                 break
@@ -232,39 +232,38 @@ class HttpTransport:
         self.close()
         return content
 
-    def _read_chunks(self, connection: socket.socket, deadline: float) -> bytes:
+    def _read_chunks(self, connection: socket.socket, patience: Patience) -> bytes:
         content = b""
         while True:
-            length = int(self._read_until(connection, b"\r\n", deadline).split(b";")[0], 16)
-            part = self._read_exactly(connection, length + 2, deadline)[:length] if length else b""
+            length = int(self._read_until(connection, b"\r\n", patience).split(b";")[0], 16)
+            part = self._read_exactly(connection, length + 2, patience)[:length] if length else b""
             if not length:
-                while self._read_until(connection, b"\r\n", deadline) != b"\r\n":
+                while self._read_until(connection, b"\r\n", patience) != b"\r\n":
                     pass  # trailers
                 return content
             content += part
             if len(content) > MAX_ANSWER:
                 raise BadAnswerError("The answer is larger than 4 MiB.")
 
-    def _read_until(self, connection: socket.socket, end: bytes, deadline: float, *, begin: bytes = b"") -> bytes:
+    def _read_until(self, connection: socket.socket, end: bytes, patience: Patience, *, begin: bytes = b"") -> bytes:
         while end not in self._received:
             _check_begin(self._received, begin)
             if len(self._received) > 65536:
                 raise BadAnswerError("The answer's head is larger than 64 KiB.")
-            self._receive(connection, deadline)
+            self._receive(connection, patience)
         head, _, self._received = self._received.partition(end)
         return head + end
 
-    def _read_exactly(self, connection: socket.socket, length: int, deadline: float) -> bytes:
+    def _read_exactly(self, connection: socket.socket, length: int, patience: Patience) -> bytes:
         if length > MAX_ANSWER:
             raise BadAnswerError("The answer is larger than 4 MiB.")
         while len(self._received) < length:
-            self._receive(connection, deadline)
+            self._receive(connection, patience)
         content, self._received = self._received[:length], self._received[length:]
         return content
 
-    def _receive(self, connection: socket.socket, deadline: float) -> None:
-        connection.settimeout(_left(deadline))
-        part = connection.recv(65536)
+    def _receive(self, connection: socket.socket, patience: Patience) -> None:
+        part = _received(connection, patience)
         if not part:
             raise ConnectionResetError("The peer closed the connection.")
         self._received += part
@@ -279,11 +278,29 @@ def _above_standard(connection: socket.socket) -> socket.socket:
     return moved
 
 
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("timed out")
-    return left
+def _send(connection: socket.socket, message: bytes, patience: Patience) -> None:
+    """Send all of it, for as long as some of it is taken."""
+    # TLS tells nothing before all that it was given is on its way.
+    piece = len(message) if type(connection) is socket.socket else _TLS_PIECE
+    rest = memoryview(message)
+    while rest:
+        # A kernel takes more only after a third of what it holds has left: a megabyte.
+        connection.settimeout(patience.until_next_look(connection))
+        try:
+            rest = rest[connection.send(rest[:piece]) :]
+        except TimeoutError:
+            continue  # patience has an end of its own
+        patience.begin_anew()
+
+
+def _received(connection: socket.socket, patience: Patience) -> bytes:
+    """Return what is received next; as long as bytes of ours leave this host, nothing can be expected."""
+    while True:
+        connection.settimeout(patience.until_next_look(connection))
+        try:
+            return connection.recv(65536)
+        except TimeoutError:
+            continue  # patience has an end of its own
 
 
 def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:

@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from otel_ml._internal.error_reporting import Say
@@ -20,11 +20,20 @@ from otel_ml.wire.spool_format import PATHS, SUFFIX, UNREADABLE, Leftover, read_
 __all__ = ["recover_spools"]
 
 
-def recover_spools(folder: Path, transport: Transport, deadline: float, say: Say) -> bool:
+def recover_spools(
+    folder: Path, transport: Transport, deadline: float, say: Say, sent: Callable[[], None] = lambda: None
+) -> bool:
     """Send and delete every spool file whose writer is dead; return whether none is left.
 
     Files of live writers are locked by them and left alone; two processes that recover at once share the work. One that
     cannot be read, such as that of a newer otel_ml, stays and is reported.
+
+    Args:
+        folder: of the spools.
+        transport: to the receiver.
+        deadline: of `time.monotonic()`.
+        say: told what is wrong.
+        sent: called after each file that was sent: others may go meanwhile, with who empties them.
     """
     is_done = True
     for path in sorted(folder.glob(f"*{SUFFIX}")):
@@ -43,6 +52,7 @@ def recover_spools(folder: Path, transport: Transport, deadline: float, say: Say
                 aside = path.rename(path.with_suffix(UNREADABLE))
                 say("damaged-data", f"{leftover.damaged:,} bytes of {str(aside)!r} are damaged; they are left out.")
             path.unlink(missing_ok=True)
+            sent()
         except (BlockingIOError, FileNotFoundError):  # another process has it, or had it a moment ago
             continue
         except (VersionError, WireError) as error:

@@ -33,7 +33,7 @@ _JITTER = SystemRandom()
 """Of nobody else: a program's own draws, which its seed decides, must not depend on the luck of the network."""
 
 REQUEST_TIMEOUT = 10.0
-"""OTLP's default; a receiver that needs longer is overloaded."""
+"""OTLP's default, after the last byte; a receiver that needs longer is overloaded."""
 
 TOO_LARGE = "request_too_large"
 """Why what no request can be small enough for is lost."""

@@ -14,7 +14,7 @@ from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.compat.itwinai.registry import ToRegister, register
 from otel_ml.compat.itwinai.session import Joined
-from otel_ml.compat.mlflow.runs import STATE
+from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 

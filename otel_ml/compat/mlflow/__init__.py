@@ -56,8 +56,6 @@ from otel_ml.compat.mlflow.recorded import (
 from otel_ml.compat.mlflow.runs import (
     active_run,
     delete_run,
-    disable_system_metrics_logging,
-    enable_system_metrics_logging,
     end_run,
     get_artifact_uri,
     get_parent_run,
@@ -67,11 +65,15 @@ from otel_ml.compat.mlflow.runs import (
     last_active_run,
     of_mlflow,
     restore_run,
+    set_tracking_uri,
+    start_run,
+)
+from otel_ml.compat.mlflow.system_metrics import (
+    disable_system_metrics_logging,
+    enable_system_metrics_logging,
     set_system_metrics_node_id,
     set_system_metrics_samples_before_logging,
     set_system_metrics_sampling_interval,
-    set_tracking_uri,
-    start_run,
 )
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.active_run import Facts, now
-from otel_ml.compat.mlflow.runs import STATE
+from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.config import Config
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from otel_ml.compat.mlflow.active_run import Facts
-from otel_ml.compat.mlflow.runs import current, of_mlflow
+from otel_ml.compat.mlflow.open_runs import current
+from otel_ml.compat.mlflow.runs import of_mlflow
 from otel_ml.compat.tracking.not_kept import not_kept
 
 __all__ = ["FLAVORS", "Flavor", "autolog"]

@@ -19,7 +19,7 @@ import otel_ml
 from otel_ml._internal.events.config_values import config_value
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import ActiveRun, Facts
-from otel_ml.compat.mlflow.runs import STATE, current, run_of
+from otel_ml.compat.mlflow.open_runs import STATE, current, run_of
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import in_range
 from otel_ml.compat.tracking.plain_float import plain_float

@@ -24,16 +24,11 @@ from otel_ml.compat.wandb.errors import CommError, Error, UsageError
 from otel_ml.compat.wandb.login import api, login
 from otel_ml.compat.wandb.media import Audio, Classes, Histogram, Html, Image, Video, box3d
 from otel_ml.compat.wandb.media_of_files import Bokeh, Graph, Molecule, Object3D, Plotly
-from otel_ml.compat.wandb.parameters import Config
-from otel_ml.compat.wandb.plot import plot_table
-from otel_ml.compat.wandb.recording_run import Run
-from otel_ml.compat.wandb.start import (
-    Settings,
+from otel_ml.compat.wandb.module_functions import (
     alert,
     define_metric,
     ensure_configured,
     finish,
-    init,
     link_model,
     log,
     log_artifact,
@@ -43,13 +38,16 @@ from otel_ml.compat.wandb.start import (
     restore,
     save,
     setup,
-    state,
     teardown,
     unwatch,
     use_artifact,
     use_model,
     watch,
 )
+from otel_ml.compat.wandb.parameters import Config
+from otel_ml.compat.wandb.plot import plot_table
+from otel_ml.compat.wandb.recording_run import Run
+from otel_ml.compat.wandb.start import Settings, init, state
 from otel_ml.compat.wandb.table import EvalTable, Table
 from otel_ml.compat.wandb.terminal import termerror, termlog, termwarn
 

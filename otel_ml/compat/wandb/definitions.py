@@ -13,6 +13,7 @@ from otel_ml.compat.tracking.not_kept import is_given, not_kept
 from otel_ml.compat.tracking.plain_float import plain_float
 from otel_ml.compat.tracking.step_axes import whole
 from otel_ml.compat.wandb.shared_index import SharedIndex
+from otel_ml.variable import comma_separated
 
 __all__ = ["Definitions", "Metric"]
 
@@ -137,7 +138,8 @@ class Definitions:
     def rows(self, values: Mapping[str, Any], row: int) -> Iterator[tuple[str | None, int, dict[str, Any]]]:
         """Yield (step metric, its value, the values drawn over it); first those without one, as (None, 0, values).
 
-        Where rows share a value of the step metric, theirs are among the latter, with the step metric beside them.
+        Where rows share a value of the step metric, theirs are among the latter, with the step metric beside them; so
+        is a metric without a group, which an axis of its own would give another name.
         """
         plain: dict[str, Any] = {}
         beside: dict[str, int] = {}
@@ -152,7 +154,7 @@ class Definitions:
                 plain[name] = value
                 if self._is_counted:
                     beside[over] = index
-            elif self._shared.is_shared(name, index, row):
+            elif "/" not in name or self._shared.is_shared(name, index, row):
                 plain[name] = value
                 beside[over] = index
             else:
@@ -225,7 +227,7 @@ def _step_metric(name: str, given: Any) -> str | None:
 
 def _wanted(name: str, summary: str | None) -> tuple[str, ...]:
     said = summary if isinstance(summary, str) else text_of(summary) if is_given(summary) else ""
-    parts = tuple(part.strip().lower() for part in said.split(",") if part.strip())
+    parts = comma_separated(said.lower())
     unknown = [part for part in parts if part not in {*_KNOWN, "none", "copy"}]
     if unknown:
         known = f"Error: the summaries are {', '.join(_KNOWN)} and none."

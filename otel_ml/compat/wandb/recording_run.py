@@ -22,7 +22,7 @@ from otel_ml.compat.wandb.definitions import Definitions, Metric
 from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.media import keep
 from otel_ml.compat.wandb.parameters import Config
-from otel_ml.compat.wandb.run_facts import Asked, RunFacts
+from otel_ml.compat.wandb.run_facts import InitArguments, RunFacts
 from otel_ml.compat.wandb.saved_files import SavedFiles
 from otel_ml.compat.wandb.values import are_numbers, parted, plain_numbers
 from otel_ml.warn_once import reporter
@@ -52,7 +52,7 @@ class Run(RunFacts):
     """A run with W&B's methods. `log()` counts the steps itself where the program does not."""
 
     def __init__(
-        self, run: otel_ml.Run, config: Config, asked: Asked, first_step: int, on_end: Callable[[Run], None]
+        self, run: otel_ml.Run, config: Config, asked: InitArguments, first_step: int, on_end: Callable[[Run], None]
     ) -> None:
         self._run = run
         self._asked = asked

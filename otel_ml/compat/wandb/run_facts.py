@@ -14,7 +14,7 @@ from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.tracking.not_kept import is_given
 from otel_ml.compat.wandb.parameters import Config
 
-__all__ = ["Asked", "RunFacts", "is_offline"]
+__all__ = ["InitArguments", "RunFacts", "is_offline"]
 
 
 def is_offline(mode: str) -> bool:
@@ -23,7 +23,7 @@ def is_offline(mode: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InitArguments:
     """What `init()` was asked for, and what the program set since.
 
     Attributes:
@@ -47,7 +47,7 @@ class RunFacts:
     """The attributes of a run."""
 
     _run: otel_ml.Run
-    _asked: Asked
+    _asked: InitArguments
     _step: int
     _first_step: int
     _began_at: float

@@ -24,6 +24,7 @@ from otel_ml.diagnostics.dynamics.norm_measures import measures, own_measure
 from otel_ml.diagnostics.dynamics.shards import is_distributed
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
 from otel_ml.diagnostics.dynamics.sums import Held, bad_ones, both_roots, own_values, sums_of, values_of
+from otel_ml.diagnostics.first_names import first_names
 from otel_ml.diagnostics.measure import Measures
 from otel_ml.diagnostics.small_tensors import Sums, statistics_of_small, sums_of_small
 from otel_ml.diagnostics.tensor_statistics import prepare
@@ -188,13 +189,9 @@ def _matching(each: str | None, names: list[str], problems: list[str]) -> list[s
     try:
         found = [] if each is None else [name for name in names if re.search(each, name)]
         if each is not None and not found:
-            problems.append(f"Norms: each: {each!r} fits no parameter. There are: {_some(names)}.")
+            problems.append(f"Norms: each: {each!r} fits no parameter. There are: {first_names(names)}.")
     except re.error as error:
         problems.append(f"Norms: each: expected a regular expression, got {each!r}: {error}.")
     if problems:
         raise ConfigError(*problems)
     return found
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -13,9 +13,10 @@ import otel_ml
 from otel_ml._internal.record.append import append
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.definition import Series
-from otel_ml._internal.steps.axes import current_step
+from otel_ml._internal.steps.axes import is_inside_a_step
 from otel_ml._internal.steps.step import step_for
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, rank_here, shards_of, world_size
+from otel_ml.diagnostics.first_names import first_names
 from otel_ml.diagnostics.inspection.config import Section, sections_of
 from otel_ml.diagnostics.inspection.dump import Dump
 from otel_ml.diagnostics.inspection.hooks import hook, hook_passes, hook_updates, is_called_again
@@ -114,7 +115,7 @@ class Inspector:
         """End a step: record what it showed, and look at weights and gradients that no optimizer has come by."""
         index = self._step()
         # A program that sets its steps has them current; else this counts, and says which one it means.
-        step = None if _is_stepping() else index
+        step = None if is_inside_a_step() else index
         if any(schedule.includes(index) for schedule in self._schedules_of_all):
             due = self._due(range(len(self._watched)), index)
             for places in self._of_weights:
@@ -165,7 +166,7 @@ class Inspector:
 
     def _step(self) -> int:
         index = otel_ml.current_step()
-        return index if index is not None and _is_stepping() else self._counted
+        return index if index is not None and is_inside_a_step() else self._counted
 
     def _dump_to(self, log_dir: str | PathLike[str] | None, rank: int) -> Dump | None:
         if all(watched.rule.stats for watched in self._watched):
@@ -183,7 +184,7 @@ class Inspector:
             if not chosen:
                 wanted = section.pattern if section.pattern is not None else list(section.types)
                 problems.append(
-                    f"inspection: {section.name}: {wanted!r} fits no layer. There are: {_some(list(layers))}."
+                    f"inspection: {section.name}: {wanted!r} fits no layer. There are: {first_names(list(layers))}."
                 )
             for name in chosen:
                 if name in taken:
@@ -343,14 +344,5 @@ def _name_of(watched: InspectedTensor, name: str) -> str:
     return f"inspect/{watched.layer}/{watched.rule.tensor}/{_published(name)}"
 
 
-def _is_stepping() -> bool:
-    axis = current_step().axis
-    return axis is not None and axis.explicit
-
-
 def _published(name: str) -> str:
     return name.replace("%", "_percent")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from otel_ml.diagnostics.tensor_statistics.kernel_compilation import Recipe, warps
-from otel_ml.diagnostics.tensor_statistics.tensor_tables import KINDS
+from otel_ml.diagnostics.tensor_statistics.tensor_tables import KINDS, kinds_by_type
 
 __all__ = [
     "COLUMNS",
@@ -79,14 +79,7 @@ SUMMARY = Job("summarize")
 
 def kind_of(tensor: Any) -> int:
     """Return the type of a tensor's elements, as its place in `KINDS`."""
-    return _codes()[tensor.dtype]
-
-
-@cache
-def _codes() -> dict[Any, int]:
-    import torch
-
-    return {getattr(torch, name): code for code, name in enumerate(KINDS)}
+    return kinds_by_type()[tensor.dtype]
 
 
 def programs_of(job: Job, size: int, length: int, tensors: int) -> int:
@@ -109,8 +102,9 @@ def _recipe_of(job: Job, kind: int, device: Any) -> Recipe:
     import torch
     import triton.language as tl
 
-    from otel_ml.diagnostics.tensor_statistics import inspection_kernels
+    from otel_ml.diagnostics.tensor_statistics import inspection_kernels, rounding_kernels
 
+    kernels = inspection_kernels if job == SUMMARY else rounding_kernels
     item = getattr(torch, KINDS[kind]).itemsize  # of `KIND` itself not every Triton knows it
     constants: dict[str, Any] = {
         "KIND": getattr(tl, KINDS[kind]),
@@ -127,7 +121,7 @@ def _recipe_of(job: Job, kind: int, device: Any) -> Recipe:
     if job.needs_extremes:
         constants |= {"SOURCES": MOST_PROGRAMS}
     arguments = (torch.int64, torch.float32, 2, 2, *job.numbers)
-    return Recipe(getattr(inspection_kernels, job.kernel), arguments, {**constants, **_options(_THREADS, device)})
+    return Recipe(getattr(kernels, job.kernel), arguments, {**constants, **_options(_THREADS, device)})
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Kernels that look at the elements of many tensors in one launch; the only module that imports Triton.
+"""Kernels that look at the elements of many tensors in one launch; they need Triton.
 
 Memory is the bound, so each element is read once, and by 16 bytes a thread. Triton loads so only from addresses that it
 knows to be multiples of 16 and where no element is left out, and else each element by itself, which a GPU takes several

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from otel_ml.diagnostics.small_tensors import code_for_tensors
 from otel_ml.diagnostics.tensor_statistics.copy_to_host import Block, Blocks
 
-__all__ = ["KINDS", "LOWEST", "Launch", "Layout", "Tables", "is_freed", "is_plain", "layout_of"]
+__all__ = ["KINDS", "LOWEST", "Launch", "Layout", "Tables", "is_freed", "is_plain", "kinds_by_type", "layout_of"]
 
 KINDS = ("bfloat16", "float16", "float32", "float64")
 """Types that kernels look at, as torch names them."""
@@ -66,12 +66,15 @@ def layout_of(tensors: list[Any], on: str = "cuda") -> tuple[Layout, bytes] | No
 
 def _layout_in_python(tensors: list[Any], on: str) -> tuple[Layout, bytes] | None:
     """Do as the compiled code does; attribute by attribute, which takes half the time of tensor by tensor."""
-    if not {*map(type, tensors)}.issubset(plain_types()) or not {tensor.dtype for tensor in tensors} <= _codes().keys():
+    if (
+        not {*map(type, tensors)}.issubset(plain_types())
+        or not {tensor.dtype for tensor in tensors} <= kinds_by_type().keys()
+    ):
         return None
     devices = {tensor.device for tensor in tensors}
     if len(devices) > 1 or not all(_is_there(tensor, on) for tensor in tensors):
         return None
-    kinds = bytes([_codes()[tensor.dtype] for tensor in tensors])
+    kinds = bytes([kinds_by_type()[tensor.dtype] for tensor in tensors])
     sizes = array("q", [tensor.numel() for tensor in tensors]).tobytes()
     addresses = array("q", [tensor.data_ptr() for tensor in tensors]).tobytes()
     return Layout(devices.pop().index or 0, kinds, sizes), addresses
@@ -82,7 +85,7 @@ def is_plain(tensor: Any, on: str = "cuda") -> bool:
 
     A subclass may keep its elements elsewhere, and one that is computed lazily has none yet.
     """
-    return type(tensor) in plain_types() and tensor.dtype in _codes() and _is_there(tensor, on)
+    return type(tensor) in plain_types() and tensor.dtype in kinds_by_type() and _is_there(tensor, on)
 
 
 def _is_there(tensor: Any, on: str) -> bool:
@@ -134,7 +137,8 @@ def _is_dense(tensor: Any) -> bool:
 
 
 @cache
-def _codes() -> dict[Any, int]:
+def kinds_by_type() -> dict[Any, int]:
+    """Return the place in `KINDS` of each of torch's types that is there."""
     import torch
 
     return {getattr(torch, name): code for code, name in enumerate(KINDS)}
@@ -185,7 +189,7 @@ class Tables:
             self._device = torch.empty(len(self._host), dtype=torch.int64, device=device)
             self.partials: Any = torch.empty(rows * self.chunks, dtype=torch.float64, device=device)
             self.found: Any = torch.empty(rows * self.tensors, dtype=torch.float64, device=device)
-            self.likes: dict[int, Any] = {code: self._device.view(kind) for kind, code in _codes().items()}
+            self.likes: dict[int, Any] = {code: self._device.view(kind) for kind, code in kinds_by_type().items()}
         places = accumulate((_words(len(column)) for column in columns), initial=0)
         self.addresses, self.sizes, self.begins, self.ends, self.owners, self.numbers = (
             self._device[place : place + len(column)] for place, column in zip(places, columns, strict=False)

@@ -87,13 +87,13 @@ class ClosingTrigger:
         if watermark is not None:
             return watermark[1] <= writer.floor
         if not writer.native:
-            return self._foreign_done(progress, window, active)
+            return self._third_party_done(progress, window, active)
         if progress.done_through <= window.step:
             return False
         # It has points here but no end of the step: only if that end was in a gap that was given up is it done.
         return writer.number not in window.points or self._watermark_lost(writer, window)
 
-    def _foreign_done(self, progress: Progress, window: StepWindow, active: float) -> bool:
+    def _third_party_done(self, progress: Progress, window: StepWindow, active: float) -> bool:
         """A writer without watermarks: its first point of a later step, or the allowed lateness without a new one."""
         later = progress.current is not None and progress.current > window.step
         return later or active - progress.arrived_at >= self._settings.allowed_lateness_s

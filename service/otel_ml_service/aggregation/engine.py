@@ -225,7 +225,7 @@ class Engine:
             writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
         # A duplicate still settles: its running number may be what other steps of this writer wait for.
         self._settle(writer)
-        if not self._quota.axis(writer.writer.role, axis, points):
+        if not self._quota.axis(writer.writer.role, axis, fragment, rows):
             return
         tally = run.step_streams.stream(writer.writer.role, axis).tally
         # Duplicates are counted as received, too: received = closed + open + waiting + duplicate + … must balance.
@@ -235,7 +235,7 @@ class Engine:
         if not points or rows == []:
             return
         self._ending.heard()
-        piece = self._admitted(writer, self._piece(writer, fragment, rows))
+        piece = self._admitted(writer, fragment, self._piece(writer, fragment, rows))
         if piece is None:
             return
         writer.count(len(piece.partials.series))
@@ -266,9 +266,9 @@ class Engine:
         some = piece.some(rows)
         return some._replace(shape=self._run.shapes.of(some.partials.series))
 
-    def _admitted(self, writer: WriterState, piece: Piece) -> Piece | None:
-        """Return as much of a piece as there is room for."""
-        rows = self._quota.rows(writer.writer.role, piece.shape)
+    def _admitted(self, writer: WriterState, fragment: Fragment, piece: Piece) -> Piece | None:
+        """Return as much of a piece of a fragment as there is room for."""
+        rows = self._quota.rows(writer.writer.role, piece.shape, fragment._replace(partials=piece.partials))
         if rows is None:
             return piece
         some = piece.some(rows)
@@ -276,7 +276,7 @@ class Engine:
 
     def _watermark(self, writer: WriterState, watermark: Watermark) -> None:
         fresh = self._once(writer, watermark.seq, watermark.axis)
-        if fresh and self._quota.axis(writer.writer.role, watermark.axis, 0):
+        if fresh and self._quota.axis(writer.writer.role, watermark.axis):
             self._ending.heard()
             self._steps.watermark(writer, watermark)
 
@@ -285,7 +285,7 @@ class Engine:
             place = None if position.axis is None or position.step is None else (position.axis, position.step)
             writer.ledger.hear(position.seq, position.totals, place)
         fresh = self._once(writer, position.seq, position.axis or DEFAULT_AXIS)
-        if not fresh or (position.axis is not None and not self._quota.axis(writer.writer.role, position.axis, 0)):
+        if not fresh or (position.axis is not None and not self._quota.axis(writer.writer.role, position.axis)):
             return
         run = self._run
         if position.declared:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.writer_state import WriterState
 
-__all__ = ["NEVER_ARRIVED", "lost_of", "recorded_by", "say_missing", "say_missing_at_end", "unreceived_of"]
+__all__ = ["NEVER_ARRIVED", "lost_of", "recorded_in", "say_missing", "say_missing_at_end", "unreceived_of"]
 
 NEVER_ARRIVED = "never_arrived"
 """The reason where a writer sent values that did not arrive, and does not know of it."""
@@ -53,6 +53,11 @@ def lost_of(run: RunState, *, at_end: bool) -> dict[str, int]:
             for reason, count in _of_writer(writer, at_end=at_end).items():
                 lost[reason] = lost.get(reason, 0) + count
     return {reason: count for reason, count in lost.items() if count}
+
+
+def recorded_in(run: RunState) -> int:
+    """Return values that were recorded in a run, as far as is known."""
+    return sum(map(recorded_by, run.writers)) + run.left_out_unrecorded
 
 
 def recorded_by(writer: WriterState) -> int:

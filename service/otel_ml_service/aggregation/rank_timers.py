@@ -11,8 +11,8 @@ from otel_ml.wire.reductions import REDUCTIONS, WITHIN
 from otel_ml_service.aggregation.piece import Piece, Shape, fold_order
 from otel_ml_service.aggregation.points import SeriesKey, sums_of
 from otel_ml_service.aggregation.step_window import StepWindow
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.phases import STEP, UNTIMED, in_order, is_amount
+from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["RankTimers", "stage_in"]
 

@@ -11,7 +11,7 @@ from otel_ml_exporters.records import HistogramValue, StepRecord
 from otel_ml_service.aggregation.naming import changed, metric_name, rank_name, reduced_name
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.piece import Piece
-from otel_ml_service.aggregation.reduce import Bins, Reduced
+from otel_ml_service.aggregation.reduce import Bins, Value
 from otel_ml_service.aggregation.reduced_windows import Folded
 from otel_ml_service.aggregation.step_streams import Attempt, StepStream
 from otel_ml_service.aggregation.step_window import StepWindow
@@ -34,25 +34,57 @@ def row_of(folded: Folded, stream: StepStream, output: Output) -> Row:
     for piece in folded.pieces:
         stream.reductions.show(piece)
     with_role = all(piece.source.with_role for piece in folded.pieces)
-    row = Row({}, {}, 0, max((piece.newest_ns for piece in folded.pieces), default=0))
-    for reduction, reduced in folded.results:
-        row = _add(row, stream, reduction, reduced, with_role=with_role)
+    row = _named(folded, stream, with_role=with_role)
+    if len(row.values) < sum(len(reduced.values) for _, reduced in folded.results):
+        _set_apart(folded, stream, output, with_role=with_role)
+        row = _named(folded, stream, with_role=with_role)
     return row
 
 
-def _add(row: Row, stream: StepStream, reduction: Reduction, reduced: Reduced, *, with_role: bool) -> Row:
-    reductions, role, axis = stream.reductions, stream.role, stream.axis
-    for name, attributes, place, value, rank in reduced.values:
-        series = metric_name(role, axis, name, attributes, with_role)
-        conflict = reductions.is_contradicted(name)
-        if rank is None:
-            row.values[reduced_name(series, reduction, place, conflict)] = value
-        else:
-            row.values[rank_name(series, reduction, rank, conflict)] = value
-    for bins in reduced.histograms:
-        series = metric_name(role, axis, bins.name, bins.attributes, with_role)
-        row.histograms[reduced_name(series, reduction, bins.place, reductions.is_contradicted(bins.name))] = bins
-    return row._replace(coarse=row.coarse + reduced.coarse)
+def _named(folded: Folded, stream: StepStream, *, with_role: bool) -> Row:
+    row = Row({}, {}, 0, max((piece.newest_ns for piece in folded.pieces), default=0))
+    for reduction, reduced in folded.results:
+        for value in reduced.values:
+            row.values[_published(value, reduction, stream, with_role=with_role)] = value.value
+        for bins in reduced.histograms:
+            series = metric_name(stream.role, stream.axis, bins.name, bins.attributes, with_role)
+            row.histograms[reduced_name(series, reduction, bins.place, _has_own_name(bins.name, stream))] = bins
+        row = row._replace(coarse=row.coarse + reduced.coarse)
+    return row
+
+
+def _published(value: Value, reduction: Reduction, stream: StepStream, *, with_role: bool) -> str:
+    name, attributes, place, _, rank = value
+    series = metric_name(stream.role, stream.axis, name, attributes, with_role)
+    if rank is None:
+        return reduced_name(series, reduction, place, _has_own_name(name, stream))
+    return rank_name(series, reduction, rank, _has_own_name(name, stream))
+
+
+def _has_own_name(name: str, stream: StepStream) -> bool:
+    """Whether each of a metric's values has the name of its reduction."""
+    return name in stream.apart or stream.reductions.is_contradicted(name)
+
+
+def _set_apart(folded: Folded, stream: StepStream, output: Output, *, with_role: bool) -> None:
+    """Give a metric that is called as a value of another one is published the name of its reduction, too."""
+    metric_of: dict[str, tuple[str, Reduction]] = {}
+    for reduction, reduced in folded.results:
+        for value in reduced.values:
+            published = _published(value, reduction, stream, with_role=with_role)
+            one, other = (value.name, reduction), metric_of.setdefault(published, (value.name, reduction))
+            if other[0] != value.name:
+                # What the other one is called by itself is shorter by what its reduction, rank or attributes append.
+                (shorter, _), (longer, own) = sorted((one, other), key=lambda metric: len(metric[0]))
+                stream.apart.add(longer)
+                output.say("name-taken", _taken(published, longer, shorter, own))
+
+
+def _taken(published: str, longer: str, shorter: str, reduction: Reduction) -> str:
+    return (
+        f"A value of metric {shorter!r} is published as {published!r}, and there is a metric {longer!r}: that is "
+        f"published as {f'{published}/{reduction}'!r}. Give it another name."
+    )
 
 
 def _say_changed_names(pieces: Sequence[Piece], stream: StepStream, output: Output) -> None:

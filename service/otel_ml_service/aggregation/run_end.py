@@ -7,7 +7,7 @@ from typing import Literal
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.records import RunStatus, Summary
 from otel_ml_service.aggregation.killed import publish_killed
-from otel_ml_service.aggregation.loss_account import lost_of, recorded_by, say_missing_at_end
+from otel_ml_service.aggregation.loss_account import lost_of, recorded_in, say_missing_at_end
 from otel_ml_service.aggregation.role_ranks import of_newest_attempts, ranks_heard
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.step_streams import PUBLISHED
@@ -140,7 +140,7 @@ class RunEnd:
         """Publish what the run lost and what recording cost, once it is over."""
         values: dict[str, float] = {}
         if self._run.native:
-            values["recorded"] = sum(map(recorded_by, self._run.writers))
+            values["recorded"] = recorded_in(self._run)
         lost = lost_of(self._run, at_end=True)
         values |= {f"dropped/{reason}": count for reason, count in lost.items() if reason != "too_late"}
         heard, expected = ranks_heard(self._own())

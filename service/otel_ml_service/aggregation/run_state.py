@@ -22,8 +22,11 @@ from otel_ml_service.aggregation.training_clock import TrainingClock
 from otel_ml_service.aggregation.writer_state import WriterState
 from otel_ml_service.aggregation.writers import Writers
 
-__all__ = ["RunState"]
+__all__ = ["OF_OTHERS", "TOO_MANY_PROCESSES", "RunState"]
 
+TOO_MANY_PROCESSES = "too many processes"
+OF_OTHERS = " of other programs"
+"""Ends the reason of what is left out of programs of which nobody says what they have recorded."""
 
 _LATEST_NS = 2**62
 """The latest beginning of the axis `time`, in the year 2116: what a writer says of its clock may be any number."""
@@ -41,7 +44,7 @@ class RunState:
         resumed_at: the same, when a service went on with what another one had left; None where none did.
         started_at: the same, when what was heard first was recorded; None before.
         origin_ns: where the axis `time` begins: the first point of the first attempt.
-        left_out: reason → points for which there was no room.
+        left_out: reason → values for which there was no room.
         superseded: values of an older attempt or of an incarnation that was replaced; `too_late`: of steps whose fold
             state was gone.
         events: log records taken.
@@ -142,11 +145,17 @@ class RunState:
         attempt.stream.tally.too_late += sum(len(piece.partials.series) for piece in pieces)
         self.too_late += sum(piece.values for piece in pieces)
 
-    def leave_out(self, reason: str, points: int) -> bool:
-        """Count points for which there is no room; whether they are the first ones for this reason."""
+    def leave_out(self, reason: str, values: int) -> bool:
+        """Count values for which there is no room; whether they are the first ones for this reason."""
         is_first = reason not in self.left_out
-        self.left_out[reason] = self.left_out.get(reason, 0) + points
+        self.left_out[reason] = self.left_out.get(reason, 0) + values
         return is_first
+
+    @property
+    def left_out_unrecorded(self) -> int:
+        """Values that were left out and are in no writer's account of what it has recorded."""
+        unknown = (reason for reason in self.left_out if reason.startswith(TOO_MANY_PROCESSES) or OF_OTHERS in reason)
+        return sum(self.left_out[reason] for reason in unknown)
 
     def live(self) -> list[int]:
         """Return the writers from which more may come."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from otel_ml_service.aggregation.closing import ClosingTrigger
-from otel_ml_service.aggregation.loss_account import lost_of, recorded_by, unreceived_of
+from otel_ml_service.aggregation.loss_account import lost_of, recorded_in, unreceived_of
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.outcome import Counts, Holder, RunFacts, Status
 from otel_ml_service.aggregation.role_ranks import ranks_heard
@@ -69,7 +69,7 @@ def status_of(run: RunState, state: str, spans: SpanIntake, closing_trigger: Clo
         writers=len(own),
         writers_live=len(live),
         ranks=ranks_heard(own),
-        recorded=sum(map(recorded_by, run.writers)),
+        recorded=recorded_in(run),
         superseded=run.superseded,
         unreceived=0 if state != "running" else sum(map(unreceived_of, run.writers)),
         lost=lost_of(run, at_end=state != "running"),

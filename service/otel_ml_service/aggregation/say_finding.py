@@ -24,7 +24,7 @@ def _slow(output: Output, finding: Finding, role: str, axis: str) -> None:
     if finding.is_over:
         output.say(
             "straggler",
-            f"{who} is no longer slow {where}: {axis} {finding.since} to {finding.last}, "
+            f"{who} is no longer slow {where}: from {axis} {finding.since} to {finding.last}, "
             f"{finding.cost_s:.3g} s longer than the usual rank in all.{where_shown(finding)}",
         )
     else:
@@ -48,7 +48,7 @@ def _stage(output: Output, finding: Finding, role: str, axis: str) -> None:
     if finding.is_over:
         output.say(
             "straggler",
-            f"{who} no longer has more work than the other stages: {axis} {finding.since} to {finding.last}, "
+            f"{who} no longer has more work than the other stages: from {axis} {finding.since} to {finding.last}, "
             f"{finding.cost_s:.3g} s in all.",
         )
     else:

@@ -41,7 +41,7 @@ class EngineSettings:
         scraped_series: most series without a step from other SDKs and scraped engines; further ones are counted only.
         scraped_allow, scraped_deny: globs of their names; one that matches both is denied.
         top_ranks: so many of the slowest and of the fastest ranks of each timer are published; 0 for none.
-        identity_memory_s: how long points without a running number are remembered, to recognise them again.
+        identity_memory_s: how long points without a running number are remembered, to recognize them again.
     """
 
     allowed_lateness_s: float = 10.0

@@ -40,7 +40,9 @@ class StaleSamples:
     def _say(self, stream: StepStream, stale: Stale) -> None:
         who = f"Rank {stale.rank} of role {stale.role!r}"
         if stale.is_over:
-            said = f"{who} is no longer stale for role {stream.role!r}: {stream.axis} {stale.since} to {stale.last}."
+            said = (
+                f"{who} is no longer stale for role {stream.role!r}: from {stream.axis} {stale.since} to {stale.last}."
+            )
         else:
             said = (
                 f"{who} is stale since {stream.axis} {stale.since}: its samples are {stale.behind:.1f} versions "

@@ -249,9 +249,10 @@ class StepStream:
         tally: counts of its points.
         reductions: how its metrics are reduced: those of its role.
         named: numbers of the shapes whose names were looked at; a cache.
+        apart: metrics that are called as a value of another one is published; found again with the next such row.
     """
 
-    __slots__ = ("attempts", "axis", "named", "reductions", "role", "tally")
+    __slots__ = ("apart", "attempts", "axis", "named", "reductions", "role", "tally")
 
     def __init__(self, role: str, axis: str, reductions: Reductions) -> None:
         self.role = role
@@ -260,6 +261,7 @@ class StepStream:
         self.attempts: dict[int, Attempt] = {}
         self.reductions = reductions
         self.named: set[int] = set()
+        self.apart: set[str] = set()
 
     @property
     def newest(self) -> Attempt:

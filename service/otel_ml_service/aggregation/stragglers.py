@@ -18,13 +18,13 @@ from otel_ml_service.aggregation.step_streams import Attempt, StepStream
 from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.top_ranks import TopRanks
 from otel_ml_service.findings.blocking_ranks import blocking_ranks, without
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.evidence_span import is_shown, linked
 from otel_ml_service.findings.finding import COLUMNS, Finding, Kind, Level, row_of
 from otel_ml_service.findings.frontier import Exposed
 from otel_ml_service.findings.heatmap import Heatmap
 from otel_ml_service.findings.nesting import order_of, parents_of
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.verdicts import Verdicts
 
 __all__ = ["Stragglers"]

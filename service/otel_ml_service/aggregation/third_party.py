@@ -71,7 +71,7 @@ class ThirdParty:
         run, role = self._run, writer.writer.role
         axis = TIME_AXIS if sent.step is None else sent.axis or DEFAULT_AXIS
         count = len(sent.starts)
-        if not self._quota.axis(role, axis, count):
+        if not self._quota.axis(role, axis, sent):
             return
         tally = run.step_streams.stream(role, axis).tally
         tally.received += count
@@ -98,7 +98,7 @@ class ThirdParty:
         """Return the rows that there is room for."""
         role, every = writer.writer.role, list(range(len(shape.series)))
         if sent.step is not None:
-            rows = self._quota.rows(role, shape)
+            rows = self._quota.rows(role, shape, sent)
             return every if rows is None else rows
         if (role, shape.number) in self._taken_whole:
             return every

@@ -10,8 +10,8 @@ from otel_ml.wire.published_name import published_name
 from otel_ml_exporters.records import Table
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.step_streams import StepStream
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.extremes import COLUMNS, Extreme, Extremes
+from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["TopRanks"]
 

@@ -59,6 +59,6 @@ def _print(output: Screen, title: str, checks: Iterable[Check], as_json: bool) -
             click.echo(json.dumps({"about": title, "state": check.state, "found": check.found, "do": check.do}))
             continue
         mark, style = _MARKS[check.state]
-        output.line(f"{mark} {title:<10} {check.found}", style=style if check.state != "ok" else None)
+        output.hanging(f"{mark} {title:<10} ", check.found, style=style if check.state != "ok" else None)
         if check.do:
-            output.line(f"             → {check.do}", style="yellow" if check.state == "wrong" else "dim")
+            output.hanging(" " * 13 + "→ ", check.do, style="yellow" if check.state == "wrong" else "dim")

@@ -34,10 +34,14 @@ def command(only_set: bool, as_markdown: bool) -> None:
     output = screen()
     settings = [variable.read() for variable in _ours()]
     standard = [variable.read() for variable in worker.STANDARD]
-    _print(output, settings, only_set)
-    output.line()
-    output.line("OpenTelemetry's own", style="bold")
-    _print(output, standard, only_set)
+    if only_set:
+        settings, standard = _set(settings), _set(standard)
+    if settings or not standard:
+        _print(output, settings)
+    if standard:
+        output.line()
+        output.line("OpenTelemetry's own", style="bold")
+        _print(output, standard)
     problems = [setting.problem for setting in (*settings, *standard) if setting.problem]
     unknown = [
         f"{name}: there is no such setting.{f' Did you mean {meant}?' if meant else ''}"
@@ -55,14 +59,18 @@ def _ours() -> Sequence[AnyVariable]:
     return [*worker.VARIABLES, *(variable for variable in service.VARIABLES if variable.name not in shared)]
 
 
-def _print(output: Screen, settings: Iterable[Setting[object]], only_set: bool) -> None:
+def _set(settings: Iterable[Setting[object]]) -> list[Setting[object]]:
+    """Return those that the environment sets."""
+    return [setting for setting in settings if setting.source != "default"]
+
+
+def _print(output: Screen, settings: Sequence[Setting[object]]) -> None:
+    if not settings:
+        output.note("The environment sets none: each setting has its default.")
+        return
     output.table(
         ["variable", "value", "from"],
-        [
-            [setting.variable.name, _value(setting), setting.source]
-            for setting in settings
-            if not only_set or setting.source != "default"
-        ],
+        [[setting.variable.name, _value(setting), setting.source] for setting in settings],
     )
 
 

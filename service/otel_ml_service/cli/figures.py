@@ -6,7 +6,7 @@ import math
 
 from otel_ml_service.report.units import quantity, unit_of
 
-__all__ = ["age", "compact", "of_metric", "plural", "size", "thousands"]
+__all__ = ["age", "compact", "of_metric", "size", "thousands"]
 
 
 def size(count: float) -> str:
@@ -44,16 +44,6 @@ def thousands(count: int) -> str:
         '48,210'
     """
     return f"{count:,}"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    Examples:
-        >>> plural(1, "run"), plural(3, "run")
-        ('1 run', '3 runs')
-    """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def of_metric(name: str, value: float) -> str:

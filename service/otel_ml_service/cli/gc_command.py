@@ -11,12 +11,14 @@ from pathlib import Path
 
 import click
 
-from otel_ml_service.cli.figures import age, plural, size
+from otel_ml_service.cli.figures import age, size
 from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.screen import screen
 from otel_ml_service.env import DIR_MAX
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
+from otel_ml_service.stored_runs.unfinished import unfinished
+from otel_ml_service.why.wording import plural
 
 __all__ = ["command"]
 
@@ -42,18 +44,29 @@ class _Age(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 @dir_option
 @click.option("--keep", type=click.IntRange(0), help="Keep this many of the newest runs, remove the others.")
 @click.option("--older-than", type=_Age(), metavar="AGE", help="Remove runs not written to for 12h, 30d, 4w, …")
+@click.option("--undelivered", is_flag=True, help="Also runs that are not finished, or not in all of their backends.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def command(base: Path, keep: int | None, older_than: float | None, yes: bool) -> None:
+def command(base: Path, keep: int | None, older_than: float | None, undelivered: bool, yes: bool) -> None:
     """Remove old runs from this machine's disk.
 
     Without an option: the oldest, until all runs together are below OTEL_ML_DIR_MAX. A run that is being recorded is
-    never removed. What is in MLflow, in W&B or on another machine stays.
+    never removed, and one that is not finished, or not in all of its backends, only with --undelivered. What is in
+    MLflow, in W&B or on another machine stays.
     """
     output = screen()
-    found = run_folders(base)
+    found = [run for run in run_folders(base) if _is_ours(run, base)]
     runs = [run for run in found if not is_live(run)]
     sizes = {run.path: run.size() for run in runs}
-    doomed = [run for run in runs if run in _beyond(runs, keep, older_than, sizes)]
+    doomed = _beyond(runs, keep, older_than, sizes)
+    if not undelivered:
+        kept = {run.folder.path.resolve() for run in unfinished(base)}
+        needed = [run for run in doomed if run.path.resolve() in kept]
+        doomed = [run for run in doomed if run not in needed]
+        if needed:
+            output.line(
+                f"{plural(len(needed), 'run')} left alone, not finished or not in all backends: `otel-ml recover` "
+                "delivers them, --undelivered removes them, too."
+            )
     if not doomed:
         live = len(found) - len(runs)
         beside = f", and {plural(live, 'run')} being recorded" if live else ""
@@ -78,6 +91,12 @@ def command(base: Path, keep: int | None, older_than: float | None, yes: bool) -
         output.line(f"Removed {plural(len(doomed) - len(failed), 'run')} of {len(doomed)}.")
         raise click.exceptions.Exit(1)
     output.line(f"Removed {plural(len(doomed), 'run')}, {total}.")
+
+
+def _is_ours(run: RunFolder, base: Path) -> bool:
+    """Whether a service has made the folder, below `base` itself: a link leads to what others look after."""
+    is_linked = run.path.is_symlink() or (run.path.parent.is_symlink() and run.path.parent != base)
+    return not is_linked and (run.path / "state").is_dir()
 
 
 def _removed(run: RunFolder) -> str:

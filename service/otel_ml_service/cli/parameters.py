@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from otel_ml.env import DIR
 from otel_ml.exceptions import OtelMLError
+from otel_ml.variable import comma_separated
 from otel_ml_exporters.registry import registered
 from otel_ml_service.stored_runs.run_folders import LATEST, find, run_folders
 
@@ -77,7 +78,7 @@ class _ExportersType(click.ParamType):  # type: ignore[type-arg]  # generic sinc
         """Split the list; whether each name is known is the registry's answer, with its did-you-mean."""
         if isinstance(value, tuple):
             return value
-        names = tuple(part.strip() for part in value.split(",") if part.strip())
+        names = comma_separated(value)
         if not names:
             self.fail(f"{value!r} names no exporter. Write for example: jsonl,tensorboard", param, ctx)
         return names

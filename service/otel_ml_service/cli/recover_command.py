@@ -15,17 +15,22 @@ from otel_ml.exceptions import ConfigError, VersionError
 from otel_ml.explanation import explained
 from otel_ml.recovery import LOSSES
 from otel_ml.wire.rendezvous import run_folder
-from otel_ml_service.cli.figures import plural, thousands
+from otel_ml_service.cli.figures import thousands
 from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
 from otel_ml_service.storage.database import StorageError
+from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.recover import Recovered, RunTakenError, recover, send
 from otel_ml_service.stored_runs.run_folders import find
 from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, unfinished, unread_spools
+from otel_ml_service.why.wording import plural
 
 __all__ = ["command"]
 
+
+_OTHERS = 5
+"""Unfinished runs that are listed one by one though they are not meant."""
 
 LEFT, LOST = 1, 3
 """Exit codes: something is left to deliver, run it again; nothing is left, and some is lost. 2 is wrong usage."""
@@ -92,15 +97,28 @@ def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> li
 
 def _list(found: Sequence[Unfinished], chosen: Sequence[Unfinished], base: Path, output: Screen) -> None:
     """Say what would be touched, and what is not, before anything is."""
-    for run in found:
-        spools = f", {plural(run.spools, 'spool')} of workers" if run.spools else ""
-        where = (
-            ""
-            if run.belongs_to(base)
-            else f"; it belongs to {run_folder(run.origin or run.base, run.experiment, run.id)}"
-        )
-        left = "" if run in chosen else f". Left alone: otel-ml recover {run.id}, or --all"
-        output.line(f"{run.experiment}/{run.id}: not finished{spools}{where}{left}")
+    for run in chosen:
+        output.line(f"{_described(run, base)}{_without_endpoint(run)}")
+    others = [run for run in found if run not in chosen]
+    for run in others[:_OTHERS]:
+        output.line(f"{_described(run, base)}. Left alone: otel-ml recover {run.id}, or --all")
+    if len(others) > _OTHERS:
+        output.line(f"{len(others) - _OTHERS} more are left alone: otel-ml recover --all --dry-run lists them")
+
+
+def _described(run: Unfinished, base: Path) -> str:
+    spools = f", {plural(run.spools, 'spool')} of workers" if run.spools else ""
+    if run.belongs_to(base):
+        return f"{run.experiment}/{run.id}: not finished{spools}"
+    folder = run_folder(run.origin or run.base, run.experiment, run.id)
+    return f"{run.experiment}/{run.id}: not finished{spools}; it belongs to {folder}"
+
+
+def _without_endpoint(run: Unfinished) -> str:
+    """Return where a run goes of which no service of this host knows: it may have been meant for one elsewhere."""
+    if run.has_folder or not run.spools or Config.from_env().is_remote:
+        return ""
+    return f". OTEL_EXPORTER_OTLP_ENDPOINT is not set, so it goes into {run.folder.path}"
 
 
 def _check_folder(base: Path, runs: tuple[str, ...]) -> None:
@@ -112,8 +130,11 @@ def _check_folder(base: Path, runs: tuple[str, ...]) -> None:
 
 def _nothing(runs: tuple[str, ...], base: Path) -> str:
     """Return the line where no run is left to deliver."""
+    at_work = [text for text in runs if is_live(find(text, base))]
+    if at_work:
+        return f"Nothing to recover now: the service of {', '.join(at_work)} is at work, and goes on delivering."
     if runs:
-        return f"Nothing to recover: {', '.join(runs)} is delivered, or is being recorded."
+        return f"Nothing to recover: {', '.join(runs)} is delivered."
     return f"Nothing to recover: every run of {base} is delivered, or is being recorded."
 
 
@@ -146,12 +167,11 @@ def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -
         said.add(slug)
         output.line(explained(sentence, slug))
 
-    is_done = send(run, endpoint, timeout, say)
+    sent = send(run, endpoint, timeout, say)
     where = f"{endpoint.shown} ({endpoint.source})"
-    sent = run.spools - run.spools_left
-    if is_done and sent:
-        output.line(f"{run.id}: {plural(sent, 'spool')} sent to {where}")
-    elif is_done:
+    if sent.is_done and sent.spools:
+        output.line(f"{run.id}: {plural(sent.spools, 'spool')} sent to {where}")
+    elif sent.is_done:
         output.line(f"{run.id}: its processes are alive, and send it themselves")
     else:
         output.line(f"{run.id}: not done within {timeout:.0f} s: {where} does not take it; run it again once it does")

@@ -13,7 +13,6 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
-from otel_ml_service.cli.figures import plural
 from otel_ml_service.cli.parameters import EXPORTERS, RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.config import ServiceConfig
@@ -26,6 +25,7 @@ from otel_ml_service.stored_runs.merge_late import with_late
 from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live, is_over_within, records
 from otel_ml_service.stored_runs.replay import Replayed, replay, run_info
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
+from otel_ml_service.why.wording import plural
 
 __all__ = ["command"]
 

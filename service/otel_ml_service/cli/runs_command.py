@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def command(base: Path, limit: int, as_json: bool) -> None:
         for row in rows:
             click.echo(json.dumps(row))
         return
+    ids = sorted({run.id for run in runs})
     output.table(
-        ["name", "experiment", "status", "steps", "last written", "size", "id"],
+        ["name", "experiment", "status", "steps", "written", "size", "id"],
         [
             [
                 str(row["name"]),
@@ -53,11 +55,12 @@ def command(base: Path, limit: int, as_json: bool) -> None:
                 thousands(int(row["steps"])),
                 f"{age(time.time() - float(row['modified']))} ago",
                 size(int(row["bytes"])),
-                str(row["id"]),
+                _beginning(str(row["id"]), ids) if output.is_terminal else str(row["id"]),
             ]
             for row in rows
         ],
         right=["steps", "size"],
+        folded=["name", "experiment", "status"],
     )
     if any(row["lacking"] or row["status"] == NOT_FINISHED for row in rows):
         output.note("What is not finished, or not in all of its backends: otel-ml recover")
@@ -70,6 +73,27 @@ def _shown(row: Mapping[str, Any]) -> str:
     behind = f", not all in {', '.join(row['lacking'])}" if row["lacking"] else ""
     refused = "".join(f", {thousands(count)} values not in {name}" for name, count in row["not_taken"].items())
     return f"{row['status']}{behind}{refused}"
+
+
+def _beginning(run_id: str, ids: Sequence[str]) -> str:
+    """Return the first characters of an id, as many as tell it from the others; `ids` are all, in their order.
+
+    Examples:
+        >>> _beginning("01M8F26QZRQF", ["01M8F23108RN", "01M8F26QZRQF", "01M8F26QZSAA"])
+        '01M8F26QZR'
+        >>> _beginning("slurm-7", ["slurm-7"])
+        'slurm-7'
+    """
+    at = bisect_left(ids, run_id)
+    neighbors = (*ids[max(at - 1, 0) : at], *ids[at + 1 : at + 2])
+    shortest = _SHORTEST_ID
+    while shortest < len(run_id) and any(other.startswith(run_id[:shortest]) for other in neighbors):
+        shortest += 1
+    return run_id[:shortest]
+
+
+_SHORTEST_ID = 8
+"""Characters: a few more than are needed now, so that it is still the beginning of one run tomorrow."""
 
 
 def described(run: RunFolder) -> dict[str, Any]:

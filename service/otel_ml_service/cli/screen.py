@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -16,6 +17,13 @@ __all__ = ["Screen", "screen"]
 
 _PLAIN_WIDTH = 120
 """Columns of text that no terminal limits; as wide as a line of code."""
+
+_GAP = "  "
+"""Between two columns of a table."""
+
+
+_WIDEST_CELL = 60
+"""Columns of plain text up to which rows are aligned: one long name does not push the figures of all others away."""
 
 
 class Screen:
@@ -36,31 +44,71 @@ class Screen:
         """Print one line; what is not printable is written out."""
         self.out.print(Text(printable(text), style=style or ""))
 
+    def hanging(self, begin: str, text: str, style: str | None = None) -> None:
+        """Print `text` after `begin`; in a terminal what does not fit goes on below its own beginning."""
+        if not self.is_terminal:
+            self.line(begin + text, style=style)
+            return
+        # An address or a command is to be copied: it is not broken, neither at a hyphen nor where it is too long.
+        lines = textwrap.wrap(
+            printable(text),
+            max(self.out.width - len(begin), 20),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for number, line in enumerate(lines or [""]):
+            self.line((begin if number == 0 else " " * len(begin)) + line, style=style)
+
     def note(self, text: str) -> None:
         """Print one line for the person, not for the pipe: on standard error."""
         self.err.print(Text(printable(text), style="dim"))
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-        """Print rows under a header; the columns named in `right` are numbers."""
+    def room_beside(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
+        """Return how many characters one more column of a table may have in this terminal."""
+        widths = (max(map(len, cells)) for cells in zip(columns, *rows, strict=True))
+        return self.out.width - sum(width + len(_GAP) for width in widths)
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        right: Sequence[str] = (),
+        folded: Sequence[str] | None = None,
+    ) -> None:
+        """Print rows under a header.
+
+        Args:
+            columns: the header.
+            rows: a cell for each column.
+            right: columns of numbers.
+            folded: columns that go on in a further line where the terminal is too narrow; all, if left out.
+        """
         cells = [[printable(cell) for cell in row] for row in rows]
         if not self.is_terminal:
             self._plain_table(columns, cells, right)
             return
         table = Table(box=None, header_style="bold", pad_edge=False)
         for column in columns:
-            table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+            table.add_column(
+                column,
+                justify="right" if column in right else "left",
+                overflow="fold",
+                no_wrap=folded is not None and column not in folded,
+            )
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
         self.out.print(table)
 
     def _plain_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> None:
-        widths = [max(len(line[i]) for line in [columns, *rows]) for i in range(len(columns))]
-        for line in [columns, *rows]:
+        lines = [columns, *rows]
+        widths = [max(min(len(line[i]), _WIDEST_CELL) for line in lines) for i in range(len(columns))]
+        for line in lines:
             padded = [
                 cell.rjust(width) if column in right else cell.ljust(width)
                 for cell, width, column in zip(line, widths, columns, strict=True)
             ]
-            self.out.print(Text("  ".join(padded).rstrip()))
+            self.out.print(Text(_GAP.join(padded).rstrip()))
 
 
 def screen() -> Screen:

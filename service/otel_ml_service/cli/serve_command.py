@@ -17,7 +17,8 @@ from otel_ml_service.config import ServiceConfig
 from otel_ml_service.live_runs.log_lines import LogLines
 from otel_ml_service.live_runs.run_log import OutputLog
 from otel_ml_service.own_parent import leave_starter
-from otel_ml_service.service import Service, serve
+from otel_ml_service.serve import serve
+from otel_ml_service.service import Service
 from otel_ml_service.ui.pages_of_a_job import pages_of
 
 __all__ = ["command"]
@@ -38,9 +39,19 @@ __all__ = ["command"]
     type=click.Path(path_type=Path, dir_okay=False),
     help="otel-ml.yaml: exporters and their options.",
 )
-@click.option("--dir", "base", type=click.Path(path_type=Path, file_okay=False), help="Folder of all runs.")
-@click.option("--http", metavar="HOST:PORT", help="Address of OTLP/HTTP.", show_default="OTEL_ML_LISTEN_HTTP")
-@click.option("--grpc", metavar="HOST:PORT", help="Address of OTLP/gRPC.", show_default="OTEL_ML_LISTEN_GRPC")
+@click.option(
+    "--dir",
+    "base",
+    type=click.Path(path_type=Path, file_okay=False),
+    show_default="OTEL_ML_DIR, else ./otel-ml-runs",
+    help="Folder of all runs.",
+)
+@click.option(
+    "--http", metavar="HOST:PORT", help="Address of OTLP/HTTP.", show_default="OTEL_ML_LISTEN_HTTP, else 127.0.0.1:4318"
+)
+@click.option(
+    "--grpc", metavar="HOST:PORT", help="Address of OTLP/gRPC.", show_default="OTEL_ML_LISTEN_GRPC, else 127.0.0.1:4317"
+)
 @click.option("--embedded", is_flag=True, help="Serve the one run of this host's job; `otel_ml.init()` does that.")
 @click.option("--rendezvous", type=click.Path(path_type=Path), help="Folder where the job finds an embedded service.")
 @click.option("--page", is_flag=True, help="With --embedded: the run's page on a free port of 127.0.0.1, by a token.")
@@ -56,7 +67,7 @@ def command(
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C: receive OTLP, align by step, reduce, write one run to each backend.
 
-    On another address than loopback it demands OTEL_ML_TOKEN or client certificates.
+    On an address that is not loopback it demands a token (OTEL_ML_TOKEN, OTEL_ML_TOKEN_FILE) or client certificates.
     """
     if embedded != (rendezvous is not None):
         raise click.UsageError("--embedded and --rendezvous FOLDER belong together; leave both out to serve many runs.")
@@ -102,7 +113,7 @@ def _say_where(service: Service) -> None:
     ]
     if service.demands_a_token:
         lines.append('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"')
-    lines.append("Ctrl-C delivers what has arrived, and ends it.")
+    lines.append("Ctrl-C delivers the steps that are closed, and ends it; open ones go on at the next start.")
     with suppress(OSError, ValueError):  # nobody reads it
         sys.stderr.write("\n".join([*lines, ""]))
         sys.stderr.flush()

@@ -16,7 +16,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.flatten import leaves
 from otel_ml.printable import printable
 from otel_ml_exporters.records import Record, Table
-from otel_ml_service.cli.figures import compact, of_metric, plural
+from otel_ml_service.cli.figures import compact, of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
@@ -28,7 +28,7 @@ from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, is_own
 from otel_ml_service.stored_runs.status_word import standing
 from otel_ml_service.stored_runs.unfinished import lacking
-from otel_ml_service.why.wording import seconds
+from otel_ml_service.why.wording import plural, seconds
 
 __all__ = ["command"]
 
@@ -79,9 +79,9 @@ def _note_findings(tables: dict[str, Table], record: Record) -> None:
 def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table]) -> None:
     if account:
         output.line()
-        output.line("where the time goes: what each timer adds to the step of the slowest rank", style="bold")
+        output.line("where the time goes: what each phase adds to the step of the slowest rank", style="bold")
         rows = [[one.place + one.phase, seconds(one.seconds), f"{one.share:.1%}", str(one.rank)] for one in account]
-        columns = ["timer", "a step", "of the step", "rank at the front"]
+        columns = ["phase", "a step", "share", "rank in front"]
         output.table(columns, rows, right=columns[1:])
     lines = [line for table in tables for line in finding_lines(table)]
     if lines:
@@ -153,15 +153,27 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     users = [entry for entry in chosen if not _is_account(entry[0].name)]
     wrong = not_as_it_should_be(read)
     told = [entry for entry in own if everything or entry[0].name in wrong]
-    output.table(
-        ["metric", "axis", "steps", "last", "min", "max", ""],
-        # What a user recorded first, what otel_ml says about itself last, and only where it is not as it should be.
-        [_row(*entry) for entry in [*users, *told]],
-        right=["steps", "last", "min", "max"],
-    )
+    # What a user recorded first, what otel_ml says about itself last, and only where it is not as it should be.
+    _print_series(output, [*users, *told])
     if hidden := len(own) - len(told):
         output.line(f"{hidden} more of otel_ml's own account: otel-ml show {folder.name} --all", style="dim")
 
+
+def _print_series(output: Screen, chosen: Chosen) -> None:
+    columns = ["metric", "axis", "steps", "last", "min", "max"]
+    rows = [_row(*entry) for entry in chosen]
+    width = max(min(output.room_beside(columns, rows), _CURVE), _SHORTEST_CURVE)
+    curves = [spark(list(series.values()), width) for _, series in chosen]
+    output.table(
+        [*columns, ""],
+        [[*row, curve] for row, curve in zip(rows, curves, strict=True)],
+        right=columns[2:],
+        folded=["metric"],
+    )
+
+
+_CURVE, _SHORTEST_CURVE = 24, 8
+"""Characters of a curve in the table: a shorter one says nothing, so a long name goes on in a further line first."""
 
 _NOUNS = {
     "Artifact": "artifact",
@@ -191,4 +203,4 @@ def _row(key: SeriesName, series: Series) -> list[str]:
     values = list(series.values())
     finite = [value for value in values if math.isfinite(value)]
     bounds = [of_metric(key.name, min(finite)), of_metric(key.name, max(finite))] if finite else ["", ""]
-    return [key.name, key.axis, f"{len(values):,}", of_metric(key.name, values[-1]), *bounds, spark(values)]
+    return [key.name, key.axis, f"{len(values):,}", of_metric(key.name, values[-1]), *bounds]

@@ -13,9 +13,11 @@ from otel_ml_exporters.records import Record, RunStatus, StepRecord, Summary, Te
 from otel_ml_service.cli.figures import of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.time_account import is_exposed
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import find, is_there
+from otel_ml_service.stored_runs.run_history import is_own
 
 __all__ = ["command"]
 
@@ -56,7 +58,7 @@ def _line(record: Record, metrics: Sequence[str]) -> str | None:
     if isinstance(record, RunStatus):
         return f"status {record.status}"
     if isinstance(record, Summary) and not metrics:
-        return "summary  " + _values(record.values)
+        return f"summary  {_values(shown)}" if (shown := _of_the_program(record.values)) else None
     if isinstance(record, Text) and not metrics:
         return f"text {record.name}: {record.text.splitlines()[0] if record.text else ''}"
     return None
@@ -66,12 +68,17 @@ def _step_line(record: StepRecord, metrics: Sequence[str]) -> str | None:
     if metrics:
         chosen = {name: value for name, value in record.values.items() if _wanted(name, metrics)}
     else:
-        chosen = {name: value for name, value in record.values.items() if not name.startswith("otel_ml/")}
+        chosen = _of_the_program(record.values)
     if not chosen:
         return None
     where = f"{record.axis} {record.step}" + (" (amended)" if record.amendment else "")
     missing = f"  [{record.writers_missing} writers missing]" if record.writers_missing else ""
     return f"{where:<16} {_values(chosen)}{missing}"
+
+
+def _of_the_program(values: Mapping[str, float]) -> dict[str, float]:
+    """Return what the program recorded, without otel_ml's own account."""
+    return {name: value for name, value in values.items() if not (is_own(name) or is_exposed(name))}
 
 
 def _wanted(name: str, metrics: Sequence[str]) -> bool:

@@ -93,11 +93,11 @@ def finding_lines(table: Table) -> Iterator[str]:
         >>> columns = ("level", "kind", "place", "phase", "since", "until", "s per step", "s saved per step")
         >>> rows = (("warning", "slow", "rank 2", "forward", 40, 69, 0.025, 0.02),)
         >>> list(finding_lines(Table(1, 0.0, "otel_ml/findings", "step", 80, columns, rows)))
-        ['warning: rank 2 slow in forward, step 40 to 69: +25 ms a step, 20 ms shorter without it']
+        ['warning: rank 2 slow in forward, steps 40-69: +25 ms a step, 20 ms shorter without it']
         >>> columns += ("times",)
         >>> rows = (("warning", "pause", "nobody", "ckpt", 9, 59, 0.4, 0.4, 6),)
         >>> [line.partition(":")[2] for line in finding_lines(Table(1, 0.0, "findings", "step", 80, columns, rows))]
-        [' nobody is slow, the job pauses in ckpt, 6 times, step 9 to 59: +400 ms a step, 400 ms shorter without it']
+        [' nobody is slow, the job pauses in ckpt, 6 times, steps 9-59: +400 ms a step, 400 ms shorter without it']
         >>> columns = (*columns[:5], "given", "amount")
         >>> rows = (("warning", "load", "rank 2", "forward", 0, 1.4, "tokens"),)
         >>> list(finding_lines(Table(1, 0.0, "otel_ml/findings", "step", 80, columns, rows)))
@@ -128,7 +128,7 @@ def _what(cells: Mapping[str, JsonValue]) -> str:
 def _when(axis: str, cells: Mapping[str, JsonValue]) -> str:
     until = cells.get("until")
     since = cells.get("since")
-    return f"since {axis} {since}" if until is None else f"{axis} {since} to {until}"
+    return f"since {axis} {since}" if until is None else f"{axis}s {since}-{until}"
 
 
 def _price(cells: Mapping[str, JsonValue]) -> str:

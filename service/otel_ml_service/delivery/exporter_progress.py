@@ -45,8 +45,8 @@ class Progress:
         mark: called with (`seq`, lost) after each batch.
         say: called with a slug of the catalogue and a sentence for a person.
         surprises: how often is tried again what no exporter should raise.
-        ahead: called with the position that a backend tells; returns by how much its numbers are above the run's own,
-            where it has records of the run from another folder.
+        seq_offset: called with the position that a backend tells; returns by how much its numbers are above the run's
+            own, where it has records of the run from another folder.
 
     Attributes:
         certain: the position that the backend told, as a number of the run's own; None where it cannot tell how far it
@@ -63,14 +63,14 @@ class Progress:
         mark: Callable[[int, Mapping[str, int]], None],
         say: Callable[[str, str], None],
         surprises: int,
-        ahead: Callable[[int], int],
+        seq_offset: Callable[[int], int],
     ) -> None:
         self._name = name
         self._run_id = run_id
         self._mark = mark
         self._say = say
         self._surprises = surprises
-        self._ahead = ahead
+        self._seq_offset = seq_offset
         self._shift = 0
         self._losses = Losses(lost)
         self._is_gone = False
@@ -84,7 +84,7 @@ class Progress:
     def resume(self, position: int | None, last_seq: int) -> None:
         """Begin with a new exporter, whose backend has everything up to `position`."""
         if position is not None:
-            self._shift = self._ahead(position)
+            self._shift = self._seq_offset(position)
             position = max(0, position - self._shift)
         self.certain = position
         # The backend's word counts more than our mark: a mark is stored after the export, so it may be behind after a

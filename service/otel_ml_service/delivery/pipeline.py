@@ -53,7 +53,8 @@ class Pipeline:
         mark: called with (`seq`, lost) after each batch.
         say: called with a slug of the catalogue and a sentence for a person.
         select: what of a record an exporter gets that does not keep all of otel_ml's own account.
-        ahead: called with the position that the backend tells; returns by how much its numbers are above the source's.
+        seq_offset: called with the position that the backend tells; returns by how much its numbers are above the
+            source's.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Pipeline:
         say: Callable[[str, str], None],
         retry: RetryPolicy,
         select: Selection = everything,
-        ahead: Callable[[int], int] = lambda _: 0,
+        seq_offset: Callable[[int], int] = lambda _: 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -78,7 +79,7 @@ class Pipeline:
         self._source = source
         self._stop = StopSignal(clock)
         self._progress = Progress(
-            name, run.id, delivered, lost or {}, mark=mark, say=say, surprises=retry.surprises, ahead=ahead
+            name, run.id, delivered, lost or {}, mark=mark, say=say, surprises=retry.surprises, seq_offset=seq_offset
         )
         self._retries = Retries(retry, self._progress, self._stop)
         self._batches = Batches(name, source, self._progress, self._retries, self._stop, say)

@@ -10,7 +10,11 @@ import numpy.typing as npt
 __all__ = ["montage"]
 
 
-def montage(images: npt.NDArray[np.float32], *, side: int = 8, scale: int = 4, gap: int = 2) -> npt.NDArray[np.uint8]:
+_SIDE, _SCALE, _GAP = 8, 4, 2
+"""Pixels of an image's edge, of one of its pixels, and between two images."""
+
+
+def montage(images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Return square images (one a row, pixels in [0, 1]) side by side, white on black; none gives one empty tile.
 
     Examples:
@@ -19,12 +23,12 @@ def montage(images: npt.NDArray[np.float32], *, side: int = 8, scale: int = 4, g
     """
     columns = max(math.ceil(math.sqrt(len(images))), 1)
     rows = max(math.ceil(len(images) / columns), 1)
-    tile = side * scale + gap
-    picture = np.zeros((rows * tile + gap, columns * tile + gap), dtype=np.uint8)
+    tile = _SIDE * _SCALE + _GAP
+    picture = np.zeros((rows * tile + _GAP, columns * tile + _GAP), dtype=np.uint8)
     for index, image in enumerate(images):
-        top, left = gap + index // columns * tile, gap + index % columns * tile
-        pixels = (image.reshape(side, side) * 255).astype(np.uint8)
-        picture[top : top + side * scale, left : left + side * scale] = np.kron(
-            pixels, np.ones((scale, scale), dtype=np.uint8)
+        top, left = _GAP + index // columns * tile, _GAP + index % columns * tile
+        pixels = (image.reshape(_SIDE, _SIDE) * 255).astype(np.uint8)
+        picture[top : top + _SIDE * _SCALE, left : left + _SIDE * _SCALE] = np.kron(
+            pixels, np.ones((_SCALE, _SCALE), dtype=np.uint8)
         )
     return picture

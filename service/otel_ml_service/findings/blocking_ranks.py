@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.phases import UNTIMED
+from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["blocking_ranks", "without"]
 

@@ -10,10 +10,9 @@ ends a finding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import repeat
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +22,13 @@ from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import median
 from otel_ml_service.findings.peers import Groups, TimeOfAmounts, groups_of, is_pipeline, usual_of
-from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind, accuses
+from otel_ml_service.findings.phases import TimerKind, accuses
+from otel_ml_service.findings.silent_ranks import silence
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.thresholds import Thresholds
 from otel_ml_service.findings.what_if import lateness
 
-__all__ = ["Detector", "StepTimers"]
+__all__ = ["Detector"]
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -57,48 +58,6 @@ _WARM_UP = 16
 """First steps of a process that begins while others are at work: it compiles, allocates, fills caches."""
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
-
-
-class StepTimers(NamedTuple):
-    """The timers of one closed step.
-
-    Attributes:
-        ranks: those heard in the step.
-        phases: names of timers.
-        seconds: [ranks, phases], each rank's total; NaN where it has none.
-        absent: ranks that were expected and of which nothing had arrived.
-        stages: the pipeline stage of each rank, None where it did not say one; empty where nobody did.
-        kinds: what timers were declared to measure; of others the name tells.
-        hosts: of each rank, "" where it did not say one; empty where nobody did.
-        topologies: of each rank, dimension → coordinate; the same.
-        amounts: names of what counts how much a rank was given to do: tokens, samples.
-        given: [ranks, amounts], how much that was; NaN where a rank says nothing.
-        processes: which process each rank is; empty where nobody knows.
-    """
-
-    ranks: tuple[int, ...]
-    phases: tuple[str, ...]
-    seconds: Floats
-    absent: frozenset[int] = frozenset()
-    stages: tuple[int | None, ...] = ()
-    kinds: Mapping[str, TimerKind] = NOTHING_SAID
-    hosts: tuple[str, ...] = ()
-    topologies: tuple[Mapping[str, int], ...] = ()
-    amounts: tuple[str, ...] = ()
-    given: Floats = np.zeros((0, 0))
-    processes: tuple[str, ...] = ()
-
-    def in_order_of(self, known: Sequence[str]) -> StepTimers:
-        """Return the same timers, those that are `known` in that order; what is in no timer stays the first one."""
-        place = {phase: number for number, phase in enumerate(known)}
-        spots = [column for column, phase in enumerate(self.phases) if phase in place]
-        sorted_ = sorted(spots, key=lambda column: place[self.phases[column]])
-        if sorted_ == spots:
-            return self
-        columns = list(range(len(self.phases)))
-        for spot, column in zip(spots, sorted_, strict=True):
-            columns[spot] = column
-        return self._replace(phases=tuple(self.phases[column] for column in columns), seconds=self.seconds[:, columns])
 
 
 class Detector:
@@ -166,7 +125,7 @@ class Detector:
         self._grow(timers)
         cells = self._cells
         seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
-        changes = self._silence(step, timers)
+        changes = silence(self.open, step, timers, self._thresholds.silent_steps)
         usual = self._usual(timers, seconds)
         if np.isnan(usual).all():
             self.slowdowns = np.full(len(cells.ranks), np.nan)
@@ -469,24 +428,6 @@ class Detector:
             extra_s=max(float(cells.extra[place]), 0.0),
             cost_s=float(cells.seconds[place]),
         )
-
-    def _silence(self, step: int, timers: StepTimers) -> list[Finding]:
-        found = []
-        for rank in timers.absent:
-            if (rank, "") not in self.open:
-                self.open[rank, ""] = Finding("silent", rank, "", "warning", step, step)
-                found.append(self.open[rank, ""])
-        heard = set(timers.ranks)
-        for key, before in [entry for entry in self.open.items() if entry[1].kind == "silent"]:
-            if key[0] in heard:
-                del self.open[key]
-                found.append(replace(before, last=step, is_over=True))
-                continue
-            is_long = step - before.since + 1 >= self._thresholds.silent_steps
-            self.open[key] = replace(before, last=step, level="critical" if is_long else "warning")
-            if self.open[key].level != before.level:
-                found.append(self.open[key])
-        return found
 
     def _place(self, rank: int, phase: str) -> tuple[int, int]:
         return self._cells.ranks.get(rank, -1), self._cells.phases.get(phase, -1)

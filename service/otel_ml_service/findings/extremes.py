@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.evidence_matrix import MAX_CELLS
+from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["COLUMNS", "Extreme", "Extremes"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["COLUMNS", "Finding", "Kind", "Level", "row_of"]
+__all__ = ["COLUMNS", "Finding", "Kind", "Level", "rank_number", "row_of"]
 
 Kind = Literal["slow", "silent", "stage", "load", "shape", "pause"]
 Level = Literal["warning", "critical"]
@@ -101,6 +101,11 @@ COLUMNS = (
     "amount", "given",
 )  # fmt: skip
 """Of the table of findings; `until` is empty while the trouble lasts, those of spans where its rank sent none."""
+
+
+def rank_number(finding: Finding) -> int:
+    """Return the rank that a finding is about; -1 where it is about none, or several."""
+    return -1 if finding.rank is None else finding.rank
 
 
 def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:

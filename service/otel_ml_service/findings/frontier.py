@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.nesting import BESIDE
 from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, accuses
+from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["Exposed", "Line", "exposed", "line_of"]
 

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.frontier import Exposed
 from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import accuses, is_pausing, is_waiting
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.thresholds import Thresholds
 
 __all__ = ["Pauses"]

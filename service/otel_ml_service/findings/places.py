@@ -14,8 +14,9 @@ from itertools import combinations
 
 import numpy as np
 
-from otel_ml_service.findings.detector import Detector, StepTimers
-from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.detector import Detector
+from otel_ml_service.findings.finding import Finding, rank_number
+from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["Places", "common_places"]
 
@@ -59,7 +60,7 @@ class _Place:
 
     def end(self, finding: Finding) -> None:
         """Note that one of its ranks is as quick as the others again."""
-        rank = _rank(finding)
+        rank = rank_number(finding)
         self.slow.discard(rank)
         self.hidden.discard(rank)
         self.ended.append(finding)
@@ -71,7 +72,7 @@ class _Place:
             worst,
             rank=None,
             where=self.told.where,
-            ranks=tuple(sorted(map(_rank, members))),
+            ranks=tuple(sorted(map(rank_number, members))),
             since=self.told.since,
             level="critical" if any(one.level == "critical" for one in members) else "warning",
             saved_s=self.told.saved_s,
@@ -88,7 +89,7 @@ class Places:
     def __init__(self, open_findings: Sequence[Finding] = (), of_ranks: Sequence[Finding] = ()) -> None:
         self.open: dict[tuple[str, str], _Place] = {}
         self._waiting: dict[Key, int] = {}
-        self._told: set[Key] = {(_rank(one), one.phase) for one in of_ranks}
+        self._told: set[Key] = {(rank_number(one), one.phase) for one in of_ranks}
         for one in open_findings:
             ranks = frozenset(one.ranks)
             self.open[one.where, one.phase] = _Place(ranks, one, set(ranks), set(ranks))
@@ -112,7 +113,7 @@ class Places:
 
     def finish(self, over: Sequence[Finding]) -> list[Finding]:
         """Return what is told when all of it ends."""
-        told = [one for one in over if not self.hides((_rank(one), one.phase))]
+        told = [one for one in over if not self.hides((rank_number(one), one.phase))]
         told += [replace(place.told, is_over=True) for place in self.open.values()]
         self.open.clear()
         self._waiting.clear()
@@ -134,7 +135,7 @@ class Places:
 
     def _is_told(self, step: int, one: Finding) -> bool:
         """Whether a finding is told at once, and as that of a rank."""
-        rank, key = _rank(one), (_rank(one), one.phase)
+        rank, key = rank_number(one), (rank_number(one), one.phase)
         if one.kind != "slow":
             return True
         if one.is_over:
@@ -203,7 +204,9 @@ class Places:
                 continue
             del self.open[where, phase]
             told.append(replace(place.of(place.ended), is_over=True))
-            told += [self._alone((_rank(one), phase), detector) for one in slow if _rank(one) in place.hidden]
+            told += [
+                self._alone((rank_number(one), phase), detector) for one in slow if rank_number(one) in place.hidden
+            ]
         return told
 
 
@@ -273,7 +276,3 @@ def _by(names: Mapping[int, str]) -> Named:
     for rank, name in names.items():
         ranks.setdefault(name, set()).add(rank)
     return {name: frozenset(members) for name, members in ranks.items()}
-
-
-def _rank(finding: Finding) -> int:
-    return -1 if finding.rank is None else finding.rank

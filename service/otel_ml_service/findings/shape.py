@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.findings.medians import low_median, median
 from otel_ml_service.findings.peers import Groups, groups_of
 from otel_ml_service.findings.stages import working_phases
+from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["Shape"]
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from otel_ml_exporters.records import Span
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.nesting import parents_of
 from otel_ml_service.findings.phases import in_order
+from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["span_timers"]
 

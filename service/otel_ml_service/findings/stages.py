@@ -13,10 +13,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_service.findings.detector import Detector, StepTimers
+from otel_ml_service.findings.detector import Detector
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.findings.medians import low_median
 from otel_ml_service.findings.phases import STEP, UNTIMED, accuses
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.what_if import saved_without_stage
 
 __all__ = ["Stages", "surplus_of_stage", "work_of_stages", "working_phases"]

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from otel_ml_service.findings.detector import Detector, Floats, StepTimers
-from otel_ml_service.findings.finding import Finding, Kind
+from otel_ml_service.findings.detector import Detector, Floats
+from otel_ml_service.findings.finding import Finding, Kind, rank_number
 from otel_ml_service.findings.frontier import Exposed, Line, exposed, line_of
 from otel_ml_service.findings.loads import Loads
 from otel_ml_service.findings.pauses import Pauses
@@ -17,6 +17,7 @@ from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, Timer
 from otel_ml_service.findings.places import Places
 from otel_ml_service.findings.shape import Shape
 from otel_ml_service.findings.stages import Stages, working_phases
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.what_if import saved_without
 
 __all__ = ["Verdicts"]
@@ -126,7 +127,7 @@ class Verdicts:
         costliest = sorted(slow, key=lambda one: -one.extra_s)[:_PLAYED]
         line = None if is_pipeline(timers.phases, timers.kinds) else line_of(timers, parents)
         for one in costliest:
-            saved = self._saved([_rank(one)], one.phase, timers, line)
+            saved = self._saved([rank_number(one)], one.phase, timers, line)
             self.know(replace(one, saved_s=_smoothed(one.saved_s, saved)))
         for (where, phase), place in self._places.open.items():
             saved = self._saved(sorted(place.slow), phase, timers, line)
@@ -155,10 +156,6 @@ class Verdicts:
             return 0.0
         saved = saved_without(line.seconds, rows, line.phases.index(in_line))
         return saved if np.isfinite(saved) else 0.0
-
-
-def _rank(finding: Finding) -> int:
-    return -1 if finding.rank is None else finding.rank
 
 
 def _smoothed(before: float, now: float) -> float:

@@ -49,6 +49,11 @@ class EmbeddedService:
         self._announced: int | None = None
         self._spools: LeftoverSpools | None = None
 
+    @property
+    def spools_taken_in(self) -> int:
+        """How many spools of dead processes it has taken in."""
+        return 0 if self._spools is None else self._spools.taken
+
     def announce(self, service: Service) -> None:
         """Let the processes of the job find `service`, once what the dead ones had left is taken in."""
         self._rendezvous.create()
@@ -78,7 +83,7 @@ class EmbeddedService:
         moved_at, last_seen = self._clock(), None
         while not self._withdrawn.wait(_LINGER_S / 4):
             runs = list(self._runs)
-            seen = [(run.status, *(pipeline.status for pipeline in run.pipelines.values())) for run in runs]
+            seen = [(run.status, *(pipeline.status for pipeline in run.pipelines.started.values())) for run in runs]
             if seen != last_seen or self._admission.held:
                 moved_at, last_seen = self._clock(), seen
             still_s = self._clock() - moved_at

@@ -57,7 +57,7 @@ class EngineLoop:
         digested: told how many bytes of requests are decided and committed.
         drop: told up to which entry everything is committed.
         dir_max: bytes of all outboxes.
-        unreadable: takes requests of runs whose files cannot be opened.
+        unreadable: takes what a request has of a run whose files cannot be opened.
         damaged: told that a run's file was found damaged; a new start puts what is left of it into a new one.
         clock: seconds since the epoch.
     """
@@ -71,7 +71,7 @@ class EngineLoop:
         digested: Callable[[int], None],
         drop: Callable[[int], None],
         dir_max: int,
-        unreadable: Callable[[int, Decoded], None],
+        unreadable: Callable[[int, Decoded, str], None],
         damaged: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -147,7 +147,7 @@ class EngineLoop:
     def _next(self) -> tuple[list[tuple[int, Decoded]], bool]:
         with self._changed:
             if not self._queue and not self._stopping:
-                self._changed.wait(self._patience())
+                self._changed.wait(self._seconds_to_wait())
             entries = list(self._queue)
             self._queue.clear()
             stopping = self._stopping
@@ -161,7 +161,7 @@ class EngineLoop:
                     self._queue.clear()
         return entries, stopping
 
-    def _patience(self) -> float:
+    def _seconds_to_wait(self) -> float:
         now = self._clock()
         deadlines = [deadline - now for run in self._runs if (deadline := run.next_deadline()) is not None]
         return max(0.005, min(_IDLE_S, *deadlines)) if deadlines else _IDLE_S
@@ -242,9 +242,9 @@ class EngineLoop:
                 self._fed(number, decoded, experiment, now)
 
     def _put_aside(self, number: int, decoded: Decoded, experiment: str, error: Exception) -> None:
-        """Keep a request that no run can take for the next start, out of the journal's way if there is room for it."""
+        """Keep for the next start what a request has of a run that cannot take it, if there is room for it."""
         try:
-            self._unreadable(number, decoded)
+            self._unreadable(number, decoded, experiment)
         except OSError as second:
             self._defects.add(experiment)
             _log.error("A request of run %s stays in the journal: %s %s", experiment, error, second)

@@ -35,6 +35,9 @@ class LeftoverSpools:
         take: sends a request on; its future is done when that is in the journal.
         taken_in: called once what the dead had left at the start is in the journal. The living are to be heard later:
             of two incarnations of a rank, the one that is heard first is the older one.
+
+    Attributes:
+        taken: spools that were taken in.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class LeftoverSpools:
         self._folder = folder
         self._take = take
         self._taken_in = taken_in
+        self.taken = 0
         self._told: set[Path] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="otel-ml-spools", daemon=True)
@@ -104,6 +108,7 @@ class LeftoverSpools:
             return False
         finally:
             os.close(handle)
+        self.taken += 1
         _log.info("Took in %s, which its writer could not send.", path.name)
         return True
 

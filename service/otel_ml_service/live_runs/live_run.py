@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,17 +13,12 @@ from otel_ml.redaction import redacted
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.versions import not_taken_up
-from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.observation import Observation
 from otel_ml_service.aggregation.older_state import version_of
 from otel_ml_service.aggregation.outcome import Outcome, Status
-from otel_ml_service.aggregation.settings import EngineSettings
-from otel_ml_service.delivery.backoff import RetryPolicy
-from otel_ml_service.delivery.exporter_progress import PipelineStatus
-from otel_ml_service.delivery.pipeline import Pipeline
-from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, everything
+from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter
 from otel_ml_service.live_runs.artifact_store import with_content
 from otel_ml_service.live_runs.artifact_thread import ArtifactThread
 from otel_ml_service.live_runs.late_file import LateFile
@@ -32,15 +26,16 @@ from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.live_runs.name_files import keep_name
 from otel_ml_service.live_runs.printing_process import PrintingProcess
 from otel_ml_service.live_runs.run_log import RunLog
-from otel_ml_service.live_runs.served_settings import ServedSettings
+from otel_ml_service.live_runs.run_pipelines import RunPipelines
+from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.live_runs.storage_errors import StorageErrors
 from otel_ml_service.live_runs.wait_for_name import UNNAMED, may_be_named
 from otel_ml_service.receiver.partial_success import Rejected
-from otel_ml_service.storage.outbox import Commit, Mark, Outbox
+from otel_ml_service.storage.outbox import Commit, Outbox
 from otel_ml_service.telemetry import Telemetry
 from otel_ml_service.versions import RUN
 
-__all__ = ["LiveRun", "RunSettings"]
+__all__ = ["LiveRun"]
 
 _log = logging.getLogger(__name__)
 
@@ -64,33 +59,6 @@ _REJECTED_KINDS = 20
 """Senders and reasons of rejected points that a run names."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """What every run of a service is made with.
-
-    Attributes:
-        exporters: name → builds the exporter; called on the exporter's own thread.
-        experiment_name: of runs whose writers do not say it.
-        run_name: the same; where it is empty, a readable one is made of the id.
-        late_max: bytes of `late.otlp`.
-        served: what is kept in its folder of how it is served; None keeps what is there.
-        unavailable: name → why, of exporters that were asked for and cannot be used: what they lack stays to be said.
-        all_self_telemetry: backends get all of `otel_ml/…`, and not only what is not as it should be.
-        log: name of the log in the run's folder; empty in embedded mode, where the process' output is that file.
-    """
-
-    exporters: Mapping[str, Callable[[], Exporter]]
-    engine: EngineSettings = field(default_factory=EngineSettings)
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    experiment_name: str = UNNAMED
-    run_name: str = ""
-    late_max: int = 2**30
-    served: ServedSettings | None = None
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-    all_self_telemetry: bool = False
-    log: str = "service.log"
-
-
 class LiveRun:
     """Owned by the engine's thread; how far it is, and the notices, may be read by others.
 
@@ -104,8 +72,8 @@ class LiveRun:
         StorageError: its files cannot be used.
 
     Attributes:
-        told: notices that went to the process that prints them; the receiver's thread counts. None: it never asked.
-        speaker: which process that is.
+        printed: notices that went to the process that prints them; the receiver's thread counts. None: it never asked.
+        printing_process: which process that is.
     """
 
     def __init__(
@@ -139,13 +107,13 @@ class LiveRun:
         self._unwritten: tuple[Outcome, list[str], str] | None = None
         self._unstored: Commit | None = None
         self._said: deque[str] = deque()
-        self.pipelines: dict[str, Pipeline] = {}
+        self.pipelines = RunPipelines(settings, self.outbox, self.log, self.say, self._self_telemetry)
         self.info = self._run_info()
         keep_name(self.info)
         self.status: Status = self._engine.status
         # What a launch that has ended was told is no news to the one that goes on with the run.
-        self.told = None if self.status.state == "running" else len(self.outbox.notices)
-        self.speaker = PrintingProcess()
+        self.printed = None if self.status.state == "running" else len(self.outbox.notices)
+        self.printing_process = PrintingProcess()
         self.findings = self._engine.findings
         if self.outbox.damage:
             _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))
@@ -252,24 +220,13 @@ class LiveRun:
         self._describe(self._run_info())
         self._deliver()
 
-    def foresee(self) -> None:
-        """Say what exporters know now of what they will say once they have started: the job may be shorter."""
-        for name, make in self._settings.exporters.items():
-            try:
-                sentence = make().foreseen(self.info.of_instance(name))
-            except Exception:  # noqa: BLE001 (code of others; what is wrong is reported when it starts)
-                _log.debug("Exporter %s foresees nothing.", name, exc_info=True)
-            else:
-                if sentence is not None:
-                    self.say("exporter-notice", sentence)
-
     def resume(self) -> None:
         """Go on delivering what a predecessor left; each backend tells what it has, whatever the predecessor thought.
 
         What was handed to W&B's own process and not written yet died with the predecessor.
         """
         if self.outbox.last_seq:
-            self._deliver(anyhow=True)
+            self._deliver(even_idle=True)
 
     @property
     def is_stuck(self) -> bool:
@@ -277,26 +234,15 @@ class LiveRun:
         return self._unstored is not None or self._unwritten is not None
 
     @property
-    def is_delivered(self) -> bool:
-        """Whether every exporter has everything that there is."""
-        return all(self.behind(name) == 0 for name in self._settings.exporters)
-
-    @property
-    def lacking(self) -> tuple[str, ...]:
-        """The exporters that were asked for and do not have everything that there is."""
-        return tuple(name for name in self.exporters if self.behind(name))
-
-    @property
     def is_over(self) -> bool:
         """Whether the run has ended, everything is delivered, and the exporters are closed."""
-        return self.status.state != "running" and self.is_delivered and self._are_stopped()
+        return self.status.state != "running" and self.pipelines.is_delivered and self.pipelines.are_stopped
 
     def finish(self) -> None:
         """Close the exporters of a run that has ended, once they have everything."""
-        if self.status.state == "running" or not self.is_delivered:
+        if self.status.state == "running" or not self.pipelines.is_delivered:
             return
-        for pipeline in self.pipelines.values():
-            pipeline.ask_to_stop(_FINISH_S)
+        self.pipelines.ask_to_stop(_FINISH_S)
 
     def make_room(self, share: float, limit: int) -> None:
         """Forget the oldest records; the quickest exporter keeps its place, whatever the others lose.
@@ -306,7 +252,7 @@ class LiveRun:
             limit: in bytes, why.
         """
         box = self.outbox
-        quickest = max((box.last_seq - self.behind(name) for name in self._settings.exporters), default=0)
+        quickest = max((box.last_seq - self.pipelines.behind(name) for name in self._settings.exporters), default=0)
         up_to = min(quickest, box.first_seq + int((box.last_seq - box.first_seq + 1) * share))
         if up_to < box.first_seq:
             return
@@ -318,16 +264,10 @@ class LiveRun:
             "otel-ml replay --experiment NAME writes the whole run anew.",
         )
 
-    def ask_to_stop(self, timeout: float) -> None:
-        """Tell every exporter to deliver what it can and close, within `timeout` seconds."""
-        for pipeline in self.pipelines.values():
-            pipeline.ask_to_stop(timeout)
-
     def close(self) -> None:
         """Wait for the exporters' deadline, keep their positions, and close the files."""
         self.files.close()
-        for pipeline in self.pipelines.values():
-            pipeline.join()
+        self.pipelines.join()
         self.outbox.close()
         self.log.close()
 
@@ -398,23 +338,15 @@ class LiveRun:
             )
         return {_LATE: str(self._late.length)}
 
-    def _deliver(self, *, anyhow: bool = False) -> None:
+    def _deliver(self, *, even_idle: bool = False) -> None:
         """Start the exporters that have something to do: at the first record, and where a run goes on after its end."""
-        if self._waits_for_a_name() and not anyhow:
-            return
-        for name, make in self._settings.exporters.items():
-            pipeline = self.pipelines.get(name)
-            if pipeline is not None:
-                pipeline.describe(self.info)
-            if (anyhow or self.behind(name)) and (pipeline is None or pipeline.is_stopped):
-                self.pipelines[name] = self._pipeline(name, make)
-                with self.log.speaking():
-                    self.pipelines[name].start()
+        if even_idle or not self._waits_for_a_name():
+            self.pipelines.start(self.info, even_idle=even_idle)
 
     @property
     def is_placed(self) -> bool:
         """Whether it stays where it is: something of it is in a backend, or about to be."""
-        return bool(self.pipelines) or (self.outbox.last_seq > 0 and not self._waits_for_a_name())
+        return bool(self.pipelines.started) or (self.outbox.last_seq > 0 and not self._waits_for_a_name())
 
     def _waits_for_a_name(self) -> bool:
         """Whether the exporters are not to begin yet: it may still get another name than that which nobody chose."""
@@ -422,43 +354,10 @@ class LiveRun:
             return False
         return may_be_named(self._engine.facts, self.status, self._now)
 
-    def _pipeline(self, name: str, make: Callable[[], Exporter]) -> Pipeline:
-        mark = self.outbox.mark(name)
-
-        def keep(seq: int, lost: Mapping[str, int]) -> None:
-            self.outbox.set_mark(name, Mark(seq, dict(lost)))
-
-        def ahead(position: int) -> int:
-            shift = self.outbox.ahead(name, position)
-            if shift:
-                self.say(
-                    "run-begun-elsewhere",
-                    f"Exporter {name!r} has {shift} records of this run that {self.outbox.path} does not know: the "
-                    "run was begun in another folder, or that file was removed. What is recorded from here on follows.",
-                )
-            return shift
-
-        return Pipeline(
-            name,
-            make,
-            self.info,
-            self.outbox,
-            delivered=mark.seq,
-            lost=mark.lost,
-            mark=keep,
-            say=self.say,
-            retry=self._settings.retry,
-            ahead=ahead,
-            select=everything if self._settings.all_self_telemetry else self._self_telemetry.select,
-        )
-
     def _describe(self, info: RunInfo) -> None:
         if (info.name, info.notes) != (self.info.name, self.info.notes):
             keep_name(info)
         self.info = info
-
-    def _are_stopped(self) -> bool:
-        return all(pipeline.is_stopped for pipeline in self.pipelines.values())
 
     def _run_info(self) -> RunInfo:
         facts = self._engine.facts
@@ -471,29 +370,3 @@ class LiveRun:
             tags=facts.tags,
             notes=facts.notes,
         )
-
-    # Any thread
-
-    @property
-    def exporters(self) -> dict[str, PipelineStatus]:
-        """How far each exporter is that was asked for, also of those that have not been started, or cannot be."""
-        return {name: self._exporter_status(name) for name in (*self._settings.exporters, *self._settings.unavailable)}
-
-    @property
-    def pending(self) -> int:
-        """How many records the slowest exporter has still to write, of those that are at work."""
-        return max(map(self.behind, self._settings.exporters), default=0)
-
-    def behind(self, name: str) -> int:
-        """Return how many records an exporter has still to write."""
-        pipeline = self.pipelines.get(name)
-        return self.outbox.last_seq - self.outbox.mark(name).seq if pipeline is None else pipeline.behind
-
-    def _exporter_status(self, name: str) -> PipelineStatus:
-        pipeline = self.pipelines.get(name)
-        if pipeline is not None:
-            return pipeline.status
-        mark = self.outbox.mark(name)
-        if name in self._settings.unavailable:
-            return PipelineStatus("unavailable", mark.seq, mark.lost, problem=self._settings.unavailable[name])
-        return PipelineStatus("stopped" if self.behind(name) == 0 else "starting", mark.seq, mark.lost)

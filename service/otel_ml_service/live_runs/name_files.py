@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 from otel_ml_exporters.records import RunInfo
+from otel_ml_service.live_runs.whole_file import write_whole
 
 __all__ = ["NAME", "NOTES", "keep_name"]
 
@@ -17,10 +17,4 @@ def keep_name(run: RunInfo) -> None:
     for file, text in ((NAME, run.name), (NOTES, run.notes)):
         with suppress(OSError):
             if text:
-                _write(run.dir / "state" / file, text)
-
-
-def _write(path: Path, text: str) -> None:
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text(text, encoding="utf-8", errors="replace")
-    fresh.replace(path)
+                write_whole(run.dir / "state" / file, text.encode(errors="replace"))

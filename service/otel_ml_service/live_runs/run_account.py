@@ -19,8 +19,8 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
         undecided: requests that are acknowledged, and not decided yet.
     """
     status = run.status
-    exporters = run.exporters
-    behind = run.pending
+    exporters = run.pipelines.exporters
+    behind = run.pipelines.pending
     lost = {**status.lost}
     for name, exporter in exporters.items():
         lost |= {f"{name}: {reason}": count for reason, count in exporter.lost.items()}
@@ -36,7 +36,7 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
             name: {
                 "url": found.url,
                 "delivered_seq": found.delivered,
-                "pending": run.behind(name),
+                "pending": run.pipelines.behind(name),
                 "state": found.state,
                 "problem": found.problem,
                 "lost": found.lost,
@@ -57,7 +57,7 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
         "files": run.files.waiting,
         "problem": run.trouble.text or None,
         "notices": list(run.outbox.notices),
-        "told": run.told,
+        "told": run.printed,
         "findings": list(run.findings),
         "last_seq": run.outbox.last_seq,
         "overhead_s": status.overhead_s,

@@ -106,6 +106,6 @@ def _open_again(handle: int) -> None:
     """Let the handle of a file that was deleted be that of a new file of its name."""
     path = Path(str(Path(f"/proc/self/fd/{handle}").readlink()).removesuffix(" (deleted)"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     os.dup2(fresh, handle, inheritable=False)
     os.close(fresh)

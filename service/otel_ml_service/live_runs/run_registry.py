@@ -14,9 +14,11 @@ from otel_ml.explanation import explained
 from otel_ml.wire.folder_ownership import claim, is_ours, may_hold_ours, renamed_warning
 from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_service.aggregation.observation import Writer
-from otel_ml_service.live_runs.live_run import LiveRun, RunSettings
+from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_account import account
+from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.live_runs.shrinking import Shrinking
+from otel_ml_service.live_runs.whole_file import write_whole
 from otel_ml_service.process_limits import most_files, open_files
 from otel_ml_service.storage.database import StorageError, private_folder, storage_errors
 from otel_ml_service.telemetry import Telemetry
@@ -185,7 +187,7 @@ class RunRegistry:
         private_folder(folder / "state")
         # First: a disk that takes no more must not leave the run open, and locked, without being in the book.
         with storage_errors(folder):
-            _write(folder / "state" / _OPEN, experiment)
+            write_whole(folder / "state" / _OPEN, experiment.encode())
             run = self._run(experiment, folder)
         self._runs[experiment] = run
         self.withdraw([experiment])
@@ -207,7 +209,7 @@ class RunRegistry:
         """Write beside `run.db` that the run is open, and how it is served."""
         state = run.folder / "state"
         if not (state / _OPEN).exists():
-            _write(state / _OPEN, run.experiment)
+            write_whole(state / _OPEN, run.experiment.encode())
         if self._settings.served is not None:  # not before it is open: another service may have had it
             self._settings.served.keep(state)
 
@@ -245,8 +247,8 @@ def _is_safe(folder: Path) -> bool:
 def _leave(run: LiveRun) -> None:
     """Take away what a run has only as long as somebody goes on with it."""
     with suppress(OSError):
-        if run.lacking:
-            _write(run.folder / "state" / _UNDELIVERED, run.experiment)
+        if run.pipelines.lacking:
+            write_whole(run.folder / "state" / _UNDELIVERED, run.experiment.encode())
         else:
             (run.folder / "state" / _UNDELIVERED).unlink(missing_ok=True)
     with suppress(OSError):
@@ -258,10 +260,3 @@ def _leave(run: LiveRun) -> None:
             if file.lstat().st_nlink > 1 or file.is_symlink() or file.suffix:
                 file.unlink()
         kept.rmdir()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the whole file or nothing: on a full disk an empty one would name no run."""
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)

@@ -51,7 +51,7 @@ def run_measures(run: LiveRun) -> Iterator[Measure]:
 
 
 def _of_exporters(run: LiveRun) -> Iterator[Measure]:
-    for name, pipeline in list(run.pipelines.items()):
+    for name, pipeline in list(run.pipelines.started.items()):
         exporter: Attributes = (("exporter", name),)
         status = pipeline.status
         yield "delivered", exporter, status.delivered

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 
 from otel_ml.explanation import explained
 
@@ -23,9 +22,8 @@ class StorageErrors:
         text: what is wrong now, or "".
     """
 
-    def __init__(self, subject: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, subject: str) -> None:
         self._subject = subject
-        self._clock = clock
         self._since = 0.0
         self.text = ""
 
@@ -33,7 +31,7 @@ class StorageErrors:
         """Note that storing failed."""
         text = str(error)
         if not self.text:
-            self._since = self._clock()
+            self._since = time.monotonic()
         if text != self.text:
             _log.error("%s", explained(f"{self._subject} cannot be stored: {text}", "storage"))
         self.text = text
@@ -42,7 +40,7 @@ class StorageErrors:
         """Note that storing succeeded; return what the run is to be told if it had failed before."""
         if not self.text:
             return None
-        lasted = self._clock() - self._since
+        lasted = time.monotonic() - self._since
         _log.warning("%s can be stored again, after %.0f s.", self._subject, lasted)
         sentence = f"For {lasted:.0f} s nothing could be stored: {self.text} What was acknowledged is all there."
         self.text = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,8 +39,11 @@ class UnreadableRequests:
         self._telemetry = telemetry
         self._bytes: int | None = None
 
-    def keep(self, number: int, signal: str, body: bytes) -> None:
-        """Write one request to a file of its own, or count it as dropped where the folder is full."""
+    def keep(self, number: int, signal: str, body: bytes, experiment: str = "") -> None:
+        """Write a request, or what it has of one run, to a file of its own; count it as dropped where there is no room.
+
+        The same again is the same file.
+        """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._bytes is None:
             self._bytes = sum(path.stat().st_size for path in self._folder.iterdir())
@@ -48,14 +52,15 @@ class UnreadableRequests:
             self._telemetry.count("dropped", reason="its run's files cannot be used")
             _log.error("Request %d is dropped: %s holds %d bytes already.", number, self._folder, _MOST_BYTES)
             return
-        path = self._folder / f"{number}-{signal}.otlp"
+        of_run = f"-{sha256(experiment.encode()).hexdigest()[:16]}" if experiment else ""
+        path = self._folder / f"{number}-{signal}{of_run}.otlp"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(body)
 
     def kept(self) -> Iterator[Kept]:
         """Yield what is there, in the order in which it came; whoever has stored it removes the file."""
         for path in sorted(self._folder.glob("*.otlp"), key=_number):
-            yield Kept(path, path.stem.partition("-")[2], path.read_bytes())
+            yield Kept(path, path.stem.split("-")[1], path.read_bytes())
 
 
 def _number(path: Path) -> int:

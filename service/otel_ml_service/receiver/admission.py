@@ -7,12 +7,16 @@ it is stored: its bytes are then in the journal, on the disk.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from hashlib import sha256
 
 from otel_ml_service.receiver.decode import NO_ALIASES, Decoded, Decoder, Signal
+from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.receiver.refusal_log import RefusalLog
+from otel_ml_service.receiver.resource import PROBED
 from otel_ml_service.telemetry import Telemetry
 
 __all__ = ["MAX_REQUEST", "Admission", "OverloadedError", "Stored"]
@@ -22,6 +26,10 @@ MAX_REQUEST = 64 * 2**20
 
 RETRY_AFTER_S = 1
 """What an overloaded service asks for; the engine drains 256 MiB in a few seconds."""
+
+
+_IN_PART = 4_096
+"""Requests of which it is remembered that some of their runs are stored, and which: they come again as a whole."""
 
 
 class OverloadedError(Exception):
@@ -65,9 +73,13 @@ class Admission:
         # Guards _held: transports add, the engine's thread subtracts.
         self._lock = threading.Lock()
         self._held = 0
+        self._in_part: OrderedDict[bytes, frozenset[str]] = OrderedDict()
 
     def take(self, signal: Signal, body: bytes, stored: Stored, *, json: bool = False) -> None:
         """Decode a request and send it to the journal; `stored` is called once, on any thread, unless this raises.
+
+        Where some of its runs are not taken now, the others are all the same, and `stored` is told to come back
+        (docs/protocol.md §4.14).
 
         Raises:
             UndecodableError: it is not OTLP.
@@ -79,23 +91,30 @@ class Admission:
             self._telemetry.count("refused", reason="overloaded")
             raise OverloadedError("The service is behind with its work. Send the same request again later.")
         decoded = self._decoder.json(signal, body) if json else self._decoder.protobuf(signal, body)
-        if why := self._held_back(decoded.observations):
-            self._telemetry.count("refused", reason="run of another version")
-            raise OverloadedError(why)
-        if not self._has_room(decoded.observations):
-            self._telemetry.count("refused", reason="too many runs")
-            raise OverloadedError("The service has as many open runs as it may. Send again when one of them has ended.")
-        for reason, points in decoded.rejections.reasons.items():
-            self._telemetry.count("rejected", points, reason=reason)
-        for rejected in decoded.rejections.told:
-            if not rejected.experiment:  # of a known one the run tells
-                self._refusals.reject(rejected)
+        known = _digest(decoded) if self._in_part else b""
+        if known:
+            decoded = self._rest(decoded, known)
+        if (obstacle := self._obstacle(decoded.observations)) is not None:
+            self._take_some(decoded, stored, known or _digest(decoded), *obstacle)
+            return
+        self._note(decoded.rejections)
         if not decoded.observations and not decoded.rejections.experiments:
             self._acknowledge(stored, decoded)
             return
         # Held before it is stored: the engine may have decided it before `store` returns.
         self._hold(len(decoded.body))
         self._store(decoded, partial(self._settle, stored))
+
+    def _note(self, rejections: Rejections) -> None:
+        """Count what is rejected, and write it down; a probe is an answer to a question, and no loss."""
+        for reason, points in rejections.reasons.items():
+            if reason == PROBED:
+                self._telemetry.count("probes", points)
+            else:
+                self._telemetry.count("rejected", points, reason=reason)
+        for rejected in rejections.told:
+            if not rejected.experiment and rejected.reason != PROBED:  # of a known one the run tells
+                self._refusals.reject(rejected)
 
     def future(self, signal: Signal, body: bytes) -> Future[Decoded]:
         """Do as `take` does, for who waits on a thread of its own: the future has what was stored, or why not."""
@@ -120,6 +139,10 @@ class Admission:
         self._hold(len(body))
         return decoded
 
+    def of_runs(self, decoded: Decoded, experiments: Container[str]) -> bytes:
+        """Return what of a request is of some runs, as OTLP."""
+        return self._decoder.part(decoded, experiments).body
+
     def digested(self, size: int) -> None:
         """Note that `size` bytes of requests are decided and committed."""
         self._hold(-size)
@@ -128,6 +151,53 @@ class Admission:
     def held(self) -> int:
         """Bytes acknowledged, or about to be, that are not decided and committed yet."""
         return self._held
+
+    def _obstacle(self, experiments: Iterable[str]) -> tuple[str, str] | None:
+        """Return why one of these runs is not taken now: the label of the reason, and the sentence."""
+        if why := self._held_back(experiments):
+            return "run of another version", why
+        if not self._has_room(experiments):
+            said = "The service has as many open runs as it may. Send again when one of them has ended."
+            return "too many runs", said
+        return None
+
+    def _rest(self, decoded: Decoded, known: bytes) -> Decoded:
+        """Return what of a request is not stored yet: some of its runs may have been taken before others could be."""
+        with self._lock:
+            before = self._in_part.get(known, frozenset())
+        if not before:
+            return decoded
+        rest = self._decoder.part(decoded, decoded.observations.keys() - before)
+        return rest._replace(rejections=decoded.rejections)
+
+    def _take_some(self, decoded: Decoded, stored: Stored, known: bytes, reason: str, why: str) -> None:
+        """Store what of a request is of runs that are taken; then its sender is told to come back with all of it.
+
+        Raises:
+            OverloadedError: there is nothing of such a run.
+        """
+        self._telemetry.count("refused", reason=reason)
+        taken = frozenset(of for of in decoded.observations if self._obstacle([of]) is None)
+        self._obstacle(decoded.observations.keys() - taken)  # the last answer is what the runs remember
+        if not taken:
+            raise OverloadedError(why)
+        part = self._decoder.part(decoded, taken)
+
+        def settle(part: Decoded, error: Exception | None) -> None:
+            if error is None:
+                self._note_in_part(known, taken)
+            else:
+                self._hold(-len(part.body))
+            stored(part, error or OverloadedError(why))
+
+        self._hold(len(part.body))
+        self._store(part, settle)
+
+    def _note_in_part(self, known: bytes, taken: frozenset[str]) -> None:
+        with self._lock:
+            self._in_part[known] = self._in_part.pop(known, frozenset()) | taken
+            if len(self._in_part) > _IN_PART:
+                self._in_part.popitem(last=False)
 
     def _settle(self, stored: Stored, decoded: Decoded, error: Exception | None) -> None:
         if error is None:
@@ -143,3 +213,7 @@ class Admission:
     def _hold(self, size: int) -> None:
         with self._lock:
             self._held += size
+
+
+def _digest(decoded: Decoded) -> bytes:
+    return sha256(decoded.body).digest()

@@ -15,7 +15,7 @@ threads: its caches are plain dictionaries of equal values, of which a race only
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -105,6 +105,17 @@ class Decoder:
         """
         message = parse_json(body, _REQUESTS[signal]())
         return self._decoded(signal, message.SerializeToString(), message)
+
+    def part(self, decoded: Decoded, experiments: Container[str]) -> Decoded:
+        """Return what of a request is of some runs, as a request; without what of it will never be accepted."""
+        resources, _, _ = _PARTS[decoded.signal]
+        body = _REQUESTS[decoded.signal]()
+        for resource in getattr(_REQUESTS[decoded.signal].FromString(decoded.body), resources):
+            writer = self._writers.of(resource.resource)
+            if isinstance(writer, Writer) and writer.experiment in experiments:
+                getattr(body, resources).append(resource)
+        observations = {of: found for of, found in decoded.observations.items() if of in experiments}
+        return Decoded(decoded.signal, body.SerializeToString(), observations, Rejections())
 
     def _decoded(self, signal: Signal, body: bytes, message: Any) -> Decoded:
         decoded = Decoded(signal, body, {}, Rejections())

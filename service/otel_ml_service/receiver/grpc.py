@@ -76,7 +76,7 @@ class GrpcReceiver:
         self._tokens = tokens
         self._tls = tls
         self._decoding = threading.BoundedSemaphore(_DECODING)
-        self._patience = CallTimeout()
+        self._call_timeout = CallTimeout()
         self._server: Any = None
 
     def start(self) -> tuple[str, int]:
@@ -114,7 +114,7 @@ class GrpcReceiver:
                 "Stop what uses it, or choose another address with OTEL_ML_LISTEN_GRPC=HOST:PORT.",
                 slug="cannot-listen",
             )
-        self._patience.start()
+        self._call_timeout.start()
         self._server.start()
         return self._host, int(port)
 
@@ -122,7 +122,7 @@ class GrpcReceiver:
         """Take no new requests, let those in progress be answered, and close; safe twice."""
         if self._server is not None:
             self._server.stop(timeout).wait(timeout + 1.0)
-            self._patience.stop()
+            self._call_timeout.stop()
 
     def _handlers(self) -> list[Any]:
         grpc = self._grpc
@@ -143,7 +143,7 @@ class GrpcReceiver:
                 self._refusals.tell(_host(context.peer()), WRONG_TOKEN)
                 sentence = "The bearer token is missing or wrong. Set OTEL_ML_TOKEN to the service's."
                 context.abort(code.UNAUTHENTICATED, explained(sentence, "unauthenticated"))
-            with self._patience.with_(context):
+            with self._call_timeout.with_(context):
                 body = next(messages, b"")  # a call without a message is an empty request
             try:
                 with self._decoding:

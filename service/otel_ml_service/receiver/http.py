@@ -102,7 +102,7 @@ class HttpReceiver:
             ConfigError: the address cannot be bound.
         """
         self._loop = asyncio.new_event_loop()
-        self._handover = BatchedWakeup(self._loop)
+        self._wakeup = BatchedWakeup(self._loop)
         try:
             create = self._loop.create_server(
                 self._connection,
@@ -134,7 +134,7 @@ class HttpReceiver:
 
     def _connection(self) -> _Connection:
         return _Connection(
-            self._routes, self._loop, self._handover, self._connections, self._intake, self._telemetry, self._refusals
+            self._routes, self._loop, self._wakeup, self._connections, self._intake, self._telemetry, self._refusals
         )
 
     def _run(self) -> None:
@@ -166,7 +166,7 @@ class _Connection(asyncio.Protocol):
         self,
         routes: Routes,
         loop: asyncio.AbstractEventLoop,
-        handover: BatchedWakeup,
+        wakeup: BatchedWakeup,
         connections: set[_Connection],
         intake: ConnectionLimits,
         telemetry: Telemetry,
@@ -175,11 +175,11 @@ class _Connection(asyncio.Protocol):
         self._routes = routes
         self._refusals = refusals
         self._loop = loop
-        self._handover = handover
+        self._wakeup = wakeup
         self._connections = connections
         self._intake = intake
         self._telemetry = telemetry
-        self._pace = RateLimit()
+        self._rate_limit = RateLimit()
         self._held = 0
         self._parser = RequestParser(MAX_REQUEST)
         self._head: Head | None = None
@@ -275,7 +275,7 @@ class _Connection(asyncio.Protocol):
         if signal is None:
             self._looking = self._loop.create_task(self._look(head))
         else:
-            self._routes.export(head, signal, body, partial(self._handover.put, partial(self._answer, head)))
+            self._routes.export(head, signal, body, partial(self._wakeup.put, partial(self._answer, head)))
 
     async def _look(self, head: Head) -> None:
         try:
@@ -301,7 +301,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
             return
         self._head = None
-        wait_s = self._pace.wait(self._loop.time())
+        wait_s = self._rate_limit.wait(self._loop.time())
         if wait_s:
             self._telemetry.count("slowed")
             self._transport.pause_reading()

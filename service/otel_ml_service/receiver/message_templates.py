@@ -1,4 +1,4 @@
-"""Messages that differ in their numbers only: recognised in one comparison, read when their step closes.
+"""Messages that differ in their numbers only: recognized in one comparison, read when their step closes.
 
 A writer of ours sends the same metrics, in the same order and of the same width, step after step, and so do the other
 ranks of its role. Of a message that was decoded twice in the same form the *template* is kept: its bytes, and a mask

@@ -8,6 +8,7 @@ from typing import Any
 
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+from otel_ml.variable import comma_separated
 from otel_ml.wire import attributes as wire
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.observation import Writer
@@ -15,7 +16,7 @@ from otel_ml_service.receiver.attribute_aliases import Aliases
 from otel_ml_service.receiver.attribute_values import LONGEST_NAME, as_text, attributes
 from otel_ml_service.receiver.partial_success import Unacceptable, sender_of
 
-__all__ = ["Writers", "seconds"]
+__all__ = ["PROBED", "Writers", "seconds"]
 
 _CACHED = 65536
 """Resources remembered: more writers than any job has; beyond it the cache starts anew."""
@@ -36,6 +37,9 @@ _NO_EXPERIMENT = (
     f"the resource has no attribute {wire.EXPERIMENT_ID!r}; set it to the id of the run, "
     f"e.g. OTEL_RESOURCE_ATTRIBUTES={wire.EXPERIMENT_ID}=my-run."
 )
+
+PROBED = f"the resource has no attribute {wire.EXPERIMENT_ID!r}; it is a probe, and is kept in no run."
+"""Why the point of `otel-ml doctor` is not taken: its question is answered, and nobody has to do anything."""
 
 
 class Writers:
@@ -78,7 +82,7 @@ class Writers:
 def _writer(found: Mapping[str, JsonValue]) -> Writer | Unacceptable:
     experiment = found.get(wire.EXPERIMENT_ID)
     if not isinstance(experiment, str) or not experiment:
-        return _unacceptable(found, "", _NO_EXPERIMENT)
+        return _unacceptable(found, "", PROBED if found.get(wire.ROLE) == wire.PROBE else _NO_EXPERIMENT)
     try:
         experiment = _text(found, wire.EXPERIMENT_ID)
         rank = _integer(found, wire.RANK) or 0
@@ -126,7 +130,7 @@ def _text(found: Mapping[str, JsonValue], key: str, longest: int = LONGEST_NAME)
 
 def _texts(value: JsonValue) -> tuple[str, ...]:
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
+        return comma_separated(value)
     return tuple(as_text(item) for item in value) if isinstance(value, list) else ()
 
 

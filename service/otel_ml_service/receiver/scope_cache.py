@@ -1,6 +1,6 @@
 """The scope of a message of ours: step, axis, reduction and running number.
 
-The bytes of a scope repeat but for three numbers. Once one of a form was decoded, others are recognised by their
+The bytes of a scope repeat but for three numbers. Once one of a form was decoded, others are recognized by their
 constant bytes: a mask leaves out the seven value bits of each byte of a number, and keeps the bit that says where
 it ends.
 """

@@ -30,6 +30,7 @@ __all__ = [
     "require_known",
     "sign",
     "storage_errors",
+    "transaction",
 ]
 
 
@@ -99,7 +100,7 @@ def _close_to_others(folder: Path) -> None:
             raise
 
 
-def open_database(path: Path, form: Form, patience_s: float = 0.0) -> sqlite3.Connection:
+def open_database(path: Path, form: Form, timeout_s: float = 0.0) -> sqlite3.Connection:
     """Open `path`, creating it (mode 0600), for this process alone.
 
     A new file has the form `form`; one of an older form is to be signed by whoever has put it into this one.
@@ -112,7 +113,7 @@ def open_database(path: Path, form: Form, patience_s: float = 0.0) -> sqlite3.Co
     Args:
         path: of the file.
         form: `require_known` has found it, or an older one.
-        patience_s: seconds to wait for another process to close the file.
+        timeout_s: seconds to wait for another process to close the file.
 
     Raises:
         StorageError: corrupt, not a database, in use by another process, or not writable.
@@ -120,7 +121,7 @@ def open_database(path: Path, form: Form, patience_s: float = 0.0) -> sqlite3.Co
     private_folder(path.parent)
     with storage_errors(path):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-        connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")
@@ -139,7 +140,7 @@ def open_database(path: Path, form: Form, patience_s: float = 0.0) -> sqlite3.Co
     return connection
 
 
-def require_known(path: Path, form: Form, patience_s: float = 0.0) -> None:
+def require_known(path: Path, form: Form, timeout_s: float = 0.0) -> None:
     """Do nothing where a file has a form that this code reads; its bytes stay as they are in any case.
 
     One of which that cannot be told, as it is damaged, is left to who opens it.
@@ -147,7 +148,7 @@ def require_known(path: Path, form: Form, patience_s: float = 0.0) -> None:
     Args:
         path: of the file, which need not be there.
         form: the newest form that is known.
-        patience_s: seconds to wait for another process to close the file.
+        timeout_s: seconds to wait for another process to close the file.
 
     Raises:
         VersionError: newer code has written it.
@@ -157,7 +158,7 @@ def require_known(path: Path, form: Form, patience_s: float = 0.0) -> None:
         return
     with storage_errors(path):
         try:
-            with opened_to_read(path, patience_s) as connection:
+            with opened_to_read(path, timeout_s) as connection:
                 found, writer = _signed(connection)
         except sqlite3.DatabaseError as error:
             if _is_locked(str(error)):
@@ -188,7 +189,7 @@ def sign(connection: sqlite3.Connection, form: Form) -> None:
 
 
 @contextmanager
-def opened_to_read(path: Path, patience_s: float = 0.0) -> Iterator[sqlite3.Connection]:
+def opened_to_read(path: Path, timeout_s: float = 0.0) -> Iterator[sqlite3.Connection]:
     """Open a database for reading only; closed at the end of the block, and everything as it was before.
 
     One that was closed in order (no log beside it) is opened as immutable: SQLite would else leave a new log behind,
@@ -199,7 +200,7 @@ def opened_to_read(path: Path, patience_s: float = 0.0) -> Iterator[sqlite3.Conn
     had_index = index.exists()
     try:
         address = f"{path.resolve().as_uri()}?{how}"
-        with closing(sqlite3.connect(address, uri=True, timeout=patience_s)) as connection:
+        with closing(sqlite3.connect(address, uri=True, timeout=timeout_s)) as connection:
             yield connection
     finally:
         if not had_index:
@@ -314,3 +315,16 @@ def _no_room(path: Path, reason: str) -> str:
         f"{str(path)!r} cannot be written to: {reason}. Free some space, make the disk writable, or choose another "
         "OTEL_ML_DIR; what is not stored is tried again."
     )
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Make what the block writes durable together, or nothing of it."""
+    connection.execute("BEGIN")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

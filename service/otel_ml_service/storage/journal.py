@@ -26,9 +26,10 @@ from otel_ml_service.storage.database import (
     require_known,
     sign,
     storage_errors,
+    transaction,
 )
 from otel_ml_service.storage.recreate import recreated
-from otel_ml_service.storage.salvage import highest, is_suspect, newest_aside, readable, rebuilt, suspect
+from otel_ml_service.storage.salvage import highest, is_suspect, newest_damaged_copy, readable, rebuilt, suspect
 from otel_ml_service.versions import JOURNAL
 
 __all__ = ["Done", "Entry", "Journal"]
@@ -79,7 +80,7 @@ class Journal(Generic[T]):
     Args:
         path: `journal.db`.
         committed: called on the journal's thread after each commit, with (id, payload) in order.
-        patience_s: seconds to wait for a predecessor that is just stopping.
+        timeout_s: seconds to wait for a predecessor that is just stopping.
 
     Raises:
         VersionError: newer code has written it.
@@ -90,7 +91,7 @@ class Journal(Generic[T]):
     """
 
     def __init__(
-        self, path: Path, committed: Callable[[Sequence[tuple[int, T]]], None], *, patience_s: float = 0.0
+        self, path: Path, committed: Callable[[Sequence[tuple[int, T]]], None], *, timeout_s: float = 0.0
     ) -> None:
         self._path = path
         self._committed = committed
@@ -98,20 +99,20 @@ class Journal(Generic[T]):
         # The order of a start: refuse newer forms before anything is touched; then finish a repair that was
         # interrupted; then open, and repair where that shows damage.
         self._leftover: Sequence[Entry] = ()
-        require_known(path, _FORM, patience_s)
+        require_known(path, _FORM, timeout_s)
         is_damaged = is_suspect(path)
         if is_damaged:
             rebuilt(path, _FORM, _take_over)
         try:
-            self._open(patience_s)
+            self._open(timeout_s)
         except DamagedError:
             is_damaged = True
             rebuilt(path, _FORM, _take_over)
-            self._open(patience_s)
+            self._open(timeout_s)
         if is_damaged:
             self.damage = (
                 f"The journal was damaged: {len(self._leftover)} requests could be read and are taken up, the others "
-                f"are lost. The damaged file is kept: {newest_aside(path)}"
+                f"are lost. The damaged file is kept: {newest_damaged_copy(path)}"
             )
         # Guards _pending, _drop_up_to and _closing; the connection belongs to the thread once that runs.
         self._changed = threading.Condition()
@@ -170,8 +171,8 @@ class Journal(Generic[T]):
         except sqlite3.Error:  # closed before, or no room: the file is as good as before
             _log.debug("%s stays as large as it is.", self._path, exc_info=True)
 
-    def _open(self, patience_s: float) -> None:
-        self._connection = open_database(self._path, _FORM, patience_s)
+    def _open(self, timeout_s: float) -> None:
+        self._connection = open_database(self._path, _FORM, timeout_s)
         self._file = identity(self._path)
         try:
             self.identity = self._read_identity()
@@ -235,17 +236,11 @@ class Journal(Generic[T]):
             if identity(self._path) != self._file:  # what is acknowledged must not end with this process
                 self._connection = recreated(self._connection, self._path, _FORM)
                 self._file = identity(self._path)
-            try:
-                self._connection.execute("BEGIN")
+            with transaction(self._connection) as connection:
                 rows = [(pending.signal, pending.body) for pending in group]
-                last = insert(self._connection, "INSERT INTO journal (signal, body)", rows)
+                last = insert(connection, "INSERT INTO journal (signal, body)", rows)
                 if drop:
-                    self._connection.execute("DELETE FROM journal WHERE id <= ?", (drop,))
-                self._connection.execute("COMMIT")
-            except sqlite3.Error:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+                    connection.execute("DELETE FROM journal WHERE id <= ?", (drop,))
         return range(last - len(group) + 1, last + 1)  # nobody else inserts: ids are given in a row
 
 
@@ -253,7 +248,7 @@ def _take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> int:
     """Copy the requests that can be read, and return how many.
 
     The new journal has an identity of its own: what runs have consumed of the old one says nothing about it. What they
-    have seen of it they recognise by its running numbers.
+    have seen of it they recognize by its running numbers.
     """
     if old is None:
         return 0

@@ -22,7 +22,6 @@ from otel_ml_exporters.records import Record
 from otel_ml_service.storage.checksum import ONE_BY_ONE, sealed
 from otel_ml_service.storage.database import (
     DamagedError,
-    Form,
     StorageError,
     delete,
     insert,
@@ -31,29 +30,18 @@ from otel_ml_service.storage.database import (
     require_known,
     sign,
     storage_errors,
+    transaction,
 )
 from otel_ml_service.storage.packed_rows import dictionaries_of, entry_kind, rows_after, value_of
 from otel_ml_service.storage.record_codec import Row, decode, encode
 from otel_ml_service.storage.recreate import recreated
-from otel_ml_service.storage.salvage import is_suspect, newest_aside, rebuilt, suspect
+from otel_ml_service.storage.run_form import FORM
+from otel_ml_service.storage.salvage import is_suspect, newest_damaged_copy, rebuilt, suspect
 from otel_ml_service.storage.salvaged_records import BASE, SALVAGED, SalvagedRecords, number_anew, take_over
-from otel_ml_service.versions import RUN
 
-__all__ = ["FORM", "Commit", "Mark", "Outbox"]
+__all__ = ["Commit", "Mark", "Outbox"]
 
 _log = logging.getLogger(__name__)
-
-FORM = Form(
-    RUN,
-    """
-CREATE TABLE IF NOT EXISTS records (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, record TEXT NOT NULL, media BLOB);
-CREATE TABLE IF NOT EXISTS engine (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS exporters (name TEXT PRIMARY KEY, seq INTEGER NOT NULL, lost TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS notices (id INTEGER PRIMARY KEY, sentence TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS dictionaries (kind TEXT PRIMARY KEY, content BLOB NOT NULL)
-""",
-)
 
 _BEHIND = "disk0"
 """The first key that is behind those."""
@@ -144,8 +132,8 @@ class Outbox:
         records = "what could be read is taken over" if remains is None else f"{remains.records} records could be read"
         if remains is not None and remains.missing:
             records += f", {remains.missing} that an exporter had not written could not"
-        aside = newest_aside(self.path)
-        self.damage = f"{self.path.name} was damaged: {records}. The damaged file is kept: {aside}."
+        copy = newest_damaged_copy(self.path)
+        self.damage = f"{self.path.name} was damaged: {records}. The damaged file is kept: {copy}."
         if not self.state():
             self._note_lost_state()
 
@@ -156,7 +144,7 @@ class Outbox:
 
     def forget_state(self) -> None:
         """Give up the engine's state: it cannot be read. Records are numbered above all that ever was from now on."""
-        with self._using() as connection, _transaction(connection):
+        with self._using() as connection, transaction(connection):
             number_anew(connection, self.last_seq)
         with self._using():
             self._load()
@@ -222,7 +210,7 @@ class Outbox:
             self._marks[exporter] = mark
             self._dirty_marks.add(exporter)
 
-    def ahead(self, exporter: str, position: int) -> int:
+    def seq_offset(self, exporter: str, position: int) -> int:
         """Return by how much a backend's numbers of records are above those of this file.
 
         A backend that has records before this file has given it any has them from a file on another node. The first
@@ -236,7 +224,7 @@ class Outbox:
         if fact not in self.facts:
             is_first = exporter not in self._marks and SALVAGED not in self.facts
             shift = str(max(0, position - self.base) if is_first else 0)
-            with self._using() as connection, _transaction(connection):
+            with self._using() as connection, transaction(connection):
                 connection.execute("INSERT INTO facts VALUES (?, ?)", (fact, shift))
             self.facts[fact] = shift
         return int(self.facts[fact])
@@ -261,7 +249,7 @@ class Outbox:
             facts["seq"] = str(commit.records[-1].seq)
         if commit.consumed is not None:
             facts["journal"] = "{} {}".format(*commit.consumed)
-        with self._taken_marks() as marks, self._using() as connection, _transaction(connection):
+        with self._taken_marks() as marks, self._using() as connection, transaction(connection):
             # Records, engine state, the exporters' marks and the position in the journal in one transaction: whichever
             # moment a kill hits, either all of a request's effects are there or none, and the journal still has it.
             insert(connection, "INSERT INTO records", rows)
@@ -317,7 +305,7 @@ class Outbox:
 
     def forget(self, up_to: int) -> None:
         """Delete records up to this `seq`: the disk is full of them."""
-        with self._using() as connection, _transaction(connection):
+        with self._using() as connection, transaction(connection):
             connection.execute("DELETE FROM records WHERE seq <= ?", (up_to,))
             while self._recent and self._recent[0][0].seq <= up_to:
                 self._recent_bytes -= self._recent.popleft()[1]
@@ -407,15 +395,3 @@ def _lost(text: str) -> dict[str, int]:
         return dict(json.loads(text))
     except (TypeError, ValueError) as error:
         raise sqlite3.DatabaseError(f"an exporter's losses cannot be read: {error}") from error
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    connection.execute("BEGIN")
-    try:
-        yield connection
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from otel_ml_service.storage.database import Form, open_database, storage_errors
 
-__all__ = ["highest", "is_suspect", "newest_aside", "readable", "rebuilt", "suspect"]
+__all__ = ["highest", "is_suspect", "newest_damaged_copy", "readable", "rebuilt", "suspect"]
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -62,11 +62,11 @@ def rebuilt(path: Path, form: Form, copy: Callable[[sqlite3.Connection | None, s
                 new.execute("BEGIN")
                 result = copy(old if _is_database(old) else None, new)
                 new.execute("COMMIT")
-            path.rename(_aside(path))
+            path.rename(_damaged_copy(path))
         for suffix in _BESIDE:
             log = path.with_name(path.name + suffix)
             if log.exists():
-                newest = _aside(path, taken=True)
+                newest = _damaged_copy(path, taken=True)
                 log.rename(newest.with_name(newest.name + suffix))
         if fresh.exists():
             fresh.rename(path)
@@ -107,9 +107,9 @@ def highest(connection: sqlite3.Connection, table: str) -> int:
     return 2**62
 
 
-def newest_aside(path: Path) -> Path:
+def newest_damaged_copy(path: Path) -> Path:
     """Return where the file that was damaged last is kept."""
-    return _aside(path, taken=True)
+    return _damaged_copy(path, taken=True)
 
 
 def _mark(path: Path) -> Path:
@@ -120,7 +120,7 @@ def _files(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("", *_BESIDE)]
 
 
-def _aside(path: Path, *, taken: bool = False) -> Path:
+def _damaged_copy(path: Path, *, taken: bool = False) -> Path:
     """Return the first free name for a damaged file, or the last one that is taken."""
     number = 1
     while path.with_name(f"{path.name}.damaged-{number}").exists():

@@ -15,9 +15,16 @@ from pathlib import Path
 
 from otel_ml.exceptions import VersionError
 from otel_ml_service.storage.checksum import ONE_BY_ONE, unsealed
-from otel_ml_service.storage.database import StorageError, is_signed, open_database, require_known, storage_errors
-from otel_ml_service.storage.outbox import FORM
+from otel_ml_service.storage.database import (
+    StorageError,
+    is_signed,
+    open_database,
+    require_known,
+    storage_errors,
+    transaction,
+)
 from otel_ml_service.storage.packed_rows import Dictionaries, dictionaries_of, entry_kind, packed, packed_entry
+from otel_ml_service.storage.run_form import FORM
 
 __all__ = ["WORTH_IT_BYTES", "shrink"]
 
@@ -92,9 +99,8 @@ def _replace(
 ) -> None:
     """Write what rows are packed to, some in each transaction."""
     while not is_stopped() and (changes := changes_after(after)):
-        connection.execute("BEGIN")
-        connection.executemany(statement, [(content, key) for key, content in changes if content is not None])
-        connection.execute("COMMIT")
+        with transaction(connection):
+            connection.executemany(statement, [(content, key) for key, content in changes if content is not None])
         after = changes[-1][0]
 
 

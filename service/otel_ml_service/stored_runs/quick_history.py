@@ -18,9 +18,9 @@ from otel_ml.wire.published_name import ascii_spelling
 from otel_ml_exporters.metric_columns import write_columns
 from otel_ml_exporters.records import Audio, Image, Record
 from otel_ml_service.storage.database import opened_to_read, require_known
-from otel_ml_service.storage.outbox import FORM
 from otel_ml_service.storage.packed_rows import rows_after
 from otel_ml_service.storage.record_codec import decode
+from otel_ml_service.storage.run_form import FORM
 from otel_ml_service.stored_runs.follow_jsonl import UNDECODABLE, opened_file, record_of, with_own_file
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there

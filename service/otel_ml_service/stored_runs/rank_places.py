@@ -12,8 +12,8 @@ from otel_ml.exceptions import VersionError
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.rank_timers import stage_in
 from otel_ml_service.storage.database import StorageError, opened_to_read, require_known
-from otel_ml_service.storage.outbox import FORM
 from otel_ml_service.storage.packed_rows import value_of
+from otel_ml_service.storage.run_form import FORM
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 

@@ -15,9 +15,9 @@ from otel_ml.exceptions import OtelMLError, VersionError
 from otel_ml.explanation import explained
 from otel_ml_exporters.records import Record
 from otel_ml_service.storage.database import StorageError, opened_to_read, require_known
-from otel_ml_service.storage.outbox import FORM
 from otel_ml_service.storage.packed_rows import rows_after
 from otel_ml_service.storage.record_codec import decode
+from otel_ml_service.storage.run_form import FORM
 from otel_ml_service.stored_runs.follow_jsonl import UNDECODABLE, Follower, with_own_file
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 

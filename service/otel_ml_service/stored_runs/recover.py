@@ -11,7 +11,7 @@ from typing import Any
 
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import OtelMLError
-from otel_ml.recovery import send_leftovers
+from otel_ml.recovery import Sent, send_leftovers
 from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_service.service import Service
 from otel_ml_service.stored_runs.read_records import facts
@@ -84,8 +84,8 @@ def recover(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, An
         run.rendezvous.remove()
 
 
-def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str, str], None]) -> bool:
-    """Send what the run's dead workers left to where its workers send; return whether nothing is left.
+def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str, str], None]) -> Sent:
+    """Send what the run's dead workers left to where its workers send.
 
     Args:
         run: of `unfinished`, whose service is elsewhere or `otel-ml serve`.
@@ -93,10 +93,10 @@ def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str
         timeout: seconds it may take.
         say: told what the receiver refuses, with the slug of its explanation first.
     """
-    is_done = send_leftovers(run.rendezvous.spool, endpoint, timeout, say)
-    if is_done:
+    sent = send_leftovers(run.rendezvous.spool, endpoint, timeout, say)
+    if sent.is_done:
         run.rendezvous.remove()
-    return is_done
+    return sent
 
 
 def _delivered(
@@ -120,13 +120,13 @@ def _delivered(
     if looks == _LOOKS:  # and no service has to go on with it
         for mark in MARKS:
             run.folder.database.with_name(mark).unlink(missing_ok=True)
-        return Recovered(is_done=True, spools=run.spools - run.spools_left, said=said)
+        return Recovered(is_done=True, spools=service.spools_taken_in, said=said)
     exporters: Mapping[str, Mapping[str, Any]] = account.get("exporters", {})
     return Recovered(
         is_done=is_done,
         values=account.get("recorded", 0),
         delivered=account.get("delivered", 0),
-        spools=run.spools - run.spools_left,
+        spools=service.spools_taken_in,
         exporters=tuple(name for name, found in exporters.items() if not found["pending"]),
         lacking={name: found["problem"] or "" for name, found in exporters.items() if found["pending"]},
         lost=account.get("lost", {}),

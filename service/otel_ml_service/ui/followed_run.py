@@ -31,7 +31,7 @@ from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 from otel_ml_service.stored_runs.run_history import SeriesName
 
-__all__ = ["ChartAsked", "FollowedRun", "digest_of"]
+__all__ = ["ChartRequest", "FollowedRun", "digest_of"]
 
 _CHARTS = 1_000
 """Charts of a live page: each is drawn, and its numbers asked for, when it comes into view."""
@@ -41,7 +41,7 @@ _LOOKS = 3
 """Findings whose steps are looked for in the file of spans before a new step is shown instead."""
 
 
-class ChartAsked:
+class ChartRequest:
     """What a page has of a chart: all up to `last`, if nothing before that has changed since `generation`."""
 
     def __init__(self, key: str, generation: int | None, last: int | None) -> None:
@@ -65,7 +65,6 @@ class FollowedRun:
         self._generation = 0
         self._newest: dict[tuple[str, str], int] = {}
         self._is_live = False
-        self._is_current = False
         self._rendered: tuple[int, dict[str, tuple[str, Markup]]] = (-1, {})
         self._charts: dict[str, tuple[SeriesName, Sequence[Curve]]] = {}
 
@@ -77,7 +76,7 @@ class FollowedRun:
             shown = {name: (digest, html) for name, (digest, html) in rendered.items()}
             return page_of_parts(self.folder.id, shown, self._version)
 
-    def news(self, version: str, seen: frozenset[str], charts: Iterable[ChartAsked]) -> dict[str, Any] | None:
+    def news(self, version: str, seen: frozenset[str], charts: Iterable[ChartRequest]) -> dict[str, Any] | None:
         """Return what has changed on a page: None where nothing has, and every chart it shows has its numbers."""
         asked = list(charts)
         with self._lock:
@@ -194,7 +193,7 @@ class FollowedRun:
             return Markup("")
         return section("What every rank did in a step", tag("div", class_="step", data_steps="[]", data_live="1"))
 
-    def _numbers(self, asked: ChartAsked) -> dict[str, Any]:
+    def _numbers(self, asked: ChartRequest) -> dict[str, Any]:
         key, curves = self._charts[asked.key]
         if is_rank(key.name):
             return {**strip_numbers(key.name, key.axis, curves[0].series), "generation": self._generation}

@@ -17,7 +17,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml_service.report.markup import Markup, joined, tag
 from otel_ml_service.report.page import document
 from otel_ml_service.ui.compared_runs import ComparedRuns
-from otel_ml_service.ui.followed_run import ChartAsked, FollowedRun
+from otel_ml_service.ui.followed_run import ChartRequest, FollowedRun
 from otel_ml_service.ui.known_runs import KnownRuns
 from otel_ml_service.ui.pages import list_page
 
@@ -157,16 +157,16 @@ def _page(run: FollowedRun, _: Query) -> Answer:
 
 
 def _news(run: FollowedRun, query: Query) -> Answer:
-    asked = [_chart_asked(one) for one in _one(query, "charts").split(",") if one]
+    asked = [_chart_request(one) for one in _one(query, "charts").split(",") if one]
     news = run.news(_one(query, "version"), frozenset(_one(query, "seen").split(",")), asked)
     return Answer("", status=HTTPStatus.NO_CONTENT) if news is None else _json(news)
 
 
-def _chart_asked(text: str) -> ChartAsked:
+def _chart_request(text: str) -> ChartRequest:
     key, _, had = text.partition(":")
     generation, _, last = had.partition(":")
     is_new = not (_is_whole(generation) and _is_whole(last))
-    return ChartAsked(key, None, None) if is_new else ChartAsked(key, int(generation), int(last))
+    return ChartRequest(key, None, None) if is_new else ChartRequest(key, int(generation), int(last))
 
 
 def _is_whole(text: str) -> bool:

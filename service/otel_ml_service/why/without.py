@@ -11,12 +11,12 @@ from statistics import fmean
 import numpy as np
 
 from otel_ml_exporters.records import Span
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.frontier import exposed, line_of
 from otel_ml_service.findings.peers import groups_of, is_pipeline
 from otel_ml_service.findings.phases import STEP, UNTIMED
 from otel_ml_service.findings.span_timers import span_timers
 from otel_ml_service.findings.stages import surplus_of_stage
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.what_if import saved_in_turns, saved_without, saved_without_stage
 from otel_ml_service.why.facts import Place
 from otel_ml_service.why.wording import listed, plural, seconds, steps_text

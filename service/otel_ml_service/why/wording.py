@@ -24,13 +24,16 @@ def seconds(value: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a value in four digits.
+    """Return a value in four digits, and one that is large without an exponent.
 
     Examples:
-        >>> number(0.77123), number(float("nan"))
-        ('0.7712', 'nan')
+        >>> number(0.77123), number(16384.0), number(6.02e23), number(float("nan"))
+        ('0.7712', '16,384', '6.02e+23', 'nan')
     """
-    return f"{value:.4g}"
+    return f"{value:,.0f}" if _FOUR_DIGITS <= abs(value) < _MANY_DIGITS else f"{value:.4g}"
+
+
+_FOUR_DIGITS, _MANY_DIGITS = 1e4, 1e12
 
 
 def signed(text: str) -> str:

@@ -98,6 +98,26 @@ def test_latest_is_the_run_that_was_written_to_last_whatever_the_names(
     assert otel_ml.read("latest") == {"loss": ([0], [3.0])}
 
 
+def test_a_run_is_found_by_its_name_the_newest_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+    for at, (experiment, run) in enumerate([("digits", "01JX"), ("words", "c502"), ("digits", "my-run")], start=1):
+        written = write(tmp_path / experiment / run, row(1, 0, loss=at)) / "metrics.jsonl"
+        os.utime(written, (at, at))
+    for experiment, run, name in [
+        ("digits", "01JX", "my-run"),
+        ("words", "c502", "other"),
+        ("digits", "my-run", "other"),
+    ]:
+        state = tmp_path / experiment / run / "state"
+        state.mkdir()
+        (state / "name").write_text(name)
+
+    assert otel_ml.read("other") == otel_ml.read("digits/other") == {"loss": ([0], [3.0])}
+    assert otel_ml.read("words/other") == {"loss": ([0], [2.0])}
+    assert otel_ml.read("my-run") == otel_ml.read("digits/my-run") == {"loss": ([0], [3.0])}, "an id before a name"
+    assert otel_ml.read("words/c502") == {"loss": ([0], [2.0])}
+
+
 def test_a_folder_that_is_called_latest_is_that_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 
+from otel_ml_exporters.backends.mlflow.names import numbered
+
 __all__ = ["AXES", "SUMMARY", "Axes", "axes_in"]
 
 AXES = "otel_ml.axes"
@@ -25,7 +27,7 @@ def axes_in(tags: Mapping[str, str]) -> dict[str, str]:
         >>> axes_in({"otel_ml.axes.0": '{"eval": ["eval/accuracy"]}'})
         {'eval/accuracy': 'eval'}
     """
-    said = [json.loads(tags[key]) for key in _keys(tags)]
+    said = [json.loads(tags[key]) for key in numbered(tags, AXES)]
     return {name: axis for part in said for axis, names in part.items() for name in names}
 
 
@@ -41,7 +43,7 @@ class Axes:
     def __init__(self, tags: Mapping[str, str], names: Iterable[str], fit: Callable[[str], str] = str) -> None:
         self._fit = fit
         self._axis = {**dict.fromkeys(names, _DEFAULT), **axes_in(tags)}
-        self._parts = [json.loads(tags[key]) for key in _keys(tags)]
+        self._parts = [json.loads(tags[key]) for key in numbered(tags, AXES)]
         self._changed: set[int] = set()
 
     def key(self, name: str, axis: str) -> str:
@@ -77,7 +79,3 @@ class Axes:
             self._parts.append({})
         self._parts[-1].setdefault(axis, []).append(key)
         self._changed.add(len(self._parts) - 1)
-
-
-def _keys(tags: Mapping[str, str]) -> list[str]:
-    return sorted((key for key in tags if key.startswith(f"{AXES}.")), key=lambda key: int(key.rpartition(".")[2]))

@@ -33,12 +33,12 @@ from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.mlflow.errors import export_error
-from otel_ml_exporters.backends.mlflow.names import experiment_name
 from otel_ml_exporters.backends.mlflow.session import Session
 from otel_ml_exporters.backends.mlflow.tracking import database_of, load_mlflow, open_run, run_page, tracking_uri
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, translated
 from otel_ml_exporters.exporter import Exporter, every_problems, renamed
 from otel_ml_exporters.file_identity import identity
+from otel_ml_exporters.mlflow_run_search import experiment_name
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["MlflowExporter"]

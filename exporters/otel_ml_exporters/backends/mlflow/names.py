@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +9,7 @@ from itertools import count
 
 from otel_ml.wire.safe_names import readable
 
-__all__ = ["NAMES", "PARAM_NAMES", "Names", "experiment_name", "fitting"]
+__all__ = ["NAMES", "PARAM_NAMES", "Names", "fitting", "numbered"]
 
 NAMES = "otel_ml.names"
 """Tags `otel_ml.names.0`, `.1`, …: `{"key in MLflow": "name as it was recorded"}`, of those that differ."""
@@ -20,9 +19,6 @@ PARAM_NAMES = "otel_ml.param_names"
 
 MAX_LENGTH = 250
 """`mlflow.utils.validation.MAX_ENTITY_KEY_LENGTH`."""
-
-MAX_EXPERIMENT_NAME = 500
-"""`mlflow.utils.validation.MAX_EXPERIMENT_NAME_LENGTH`."""
 
 _ABOVE = re.compile(r"\A\.\.")
 _FORBIDDEN = re.compile(r"[^/\w.\- :]")
@@ -42,19 +38,6 @@ def fitting(name: str) -> str:
     return _ABOVE.sub("__", short) or "_"
 
 
-def experiment_name(name: str) -> str:
-    """Return an experiment's name that MLflow takes; the beginning and a hash where it is longer.
-
-    Examples:
-        >>> experiment_name("digits"), len(experiment_name("lr=0.1," * 100))
-        ('digits', 500)
-    """
-    if len(name) <= MAX_EXPERIMENT_NAME:
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{name[: MAX_EXPERIMENT_NAME - 9]}-{digest}"
-
-
 class Names:
     """Gives every metric, or parameter, a key that MLflow takes, and keeps the tags that say what it was called.
 
@@ -70,7 +53,7 @@ class Names:
     ) -> None:
         self._is_of_files = is_of_files
         self._tag = tag
-        self._parts: list[dict[str, str]] = [json.loads(tags[key]) for key in _numbered(tags, tag)]
+        self._parts: list[dict[str, str]] = [json.loads(tags[key]) for key in numbered(tags, tag)]
         self._name = {**{key: key for key in keys}, **{key: name for part in self._parts for key, name in part.items()}}
         self._key = {name: key for key, name in self._name.items()}
         self._folders = {folder for key in self._name for folder in _folders(key)}
@@ -133,5 +116,6 @@ def _folders(key: str) -> list[str]:
     return [key[:at] for at, character in enumerate(key) if character == "/"]
 
 
-def _numbered(tags: Mapping[str, str], tag: str) -> list[str]:
+def numbered(tags: Mapping[str, str], tag: str) -> list[str]:
+    """Return the tags `<tag>.0`, `<tag>.1`, … of a run, in that order."""
     return sorted((key for key in tags if key.startswith(f"{tag}.")), key=lambda key: int(key.rpartition(".")[2]))

@@ -19,17 +19,16 @@ from urllib.parse import urlsplit
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.redaction import redacted
 from otel_ml.wire.safe_names import unique_path
-from otel_ml_exporters.backends.mlflow.names import experiment_name
 from otel_ml_exporters.backends.mlflow.tags import tags_of
 from otel_ml_exporters.errors import RetryableExportError
+from otel_ml_exporters.mlflow_run_search import RUN_ID, experiment_name, in_quotes
 from otel_ml_exporters.records import RunInfo
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["RUN_ID", "OpenRun", "database_of", "description", "load_mlflow", "open_run", "run_page", "tracking_uri"]
+__all__ = ["OpenRun", "database_of", "description", "load_mlflow", "open_run", "run_page", "tracking_uri"]
 
-RUN_ID = "otel_ml.run_id"
 """Tag that holds `ml.experiment.id`: MLflow gives its runs ids of its own."""
 
 EXPERIMENT = "otel_ml.experiment_name"
@@ -143,14 +142,13 @@ def _root(run: RunInfo) -> Path:
 
 
 def _quoted(text: str) -> str:
-    """Return `text` as a string of MLflow's filter language, which has no escapes."""
-    for quote in ("'", '"'):
-        if quote not in text:
-            return f"{quote}{text}{quote}"
-    raise ConfigError(
-        f"Experiment id {text!r} has both kinds of quotes; MLflow cannot search for it. Use one kind.",
-        slug="mlflow-experiment",
-    )
+    found = in_quotes(text)
+    if found is None:
+        raise ConfigError(
+            f"Experiment id {text!r} has both kinds of quotes; MLflow cannot search for it. Use one kind.",
+            slug="mlflow-experiment",
+        )
+    return found
 
 
 @contextmanager

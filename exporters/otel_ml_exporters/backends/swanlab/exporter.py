@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.backends.swanlab.keys import NAMES, Names, amended_key, identifier, metric_key
+from otel_ml_exporters.backends.swanlab.keys import NAMES, Names, corrected_key, identifier, metric_key
 from otel_ml_exporters.backends.swanlab.messages import Messages
 from otel_ml_exporters.backends.swanlab.run_file import Mark, RunFile
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, on_disk
@@ -171,7 +171,7 @@ class _Writer:
         for name, value in record.values.items():
             key = metric_key(self.names.key(name), record)
             if record.amendment:
-                key, amended = amended_key(key, record.step, amended)
+                key, amended = corrected_key(key, record.step, amended)
             out.append(self._messages.scalar(number, key, record.step, record.time, float(value)))
             number += 1
         return replace(mark, number=number, amended=amended)

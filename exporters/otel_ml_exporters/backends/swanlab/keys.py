@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from itertools import count
 
+from otel_ml.wire.short_digest import short_digest
 from otel_ml_exporters.records import StepRecord
 
-__all__ = ["NAMES", "Names", "amended_key", "identifier", "metric_key"]
+__all__ = ["NAMES", "Names", "corrected_key", "identifier", "metric_key"]
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_+.\-]")
 _OWN = "__swanlab__"
@@ -70,11 +70,11 @@ def metric_key(key: str, record: StepRecord) -> str:
     return f"{key}/attempt_{record.attempt}" if record.attempt else key
 
 
-def amended_key(key: str, step: int, amended: Mapping[str, int]) -> tuple[str, dict[str, int]]:
+def corrected_key(key: str, step: int, amended: Mapping[str, int]) -> tuple[str, dict[str, int]]:
     """Return the metric of a correction, and the counts with it.
 
     Examples:
-        >>> amended_key("loss", 4, {"loss@4": 1})
+        >>> corrected_key("loss", 4, {"loss@4": 1})
         ('loss/amended_2', {'loss@4': 2})
     """
     place = f"{key}@{step}"
@@ -91,5 +91,4 @@ def identifier(text: str, limit: int = 100) -> str:
     """
     if text and len(text) <= limit and not _FORBIDDEN.search(text):
         return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_FORBIDDEN.sub('-', text)[: limit - 9]}-{digest}"
+    return f"{_FORBIDDEN.sub('-', text)[: limit - 9]}-{short_digest(text)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from otel_ml.exceptions import MissingDependencyError
+from otel_ml.wire.short_digest import short_digest
 from otel_ml_exporters.file_identity import identity
 from otel_ml_exporters.records import RunInfo
 
@@ -108,9 +108,8 @@ def project_name(experiment: str) -> str:
         fits = not _FORBIDDEN.search(experiment) and bool(experiment)
     except ValueError:
         fits = False
-    digest = hashlib.sha256(experiment.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     shown = _FORBIDDEN.sub("-", experiment)
-    return experiment if fits else f"{'_' if shown.startswith(_REGISTRIES) else ''}{shown}-{digest}"
+    return experiment if fits else f"{'_' if shown.startswith(_REGISTRIES) else ''}{shown}-{short_digest(experiment)}"
 
 
 def _timestamp(seconds: float) -> str:

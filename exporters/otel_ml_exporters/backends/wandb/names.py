@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection
 
 from otel_ml.wire.safe_names import readable, unique_path
+from otel_ml.wire.short_digest import short_digest
 
 __all__ = ["MAX_ARTIFACT", "identifier", "media_key", "param_key", "row_key", "row_keys", "table_limit"]
 
@@ -31,7 +31,7 @@ def identifier(text: str, limit: int = 64) -> str:
     """
     if text and len(text) <= limit and not _FORBIDDEN.search(text):
         return text
-    return f"{_FORBIDDEN.sub('-', text)[: limit - 9]}-{_digest(text)}"
+    return f"{_FORBIDDEN.sub('-', text)[: limit - 9]}-{short_digest(text)}"
 
 
 def row_key(name: str) -> str:
@@ -42,7 +42,7 @@ def row_key(name: str) -> str:
         ('mfu (%)', 'metric/_step', 'lr_star_wd-a5db3324')
     """
     if "*" in name:
-        return f"{readable(name, _STAR)}-{_digest(name)}"
+        return f"{readable(name, _STAR)}-{short_digest(name)}"
     return f"metric/{name}" if name in _OWN_KEYS else name
 
 
@@ -67,7 +67,7 @@ def media_key(name: str, limit: int = _MAX_PATH) -> str:
     key = row_key(name)
     is_path = len(key) <= limit and all(map(_is_part, key.split("/")))
     path = key if is_path else unique_path(name)
-    return path if len(path) <= limit else f"{path[: limit - 9].rstrip('/')}-{_digest(name)}"
+    return path if len(path) <= limit else f"{path[: limit - 9].rstrip('/')}-{short_digest(name)}"
 
 
 def table_limit(run_id: str) -> int:
@@ -77,7 +77,3 @@ def table_limit(run_id: str) -> int:
 
 def _is_part(part: str) -> bool:
     return part not in {"", ".", ".."} and len(part.encode()) <= _MAX_PART
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -27,7 +27,7 @@ def records(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
 
 
 def repair(path: Path) -> bool:
-    """Cut `path` after its last whole record; return whether anything is left to synchronise.
+    """Cut `path` after its last whole record; return whether anything is left to synchronize.
 
     `wandb sync` stops at a torn record and does not continue with the run's later files.
     """

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 
 from otel_ml._internal.transport.link import where_of
-from otel_ml.config import Config
+from otel_ml.config import Config, Endpoint
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.cli.checks.check import Check
-from otel_ml_service.cli.checks.probe import probe, rejected_so_far, service_version
+from otel_ml_service.cli.checks.probe import probe, probes_so_far, service_version
 
 __all__ = ["endpoint_checks"]
 
@@ -28,10 +28,14 @@ def endpoint_checks(service: str | None) -> Iterator[Check]:
         yield Check("wrong", "OTEL_ML_MODE is remote, and no endpoint is set", "set OTEL_EXPORTER_OTLP_ENDPOINT")
         return
     where = f"{where_of(endpoint)} over {endpoint.protocol}"
-    before = rejected_so_far(service, endpoint) if service else 0.0
+    before = probes_so_far(service, endpoint) if service else 0.0
     answer = probe(endpoint)
     if answer.is_ours:
         yield Check("ok", f"an otel_ml service answers at {where}")
+    elif answer.obstacle == "receiver-denied":
+        yield Check(
+            "wrong", f"{where} does not take the credentials of this process: {answer.detail}", _token(endpoint)
+        )
     elif not answer.accepted:
         do = "use that port, or set that variable" if answer.obstacle == "other-protocol" else _START
         yield Check("wrong", f"{where} does not answer as OTLP does: {answer.detail}", do)
@@ -43,6 +47,13 @@ def endpoint_checks(service: str | None) -> Iterator[Check]:
         )
     else:
         yield _relay_check(where, service, config, before)
+
+
+def _token(endpoint: Endpoint) -> str:
+    """Return where the token is to be put right."""
+    if endpoint.token_file:
+        return f"put the token of the service into {endpoint.token_file} (OTEL_ML_TOKEN_FILE)"
+    return "set OTEL_ML_TOKEN to the token of the service, or OTEL_ML_TOKEN_FILE to a file that has it"
 
 
 _START = "start the service there (otel-ml serve), or unset the variable to have one started on this host"
@@ -65,7 +76,7 @@ def _relay_check(where: str, service: str, config: Config, before: float) -> Che
         return Check("wrong", f"no otel_ml service answers at {service}", _START)
     deadline = time.monotonic() + _RELAY_PATIENCE_S
     while time.monotonic() < deadline:
-        if rejected_so_far(service, config.endpoint) > before:
+        if probes_so_far(service, config.endpoint) > before:
             return Check("ok", f"what {where} takes arrives at otel_ml {version}, {service}")
         time.sleep(0.2)
     return Check(

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from otel_ml_service.cli.checks.check import Check
-from otel_ml_service.cli.figures import plural, size
+from otel_ml_service.cli.figures import size
 from otel_ml_service.env import DIR_MAX
 from otel_ml_service.stored_runs.run_folders import run_folders
+from otel_ml_service.why.wording import plural
 
 __all__ = ["folder_checks"]
 

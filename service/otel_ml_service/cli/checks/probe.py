@@ -1,7 +1,7 @@
 """Ask an address whether an otel_ml service is there, without leaving anything in a run, and as a worker would.
 
 The probe is one OTLP point without `ml.experiment.id`: an otel_ml service rejects it by `partial_success` and names
-that key (docs/protocol.md §4.2); no other receiver does.
+that key (docs/protocol.md §4.2); no other receiver does. It says that it is a probe, so that nobody is alarmed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from otel_ml._internal.transport.link import transport_to
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import MissingDependencyError
-from otel_ml.wire.attributes import EXPERIMENT_ID
+from otel_ml.wire.attributes import EXPERIMENT_ID, PROBE, ROLE
 
-__all__ = ["Answer", "probe", "rejected_so_far", "service_version"]
+__all__ = ["Answer", "probe", "probes_so_far", "service_version"]
 
 _TIMEOUT_S = 5.0
-_REJECTED = re.compile(r"^otel_ml_rejected\w*(?:\{[^}]*\})?\s+([0-9.e+]+)", re.MULTILINE)
+_ARRIVED = re.compile(r"^otel_ml_(?:probes|rejected)\w*(?:\{[^}]*\})?\s+([0-9.e+]+)", re.MULTILINE)
+"""An older service counts a probe as a rejected point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,9 @@ def service_version(url: str, endpoint: Endpoint) -> str | None:
     return str(found.get("version")) if isinstance(found, dict) and found.get("service") == "otel_ml" else None
 
 
-def rejected_so_far(url: str, endpoint: Endpoint) -> float:
-    """Return how many points the service at a base URL has rejected; 0 where it does not say."""
-    return sum(float(value) for value in _REJECTED.findall(_get(url, "/metrics", endpoint)))
+def probes_so_far(url: str, endpoint: Endpoint) -> float:
+    """Return a number that grows when a probe arrives at the service at a base URL; 0 where it does not say."""
+    return sum(float(value) for value in _ARRIVED.findall(_get(url, "/metrics", endpoint)))
 
 
 def _get(url: str, path: str, endpoint: Endpoint) -> str:
@@ -80,6 +81,8 @@ def _request() -> bytes:
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
     request = ExportMetricsServiceRequest()
-    metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name="otel_ml.doctor")
+    resource = request.resource_metrics.add()
+    resource.resource.attributes.add(key=ROLE).value.string_value = PROBE
+    metric = resource.scope_metrics.add().metrics.add(name="otel_ml.doctor")
     metric.gauge.data_points.add(as_double=1.0)
     return bytes(request.SerializeToString())

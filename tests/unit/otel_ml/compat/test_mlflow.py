@@ -14,7 +14,7 @@ import pytest
 
 import otel_ml
 from otel_ml.compat import mlflow
-from otel_ml.compat.mlflow.runs import STATE
+from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
 from tests.unit.otel_ml.compat.recorded import events, steps_of

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers.step_loop import steps
-from tests.unit.otel_ml.record.decoded import counts, sums
+from tests.unit.otel_ml.record.decoded import counts, points, sums
 
 
 def test_steps_sets_and_ends_the_steps_of_a_loop(recorded):
@@ -56,6 +58,80 @@ def test_after_an_inner_loop_values_are_of_the_outer_loops_step(recorded):
     assert sums(batch)["val", 0] == 0.0
     assert sums(batch)["val", 1] == 1.0
     assert counts(batch, "after") == {5: 1}
+
+
+def test_a_validation_loop_inside_of_a_training_loop_is_in_the_training_loops_step(recorded):
+    said = []
+    reporter.connect(said.append)
+    for epoch in steps(range(3)):
+        log({"loss": float(epoch)})
+        for _ in steps(range(4)):
+            log({"val": float(epoch)})
+        log({"after": float(epoch)})
+
+    batch = recorded.collect()
+    assert counts(batch, "loss") == counts(batch, "after") == {0: 1, 1: 1, 2: 1}
+    assert {step: total for (name, step), total in sums(batch).items() if name == "val"} == {0: 0.0, 1: 4.0, 2: 8.0}
+    assert counts(batch, "time/step") == {0: 1, 1: 1, 2: 1}
+    assert counts(batch, "time/data") == {0: 1, 1: 1, 2: 1}
+    assert [sentence[:53] for sentence in said] == ["steps() inside of steps() on axis 'step': the step st"]
+
+
+async def _one_after_the_other(loops: int) -> None:
+    async def elements():
+        for number in range(2):
+            yield number
+
+    for _ in range(loops):
+        async for _ in steps(elements()):
+            log({"loss": 1.0})
+            break
+    async for _ in steps(elements()):
+        async for _ in steps(elements()):
+            log({"val": 1.0})
+
+
+def test_async_loops_are_inside_of_each_other_only_where_they_are(recorded):
+    asyncio.run(_one_after_the_other(3))
+
+    batch = recorded.collect()
+    assert counts(batch, "loss") == {0: 1, 1: 1, 2: 1}
+    assert {step: total for (name, step), total in sums(batch).items() if name == "val"} == {3: 2.0, 4: 2.0}
+
+
+def test_loops_of_threads_a_loop_that_was_given_up_and_one_that_failed_are_around_no_other(recorded):
+    def worker() -> None:
+        for _ in steps(range(2), axis="samples"):
+            log({"sample": 1.0}, axis="samples")
+
+    said = []
+    reporter.connect(said.append)
+    for _ in steps(range(1), axis="samples"):
+        thread = threading.Thread(target=worker)
+        thread.start()
+        thread.join()
+    given_up = iter(steps(range(5)))
+    next(given_up)
+    given_up.close()
+    with suppress(ZeroDivisionError):
+        for _ in steps(range(5)):
+            raise ZeroDivisionError
+    for _ in steps(range(2)):
+        log({"loss": 1.0})
+
+    batch = recorded.collect()
+    assert counts(batch, "loss") == {2: 1, 3: 1}
+    assert counts(batch, "sample") == {1: 1, 2: 1}
+    assert said == []
+
+
+def test_the_time_of_an_inner_loop_on_an_axis_of_its_own_is_not_added_to_the_outer_loops(recorded):
+    for _ in steps(range(1)):
+        for _ in steps(range(3), axis="eval"):
+            time.sleep(0.001)  # a validation step
+
+    times = [(point.axis, point.step, point.raw.count) for point in points(recorded.collect(), "time/step")]
+    assert sorted(times) == [("eval", 0, 1), ("eval", 1, 1), ("eval", 2, 1), ("step", 0, 1)]
 
 
 def test_after_a_loop_the_axis_that_was_set_last_says_which_step_it_is(recorded):

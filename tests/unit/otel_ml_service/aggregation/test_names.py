@@ -39,6 +39,28 @@ def test_further_reductions_ranks_and_attributes_are_appended_to_it() -> None:
     }  # fmt: skip
 
 
+def test_a_metric_that_is_called_as_a_value_of_another_one_is_published_beside_it() -> None:
+    service, rank = Service(), Rank(0, world_size=1)
+
+    for step in range(2):
+        service.take(
+            rank.record(step, {"lat/max": 99.0, "gn/rank_0": 7.0, "f1/class/cat": 0.5}),
+            rank.record(step, {"lat": [1.0, 3.0]}, "mean,max"),
+            rank.record(step, {"gn": 1.0}, "rank"),
+            rank.record(step, {"f1": 0.1}, attributes=(("class", "cat"),)),
+            rank.done(step),
+        )
+    service.restart()
+    service.take(rank.record(2, {"lat": [1.0, 3.0]}, "mean,max"), rank.record(2, {"lat/max": 99.0}), rank.done(2))
+
+    assert published(service) == {
+        "lat": 2.0, "lat/max": 3.0, "lat/max/mean": 99.0, "gn/rank_0": 1.0, "gn/rank_0/mean": 7.0,
+        "f1/class/cat": 0.1, "f1/class/cat/mean": 0.5,
+    }  # fmt: skip
+    assert sum("otel-ml explain name-taken" in said for said in service.notices) == 3
+    assert any("'lat/max': that is published as 'lat/max/mean'" in said for said in service.notices)
+
+
 @pytest.mark.parametrize(
     ("name", "wanted"), [("two\nlines\x1b[31m", "two\\nlines\\x1b[31m"), ("n" * 1001, "n" * 991 + "-")]
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from otel_ml_exporters.records import Params, Summary
 from otel_ml_service.aggregation.engine import Engine
+from otel_ml_service.aggregation.fold import COUNT
 from otel_ml_service.aggregation.observation import Partials, SeriesKey, ThirdPartyPoints
 from otel_ml_service.aggregation.points import single
 from otel_ml_service.aggregation.settings import EngineSettings
@@ -62,6 +64,39 @@ def test_processes_beyond_the_limit_are_left_out_and_hold_nothing_up() -> None:
 
     assert [row["loss"] for row in service.rows().values()] == [1.0, 1.0, 1.0]
     assert dropped(service) == {"too many processes": 3}
+
+
+def test_what_is_left_out_counts_in_values_and_once() -> None:
+    service, rank = Service(EngineSettings(series=1, axes=1)), Rank()
+    of_series = rank.record(0, {"loss": [1.0, 2.0], "more": [1.0, 2.0, 3.0]}, "p50")
+    of_axis = rank.record(0, {"reward": [1.0, 2.0, 3.0, 4.0]}, axis="episode")
+    service.take(of_series, of_series, of_axis, of_axis, rank.bye())
+
+    assert dropped(service) == {"too many series": 3, "too many axes": 4}
+    assert service.engine.status.recorded == 9  # 2 are there
+
+
+def test_what_processes_beyond_the_limit_have_recorded_counts_as_recorded_and_lost() -> None:
+    service, first, other = Service(EngineSettings(writers=1)), Rank(0), Rank(1)
+    service.take(first.step(0, {"loss": 1.0}), other.record(0, {"loss": [1.0, 2.0, 3.0]}), first.bye(), other.bye())
+
+    assert dropped(service) == {"too many processes": 3}
+    assert service.engine.status.recorded == 4
+
+
+@pytest.mark.parametrize(("temporality", "values"), [("delta", 7), ("cumulative", 1)])
+def test_a_histogram_of_another_program_is_left_out_with_what_it_counts(temporality: str, values: int) -> None:
+    service, rank = Service(EngineSettings(axes=1)), Rank()
+    service.take(rank.step(0, {"loss": 1.0}))
+    stats = single(2.0)
+    stats[0, COUNT] = 7
+    point = gauge(2.0, START)._replace(
+        kind="histogram", temporality=temporality, partials=gauge(2.0, START, 0).partials._replace(stats=stats)
+    )
+    service.take([point], rank.bye())
+
+    assert dropped(service) == {"too many axes of other programs": values}
+    assert service.engine.status.recorded == 1 + values
 
 
 def test_what_was_left_out_is_still_counted_after_a_restart() -> None:

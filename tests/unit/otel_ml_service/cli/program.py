@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
-__all__ = ["PROGRAM", "environment", "otel_ml"]
+__all__ = ["PROGRAM", "environment", "in_a_terminal", "otel_ml"]
 
 PROGRAM = [sys.executable, "-m", "otel_ml_service"]
 
@@ -22,3 +25,25 @@ def otel_ml(base: Path, *arguments: str, **settings: str) -> subprocess.Complete
     return subprocess.run(
         [*PROGRAM, *arguments], env=environment(base, **settings), capture_output=True, text=True, check=False
     )
+
+
+def in_a_terminal(base: Path, *arguments: str, **settings: str) -> tuple[int, str]:
+    """Run it in a terminal of 80 columns; return its status and what it wrote, with the escape sequences."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    variables = environment(base, TERM="xterm", **settings)
+    variables.pop("COLUMNS", None)
+    process = subprocess.Popen([*PROGRAM, *arguments], env=variables, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    written = b""
+    while chunk := _read(ours):
+        written += chunk
+    os.close(ours)
+    return process.wait(), written.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:  # Linux says so once nobody has the other side
+        return b""

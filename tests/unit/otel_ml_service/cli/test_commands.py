@@ -353,6 +353,17 @@ def test_tail_prints_the_last_steps_of_a_finished_run_and_ends(otel_ml: Run, tmp
     assert [line.split()[:2] for line in out.splitlines()] == [["step", "10"], ["step", "11"], ["status", "finished"]]
 
 
+def test_tail_shows_what_the_program_recorded_unless_more_is_asked_for(otel_ml: Run, tmp_path: Path) -> None:
+    row = {"loss": 1.0, "time/exposed/forward": 0.1, "generator/otel_ml/attempt": 1.0}
+    write_run(tmp_path, "01abc", [StepRecord(1, "trainer", "step", 0, 0, 1.0, row)])
+
+    _, plain, _ = otel_ml("tail", "01abc", "--no-follow")
+    _, asked, _ = otel_ml("tail", "01abc", "*exposed*", "--no-follow")
+
+    assert plain.split() == ["step", "0", "loss", "1"]
+    assert "time/exposed/forward 100 ms" in asked
+
+
 def test_tail_takes_globs(otel_ml: Run, tmp_path: Path) -> None:
     values = {"eval/acc": 0.5, "eval/loss": 1.0, "loss": 2.0}
     write_run(tmp_path, "01abc", [StepRecord(1, "trainer", "step", 0, 0, 0.0, values), RunStatus(2, 0.0, "finished")])
@@ -381,6 +392,27 @@ def test_gc_removes_only_what_was_asked_for_and_only_with_consent(
     assert "Removed 1 run" in out
     assert kept.path.exists()
     assert not old.path.parent.exists()
+
+
+def test_gc_leaves_alone_what_is_not_delivered_what_others_made_and_what_a_link_leads_to(
+    otel_ml: Run, tmp_path: Path
+) -> None:
+    done, left = (write_run(tmp_path, run_id, digits_records(steps=2)) for run_id in ("01done", "02left"))
+    left.database.with_name("undelivered").touch()
+    foreign = tmp_path / "digits" / "foreign"
+    foreign.mkdir()
+    (foreign / "metrics.jsonl").write_text('{"loss": 1}\n')
+    elsewhere = write_run(tmp_path.with_name("elsewhere"), "03far", digits_records(steps=2))
+    (tmp_path / "digits" / "link").symlink_to(elsewhere.path)
+    (tmp_path / "linked").symlink_to(elsewhere.path.parent)
+
+    _, out, _ = otel_ml("gc", "--keep", "0", "--yes")
+    there = [path.exists() for path in (done.path, left.path, foreign, elsewhere.path)]
+    otel_ml("gc", "--keep", "0", "--yes", "--undelivered")
+
+    assert there == [False, True, True, True]
+    assert "1 run left alone, not finished or not in all backends" in out
+    assert [path.exists() for path in (left.path, foreign, elsewhere.path)] == [False, True, True]
 
 
 def test_gc_says_that_a_run_is_being_recorded(otel_ml: Run, live_run: RunFolder, tmp_path: Path) -> None:

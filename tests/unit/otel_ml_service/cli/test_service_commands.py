@@ -34,6 +34,7 @@ from tests.otlp_server import Reply, otlp_server
 from tests.ports import free_port
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.long
 
@@ -100,6 +101,32 @@ def test_doctor_is_content_where_a_service_answers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert f"an otel_ml service answers at {url}" in done.stdout
     assert list(tmp_path.glob("*/*/metrics.jsonl")) == []
+
+
+def test_doctor_leaves_nothing_behind_that_an_alert_or_the_log_of_the_service_would_tell_of(tmp_path: Path) -> None:
+    with served(tmp_path) as url:
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
+        with urllib.request.urlopen(f"{url}/metrics") as answer:
+            metrics = answer.read().decode()
+
+    assert done.returncode == 0, done.stdout
+    assert "otel_ml_probes_total 1" in metrics
+    assert "otel_ml_rejected_total{" not in metrics
+
+
+@pytest.mark.parametrize("variable", ["OTEL_ML_TOKEN", "OTEL_ML_TOKEN_FILE"])
+def test_doctor_says_where_the_token_is_that_a_service_does_not_take(tmp_path: Path, variable: str) -> None:
+    file = tmp_path / "token"
+    file.write_text("old\n")
+    with served(tmp_path, OTEL_ML_TOKEN="new") as url:
+        shown = {variable: "old" if variable == "OTEL_ML_TOKEN" else str(file)}
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url, **shown)
+
+    found, do = done.stdout.splitlines()[-2:]
+    assert done.returncode == 1
+    assert "does not take the credentials of this process: HTTP 401" in found
+    assert variable in do
+    assert "otel-ml serve" not in do
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 run takes "), (2, "2 runs take ")])
@@ -317,6 +344,7 @@ def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path
     again = otel_ml(tmp_path, "recover")
 
     assert "digits/01dead: not finished, 2 spools of workers" in listed.stdout
+    assert f"OTEL_EXPORTER_OTLP_ENDPOINT is not set, so it goes into {tmp_path / 'digits' / '01dead'}" in listed.stdout
     assert done.returncode == 0, done.stdout + done.stderr
     assert "20 values of 2 spools and the journal delivered to jsonl" in done.stdout
     found = history(records(RunFolder(tmp_path / "digits" / "01dead"))).get("loss")
@@ -402,6 +430,18 @@ def test_recover_adopts_no_run_whose_folder_cannot_be_used_and_goes_on_with_the_
     assert not (tmp_path / "here").exists()
 
 
+def test_recover_lists_few_of_the_runs_that_it_leaves_alone(tmp_path: Path) -> None:
+    for number in range(8):
+        left_by_a_dead_service(tmp_path, f"0{number}dead")
+
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_END_SILENCE": "1000"}
+    named = otel_ml(tmp_path, "recover", "03dead", "--dry-run", **here).stdout.splitlines()
+
+    assert named[0].startswith("digits/03dead: not finished")
+    assert ["Left alone" in line for line in named[1:6]] == [True] * 5
+    assert named[6:] == ["2 more are left alone: otel-ml recover --all --dry-run lists them"]
+
+
 def test_recover_leaves_runs_of_other_folders_alone_unless_they_are_named(tmp_path: Path) -> None:
     first, second = (left_by_a_dead_service(tmp_path, run_id) for run_id in ("01dead", "02dead"))
     here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_END_SILENCE": "1000"}
@@ -464,6 +504,23 @@ def test_recover_leaves_a_live_rank_alone_whose_service_is_elsewhere(tmp_path: P
     assert "its processes are alive, and send it themselves" in done.stdout
     assert spool.exists()
     assert server.requests == []
+
+
+def test_recover_counts_only_the_spools_that_it_has_sent_itself(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01both", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    for rank in range(2):
+        write_spool(rendezvous.spool / f"rank{rank}-000000.spool", FakeWriter(experiment="01both", rank=rank), range(2))
+    live = rendezvous.spool / "rank1-000000.spool"
+    with otlp_server() as server, live.open("rb") as rank1, ThreadPoolExecutor() as pool:
+        fcntl.flock(rank1, fcntl.LOCK_EX)
+        server.pause = 1.0
+        done = pool.submit(otel_ml, tmp_path, "recover", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
+        eventually(lambda: server.connections)
+        live.unlink()  # as a process that had it acknowledged
+        output = done.result().stdout
+
+    assert f"01both: 1 spool sent to {server.url}" in output
 
 
 def test_recover_leaves_a_job_alone_that_has_a_service(tmp_path: Path) -> None:

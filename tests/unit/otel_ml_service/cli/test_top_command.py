@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-import struct
 import subprocess
-import termios
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +15,7 @@ from otel_ml_service.cli.run_board import RunBoard
 from otel_ml_service.findings.finding import COLUMNS, Finding, row_of
 from otel_ml_service.storage.outbox import Outbox
 from tests.recorded_run import digits_records, write_run
-from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
+from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, in_a_terminal, otel_ml
 
 
 def row(step: int, time: float, values: dict[str, float], **changed: object) -> StepRecord:
@@ -126,27 +122,11 @@ def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("colors", [{"NO_COLOR": "1"}, {}], ids=["no colors", "colors"])
 def test_in_a_terminal_of_80_columns_every_line_fits_and_has_its_curve(tmp_path: Path, colors: dict[str, str]) -> None:
     write_run(tmp_path, "01abc", digits_records(steps=50))
-    ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    kept = {name: value for name, value in environment(tmp_path, TERM="xterm", **colors).items() if name != "COLUMNS"}
 
-    done = subprocess.run([*PROGRAM, "top", "01abc"], env=kept, stdout=theirs, check=False)
-    os.close(theirs)
-    written = b""
-    while chunk := _read(ours):
-        written += chunk
-    os.close(ours)
+    status, text = in_a_terminal(tmp_path, "top", "01abc", **colors)
 
-    text = written.decode()
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "").split("\n")
-    assert done.returncode == 0
+    assert status == 0
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("loss ") and "▁" in line for line in lines)
     assert bool(re.search(r"\x1b\[3\d", text)) == (not colors)
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65_536)
-    except OSError:  # Linux says so once nobody has the other side
-        return b""

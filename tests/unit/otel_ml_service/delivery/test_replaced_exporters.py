@@ -263,7 +263,7 @@ def test_records_follow_those_that_a_backend_has_from_elsewhere(driver: Driver) 
         source = MemorySource(steps(count))
         pipeline = Pipeline(
             "test", lambda: Keeping(store), driver.run, source, mark=lambda *_: None, say=lambda *_: None, retry=QUICK,
-            ahead=lambda _: 7,
+            seq_offset=lambda _: 7,
         )  # fmt: skip
         pipeline.start()
         eventually(lambda: pipeline.status.delivered == count)

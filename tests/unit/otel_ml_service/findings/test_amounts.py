@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.verdicts import Verdicts
 from tests.strategies import Rank, Service
 

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_ml_service.findings.detector import StepTimers
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.verdicts import Verdicts
 
 PHASES = ("data", "forward", "recv", "checkpoint", "step", "untimed")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from otel_ml_service.findings.detector import Detector, StepTimers
+from otel_ml_service.findings.detector import Detector
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_timers import StepTimers
 
 NAN = float("nan")
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.frontier import exposed
 from otel_ml_service.findings.nesting import BESIDE
+from otel_ml_service.findings.step_timers import StepTimers
 
 NAN = float("nan")
 SECONDS = st.one_of(st.just(NAN), st.floats(0.0, 1e4))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from otel_ml_service.findings.detector import Detector, StepTimers
+from otel_ml_service.findings.detector import Detector
+from otel_ml_service.findings.step_timers import StepTimers
 from tests.quality.__main__ import by_kind
 from tests.quality.jobs import KINDS, STEPS, job
 

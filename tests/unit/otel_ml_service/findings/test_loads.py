@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from otel_ml_exporters.records import Table
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.verdicts import Verdicts
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of

@@ -121,7 +121,7 @@ def test_a_host_whose_ranks_are_all_slow_is_told_once_with_its_ranks() -> None:
     begins, ends = service.notices
     assert begins.startswith("Host n2 of role 'trainer' is slow in 'forward' since step 5: 0.3 s longer than the usual")
     assert "Slow are ranks 4, 5." in begins
-    assert ends.startswith("Host n2 of role 'trainer' is no longer slow in 'forward': step 5 to 29, ")
+    assert ends.startswith("Host n2 of role 'trainer' is no longer slow in 'forward': from step 5 to 29, ")
     row = newest_row(service)
     assert (row["place"], row["rank"], row["ranks"], row["until"]) == ("host n2", None, "4 5", 29)
 

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from otel_ml_service.findings.detector import Detector, StepTimers
+from otel_ml_service.findings.detector import Detector
+from otel_ml_service.findings.step_timers import StepTimers
 from tests.unit.otel_ml_service.findings.scenarios import KINDS, PHASES, WITHIN, Scenario, scenario
 
 SCENARIOS = 204

@@ -8,8 +8,8 @@ import pytest
 from otel_ml_exporters.records import Table
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.config import ServiceConfig
-from otel_ml_service.findings.detector import StepTimers
 from otel_ml_service.findings.extremes import Extreme, Extremes
+from otel_ml_service.findings.step_timers import StepTimers
 from tests.strategies import Rank, Service
 
 NAN = float("nan")

@@ -8,7 +8,8 @@ import pytest
 from otel_ml.wire.rendezvous import kept_folder
 from otel_ml_exporters.records import Artifact, StepRecord
 from otel_ml_exporters.testing import RecordingExporter
-from otel_ml_service.live_runs.live_run import LiveRun, RunSettings
+from otel_ml_service.live_runs.live_run import LiveRun
+from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.telemetry import Telemetry
 from tests.full_disk import no_file_larger_than
 from tests.strategies import START, Rank
@@ -25,7 +26,7 @@ def test_an_exporter_at_work_is_told_the_tags_of_a_later_launch(tmp_path: Path) 
         eventually(lambda: exporter.run is not None and exporter.records)
 
     eventually(lambda: exporter.run is not None and exporter.run.tags == ("one", "two"))
-    run.ask_to_stop(10)
+    run.pipelines.ask_to_stop(10)
     run.close()
 
 

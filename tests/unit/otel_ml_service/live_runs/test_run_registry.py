@@ -10,8 +10,9 @@ import pytest
 
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.live_runs import run_registry as book_module
-from otel_ml_service.live_runs.live_run import LiveRun, RunSettings
+from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_registry import RunRegistry
+from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.telemetry import Telemetry
 from tests.strategies import START, Rank, cumulative, writer
 

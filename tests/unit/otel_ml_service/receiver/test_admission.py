@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml_service.receiver.admission import Admission, OverloadedError, Stored
-from otel_ml_service.receiver.decode import Decoded
+from otel_ml_service.receiver.decode import Decoded, Decoder
 from otel_ml_service.telemetry import Telemetry
 from tests.otlp import FakeWriter
 
@@ -77,3 +78,60 @@ def test_a_request_counts_as_acknowledged_once_it_is_stored_and_not_where_it_is_
     Admission(store, telemetry, LIMIT).take("metrics", requests(1)[0], lambda *_: None)
 
     assert telemetry.value("requests", signal="metrics") == acknowledged
+
+
+def request_of(*runs: str) -> bytes:
+    """Return what a Collector makes of requests of several runs: one."""
+    request = ExportMetricsServiceRequest()
+    for run in runs:
+        request.MergeFrom(FakeWriter(experiment=run).step(0, {"loss": 1.0}))
+    return request.SerializeToString()
+
+
+def test_a_run_that_is_not_taken_now_holds_up_no_other_one_and_nothing_is_stored_twice() -> None:
+    behind, journal, answers = {"newer"}, [], []
+
+    def store(decoded: Decoded, stored: Stored) -> None:
+        journal.append(decoded)
+        stored(decoded, None)
+
+    def held_back(experiments: Iterable[str]) -> str:
+        return "Another version has stored it." if behind.intersection(experiments) else ""
+
+    admission = Admission(store, Telemetry(), LIMIT, held_back=held_back)
+    for _ in range(3):  # it comes again, as OTLP says
+        admission_take(admission, request_of("one", "newer", "two"), answers)
+    assert [str(answer) for answer in answers] == ["Another version has stored it."] * 3
+    assert [set(decoded.observations) for decoded in journal] == [{"one", "two"}]
+
+    behind.clear()
+    admission_take(admission, request_of("one", "newer", "two"), answers)
+
+    assert answers[3] is None
+    assert [set(Decoder().protobuf("metrics", decoded.body).observations) for decoded in journal] == [
+        {"one", "two"}, {"newer"},
+    ]  # fmt: skip
+    assert admission.held == sum(len(decoded.body) for decoded in journal)
+
+
+def admission_take(admission: Admission, body: bytes, answers: list[Exception | None]) -> None:
+    try:
+        admission.take("metrics", body, lambda _, error: answers.append(error))
+    except OverloadedError as error:
+        answers.append(error)
+
+
+def test_what_of_a_request_could_not_be_stored_is_taken_when_it_comes_again() -> None:
+    stored_runs: list[set[str]] = []
+
+    def store(decoded: Decoded, stored: Stored) -> None:
+        stored_runs.append(set(decoded.observations))
+        stored(decoded, OSError("disk full") if len(stored_runs) == 1 else None)
+
+    admission = Admission(store, Telemetry(), LIMIT, has_room=lambda experiments: "third" not in experiments)
+    answers: list[Exception | None] = []
+    for _ in range(2):
+        admission_take(admission, request_of("one", "third"), answers)
+
+    assert [str(answer)[:22] for answer in answers] == ["disk full", "The service has as man"]
+    assert stored_runs == [{"one"}, {"one"}]

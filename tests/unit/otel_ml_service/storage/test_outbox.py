@@ -115,12 +115,12 @@ def test_what_a_backend_has_before_a_file_has_given_it_any_is_from_elsewhere_at_
     outbox = Outbox(path)
     outbox.commit(Commit(records(1, 2)))
 
-    assert outbox.ahead("mlflow", 500) == 500
-    assert outbox.ahead("wandb", 0) == 0
+    assert outbox.seq_offset("mlflow", 500) == 500
+    assert outbox.seq_offset("wandb", 0) == 0
     outbox._connection.close()  # as a kill: nothing is committed after it
     again = Outbox(path)
-    assert again.ahead("mlflow", 502) == 500
-    assert again.ahead("wandb", 2) == 0
+    assert again.seq_offset("mlflow", 502) == 500
+    assert again.seq_offset("wandb", 2) == 0
     again.close()
 
 
@@ -129,6 +129,6 @@ def test_what_a_backend_has_is_from_the_file_that_has_a_mark_of_it(tmp_path: Pat
     outbox.set_mark("mlflow", Mark(1))
     outbox.commit(Commit(records(1, 2)))
 
-    assert outbox.ahead("mlflow", 2) == 0
-    assert outbox.ahead("mlflow", 500) == 0, "an older version has delivered, and lost its end"
+    assert outbox.seq_offset("mlflow", 2) == 0
+    assert outbox.seq_offset("mlflow", 500) == 0, "an older version has delivered, and lost its end"
     outbox.close()

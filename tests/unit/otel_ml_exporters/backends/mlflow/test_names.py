@@ -10,8 +10,9 @@ from mlflow import MlflowClient
 from mlflow.utils import validation
 
 from otel_ml_exporters.backends.mlflow import MlflowExporter
-from otel_ml_exporters.backends.mlflow.names import Names, experiment_name, fitting
+from otel_ml_exporters.backends.mlflow.names import Names, fitting
 from otel_ml_exporters.errors import PermanentExportError
+from otel_ml_exporters.mlflow_run_search import experiment_name
 from otel_ml_exporters.records import Params, RunInfo, StepRecord
 
 NAMES = st.text(min_size=1, max_size=300) | st.text(alphabet="a/.@:_ 2", min_size=1, max_size=12)

@@ -1,0 +1,28 @@
+"""Precision and recall at thresholds, as TensorBoard computes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["precision_and_recall"]
+
+_NOTHING = 1e-7
+"""What a ratio of nothing is divided by, as in TensorBoard."""
+
+
+def precision_and_recall(
+    labels: Any, predictions: Any, num_thresholds: int, weights: Any
+) -> tuple[list[Any], list[Any]]:
+    """Return both at each threshold from 0 to 1."""
+    import numpy as np
+
+    truth, scores = np.asarray(labels, bool).ravel(), np.asarray(predictions, float).ravel()
+    weight = np.ones(len(scores)) if weights is None else np.asarray(weights, float).ravel()
+    places = np.floor(scores * (num_thresholds - 1))
+    precision, recall = [], []
+    for number in range(num_thresholds):
+        taken = places >= number
+        right = weight[taken & truth].sum()
+        precision.append(right / max(weight[taken].sum(), _NOTHING))
+        recall.append(right / max(weight[truth].sum(), _NOTHING))
+    return precision, recall

@@ -1,0 +1,116 @@
+"""A writer from its beginning to its end: its folder, its run, and the step of a call."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tensorboard.open_writers import WRITERS
+from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.step_axes import whole
+from otel_ml.never_raises import never_raises
+
+__all__ = ["RunWriter"]
+
+_Writer = TypeVar("_Writer", bound="RunWriter")
+
+
+class RunWriter:
+    """What every writer does, whatever it records. Without `global_step`, each tag counts its own calls."""
+
+    def __init__(
+        self,
+        log_dir: Any = None,
+        comment: str = "",
+        purge_step: int | None = None,
+        max_queue: int = 10,
+        flush_secs: int = 120,
+        filename_suffix: str = "",
+        **more: Any,
+    ) -> None:
+        del max_queue, flush_secs, filename_suffix
+        given = more.pop("logdir", None) if log_dir is None else log_dir
+        self.log_dir: str = str(given or _usual_folder(comment))
+        # That of a folder by date would be another one in each rank.
+        self.run_name: str = Path(self.log_dir).name if given else f"run{comment}"
+        _make_folder(self.log_dir)
+        for key in more:
+            not_kept(f"SummaryWriter({key}=…)", "it means nothing to otel_ml.")
+        if purge_step is not None:
+            not_kept("SummaryWriter(purge_step=…)", "a step that is done again is told apart by its attempt.")
+        self._is_open = False
+        self._run_id: str | None = None
+        self._usual_step: int | None = None
+        self._enter()
+
+    def _enter(self) -> None:
+        self._run, self._prefix = WRITERS.enter(self, self._run_id)
+        self._run_id = self._run.id
+        self._is_open = True
+
+    def _at(self, tag: Any, global_step: Any) -> tuple[str, int]:
+        """Return the name and the step of a call."""
+        if not self._is_open:
+            self._enter()  # as the original, which writes on in the same folder
+        global_step = self._usual_step if global_step is None else global_step
+        name = f"{self._prefix}{tag}"
+        step = None if global_step is None else whole(global_step)
+        if step is None:
+            if global_step is not None:
+                not_kept(f"global_step={safe_repr(global_step)} of {name!r}", "a step is a whole number from 0 on.")
+            step = WRITERS.counts.next(name)
+        return name, step
+
+    def _beside(self, tag: Any, global_step: Any) -> tuple[str, dict[str, Any]]:
+        """Return the name, and step and axis of what is not a scalar."""
+        name, step = self._at(tag, global_step)
+        return name, {"step": step, "axis": WRITERS.counts.axis_beside(name)}
+
+    def get_logdir(self) -> str:
+        """Return `log_dir`, a folder for files of the program; the run's own folder is printed when it begins."""
+        return self.log_dir
+
+    @contextmanager
+    def use_metadata(self, *, global_step: int | None = None, walltime: float | None = None) -> Iterator[None]:
+        """Record inside the block at `global_step`, where a call says none."""
+        del walltime
+        before, self._usual_step = self._usual_step, global_step
+        try:
+            yield
+        finally:
+            self._usual_step = before
+
+    def flush(self) -> None:
+        """Return at once: what is recorded is on disk within 100 ms and sent each second."""
+
+    def close(self) -> None:
+        """Close this writer; the last one ends the run."""
+        self.__exit__(None, None, None)
+
+    def __enter__(self: _Writer) -> _Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._is_open:
+            self._is_open = False
+            WRITERS.leave(self, kind, error)
+
+
+def _usual_folder(comment: str) -> Path:
+    now = datetime.now().strftime("%b%d_%H-%M-%S")  # noqa: DTZ005 (torch's name, which people look for by local time)
+    return Path("runs") / f"{now}_{socket.gethostname()}{comment}"
+
+
+@never_raises
+def _make_folder(path: str) -> None:
+    """Make the folder of a writer: programs put files of their own beside the event files."""
+    if "://" not in path:
+        Path(path).mkdir(parents=True, exist_ok=True)

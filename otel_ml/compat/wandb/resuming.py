@@ -1,0 +1,58 @@
+"""`wandb.init(resume=…)`: whether a run goes on that is there, and at which step."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from otel_ml._internal.lifecycle.init_arguments import checked
+from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.wandb.errors import UsageError
+from otel_ml.wire.rendezvous import run_folder
+
+__all__ = ["goes_on", "next_step"]
+
+_TAIL_BYTES = 2**20
+
+
+def goes_on(resume: bool | str | None, arguments: Mapping[str, Any]) -> bool:
+    """Return whether the run goes on that is there; where a service elsewhere has it, whether it was asked for."""
+    asked = resume if resume is not None else os.environ.get("WANDB_RESUME", "")
+    run_id = arguments["id"]
+    if asked in {True, "auto"} and run_id is None:
+        not_kept(f"wandb.init(resume={asked!r})", "a new run begins. Pass the id= of the run that goes on.")
+    if not asked or run_id is None:
+        return False
+    config = checked(arguments, os.environ)
+    is_there = (run_folder(config.dir, config.experiment, run_id) / "metrics.jsonl").is_file()
+    if config.is_remote or RUNTIME.is_chosen or os.environ.get("RANK", "0") != "0":
+        return asked != "never" and (is_there or config.is_remote)
+    if asked == "must" and not is_there:
+        raise UsageError(f"resume='must': there is no run {run_id!r} of {config.experiment!r} in {config.dir}.")
+    if asked == "never" and is_there:
+        raise UsageError(f"resume='never': there is a run {run_id!r} of {config.experiment!r} in {config.dir}.")
+    return is_there
+
+
+def next_step(folder: Path | None) -> int:
+    """Return the step after the last one that the run's own rows have: where W&B goes on after a resume."""
+    path = None if folder is None else folder / "metrics.jsonl"
+    if path is None or not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read().splitlines()
+    return max((_step_in(line) + 1 for line in lines), default=0)
+
+
+def _step_in(line: bytes) -> int:
+    try:
+        row = json.loads(line)
+        return int(row["step"]) if row.get("axis", "step") == "step" else -1
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return -1  # the first line of the tail may be the end of one, the last is maybe being written

@@ -1,0 +1,99 @@
+"""The configuration of a script written for W&B is recorded as W&B documents."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_ml.compat import wandb
+from otel_ml.testing import Capture, capture
+from tests.unit.otel_ml.compat.recorded import params
+from tests.unit.otel_ml.lazy import Lazy
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        yield run
+        wandb.finish()
+
+
+@pytest.mark.feature("N6", "yes", "dictionaries, argparse namespaces, nested values")
+def test_the_config_takes_what_wandb_takes_and_is_recorded(captured: Capture) -> None:
+    wandb.config.before = "init"
+    run = wandb.init(config={"lr": 0.1, "model": {"layers": 2}, "secret": 1}, config_exclude_keys=["secret"])
+    wandb.config.update(argparse.Namespace(batch=8))
+    wandb.config.epochs = 3
+    run.config["seed"] = 0
+    run.config.setdefaults({"lr": 0.5, "warmup": 10})
+
+    assert params(captured) == {
+        "before": "init", "lr": 0.1, "model": {"layers": 2}, "batch": 8, "epochs": 3, "seed": 0, "warmup": 10,
+    }  # fmt: skip
+    assert (wandb.config.lr, run.config["batch"], run.config.get("no", 1), "seed" in wandb.config) == (0.1, 8, 1, True)
+    assert {**run.config} == copy.copy(run.config).as_dict() == run.config.as_dict()
+    with pytest.raises(AttributeError, match="it has before, lr"):
+        _ = wandb.config.momentum
+
+
+def test_a_config_may_be_a_file(captured: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("lr: {value: 0.1, desc: null}\nlayers: 2\n")
+
+    wandb.init(config=str(file))
+
+    assert params(captured) == {"lr": 0.1, "layers": 2}
+
+
+def test_a_config_of_which_a_value_is_missing_is_taken_without_it(captured: Capture) -> None:
+    run = wandb.init(config=Lazy())
+    run.config.update({"model": Lazy()})
+
+    assert dict(run.config) == {"dim": 64, "model": run.config["model"]}
+    assert [event.body for event in captured.events if event.kind == "ml.params"] == [
+        {"dim": 64},
+        {"model": {"dim": 64}},
+    ]
+    first, second = captured.notices
+    assert "config=Lazy at test_wandb_config.py" in first
+    assert "cannot read model.missing" in second
+
+
+def test_keys_of_the_config_are_chosen_and_files_have_its_defaults(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config-defaults.yaml").write_text("lr: {value: 1}\nepochs: {value: 5}\n")
+    Path("sweep.yaml").write_text("wandb_version: 1\nmomentum: {value: 0.5}\n")
+    monkeypatch.setenv("WANDB_SWEEP_PARAM_PATH", "sweep.yaml")
+    wandb.init(config={"lr": 2, "unwanted": 3, "momentum": 1}, config_include_keys=["lr", "momentum"])
+
+    assert params(captured) == {"lr": 2, "epochs": 5, "momentum": 0.5}
+
+
+def test_what_a_sweep_chose_stays_whatever_the_program_sets(
+    captured: Capture, tmp_path: Path, monkeypatch: Any
+) -> None:
+    Path("sweep.yaml").write_text("lr: {value: 0.5}\n")
+    monkeypatch.setenv("WANDB_SWEEP_PARAM_PATH", "sweep.yaml")
+    run = wandb.init(config={"lr": 0.1, "betas": (0.9, 0.99)})
+    run.config.lr = 7
+    run.config.update({"lr": 8, "epochs": 2})
+    run.config.update_locked({"model": {"depth": 1, "width": 2}}, "sweep")
+    run.config.merge_locked({"model": {"depth": 5}}, "sweep")
+
+    assert dict(run.config) == {"lr": 0.5, "betas": [0.9, 0.99], "epochs": 2, "model": {"depth": 5, "width": 2}}
+    assert params(captured) == dict(run.config)
+    assert any("locked by the sweep" in notice for notice in captured.notices)
+
+
+def test_a_configuration_that_holds_itself_is_taken(captured: Capture) -> None:
+    own: dict[str, Any] = {"lr": 0.1}
+    own["self"] = own
+
+    assert wandb.init(config=own).config.lr == 0.1
