@@ -35,9 +35,9 @@ class Finding:
     """A rank or a host that is slow in a phase, a silent rank, a stage with more work, shape of the data, pauses.
 
     Attributes:
-        kind: `slow` or `silent`, of a rank; `stage` where a stage has more work than the others; `shape` where the
-            times of ranks go up and down together, with what they are given, and nobody is slow; `pause` where the job
-            stands still now and then.
+        kind: `slow` or `silent`, of a rank; `stage` where a stage has more work than the others; `load` where ranks are
+            always given more to do, and are not slow; `shape` where the times of ranks go up and down together, with
+            what they are given, and nobody is slow; `pause` where the job stands still now and then.
         role, rank: which process; the rank is None where it is not a rank, or several of a place.
         phase: name of the timer without `time/`; empty for a silent rank and a stage, two timers for a shape; empty for
             pauses in whatever ranks work at.
@@ -56,9 +56,11 @@ class Finding:
         stage: of a `stage`, which one.
         correlation: of a `shape`, between its two timers.
         saved_s: seconds that a step would be shorter without it.
-        ranks: of a host, or another place of several ranks, which of them are slow.
+        ranks: of a host, or another place of several ranks, which of them are slow; of a `load`, which have more.
         times: of a `pause`, how many steps had one.
         every: of a `pause`, the steps from one to the next; None where they come as they like.
+        amount: the metric that says how much ranks are given to do; empty where none does.
+        given: of a `load`, how many times as much as the other ranks.
     """
 
     kind: str
@@ -85,6 +87,8 @@ class Finding:
     ranks: tuple[int, ...] = ()
     times: int = 0
     every: int | None = None
+    amount: str = ""
+    given: float = 0.0
 
 
 class Watch:

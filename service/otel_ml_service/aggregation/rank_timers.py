@@ -61,6 +61,7 @@ class RankTimers:
             topologies=tuple(source.topology for source in sources),
             amounts=amounts,
             given=given,
+            processes=tuple(source.pool for source in sources),
         )
 
     def _phases(self, pieces: Sequence[Piece]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.records import RunStatus, Summary
+from otel_ml_service.aggregation.killed import publish_killed
 from otel_ml_service.aggregation.loss_account import lost_of, recorded_in, say_missing_at_end
 from otel_ml_service.aggregation.role_ranks import of_newest_attempts, ranks_heard
 from otel_ml_service.aggregation.run_state import RunState
@@ -76,6 +77,7 @@ class RunEnd:
         self._run.stragglers.finish(list(self._run.step_streams.streams.values()))
         self.state = self._status()
         self._summaries.decide()
+        publish_killed(self._killed(), self._run.output, self._run.newest_spans)
         say_missing_at_end(self._run)
         self._summarise()
         self._run.output.emit(RunStatus, time=self._run.now, status=self.state)
@@ -121,13 +123,18 @@ class RunEnd:
         self._steps.late.export_all()
 
     def _status(self) -> Status:
-        ends: list[Status] = []
-        for writer in of_newest_attempts(self._own()):
-            if writer.shutdown_message is not None and writer.replaced_at is None:
-                ends.append(writer.shutdown_message.status)
-            elif writer.shutdown_message is None and not self._has_successor(writer):
-                ends.append("killed")
-        return max(ends, key=_WORST.__getitem__, default="finished")
+        said: list[Status] = [
+            writer.shutdown_message.status
+            for writer in of_newest_attempts(self._own())
+            if writer.shutdown_message is not None and writer.replaced_at is None
+        ]
+        killed: list[Status] = ["killed" for _ in self._killed()]
+        return max([*said, *killed], key=_WORST.__getitem__, default="finished")
+
+    def _killed(self) -> list[WriterState]:
+        """Return who ended without a shutdown message, and without a successor."""
+        newest = of_newest_attempts(self._own())
+        return [one for one in newest if one.shutdown_message is None and not self._has_successor(one)]
 
     def _summarise(self) -> None:
         """Publish what the run lost and what recording cost, once it is over."""

@@ -59,19 +59,39 @@ def _stage(output: Output, finding: Finding, role: str, axis: str) -> None:
         )
 
 
-def _shape(output: Output, finding: Finding, role: str, axis: str) -> None:
+def _load(output: Output, finding: Finding, role: str, axis: str) -> None:
+    """Nobody is slow: it is said who waits for whom, and for how much."""
+    one = len(finding.ranks) == 1
+    who = f"{_capital(finding.place)} of role {role!r}"
+    much = f"{finding.given:.3g} × the {finding.amount} of the other ranks"
     if finding.is_over:
         output.say(
             "straggler",
-            f"The time of a {axis} of role {role!r} no longer follows the shape of the data: {finding.phase} varied "
-            f"together from {axis} {finding.since} to {finding.last}.",
+            f"{who} no longer {'has' if one else 'have'} {much}: {axis} {finding.since} to {finding.last}, "
+            f"{finding.cost_s:.3g} s in all.",
         )
     else:
         output.say(
             "straggler",
-            f"The time of a {axis} of role {role!r} follows the shape of the data since {axis} {finding.since}: "
-            f"{finding.phase} vary together, r = {finding.correlation:.2f}. Nobody is slow; the longest rank works "
-            f"{finding.extra_s:.3g} s longer than the mean.",
+            f"{who} {'has' if one else 'have'} {much} since {axis} {finding.since}, and {'is' if one else 'are'} not "
+            f"slow for it: {finding.extra_s:.3g} s a step more in {finding.phase!r}, which the others wait for"
+            f"{_without(finding, 'with as much for all')}.",
+        )
+
+
+def _shape(output: Output, finding: Finding, role: str, axis: str) -> None:
+    if finding.is_over:
+        output.say(
+            "straggler",
+            f"The time of a {axis} of role {role!r} no longer follows {finding.amount or 'the shape of the data'}: "
+            f"{finding.phase} varied together from {axis} {finding.since} to {finding.last}.",
+        )
+    else:
+        output.say(
+            "straggler",
+            f"The time of a {axis} of role {role!r} follows {finding.amount or 'the shape of the data'} since {axis} "
+            f"{finding.since}: {finding.phase} vary together, r = {finding.correlation:.2f}. Nobody is slow; "
+            f"the longest rank works {finding.extra_s:.3g} s longer than the mean.",
         )
 
 
@@ -111,8 +131,8 @@ def _ranks(finding: Finding) -> str:
     return f" Slow are ranks {', '.join(map(str, finding.ranks[:_NAMED]))}{more}."
 
 
-def _without(finding: Finding) -> str:
-    return f"; without it a step is {finding.saved_s:.3g} s shorter" if finding.saved_s > 0 else ""
+def _without(finding: Finding, what: str = "without it") -> str:
+    return f"; {what} a step is {finding.saved_s:.3g} s shorter" if finding.saved_s > 0 else ""
 
 
-_SAY = {"slow": _slow, "silent": _silent, "stage": _stage, "shape": _shape, "pause": _pause}
+_SAY = {"slow": _slow, "silent": _silent, "stage": _stage, "load": _load, "shape": _shape, "pause": _pause}

@@ -210,6 +210,11 @@ class WriterState:
         """It sent its shutdown message, and everything it sent before has arrived."""
         return self.shutdown_message is not None and self.shutdown_message.seq <= self.floor
 
+    @property
+    def alive_ns(self) -> int:
+        """When it last recorded in a step or sent a heartbeat, by its own clock."""
+        return self.newest_ns if self.boot_lag is None else self.boot_ns + round(self.boot_alive * 1e9)
+
     def lived(self, time_ns: int, now: float) -> None:
         """Note that something arrived that it recorded at `time_ns`."""
         if self.boot_lag is not None:

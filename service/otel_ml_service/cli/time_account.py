@@ -98,6 +98,10 @@ def finding_lines(table: Table) -> Iterator[str]:
         >>> rows = (("warning", "pause", "nobody", "ckpt", 9, 59, 0.4, 0.4, 6),)
         >>> [line.partition(":")[2] for line in finding_lines(Table(1, 0.0, "findings", "step", 80, columns, rows))]
         [' nobody is slow, the job pauses in ckpt, 6 times, steps 9-59: +400 ms a step, 400 ms shorter without it']
+        >>> columns = (*columns[:5], "given", "amount")
+        >>> rows = (("warning", "load", "rank 2", "forward", 0, 1.4, "tokens"),)
+        >>> list(finding_lines(Table(1, 0.0, "otel_ml/findings", "step", 80, columns, rows)))
+        ['warning: rank 2 had 1.4 × the tokens of the others, since step 0']
     """
     axis = table.axis or DEFAULT_AXIS
     for row in table.rows:
@@ -110,8 +114,10 @@ def _what(cells: Mapping[str, JsonValue]) -> str:
     kind = cells.get("kind")
     if kind == "stage":
         return f"{place} has more work than the others"
+    if kind == "load":
+        return f"{place} had {cells.get('given')} × the {cells.get('amount')} of the others"
     if kind == "shape":
-        return f"{place} is slow: {phase} go with the shape of the data"
+        return f"{place} is slow: {phase} go with {cells.get('amount') or 'the shape of the data'}"
     where = f" in {phase}" if phase else ""
     if kind == "pause":
         who = "nobody is slow, the job" if place == "nobody" else place

@@ -54,4 +54,6 @@ def without(timers: StepTimers, ranks: frozenset[int]) -> StepTimers:
         stages=tuple(timers.stages[row] for row in kept) if timers.stages else (),
         hosts=tuple(timers.hosts[row] for row in kept) if timers.hosts else (),
         topologies=tuple(timers.topologies[row] for row in kept) if timers.topologies else (),
+        given=timers.given[kept] if len(timers.given) else timers.given,
+        processes=tuple(timers.processes[row] for row in kept) if timers.processes else (),
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,8 @@ _SURE = 9.0
 NO_DEVIATIONS: Mapping[str, float] = {}
 _LIKELY = 0.4
 """Part of the evidence that is needed, of a rank that may be found soon."""
+_WARM_UP = 16
+"""First steps of a process that begins while others are at work: it compiles, allocates, fills caches."""
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
 
@@ -63,6 +66,7 @@ class Detector:
     Attributes:
         open: (rank, phase) → what is the matter now.
         slowdowns: each rank's largest slow-down of the newest step, in the order of `ranks`; NaN without timers.
+        amounts: what counts how much that is, in the newest step; empty where ranks say nothing.
     """
 
     def __init__(self, thresholds: Thresholds = _DEFAULTS, open_findings: tuple[Finding, ...] = ()) -> None:
@@ -79,15 +83,31 @@ class Detector:
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
         self._has: Flags = np.zeros((0, 0), dtype=bool)
         self._late = np.zeros(0)
+        self._processes: set[tuple[int, str]] = set()
+        self._warm_up: dict[int, int] = {}
         self.open: dict[tuple[int, str], Finding] = {
             (one.rank, one.phase): one for one in open_findings if one.rank is not None
         }
         self.slowdowns: Floats = np.zeros(0)
+        self.amounts: tuple[str, ...] = ()
+        self._excused: Floats = np.zeros((0, 0))
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """Every rank that was ever heard, in the order of first hearing."""
         return tuple(self._cells.ranks)
+
+    @property
+    def shares(self) -> Floats:
+        """[ranks, amounts]: logarithms of what each rank is given in the newest step, against its peers."""
+        return self._of_amounts.shares
+
+    def excused(self, rank: int) -> dict[str, float]:
+        """Return phase → seconds of the newest step that a rank takes longer because it is given more to do."""
+        row = self._cells.ranks.get(rank, -1)
+        if not self.amounts or not 0 <= row < len(self._excused):
+            return {}
+        return dict(zip(self._cells.phases, self._excused[row].tolist(), strict=False))
 
     def step(self, step: int, timers: StepTimers, deviations: Mapping[str, float] = NO_DEVIATIONS) -> list[Finding]:
         """Take a step; return the findings that began, changed their level, or ended with it.
@@ -117,8 +137,9 @@ class Detector:
         slow = np.minimum(extra / np.maximum(usual, least), _WORST)
         slow[~np.isfinite(slow)] = np.nan  # a phase that takes nobody any time
         self._learn_scatter(slow)
-        self._weigh(step, slow, extra)
         self.slowdowns = _largest(slow)
+        self._excuse_who_warms_up(timers, slow)
+        self._weigh(step, slow, extra)
         return [*changes, *self._ended(step), *self._changed(step), *self._begun(step, usual, deviations)]
 
     def _usual(self, timers: StepTimers, seconds: Floats) -> Floats:
@@ -135,6 +156,7 @@ class Detector:
                 known[place] = np.inf
         usual = usual_of(known, groups)
         usual[np.isinf(usual)] = np.nan
+        self.amounts = timers.amounts
         if not timers.amounts:
             return usual
         rows = [self._cells.ranks.get(rank, -1) for rank in timers.ranks]
@@ -142,7 +164,9 @@ class Detector:
         for row, amounts in zip(rows, timers.given, strict=True):
             if row >= 0:
                 given[row] = amounts
-        return np.fmax(usual, self._of_amounts.expected(known, timers.amounts, given, groups))
+        allowed = np.fmax(usual, self._of_amounts.expected(known, timers.amounts, given, groups))
+        self._excused = np.nan_to_num(np.maximum(np.minimum(seconds, allowed) - usual, 0.0))
+        return allowed
 
     def _peers(self, timers: StepTimers, seconds: Floats) -> Groups:
         """Return which rows of the cells are ranks that do the same work: nearly always as in the step before."""
@@ -216,6 +240,31 @@ class Detector:
         """The slow rank that costs most."""
         slow = (finding for finding in self.open.values() if finding.kind == "slow")
         return max(slow, key=lambda one: (one.extra_s, -(one.rank or 0)), default=None)
+
+    def _excuse_who_warms_up(self, timers: StepTimers, slow: Floats) -> None:
+        """Forget how slow those are who began alone lately; who is known to be slow stays so until it is not.
+
+        Ranks that begin together warm up together, and are compared as they are.
+        """
+        for rank in self._newcomers(timers):
+            self._warm_up[rank] = _WARM_UP
+        known = self._cells.ranks
+        rows = [known[rank] for rank in timers.ranks if rank in self._warm_up and rank in known]
+        if not rows:
+            return
+        is_excused = np.zeros(slow.shape, dtype=bool)
+        is_excused[rows] = ~self._cells.is_open[rows]
+        slow[is_excused], self._cells.evidence[is_excused] = np.nan, 0.0
+        left = {rank: steps - (rank in timers.ranks) for rank, steps in self._warm_up.items()}
+        self._warm_up = {rank: steps for rank, steps in left.items() if steps > 0}
+
+    def _newcomers(self, timers: StepTimers) -> list[int]:
+        """Return the ranks whose process was not heard before, where others were."""
+        now = list(zip(timers.ranks, timers.processes or repeat(""), strict=False))
+        new = [entry for entry in now if entry not in self._processes]
+        is_first = not self._processes
+        self._processes.update(new)
+        return [] if is_first else [rank for rank, _ in new]
 
     def _grow(self, timers: StepTimers) -> None:
         cells = self._cells

@@ -1,4 +1,4 @@
-"""What is found: who is slow or silent, a stage with more work, times that go with the data, pauses."""
+"""What is found: who is slow or silent, who has more to do, times that go with the data, pauses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["COLUMNS", "Finding", "Kind", "Level", "rank_number", "row_of"]
 
-Kind = Literal["slow", "silent", "stage", "shape", "pause"]
+Kind = Literal["slow", "silent", "stage", "load", "shape", "pause"]
 Level = Literal["warning", "critical"]
 
 NOBODY = "nobody"
@@ -19,9 +19,9 @@ class Finding:
     """What is the matter somewhere, as it stood at step `last`.
 
     Attributes:
-        kind: `slow` or `silent`, of a rank; `stage` where a pipeline stage has more work than the others; `shape` where
-            the times of ranks go up and down together, with what they are given, and nobody is slow; `pause` where the
-            job stands still now and then.
+        kind: `slow` or `silent`, of a rank; `stage` where a pipeline stage has more work than the others; `load` where
+            ranks are always given more to do, and are not slow; `shape` where the times of ranks go up and down
+            together, with what they are given, and nobody is slow; `pause` where the job stands still now and then.
         rank: which one; None where it is not a rank, or several are slow.
         phase: name of the timer without `time/`; empty for a silent rank and a stage, two timers for a shape; empty for
             pauses in whatever a rank works at.
@@ -44,6 +44,9 @@ class Finding:
         ranks: of several ranks, which ones are slow, ascending.
         times: of a `pause`, how many steps had one.
         every: of a `pause`, the steps from one to the next; None where they come as they like.
+        amount: the metric that says how much ranks are given to do: of a `load`; of a `shape`, where the times of each
+            rank go with it. Empty where none does.
+        given: of a `load`, how many times as much as its peers.
     """
 
     kind: Kind
@@ -67,6 +70,8 @@ class Finding:
     ranks: tuple[int, ...] = ()
     times: int = 0
     every: int | None = None
+    amount: str = ""
+    given: float = 0.0
 
     @property
     def place(self) -> str:
@@ -93,6 +98,7 @@ class Finding:
 COLUMNS = (
     "level", "kind", "rank", "phase", "since", "until", "slowdown", "s per step", "s in all",
     "span of", "at step", "span", "trace", "place", "s saved per step", "ranks", "times", "every",
+    "amount", "given",
 )  # fmt: skip
 """Of the table of findings; `until` is empty while the trouble lasts, those of spans where its rank sent none."""
 
@@ -108,7 +114,7 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
     Examples:
         >>> row_of(Finding("slow", 3, "forward", "warning", 40, 60, True, 0.31, 0.0312, 0.624))[:9]
         ('warning', 'slow', 3, 'forward', 40, 60, 0.31, 0.0312, 0.624)
-        >>> row_of(Finding("stage", None, "", "warning", 40, 60, stage=3, saved_s=0.2))[-5:]
+        >>> row_of(Finding("stage", None, "", "warning", 40, 60, stage=3, saved_s=0.2))[13:18]
         ('stage 3', 0.2, None, None, None)
     """
     measured = finding.kind != "silent"
@@ -119,7 +125,7 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
         finding.phase,
         finding.since,
         finding.last if finding.is_over else None,
-        round(finding.slowdown, 4) if measured else None,
+        round(finding.slowdown, 4) if measured and finding.kind != "load" else None,
         round(finding.extra_s, 6) if measured else None,
         round(finding.cost_s, 6) if measured else None,
         finding.span_name or None,
@@ -131,4 +137,6 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
         " ".join(map(str, finding.ranks)) or None,
         finding.times or None,
         finding.every,
+        finding.amount or None,
+        round(finding.given, 4) or None,
     )

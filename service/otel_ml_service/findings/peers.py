@@ -101,9 +101,11 @@ class TimeOfAmounts:
     Attributes:
         deviations: of each phase, how much its time changes from step to step beside what amounts explain, as a share;
             0 where all ranks were given as much.
+        shares: [ranks, amounts], logarithms of what each rank was given, against the one in the middle of its peers.
     """
 
     def __init__(self) -> None:
+        self.shares: Floats = np.zeros((0, 0))
         self._amounts: tuple[str, ...] = ()
         self._before: tuple[Floats, Floats] = np.zeros((0, 0)), np.zeros((0, 0))
         self.deviations: Floats = np.zeros(0)
@@ -130,13 +132,14 @@ class TimeOfAmounts:
         self._learn(np.log(np.where(is_time, seconds, np.nan)), np.log(given), amounts)
         expected = np.full(seconds.shape, np.nan)
         self.deviations = np.zeros(seconds.shape[1])
+        shares = np.full(given.shape, np.nan)
+        for rows in groups:
+            shares[rows] = given[rows] / low_median(given[rows])
+        self.shares = np.log(shares)
         for column, (power, deviation) in enumerate(zip(*self._powers(), strict=True)):
-            share = np.full(seconds.shape, np.nan)
-            for rows in groups:
-                share[rows] = given[rows, column, None] / low_median(given[rows, column, None])
-            if (np.abs(np.log(share)) > _DIFFERS).any():
+            if (np.abs(self.shares[:, column]) > _DIFFERS).any():
                 self.deviations = np.fmax(self.deviations, deviation)
-            share **= power
+            share = shares[:, column, None] ** power
             expected = np.fmax(expected, usual_of(seconds / share, groups) * share)
         expected[np.isinf(expected)] = np.nan
         return expected

@@ -55,6 +55,8 @@ class _Seen:
         excess_s, usual_s: seconds that the longest rank takes longer than the mean, and the mean's, smoothed.
         cost_s: of these since `since`.
         ranks, before: of the step before, and the logarithms of both, against those of peers.
+        amounts, given_before: the same of what counts how much ranks are given to do.
+        with_amounts: [amounts], smoothed squares of changes of the first timer, of amounts, and their product.
     """
 
     phases: tuple[str, str]
@@ -69,6 +71,17 @@ class _Seen:
     cost_s: float = 0.0
     ranks: tuple[int, ...] = ()
     before: Floats = field(default_factory=lambda: np.zeros((0, 2)))
+    amounts: tuple[str, ...] = ()
+    given_before: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    with_amounts: Floats = field(default_factory=lambda: np.zeros((3, 0)))
+
+    @property
+    def amount(self) -> str:
+        """What the times of each rank clearly go with; empty where that is nothing, or nothing is known."""
+        of_times, of_amounts, of_both = self.with_amounts
+        scale = np.sqrt(of_times * of_amounts)
+        alike = np.divide(of_both, scale, out=np.zeros_like(scale), where=scale > 0)
+        return self.amounts[int(alike.argmax())] if len(alike) and alike.max() >= _TOGETHER else ""
 
     @property
     def is_enough(self) -> bool:
@@ -144,16 +157,19 @@ class Shape:
         groups = self._peers(timers)
         if self.open is not None or seen.deviation.min() > _VARIES_NO_MORE:
             _add_excess(seen, seconds.sum(axis=1), groups)
-        against = np.full(seconds.shape, np.nan)
-        for rows in groups:
-            logarithms = np.log(np.maximum(seconds[rows], _SHORTEST_S))
-            against[rows] = logarithms - median(logarithms)  # a mean would be moved by one rank's pause
+        against = _against_peers(seconds, groups)
+        given = _against_peers(timers.given, groups) if timers.amounts else np.zeros((len(against), 0))
         if seen.ranks == timers.ranks:
             changed = against - seen.before
             known = np.isfinite(changed).all(axis=1)
             if known.any():
                 _add_changes(seen, changed[known])
+            if seen.amounts == timers.amounts:
+                _add_amounts(seen, changed[:, :1], given - seen.given_before)
         seen.ranks, seen.before = timers.ranks, against
+        if seen.amounts != timers.amounts:
+            seen.amounts, seen.with_amounts = timers.amounts, np.zeros((3, len(timers.amounts)))
+        seen.given_before = given
 
     def _peers(self, timers: StepTimers) -> Groups:
         """Return the rows of ranks that do the same work, where there are several: nearly always as before."""
@@ -189,6 +205,15 @@ def _longest(timers: StepTimers, parents: Mapping[str, str]) -> list[int]:
     return sorted(columns[place] for place in np.argsort(-usual, kind="stable")[:2].tolist())
 
 
+def _against_peers(values: Floats, groups: Groups) -> Floats:
+    """Return logarithms against those of peers."""
+    against = np.full(values.shape, np.nan)
+    for rows in groups:
+        logarithms = np.log(np.maximum(values[rows], _SHORTEST_S))
+        against[rows] = logarithms - median(logarithms)  # a mean would be moved by one rank's pause
+    return against
+
+
 def _add_excess(seen: _Seen, work: Floats, groups: Groups) -> None:
     of_groups = [of for rows in groups if len(of := work[rows][~np.isnan(work[rows])])]
     excess = max((float(of.max() - of.mean()) for of in of_groups), default=0.0)
@@ -211,6 +236,15 @@ def _add_changes(seen: _Seen, changed: Floats) -> None:
     seen.changes += len(changed)
 
 
+def _add_amounts(seen: _Seen, of_times: Floats, of_amounts: Floats) -> None:
+    """Add how a step changed the first timer of each rank, and what it was given."""
+    known = np.isfinite(of_times) & np.isfinite(of_amounts)
+    if known.any():
+        products = (of_times**2, of_amounts**2, of_times * of_amounts)
+        now = np.array([np.where(known, one, 0.0).sum(axis=0) for one in products])
+        seen.with_amounts = _KEPT * seen.with_amounts + now
+
+
 def _described(seen: _Seen, step: int, since: int) -> Finding:
     return Finding(
         "shape",
@@ -223,6 +257,7 @@ def _described(seen: _Seen, step: int, since: int) -> Finding:
         extra_s=seen.excess_s,
         cost_s=seen.cost_s,
         correlation=round(seen.correlation, 4),
+        amount=seen.amount,
         saved_s=seen.excess_s,
     )
 

@@ -29,6 +29,7 @@ class StepTimers(NamedTuple):
         topologies: of each rank, dimension → coordinate; the same.
         amounts: names of what counts how much a rank was given to do: tokens, samples.
         given: [ranks, amounts], how much that was; NaN where a rank says nothing.
+        processes: which process each rank is; empty where nobody knows.
     """
 
     ranks: tuple[int, ...]
@@ -41,6 +42,7 @@ class StepTimers(NamedTuple):
     topologies: tuple[Mapping[str, int], ...] = ()
     amounts: tuple[str, ...] = ()
     given: Floats = np.zeros((0, 0))
+    processes: tuple[str, ...] = ()
 
     def in_order_of(self, known: Sequence[str]) -> StepTimers:
         """Return the same timers, those that are `known` in that order; what is in no timer stays the first one."""

@@ -1,4 +1,4 @@
-"""All that is found in the steps of one role, axis and attempt: slow ranks, stages, shapes of the data, pauses."""
+"""All that is found in the steps of one role, axis and attempt: slow ranks, loads, shapes of the data, pauses."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from otel_ml_service.findings.detector import Detector, Floats
 from otel_ml_service.findings.finding import Finding, Kind, rank_number
 from otel_ml_service.findings.frontier import Exposed, Line, exposed, line_of
+from otel_ml_service.findings.loads import Loads
 from otel_ml_service.findings.pauses import Pauses
 from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, TimerKind, accuses
 from otel_ml_service.findings.places import Places
 from otel_ml_service.findings.shape import Shape
-from otel_ml_service.findings.stages import Stages
+from otel_ml_service.findings.stages import Stages, working_phases
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.what_if import saved_without
 
@@ -35,12 +36,13 @@ class Verdicts:
     """
 
     def __init__(self, open_findings: Sequence[Finding] = ()) -> None:
-        of_places = [one for one in open_findings if one.where]
+        of_places = [one for one in open_findings if one.where and one.kind == "slow"]
         alone = [one for one in open_findings if one.rank is not None and one.kind != "pause"]
         of_ranks = [*alone, *(replace(one, rank=rank, where="", ranks=()) for one in of_places for rank in one.ranks)]
         self._detector = Detector(open_findings=tuple(of_ranks))
         self._places = Places(of_places, alone)
         self._stages = Stages([one for one in open_findings if one.kind == "stage"])
+        self._loads = Loads(next((one for one in open_findings if one.kind == "load"), None))
         self._shape = Shape(next((one for one in open_findings if one.kind == "shape"), None))
         self._pauses = Pauses([one for one in open_findings if one.kind == "pause"])
         self.account: list[Exposed] = []
@@ -63,13 +65,14 @@ class Verdicts:
         of_ranks = self._detector.step(step, working, self._shape.deviations)
         told = self._places.step(step, of_ranks, self._detector, timers)
         self._work_out(timers, parents)
+        of_loads = self._look_at_loads(step, timers, parents)
         named = (one if one.is_over else self.open.get(one.subject, one) for one in told)
-        return [*named, *of_stages, *of_data, *pauses]
+        return [*named, *of_stages, *of_loads, *of_data, *pauses]
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
         of_ranks = self._places.finish(self._detector.finish())
-        return [*of_ranks, *self._stages.finish(), *self._shape.finish(), *self._pauses.finish()]
+        return [*of_ranks, *self._stages.finish(), *self._loads.finish(), *self._shape.finish(), *self._pauses.finish()]
 
     def __iter__(self) -> Iterator[Finding]:
         """Yield what is the matter now."""
@@ -78,8 +81,7 @@ class Verdicts:
                 yield one
         yield from (place.told for place in self._places.open.values())
         yield from self._stages.open.values()
-        if self._shape.open is not None:
-            yield self._shape.open
+        yield from (one for one in (self._loads.open, self._shape.open) if one is not None)
         yield from self._pauses.open
 
     @property
@@ -130,6 +132,20 @@ class Verdicts:
         for (where, phase), place in self._places.open.items():
             saved = self._saved(sorted(place.slow), phase, timers, line)
             self._places.save(where, phase, _smoothed(place.told.saved_s, saved))
+
+    def _look_at_loads(self, step: int, timers: StepTimers, parents: Mapping[str, str]) -> list[Finding]:
+        """Look at who has more to do, where phases are a line: elsewhere nobody knows who waits for whom."""
+        line = line_of(timers, parents) if self._loads.open is not None or timers.amounts else None
+        if line is None:
+            return []
+        phases = [timers.phases[column] for column in working_phases(timers, parents)]
+        return self._loads.step(
+            step,
+            self._detector,
+            phases,
+            sum(phase.seconds for phase in self.account),
+            lambda ranks, phase: self._saved(ranks, phase, timers, line),
+        )
 
     def _saved(self, ranks: Sequence[int], phase: str, timers: StepTimers, line: Line | None) -> float:
         if line is None:

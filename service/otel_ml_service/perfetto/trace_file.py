@@ -187,7 +187,11 @@ def _sentence(row: Mapping[str, Any]) -> str:
         'pause in checkpoint'
         >>> _sentence({"kind": "stage", "place": "stage 3"})
         'stage 3'
+        >>> _sentence({"kind": "load", "place": "rank 2", "given": 1.4, "amount": "tokens"})
+        'rank 2: 1.4 × tokens'
     """
+    if row.get("kind") == "load":
+        return f"{row.get('place')}: {row.get('given')} × {row.get('amount')}"
     who = f"rank {row['rank']}" if "rank" in row else str(row.get("place", ""))
     kind = str(row.get("kind", ""))
     who = "" if kind == "pause" and who == "nobody" else who

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -20,12 +21,15 @@ from otel_ml_service.report.timing import timers
 from otel_ml_service.report.units import quantity
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
+from otel_ml_service.why.between_steps import between_steps
+from otel_ml_service.why.facts import Place, Restart, RunFacts
+from otel_ml_service.why.step_time import step_time
 
 __all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
 
 FINDINGS = "otel_ml/findings"
 _SHOWN = 5
-_LASTS = ("stage", "shape")
+_LASTS = ("stage", "load", "shape")
 """Kinds of findings that each of their steps shows as well as another."""
 _WARM_UP = 3
 """Steps in which a job still starts, and ranks come when they come."""
@@ -37,10 +41,11 @@ class Trouble:
 
     Attributes:
         place: what comes first in the names of its role and axis, `generator/`; empty for the trainer's steps.
-        who: `rank 3`, `stage 2`, or `nobody`.
+        who: `rank 3`, `ranks 2, 5`, `stage 2`, or `nobody`.
         shows: the step that shows it best.
         until: None while it lasts.
         share: of the time of the steps that had it; None where nothing tells how long these took.
+        amount: the metric that says how much ranks are given to do, and `given` how many times as much as the others.
     """
 
     place: str
@@ -58,6 +63,8 @@ class Trouble:
     slowdown: float | None
     shows: int
     share: float | None
+    amount: str = ""
+    given: float | None = None
 
 
 def troubles(run: Contents) -> list[Trouble]:
@@ -92,6 +99,7 @@ def trouble_of(run: Contents, place: str, table: Table, row: Mapping[str, JsonVa
         str(row.get("place") or f"rank {row.get('rank')}"), str(row.get("phase") or ""), since, until,
         extra, _number(row.get("s in all")), _number(row.get("slowdown")),
         shows=shows, share=_share(run.history, axis, place, since, last, extra),
+        amount=str(row.get("amount") or ""), given=_number(row.get("given")),
     )  # fmt: skip
 
 
@@ -144,12 +152,32 @@ def answer(run: Contents, *, is_live: bool = False) -> Markup:
     ]
     found = troubles(run)
     sentences = [_sentence(run, one) for one in found[:_SHOWN]] or [tag("p", _nothing(run), class_="answer calm")]
+    sentences += [] if is_live else _outside(run)
     more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
     bands = [
         {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in found
     ]
     marks = tag("div", hidden="", data_bands=json.dumps(bands)) if bands else Markup("")
     return tag("section", *failed, *sentences, *more, _state(run, is_live), marks, class_="top")
+
+
+def _outside(run: Contents) -> list[Markup]:
+    """Return what passed between the steps of the first role, which no timer has."""
+    restarts = {Place(*place): list(_restarts(done)) for place, done in run.steps.items()}
+    times = {Place(*place): dict(at) for place, at in run.recorded.items()}
+    facts = RunFacts(run.id, run.history, times=times, restarts=restarts)
+    if not facts.places:
+        return []
+    place = facts.places[0]
+    between = between_steps(facts, place, step_time(facts, place), times[place])
+    return [] if between is None else [tag("p", f"{between.passed}.", class_="answer calm")]
+
+
+def _restarts(done: Mapping[int, int]) -> Iterable[Restart]:
+    """Yield the first step of each further attempt."""
+    for (_, before), (step, attempt) in pairwise(sorted(done.items())):
+        if attempt > before:
+            yield Restart(step, attempt)
 
 
 def _sentence(run: Contents, one: Trouble) -> Markup:
@@ -165,12 +193,17 @@ def _sentence(run: Contents, one: Trouble) -> Markup:
 def _what(one: Trouble) -> str:
     of = "" if one.role == "trainer" else f" of {one.role}"
     if one.kind == "shape":
-        return f"Step time{of} follows the data ({one.phase} vary together), nobody is slow, {_when(one)}"
+        data = f"{one.amount} of each rank" if one.amount else "the data"
+        return f"Step time{of} follows {data} ({one.phase} vary together), nobody is slow, {_when(one)}"
     lasts = one.until is None
+    if one.kind == "load":
+        has = "had" if not lasts else "has" if one.who.startswith("rank ") else "have"
+        return f"{_capitalized(one.who)}{of} {has} {one.given:.3g} × the {one.amount} of the others, {_when(one)}"
     if one.kind == "pause":
-        who = "The job" if one.who == "nobody" else _capitalized(one.who)
+        job = "The job" if not of else f"Role {one.role}"
+        who = job if one.who == "nobody" else f"{_capitalized(one.who)}{of}"
         where = f" in {one.phase}" if one.phase else ""
-        return f"{who}{of} {'pauses' if lasts else 'paused'} now and then{where}, {_when(one)}"
+        return f"{who} {'pauses' if lasts else 'paused'} now and then{where}, {_when(one)}"
     if one.kind == "stage":
         more = f"{1 + (one.slowdown or 0.0):.3g} × the work of the other stages"
         return f"{_capitalized(one.who)}{of} {'has' if lasts else 'had'} {more}, {_when(one)}"

@@ -20,6 +20,9 @@ __all__ = ["artifacts", "duration", "facts", "findings", "images", "params", "ta
 
 _LEFT_OUT = ("trainer", "unknown_service", DEFAULT_AXIS)
 """Roles and axis that names do without."""
+_FIRST = ("level", "kind", "place", "ranks", "phase", "given", "amount", "since", "until", "s per step", "s in all",
+          "slowdown", "s saved per step", "times", "every")  # fmt: skip
+"""Columns of findings, as people read them; those that name spans come last."""
 _FINDINGS, _HEAT = "otel_ml/findings", "otel_ml/stragglers"
 _ROWS = 100
 """Newest rows of a table that are shown."""
@@ -154,14 +157,22 @@ def findings(run: Contents) -> Markup:
         parts += [tag("p", f"{role}, {axis}", class_="quiet") if len(maps) > 1 else "", drawn]
     for name, table in run.tables.items():
         if _is_own(name, _FINDINGS):
-            rows = [
-                [_found(column, cell) for column, cell in zip(table.columns, row, strict=False)] for row in table.rows
-            ]
-            parts += [tag("p", name.removesuffix(_FINDINGS)), cell_table(table.columns, rows)]
+            columns = _columns_of(table)
+            cells = [dict(zip(table.columns, row, strict=False)) for row in table.rows]
+            rows = [[_found(column, row.get(column)) for column in columns] for row in cells]
+            parts += [tag("p", name.removesuffix(_FINDINGS)), cell_table(columns, rows)]
     for name, image in run.images.items():
         if _is_own(name, _HEAT) and not maps:
             parts.append(_image(image))
     return section("Slow and silent ranks", *parts)
+
+
+def _columns_of(table: Table) -> list[str]:
+    """Return the columns of a table of findings that say something, who it is and what it costs first."""
+    rows = [dict(zip(table.columns, row, strict=False)) for row in table.rows]
+    said = [column for column in table.columns if any(row.get(column) is not None for row in rows)]
+    known = [column for column in said if column != "rank" or "place" not in said]
+    return sorted(known, key=lambda column: _FIRST.index(column) if column in _FIRST else len(_FIRST))
 
 
 def _found(column: str, cell: JsonValue) -> object:
@@ -171,6 +182,8 @@ def _found(column: str, cell: JsonValue) -> object:
         return tag("b", str(cell), class_=str(cell))
     if column in {"span", "trace"} and cell is not None:
         return tag("code", _shortened(str(cell)))
+    if is_number and column == "given":
+        return Amount(f"{cell:.3g} ×")
     if is_number and column == "slowdown":
         return Amount(f"{cell:.0%}")
     return Amount(quantity(float(f"{cell:.4g}"), "s")) if is_number and column.startswith("s ") else cell

@@ -44,6 +44,7 @@ rect { stroke: var(--card); stroke-width: .5; }
 .key.c3::before { color: var(--c3); } .key.c4::before { color: var(--c4); } .key.c5::before { color: var(--c5); }
 [hidden] { display: none !important; }
 .top .answer { font-size: 1.15rem; margin: .1rem 0 .5rem; } .answer b { font-weight: 600; color: var(--ink); }
+.answer b.failed { color: var(--bad); }
 .answer b.critical { color: var(--bad); } .answer b.warning { color: var(--warn); }
 .state { margin: .4rem 0 0; } progress { width: 100%; height: .6rem; accent-color: var(--c0); }
 button, input, select { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--line);

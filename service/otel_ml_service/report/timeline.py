@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from otel_ml_exporters.records import Span
@@ -34,7 +33,8 @@ def _picture(timed: Sequence[Span]) -> Markup:
     shown = _last_steps(timed)[:_SPANS]
     workers = sorted({(span.role, span.rank) for span in shown})[:_WORKERS]
     begin, end = min(span.start_ns for span in shown), max(span.end_ns for span in shown)
-    names = [name for name, _ in Counter(span.name for span in shown).most_common()]
+    in_order = sorted(shown, key=lambda one: (one.role, one.rank, one.start_ns, -one.end_ns))
+    names = list(dict.fromkeys(span.name for span in in_order))  # colors as in the view of a step
     rows = [
         _row(number, role, rank, [span for span in shown if (span.role, span.rank) == (role, rank)], names, begin, end)
         for number, (role, rank) in enumerate(workers)

@@ -1,4 +1,4 @@
-"""What a process of a run failed with, as its text says."""
+"""What a process of a run failed with, or was killed in, as its text says."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from otel_ml_exporters.records import Text
 from otel_ml_service.aggregation.failures import FAILURE, place_in, who_failed
+from otel_ml_service.aggregation.killed import KILLED
 
 __all__ = ["Failure", "failure_lines", "failure_of"]
 
-_NAME = re.compile(rf"(?:(?P<role>.+)/)?{re.escape(FAILURE)}(?:/rank_(?P<rank>\d+))?")
+_NAME = re.compile(rf"(?:(?P<role>.+)/)?(?P<how>{re.escape(FAILURE)}|{re.escape(KILLED)})(?:/rank_(?P<rank>\d+))?")
 
 _SHOWN = 3
 """Of many ranks most fail because the first one did."""
@@ -19,7 +20,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The exception that ended a process' part of a run.
+    """What ended a process' part of a run: an exception, or a kill.
 
     Attributes:
         time: seconds since the epoch, by the clock of its host.
@@ -27,6 +28,7 @@ class Failure:
         what: type and message, in one line.
         place: where it was raised, `train.py:88 in step`; "" where nothing tells.
         text: Markdown, with the whole traceback.
+        was_killed: it said nothing; `what` is what it was in, as far as that is known.
     """
 
     time: float
@@ -37,13 +39,19 @@ class Failure:
     what: str
     place: str
     text: str
+    was_killed: bool = False
 
     @property
     def sentence(self) -> str:
         """Who failed, where, and with what."""
         step = "" if self.step is None else f" at {self.axis} {self.step}"
         place = f" ({self.place})" if self.place else ""
-        return f"{who_failed(self.role, self.rank)} failed{step}: {self.what}{place}"
+        how = f"was killed{step}{self._was_in}" if self.was_killed else f"failed{step}: {self.what}{place}"
+        return f"{who_failed(self.role, self.rank)} {how}"
+
+    @property
+    def _was_in(self) -> str:
+        return self.what.partition(". ")[0].removeprefix("Killed").removesuffix(".")
 
 
 def failure_of(record: Text) -> Failure | None:
@@ -53,13 +61,17 @@ def failure_of(record: Text) -> Failure | None:
         >>> text = "RuntimeError: no memory\n\n      File \"/job/train.py\", line 88, in step\n"
         >>> failure_of(Text(9, 1.5, "generator/otel_ml/failure/rank_3", "step", 412, text)).sentence
         'Rank 3 of generator failed at step 412: RuntimeError: no memory (train.py:88 in step)'
+        >>> text = "Killed in forward, 12 s after it began. Nothing was heard of it since."
+        >>> failure_of(Text(9, 1.5, "otel_ml/killed/rank_3", "step", 412, text)).sentence
+        'Rank 3 was killed at step 412 in forward, 12 s after it began'
     """
     name = _NAME.fullmatch(record.name)
     if name is None:
         return None
     what = " ".join(record.text.partition("\n\n")[0].split())
     role, rank, place = name["role"] or "trainer", int(name["rank"] or 0), place_in(record.text)
-    return Failure(record.time, role, rank, record.axis, record.step, what, place, record.text)
+    was_killed = name["how"] == KILLED
+    return Failure(record.time, role, rank, record.axis, record.step, what, place, record.text, was_killed)
 
 
 def failure_lines(failures: Iterable[Failure]) -> list[str]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from otel_ml.exceptions import ConfigError
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Answer
+from otel_ml_service.why.between_steps import Between, between_steps
 from otel_ml_service.why.coincidences import completeness
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.metric_change import explain_metric, largest_change
 from otel_ml_service.why.slow_steps import ABOUT, explain_steps, slow_range
+from otel_ml_service.why.step_time import step_time
 from otel_ml_service.why.wording import plural
 
 __all__ = ["Question", "why"]
@@ -94,6 +96,9 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
     whole = explain_steps(facts, place, steps[0], steps[-1])
     if whole.verdict == "coincided":
         return whole
+    between = between_steps(facts, place, step_time(facts, place), steps)
+    if between is not None:
+        return replace(whole, verdict="cannot tell", sentences=_between(between, len(steps), whole))
     return Answer(
         facts.id, ABOUT, place.role, place.axis, steps[0], steps[-1], "cannot tell", None, 0.0,
         (
@@ -103,6 +108,16 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
         ),
         account=whole.account, adds_up=whole.adds_up, evidence=tuple(completeness(facts, place, steps[0], steps[-1])),
     )  # fmt: skip
+
+
+def _between(between: Between, steps: int, whole: Answer) -> tuple[str, str, str]:
+    """Return what a calm run lost where nobody looked."""
+    return (
+        f"Nothing stands out in {plural(steps, between.axis)}, but {between.passed}.",
+        "Cannot tell: what was done there is not timed, and nobody is slow for it.",
+        'Put `with otel_ml.timed("checkpoint"):`, or what it is, around it; '
+        f"look at what comes before {whole.axis} {between.longest:,}.",
+    )
 
 
 def _places(facts: RunFacts, question: Question) -> list[Place]:

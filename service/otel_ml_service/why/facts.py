@@ -48,13 +48,16 @@ class Slow:
 
     Attributes:
         place: what the names of its role and axis begin with.
-        kind: `slow` or `silent`, of a rank; `stage`, of a pipeline stage; `shape` where times follow the data.
+        kind: `slow` or `silent`, of a rank; `stage`, of a pipeline stage; `load` where ranks are given more to do;
+            `shape` where times follow the data.
         rank: None where it is not a rank; `who` is `rank 3`, `stage 2` or `nobody`.
         last: its last step; the newest one that was looked at where it lasts.
         extra_s: seconds a step that it cost, over all its steps; 0 of a silent rank.
         slowdown: how much longer than the others it took, as a share.
         saved_s: seconds that a step would be shorter without it, where that was worked out.
         shows: the step of the span that shows it; `span` is that span's id.
+        amount: the metric that says how much ranks are given to do; "" where none does.
+        given: of a `load`, how many times as much as its peers.
     """
 
     place: str
@@ -72,6 +75,8 @@ class Slow:
     saved_s: float | None = None
     shows: int | None = None
     span: str | None = None
+    amount: str = ""
+    given: float = 0.0
 
     @property
     def accuses(self) -> bool:
@@ -216,6 +221,7 @@ def _findings(table: Table) -> Iterator[Slow]:
             place, table.axis, kind, rank, str(row.get("place") or f"rank {rank}"), phase, since, last,
             until is not None, cost / (last - since + 1), cost, _figure(row.get("slowdown")),
             None if saved is None else _figure(saved), _whole(row.get("at step")), None if span is None else str(span),
+            str(row.get("amount") or ""), _figure(row.get("given")),
         )  # fmt: skip
 
 

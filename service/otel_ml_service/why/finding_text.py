@@ -24,8 +24,11 @@ def what_was(slow: Slow, of_role: str = "") -> str:
         return f"{slow.who}{of_role} was silent"
     if slow.kind == "stage":
         return f"{slow.who}{of_role} had {1 + slow.slowdown:.3g} × the work of the other stages"
+    if slow.kind == "load":
+        return f"{slow.who}{of_role} had {slow.given:.3g} × the {slow.amount} of the other ranks"
     if slow.kind == "shape":
-        return f"step time{of_role} followed the data ({slow.phase} varied together), and nobody was slow"
+        data = f"{slow.amount} of each rank" if slow.amount else "the data"
+        return f"step time{of_role} followed {data} ({slow.phase} varied together), and nobody was slow"
     where = "outside of its timers" if slow.phase == UNTIMED else f"in {slow.phase}" if slow.phase else "now and then"
     if slow.kind == "pause":
         who = "the job" if slow.who == "nobody" else slow.who

@@ -12,6 +12,7 @@ import numpy as np
 
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Phase, Verdict
+from otel_ml_service.why.between_steps import between_steps, one_rank_between
 from otel_ml_service.why.coincidences import changes_near, completeness, may_be_followed
 from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
@@ -38,8 +39,14 @@ _REACH = 256
 _AS_MANY = 32
 """Steps that a correlation needs."""
 
+_FEW = 3
+"""Steps that one rank may have made long, which came late to them."""
+
 _ADD_UP = ("account", "path")
 """Sources of times whose phases add up to the step."""
+
+_EVENED = {"stage": "With the work spread over all stages", "load": "With as much for all ranks"}
+"""What takes a cause away that is not a fault."""
 
 _NO_PEER = "no rank was found slower there than its peers"
 
@@ -112,11 +119,13 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     late = late_samples(facts, place, time, effect.kept, effect.usual) if effect.is_noticed else None
     late = late if explained < CAUSED else None
     explained = late.part if late is not None else explained
+    outside = one_rank_between(facts, place, time, steps)
     evidence = [
         *(Evidence("finding" if slow.accuses else "follows", slow.since, found_text(slow)) for slow in there),
         *alone_on_hosts(facts, place, causes),
         *([late.evidence] if late is not None else []),
         *_meanwhile(facts, place, effect, time, there),
+        *(outside if len(steps) <= _FEW else ()),
     ]
     verdict = _verdict(explained, effect, evidence)
     names = told_with_hosts(facts, place, causes)
@@ -134,7 +143,10 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
             late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths),
         ),
         account=phases, adds_up=paths.source in _ADD_UP,
-        evidence=(*evidence, *_left_out(effect, place), *completeness(facts, place, first, last)), look_at=tuple(looks),
+        evidence=(
+            *evidence, *_between(facts, place, time, steps), *(one for one in outside if one not in evidence),
+            *_left_out(effect, place), *completeness(facts, place, first, last),
+        ), look_at=tuple(looks),
     )  # fmt: skip
 
 
@@ -240,10 +252,17 @@ def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float
     return float(np.corrcoef(ranks.T)[0, 1])
 
 
+def _between(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> list[Evidence]:
+    """Return what passed between steps, which the account of them does not have."""
+    between = between_steps(facts, place, time, steps)
+    return [] if between is None else [Evidence("state", between.longest, between.passed)]
+
+
 def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
     if not effect.pauses:
         return []
-    return [Evidence("change", None, f"{plural(effect.pauses, place.axis)} with a long pause are left out")]
+    are = "is" if effect.pauses == 1 else "are"
+    return [Evidence("change", None, f"{plural(effect.pauses, place.axis)} with a long pause {are} left out")]
 
 
 def _what(facts: RunFacts, place: Place, first: int, last: int, effect: _Effect) -> str:
@@ -283,14 +302,14 @@ def _why(
     phases: Sequence[Phase],
 ) -> str:
     if verdict == "caused":
-        of_ranks = "; none of its ranks was slow" if all(slow.kind == "stage" for slow in causes) else ""
+        of_ranks = _not_slow(causes)
         part = f"; {explained:.0%} of it goes with that" if effect.usual else ""
         return f"Caused: {listed(names)}{of_ranks}{part}."
     if verdict == "coincided":
-        nobody = "nobody was slow, and " if all(one.kind == "follows" for one in evidence) else ""
-        return (
-            f"Coincided: {listed([one.text for one in evidence], 3)}; {nobody}nothing shows that one led to the other."
-        )
+        said = listed([one.text for one in evidence], 3)
+        is_of_data = all(one.kind == "follows" for one in evidence) and "nobody was slow" not in said
+        nobody = "nobody was slow, and " if is_of_data else ""
+        return f"Coincided: {said}; {nobody}nothing shows that one led to the other."
     if not effect.is_noticed:
         missing = "" if effect.usual else f" It takes {plural(8, 'calm step')} before or after to say what is usual."
         if effect.usual and causes:
@@ -303,12 +322,20 @@ def _why(
     return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
 
 
+def _not_slow(causes: Iterable[Slow]) -> str:
+    """Return that nobody is accused, where all causes are of that kind."""
+    kinds = {slow.kind for slow in causes}
+    if kinds == {"stage"}:
+        return "; none of its ranks was slow"
+    return "; nobody was slow for what it was given" if kinds == {"load"} else ""
+
+
 def _then(
     verdict: Verdict, there: Sequence[Slow], effect: _Effect, saved: float, looks: Sequence[Look], time: StepTime
 ) -> str:
     if verdict == "caused":
-        is_stage = all(slow.kind == "stage" for slow in there)
-        without = "With the work spread over all stages" if is_stage else "Without it"
+        kinds = {slow.kind for slow in there}
+        without = _EVENED[kinds.pop()] if len(kinds) == 1 and kinds <= _EVENED.keys() else "Without it"
         without = f"{without} these steps are {seconds(min(saved, effect.by))} shorter"
         return f"{without}; look at {looks[0].axis} {looks[0].step:,}." if looks else f"{without}."
     evened = max((slow.saved_s or 0.0 for slow in there if slow.kind == "shape"), default=0.0)

@@ -159,4 +159,4 @@ def test_ranks_that_join_later_are_looked_at_too() -> None:
     detector = Detector()
     run(detector, range(10), forward=[1.0] * 2)
 
-    assert [one.rank for one in run(detector, range(10, 20), forward=[1.0, 1.0, 1.0, 1.4])] == [3]
+    assert [one.rank for one in run(detector, range(10, 35), forward=[1.0, 1.0, 1.0, 1.4])] == [3]

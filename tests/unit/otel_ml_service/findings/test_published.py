@@ -68,6 +68,8 @@ def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> No
             "ranks": None,
             "times": None,
             "every": None,
+            "amount": None,
+            "given": None,
         }
     )
     assert [record.name for record in service.records if isinstance(record, Image)] == ["otel_ml/stragglers"]

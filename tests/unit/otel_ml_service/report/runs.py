@@ -28,7 +28,7 @@ LONG = "a" * 300
 
 _PHASES = (("data", 0.1), ("forward", 0.4), ("backward", 0.3), ("all_reduce", 0.2))
 
-_OF_ONE = (None, None, None)
+_OF_ONE = (None,) * 5
 """What findings of several ranks, and of pauses, have at the end."""
 
 

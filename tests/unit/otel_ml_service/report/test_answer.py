@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from otel_ml_exporters.records import Params, Record, RunStatus, Span, SpanBatch, StepRecord, Table
+from otel_ml_exporters.records import Params, Record, RunStatus, Span, SpanBatch, StepRecord, Table, Text
 from otel_ml_service.findings.finding import COLUMNS
 from otel_ml_service.report.answer import answer, troubles
 from otel_ml_service.report.contents import Contents, contents
+from otel_ml_service.report.sections import findings
 from tests.unit.otel_ml_service.report.test_page import Reader
 
 _NOBODY = (None, None, None, None)
@@ -68,6 +69,47 @@ def test_times_that_follow_the_data_are_nobodys_fault() -> None:
     text = said(run_of(found))
 
     assert "Step time follows the data (forward and backward vary together), nobody is slow, steps 2–7" in text
+
+
+def test_who_is_given_more_to_do_is_named_with_how_much_and_is_not_called_slow() -> None:
+    cost = (None, 0.02, 0.2, *_NOBODY)
+    run = run_of(("warning", "load", None, "forward", 2, None, *cost, "rank 2", 0.02, "2", None, None, "tokens", 1.4))
+
+    text = said(run)
+
+    assert "Rank 2 has 1.4 × the tokens of the others, since step 2: +20 ms a step, 40% of the time" in text
+    assert "slow" not in text
+
+
+def test_times_that_follow_a_metric_name_it() -> None:
+    found = ("warning", "shape", None, "forward and backward", 2, 7, 0.1, 0.005, 0.03, *_NOBODY, "nobody", 0.005)
+    run = run_of((*found, None, None, None, "seq_len", None))
+
+    assert "Step time follows seq_len of each rank (forward and backward vary together), nobody is slow" in said(run)
+
+
+def test_a_rank_that_was_killed_comes_first() -> None:
+    was_in = "Killed in forward, 12 s after it began. Nothing was heard of it since."
+    run = run_of(further=[Text(200, 1010.0, "otel_ml/killed/rank_3", "step", 9, was_in)])
+
+    assert said(run).startswith("Rank 3 was killed at step 9 in forward, 12 s after it began")
+
+
+def test_what_passed_between_steps_is_told_where_it_is_much() -> None:
+    assert "8.55 s (95% of the time) passed between steps, in no timer: 950 ms each time." in said(run_of())
+
+
+def test_a_table_of_findings_has_the_columns_that_say_something_and_the_place_first() -> None:
+    slow = ("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 0.1, "forward", 5, "ab" * 8, "cd" * 16, "rank 2", 0.02)
+    run = run_of((*slow, None, None, None, None, None))
+
+    texts = Reader(findings(run)).texts
+
+    header = texts[texts.index("level") : texts.index("trace") + 1]
+    assert header == [
+        "level", "kind", "place", "phase", "since", "until", "s per step", "s in all", "slowdown", "s saved per step",
+        "span of", "at step", "span", "trace",
+    ]  # fmt: skip
 
 
 def test_how_far_a_live_run_is_and_what_is_left() -> None:

@@ -1,0 +1,77 @@
+"""Who was killed, and in which timer, as far as that is known: a text for each rank (docs/protocol.md §5.10)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from otel_ml.wire import attributes as keys
+from otel_ml_exporters.records import Text
+from otel_ml_exporters.span_lines import SpanLines
+from otel_ml_service.aggregation.naming import item_name
+from otel_ml_service.aggregation.newest_spans import NewestSpans
+from otel_ml_service.aggregation.output import Output
+from otel_ml_service.aggregation.writer_state import WriterState
+from otel_ml_service.findings.unfinished import Unfinished, unfinished
+
+__all__ = ["KILLED", "publish_killed"]
+
+KILLED = f"{keys.RESERVED_PREFIX}killed"
+"""Name of the text; behind it `/rank_3` of others than rank 0."""
+
+_LOOKED_AT = 64
+"""Ranks whose spans are read, those that were heard least lately; each costs a millisecond."""
+
+_NAMED = 8
+"""Ranks of which there is a text: of a whole job that is killed, those that were in something else than most."""
+
+
+class _Killed(NamedTuple):
+    writer: WriterState
+    was_in: Unfinished | None
+
+
+def publish_killed(writers: Iterable[WriterState], output: Output, spans: NewestSpans) -> None:
+    """Emit a text for each of the `writers` that ended without a word."""
+    in_order = sorted(writers, key=lambda one: (one.alive_at, one.number))[:_LOOKED_AT]
+    found = [_Killed(one, _was_in(one, spans)) for one in in_order]
+    alike = Counter(_phase(one) for one in found)
+    for one in sorted(found, key=lambda one: alike[_phase(one)])[:_NAMED]:
+        _emit(one, output)
+
+
+def _was_in(state: WriterState, spans: NewestSpans) -> Unfinished | None:
+    lines = SpanLines(tuple(spans.of(state.writer.role, state.writer.rank, state.attempt or 0)))
+    return unfinished(lines, state.alive_ns)
+
+
+def _phase(one: _Killed) -> str:
+    return "" if one.was_in is None else one.was_in.phase
+
+
+def _emit(one: _Killed, output: Output) -> None:
+    state, writer = one.writer, one.writer.writer
+    output.emit(
+        Text,
+        time=state.alive_at,
+        name=item_name(writer.role, None, KILLED, writer.rank, with_role=True),
+        axis=keys.DEFAULT_AXIS if one.was_in is None else one.was_in.axis,
+        step=_last_step(state) if one.was_in is None else one.was_in.step,
+        text=" ".join(_sentences(one)),
+    )
+
+
+def _last_step(state: WriterState) -> int | None:
+    progress = state.progress.get(state.attempts.get(keys.DEFAULT_AXIS, -1))
+    return None if progress is None else progress.current
+
+
+def _sentences(one: _Killed) -> Iterator[str]:
+    was_in = one.was_in
+    if was_in is None or not was_in.phase:
+        yield "Killed."
+    else:
+        for_s = (one.writer.alive_ns - (was_in.began_ns or 0)) / 1e9
+        yield f"Killed in {was_in.phase}, {for_s:.3g} s after it began."
+    yield "Nothing was heard of it since."
