@@ -87,6 +87,10 @@ class Axis:
         self.explicit: bool = False
         self.open: dict[Step, None] = {}
 
+    def following(self) -> int:
+        """The step after the largest one entered; 0 after a `log(step=0)` alone: a baseline is no step that was done."""
+        return self.latest + 1 if self.explicit or self.latest > 0 else 0
+
     def inside(self) -> Step | None:
         """The largest step the process is inside of by `set_step()` or `step()`, or None."""
         if not self.explicit:

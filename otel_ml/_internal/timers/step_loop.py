@@ -147,7 +147,7 @@ class _Counted:
         self._axis = axis
         self._scope = scope
         self._steps = scope_steps() if scope is None else scope.steps
-        following = self._steps.axis(axis).latest + 1
+        following = self._steps.axis(axis).following()
         # What counts from further on says where it is; from below, as a second epoch does, it only counts.
         self._index = max(following, number or 0) if start is None else start
         self._unasked = UnexpectedNumbers(following) if start is None and number is None else None
@@ -229,7 +229,7 @@ def steps(
     Args:
         iterable: the data loader; sync or async.
         start: the first step, where training is continued; by default the number at which `iterable` begins to count,
-            or the one after the last on `axis`.
+            or the one after the last on `axis`; a `log(step=0)` alone, a baseline, is none: the first step is 0, too.
         axis: the axis to count on.
         unknown: not used: said, as any other mistake.
     """

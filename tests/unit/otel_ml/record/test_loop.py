@@ -318,3 +318,31 @@ def test_a_loader_that_yields_whole_numbers_is_not_accused(recorded):
 
     assert list(counts(recorded.collect(), "x")) == [0, 1, 2]
     assert said == []
+
+
+def test_a_baseline_at_step_0_leaves_the_loop_where_it_begins_on_ranks_without_one(recorded):
+    log({"val/loss": 9.0}, step=0)
+    for _ in range(2):
+        for _ in steps("ab"):
+            log({"loss": 1.0})
+
+    batch = recorded.collect()
+    assert counts(batch, "val/loss") == {0: 1}
+    assert counts(batch, "loss") == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+@pytest.mark.parametrize("place", [lambda: set_step(1000), lambda: log({"val/loss": 9.0}, step=1000)])
+def test_a_loop_follows_the_step_from_which_a_job_goes_on(recorded, place):
+    place()
+    for _ in steps("ab"):
+        log({"loss": 1.0})
+
+    assert counts(recorded.collect(), "loss") == {1001: 1, 1002: 1}
+
+
+def test_a_loop_follows_step_0_where_the_program_was_in_it(recorded):
+    set_step(0)
+    for _ in steps("ab"):
+        log({"loss": 1.0})
+
+    assert counts(recorded.collect(), "loss") == {1: 1, 2: 1}
