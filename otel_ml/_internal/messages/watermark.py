@@ -22,7 +22,7 @@ def is_step_complete(step: Step, now_ns: int, lateness_ns: int) -> bool:
     and with versions 7 and 8 in flight 8 may be done first.
     """
     axis, index = step.axis, step.index
-    if axis is None or index is None or step.blocks or step.waiting:
+    if axis is None or index is None or step.blocks or step.waiting or axis.fetched is step:
         return False
     if any(other.index is not None and other.index < index for other in list(axis.open)):
         return False

@@ -73,10 +73,12 @@ class Axis:
         entered: `Steps.boundaries` when `set_step()` was last used on it.
         latest: the largest step entered.
         explicit: `set_step()` or `step()` was used on it: `log(step=)` moves nothing from then on.
+        fetched: the step for which a loop fetches an item, which is entered when that is there; or None.
+        is_fetched_new: nobody knew that step before.
         open: the steps that have open blocks.
     """
 
-    __slots__ = ("current", "entered", "explicit", "latest", "name", "open", "steps")
+    __slots__ = ("current", "entered", "explicit", "fetched", "is_fetched_new", "latest", "name", "open", "steps")
 
     def __init__(self, name: str) -> None:
         self.name: str = name
@@ -85,10 +87,12 @@ class Axis:
         self.latest: int = -1
         self.entered: int = 0
         self.explicit: bool = False
+        self.fetched: Step | None = None
+        self.is_fetched_new: bool = False
         self.open: dict[Step, None] = {}
 
     def following(self) -> int:
-        """The step after the largest one entered; 0 after a `log(step=0)` alone: a baseline is no step that was done."""
+        """The step after the largest one entered; 0 after `log(step=0)` alone: a baseline is no step that was done."""
         return self.latest + 1 if self.explicit or self.latest > 0 else 0
 
     def inside(self) -> Step | None:
@@ -202,6 +206,38 @@ class Steps:
                 self.process = step
                 NOW.step = None if self.asked else step
 
+    def fetch(self, axis_name: str, index: int) -> None:
+        """Have what is recorded from now on belong to a step that begins once there is an item for it.
+
+        The step before stays entered: where a fetch hangs, that is how far this process has come.
+        """
+        axis = self.axes.get(axis_name) or self.axis(axis_name)
+        step = axis.steps.get(index)
+        axis.is_fetched_new = step is None
+        if step is None:
+            with self.lock:
+                step = self._new(axis, index)
+        axis.fetched = step
+        step.ended = False
+        if axis_name == DEFAULT_AXIS or self._default_axis_unset():
+            self.process = step
+            NOW.step = None if self.asked else step
+
+    def give_up_fetching(self, axis_name: str) -> None:
+        """Know that there is no item: what was recorded for its step, and is not sent, belongs to the one before."""
+        axis = self.axis(axis_name)
+        with self.lock:
+            step, axis.fetched = axis.fetched, None
+            if step is None:
+                return
+            self._end(step)
+            if axis.is_fetched_new and not step.points and step.index is not None:
+                axis.steps.pop(step.index, None)
+                step.base = axis.current or self.none
+                step.index = step.base.index
+            if self.process is step:
+                self._use(axis.current or self._remaining() or self.none)
+
     def end(self, axis_name: str) -> None:
         """Leave the current step of the axis: what is current then is what another axis says, or nothing."""
         axis = self.axis(axis_name)
@@ -267,7 +303,7 @@ class Steps:
                 return block.step
             block = block.outer
         axis = self.axes.get(axis_name)
-        return (axis.current if axis is not None else None) or self.none
+        return self.none if axis is None else axis.fetched or axis.current or self.none
 
     def _leave(self, step: Step) -> None:
         """Know what is current after a step, where nothing else is: no step, whose records belong to it (ADR 0034)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import nullcontext
 from contextvars import ContextVar
 from time import perf_counter_ns
 from typing import Any, Generic, NoReturn, TypeVar
@@ -11,7 +10,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.run_scope import NOW, InScope, Scope
 from otel_ml._internal.signature import public, public_type, publish
-from otel_ml._internal.steps.axes import Steps, scope_steps
+from otel_ml._internal.steps.axes import Step, Steps, scope_steps
 from otel_ml._internal.steps.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timers.loader_position import UnexpectedNumbers, first_number
 from otel_ml._internal.timers.timer_definitions import timer_definition
@@ -159,8 +158,9 @@ class _Counted:
         return self.is_in_body and (self._axis, self._generation) == (axis, steps.generation)
 
     def wait(self) -> None:
-        """The next item is being fetched."""
+        """The next item is being fetched: what the loader records belongs to the step it is for."""
         self._waits_since = perf_counter_ns()
+        self._steps.fetch(self._axis, self._index)
 
     def begin(self, item: object) -> None:
         """It is there: its step begins."""
@@ -168,10 +168,19 @@ class _Counted:
             self._unasked = None
         self._generation = self._steps.generation
         self._steps.set(self._axis, self._index)
-        with nullcontext() if self._scope is None else InScope(self._scope):
-            self._whole = self._begun("step")
-            _stop(self._begun("data"))
+        axis = self._steps.axis(self._axis)
+        axis.fetched = None
+        own = axis.current if self._steps.blocks.get() is None else None
+        if self._scope is None:
+            self._measure(own)
+        else:
+            with InScope(self._scope):
+                self._measure(own)
         self.is_in_body = True
+
+    def _measure(self, own: Step | None) -> None:
+        self._whole = self._begun("step", own)
+        _stop(self._begun("data", own))
 
     def end(self) -> None:
         """The loop's body is done with it."""
@@ -179,11 +188,10 @@ class _Counted:
         _stop(self._whole)
         self._index += 1
 
-    def _begun(self, name: str) -> Timing | None:
+    def _begun(self, name: str, own: Step | None) -> Timing | None:
         """Return a timer of the loop's own step; of an inner loop on another axis that is not what is current."""
         timing = _begun(name, self._waits_since)
-        own = self._steps.axis(self._axis).current
-        if timing is not None and own is not None and self._steps.blocks.get() is None:
+        if timing is not None and own is not None:
             timing.step = timing.step if timing.step.axis is own.axis else own
         return timing
 
@@ -191,6 +199,7 @@ class _Counted:
         """The loop is over, or left, in another context perhaps."""
         if _AROUND.get() is self:
             _AROUND.set(self.outer)
+        self._steps.give_up_fetching(self._axis)
         self._steps.end(self._axis)
 
 
@@ -220,8 +229,9 @@ def steps(
     """Iterate over `iterable`, each item in a step of its own; with `async for` where it is async.
 
     Sets the step before the loop's body and ends it after; records `time/data` (waiting for the item)
-    and `time/step` (that and the body). The steps of a second loop follow those of the first. A loop inside
-    of another one on the same axis counts nothing: it is in the step of that one.
+    and `time/step` (that and the body). What the loader records while it is waited for belongs to the step that it
+    loads for. The steps of a second loop follow those of the first. A loop inside of another one on the same axis
+    counts nothing: it is in the step of that one.
 
     What counts by one from further on than the last step, such as `range(60, 70)`, `enumerate(loader, 60)`,
     `itertools.count(60)`, a list of consecutive numbers, or any of these under tqdm, says itself which step it is.
