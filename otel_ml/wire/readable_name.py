@@ -7,8 +7,13 @@ import re
 
 __all__ = ["readable_name"]
 
-_MADE_BY_US = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}(?P<more>-.+)?")
-"""A ULID; another id was chosen by a person or a launcher, who knows it."""
+_MADE_UP = re.compile(
+    r"(?:[0-7][0-9A-HJKMNP-TV-Z]{25}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-[0-9a-f]{8})?)(?P<more>-.+)?"
+)
+"""A ULID, which we make up, or a UUID, which launchers do (torchrun's, with eight digits for which start it is).
+
+Another id was chosen by a person or a launcher, who knows it.
+"""
 
 _FIRST_WORDS = (
     "amber brave bright calm clear cosmic crisp daring deep eager early fair fast fine fresh gentle glad golden "
@@ -32,11 +37,13 @@ def readable_name(run_id: str) -> str:
     Examples:
         >>> readable_name("01M8D14D6YXWJERTVVK0MCNTP1"), readable_name("slurm-4711")
         ('brave-fern-43', 'slurm-4711')
+        >>> readable_name("0313a6b7-78d8-4534-a519-3f982cda14a7-b8b2ec6f-2")
+        'steady-summit-525-2'
     """
-    ours = _MADE_BY_US.fullmatch(run_id)
-    if ours is None:
+    made_up = _MADE_UP.fullmatch(run_id)
+    if made_up is None:
         return run_id
-    number = int.from_bytes(hashlib.sha256(run_id.removesuffix(ours["more"] or "").encode()).digest()[:8], "big")
+    number = int.from_bytes(hashlib.sha256(run_id.removesuffix(made_up["more"] or "").encode()).digest()[:8], "big")
     number, last = divmod(number, _NUMBERS)
     number, second = divmod(number, len(_SECOND))
-    return f"{_FIRST[number % len(_FIRST)]}-{_SECOND[second]}-{last}{ours['more'] or ''}"
+    return f"{_FIRST[number % len(_FIRST)]}-{_SECOND[second]}-{last}{made_up['more'] or ''}"

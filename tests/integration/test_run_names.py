@@ -6,7 +6,10 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
+
+import pytest
 
 from otel_ml.wire.readable_name import readable_name
 from tests.integration.worker_process import environment, run
@@ -45,6 +48,21 @@ def test_a_run_without_a_name_has_a_readable_one_everywhere_and_keeps_its_id(tmp
     assert re.fullmatch("[a-z]+-[a-z]+-[0-9]+", name)
     assert name == readable_name(run_id)
     assert errors.startswith(f"otel_ml: run digits/{name} → ./runs/digits/{run_id}")
+    assert listed(environ, tmp_path) == {run_id: name}
+
+
+def test_ranks_of_a_torchrun_that_makes_up_an_id_agree_on_a_readable_name(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    environ = environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl"})
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(PROGRAM.format(arguments="")))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+
+    ended = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    [(run_id, name)] = {tuple(line.split()) for line in ended.stdout.splitlines()}
+    assert re.fullmatch("[a-z]+-[a-z]+-[0-9]+", name)
+    assert f"otel_ml: run digits/{name} → " in ended.stderr
     assert listed(environ, tmp_path) == {run_id: name}
 
 

@@ -156,7 +156,7 @@ def test_a_service_that_cannot_start_is_said_and_training_goes_on(tmp_path: Path
 
     assert "The service did not start (exit code 1)" in errors
     assert "no disk" in (folder(tmp_path) / "service.log").read_text()
-    assert "1 points of rank 0 are not acknowledged" in errors
+    assert "1 point of rank 0 is not acknowledged" in errors
 
 
 def test_what_a_dead_process_left_is_sent_by_the_next_start(environ: dict[str, str], tmp_path: Path) -> None:

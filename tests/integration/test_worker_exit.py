@@ -365,7 +365,7 @@ def test_with_nobody_listening_the_program_ends_in_time_and_keeps_its_data(tmp_p
     output, errors = run(program, environ, tmp_path)
 
     assert float(output) < 3.0
-    assert "1 points of rank 0 are not acknowledged" in errors
+    assert "1 point of rank 0 is not acknowledged" in errors
     assert "otel-ml recover" in errors
     with otlp_server(port=port) as server:
         run("import otel_ml; otel_ml.init('exp'); otel_ml.log({'y': 1}, step=1); otel_ml.flush(10)", environ, tmp_path)

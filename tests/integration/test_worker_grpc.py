@@ -102,4 +102,4 @@ def test_without_grpcio_it_is_said_what_to_install_and_nothing_is_lost(tmp_path:
     _, errors = run(program, environment(tmp_path, variables), tmp_path)
 
     assert "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' needs the package grpcio. Run pip install 'otel-ml[grpc]'." in errors
-    assert "1 points of rank 0 are not acknowledged" in errors
+    assert "1 point of rank 0 is not acknowledged" in errors

@@ -100,7 +100,7 @@ def test_without_a_certificate_nothing_is_sent_and_what_was_recorded_is_kept(
 
         assert received() == []
     assert output == "False\n"
-    assert "1 points of rank 0 are not acknowledged (" in errors
+    assert "1 point of rank 0 is not acknowledged (" in errors
     assert list(tmp_path.glob("run/*/*/spool/*.spool"))
 
 
@@ -136,6 +136,6 @@ def test_certificates_that_are_not_there_are_all_named_and_nothing_is_lost(files
     output, errors = run(IN_VAIN, environment(tmp_path, given), tmp_path)
 
     assert output == "False\n"
-    assert "1 points of rank 0 are not acknowledged (" in errors
+    assert "1 point of rank 0 is not acknowledged (" in errors
     assert "OTEL_EXPORTER_OTLP_CERTIFICATE names no PEM file: there is none at '/no/ca.pem'." in errors
     assert "OTEL_EXPORTER_OTLP_CLIENT_KEY names no PEM file: there is none at '/no/key.pem'." in errors

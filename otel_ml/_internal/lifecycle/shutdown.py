@@ -181,14 +181,14 @@ class ShutdownSequence:
         rank = identity.place.rank
         if gone.frames:  # each rank by itself: nobody else knows
             sentence = (
-                f"{gone.points:,} points of rank {rank} are lost with this process: they are not acknowledged{why}, "
+                f"{_points_of(gone.points, rank)} lost with this process: {_are(gone.points)} not acknowledged{why}, "
                 "and its spool cannot be written. The run does not know of them"
             )
             self._console.line(explained(sentence, "lost-with-process"))
         if identity.place.local_rank == 0 and gone.frames.total() < len(pending):
             sender = self._brought_by()
             sentence = (
-                f"{points:,} points of rank {rank} are not acknowledged{why}; they are kept on this host. {sender}"
+                f"{_points_of(points, rank)} not acknowledged{why}; {_are(points)} kept on this host. {sender}"
             )
             self._console.line(explained(sentence, "not-acknowledged"))
 
@@ -244,6 +244,20 @@ class ShutdownSequence:
     def _overhead_s(self) -> float:
         """Return seconds recording has cost this process: on the callers' threads, and on this one."""
         return self._recorder.overhead_s + time.thread_time()
+
+
+def _points_of(count: int, rank: int) -> str:
+    """Return the subject of a sentence and its verb.
+
+    Examples:
+        >>> _points_of(1, 0), _points_of(1204, 3)
+        ('1 point of rank 0 is', '1,204 points of rank 3 are')
+    """
+    return f"{count:,} {'point' if count == 1 else 'points'} of rank {rank} {'is' if count == 1 else 'are'}"
+
+
+def _are(count: int) -> str:
+    return "it is" if count == 1 else "they are"
 
 
 def _progress(run: Mapping[str, Any]) -> object:

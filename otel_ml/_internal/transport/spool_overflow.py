@@ -42,9 +42,9 @@ class SpoolOverflow:
         if self._points or self._events:
             steps = ", ".join(f"{first} to {last} of axis {axis!r}" for axis, (first, last) in self._steps.items())
             events = f", and {self._events:,} {'event' if self._events == 1 else 'events'}" if self._events else ""
+            points = f"{self._points:,} {'point was' if self._points == 1 else 'points were'}"
             self._reporter.say(
-                "spool-full",
-                f"The spool was full: {self._points:,} points were dropped, of steps {steps or '(none)'}{events}.",
+                "spool-full", f"The spool was full: {points} dropped, of steps {steps or '(none)'}{events}."
             )
         self._points = self._events = 0
         self._steps.clear()

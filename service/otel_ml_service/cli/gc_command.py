@@ -76,9 +76,10 @@ def command(base: Path, keep: int | None, older_than: float | None, undelivered:
         return
     now = time.time()
     output.table(
-        ["run", "experiment", "last written", "size"],
-        [[run.id, run.experiment, f"{age(now - run.modified)} ago", size(sizes[run.path])] for run in doomed],
+        ["name", "experiment", "id", "last written", "size"],
+        [[run.name, run.experiment, run.id, f"{age(now - run.modified)} ago", size(sizes[run.path])] for run in doomed],
         right=["size"],
+        folded=["name", "experiment"],
     )
     total = size(sum(sizes[run.path] for run in doomed))
     if not yes and not click.confirm(f"Remove {plural(len(doomed), 'run')} ({total})?"):

@@ -147,7 +147,7 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
         if ours:
             output.line(f"{title}  " + "  ".join(f"{name}={_shown(value)}" for name, value in ours.items()))
     counts = [plural(read.others[kind], noun) for kind, noun in _NOUNS.items() if kind in read.others]
-    output.line(", ".join([plural(read.rows, "row"), *counts, plural(read.amendments, "amended value")]), style="dim")
+    output.line(", ".join([plural(read.steps, "step"), *counts, plural(read.amendments, "amended value")]), style="dim")
     output.line()
     own = [entry for entry in chosen if _is_account(entry[0].name)]
     users = [entry for entry in chosen if not _is_account(entry[0].name)]

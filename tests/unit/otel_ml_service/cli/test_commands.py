@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -242,7 +243,23 @@ def test_show_counts_what_is_no_scalar_in_words_and_amended_values_of_the_user_o
 
     _, out, _ = otel_ml("show", "01abc")
 
-    assert "2 rows, 1 audio clip, 2 histograms, 1 amended value" in out.splitlines()
+    assert "1 step, 1 audio clip, 2 histograms, 1 amended value" in out.splitlines()
+
+
+def test_show_counts_the_steps_that_hold_something_of_the_user_as_runs_and_why_do(otel_ml: Run, tmp_path: Path) -> None:
+    recorded: list[Record] = [
+        StepRecord(step + 1, "trainer", "step", step, 0, 1.0 + step, {"loss": 1.0, "time/step": 1.0}) for step in range(10)
+    ]
+    own = StepRecord(11, "", "time", 0, 0, 12.0, {"otel_ml/delivered/exporter/jsonl": 20.0})
+    write_run(tmp_path, "01abc", [*recorded, own], exporters=[])
+
+    _, shown, _ = otel_ml("show", "01abc")
+    _, listed, _ = otel_ml("runs", "--json")
+    _, told, _ = otel_ml("why", "01abc")
+
+    assert "10 steps, 0 amended values" in shown.splitlines()
+    assert json.loads(listed)["steps"] == 10
+    assert "in 10 steps" in told
 
 
 def test_show_shortens_a_long_parameter_and_says_how_long_it_is(otel_ml: Run, tmp_path: Path) -> None:
@@ -387,6 +404,7 @@ def test_gc_removes_only_what_was_asked_for_and_only_with_consent(
     status, out, _ = otel_ml("gc", "--keep", "1", "--yes")
 
     assert "Nothing was removed" in refused
+    assert re.search(rf"^{old.name} +old +01old", refused, re.MULTILINE)
     assert still_there
     assert status == 0
     assert "Removed 1 run" in out
