@@ -187,9 +187,7 @@ class ShutdownSequence:
             self._console.line(explained(sentence, "lost-with-process"))
         if identity.place.local_rank == 0 and gone.frames.total() < len(pending):
             sender = self._brought_by()
-            sentence = (
-                f"{_points_of(points, rank)} not acknowledged{why}; {_are(points)} kept on this host. {sender}"
-            )
+            sentence = f"{_points_of(points, rank)} not acknowledged{why}; {_are(points)} kept on this host. {sender}"
             self._console.line(explained(sentence, "not-acknowledged"))
 
     def _brought_by(self) -> str:

@@ -248,7 +248,8 @@ def test_show_counts_what_is_no_scalar_in_words_and_amended_values_of_the_user_o
 
 def test_show_counts_the_steps_that_hold_something_of_the_user_as_runs_and_why_do(otel_ml: Run, tmp_path: Path) -> None:
     recorded: list[Record] = [
-        StepRecord(step + 1, "trainer", "step", step, 0, 1.0 + step, {"loss": 1.0, "time/step": 1.0}) for step in range(10)
+        StepRecord(step + 1, "trainer", "step", step, 0, 1.0 + step, {"loss": 1.0, "time/step": 1.0})
+        for step in range(10)
     ]
     own = StepRecord(11, "", "time", 0, 0, 12.0, {"otel_ml/delivered/exporter/jsonl": 20.0})
     write_run(tmp_path, "01abc", [*recorded, own], exporters=[])
