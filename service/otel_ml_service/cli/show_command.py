@@ -15,6 +15,7 @@ import click
 from otel_ml.exceptions import ConfigError
 from otel_ml.flatten import leaves
 from otel_ml.printable import printable
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Record, Table
 from otel_ml_service.cli.figures import compact, of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
@@ -27,7 +28,7 @@ from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
-from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, is_own
+from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 from otel_ml_service.stored_runs.status_word import standing
 from otel_ml_service.why.wording import plural, seconds
 

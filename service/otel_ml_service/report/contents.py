@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.loss_reasons import lost_values
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
 from otel_ml_exporters.span_lines import SpanLines, span_of
 from otel_ml_service.report.rank_times import RankTimes
@@ -19,7 +20,7 @@ from otel_ml_service.stored_runs.rank_places import hosts_of
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.read_spans import SpanRow
 from otel_ml_service.stored_runs.run_folders import RunFolder
-from otel_ml_service.stored_runs.run_history import History, is_own
+from otel_ml_service.stored_runs.run_history import History
 
 __all__ = ["Contents", "contents", "read_contents", "without_collecting"]
 
