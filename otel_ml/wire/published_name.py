@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS, UNNAMED_ROLES
+from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS, UNNAMED_ROLES
 from otel_ml.wire.short_digest import short_digest
 
-__all__ = ["MAX_LENGTH", "ascii_spelling", "matches", "published_name", "sanitised"]
+__all__ = ["MAX_LENGTH", "ascii_spelling", "is_own", "matches", "published_name", "sanitised"]
 
 MAX_LENGTH = 1000
 """Characters of a published name; what is longer is cut, and told from others by a digest."""
@@ -58,6 +58,16 @@ def published_name(
     if with_role and named and not name.startswith(f"{role}/"):
         text = f"{role}/{text}"
     return sanitised(text)
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is one of otel_ml's own account, with a role and an axis before it or not; nobody else may use it.
+
+    Examples:
+        >>> is_own("otel_ml/lag/jsonl"), is_own("generator/otel_ml/attempt"), is_own("loss")
+        (True, True, False)
+    """
+    return f"/{RESERVED_PREFIX}" in f"/{name}"
 
 
 def matches(name: str, pattern: str) -> bool:

@@ -42,6 +42,7 @@ CARRIED: Mapping[str, str] = {
     "otel_ml_service/receiver/point_coordinates.py": "rejected-points",
     "otel_ml_service/receiver/log_events.py": "rejected-points",
     "otel_ml_service/receiver/metrics_decoder.py": "rejected-points",
+    "otel_ml_service/receiver/own_names.py": "rejected-points",
     "otel_ml_service/receiver/partial_success.py": "rejected-points",  # or bad-resource
     "otel_ml_service/receiver/resource.py": "bad-resource",
     "otel_ml_service/receiver/span_decoder.py": "rejected-points",

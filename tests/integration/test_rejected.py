@@ -16,13 +16,13 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from otel_ml_exporters.records import StepRecord
+from otel_ml_exporters.records import StepRecord, Summary, Text
 from otel_ml_exporters.testing import RecordingExporter
 from otel_ml_service.receiver.partial_success import Rejected
 from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.service import Service
 from tests.integration.conftest import Bench, Sender
-from tests.otlp import foreign
+from tests.otlp import FakeWriter, foreign
 from tests.waiting import eventually
 
 RUN = {"ml.experiment.id": "run-1", "service.name": "trainer", "service.instance.id": "i-1", "host.name": "node-7"}
@@ -98,6 +98,60 @@ def test_the_run_says_whose_points_are_rejected_and_why_also_those_from_before_i
     assert said[0].startswith(f"What trainer (instance i-1, host node-7) sends is rejected, and lost: {reason}")
     assert [notice for notice in sender.run()["notices"] if reason in notice] == said
     assert f"{reason.replace(chr(34), '')}".encode() in sender.request("GET", "/metrics").body
+
+
+@pytest.mark.parametrize(
+    ("attributes", "name"),
+    [
+        ({"name": "otel_ml/lost", "ml.step": 1}, "otel_ml/lost"),
+        ({"name": "otel_ml:writers_missing"}, "otel_ml/writers_missing"),
+        ({"name": "gateway/otel_ml/superseded", "ml.step": 1}, "gateway/otel_ml/superseded"),
+        ({"name": "load", "otel_ml": "lag", "ml.step": 1}, "load/otel_ml/lag"),
+    ],
+)
+def test_what_another_program_calls_as_otel_ml_calls_its_own_account_is_not_taken_for_it(
+    bench: Bench, recording: RecordingExporter, attributes: Mapping[str, Any], name: str
+) -> None:
+    sender = bench.sender(bench.service({"recording": lambda: recording}, end_silence_s=0.5))
+
+    for step in range(3):  # the second and third are of a form that is known
+        send(sender, attributes)
+        send(sender, {"ml.step": step})
+
+    eventually(lambda: (sender.run() or {"status": ""})["status"] == "finished")
+    run = eventually(lambda: (found := sender.run()) and not found["pending"] and found)
+    [said] = [notice for notice in run["notices"] if "rejected" in notice]
+    assert f"the name {name!r} is one of otel_ml's own account" in said
+    rows = [record for record in recording.records if isinstance(record, StepRecord)]
+    assert [row.values["loss"] for row in rows if "loss" in row.values] == [1.0] * 3
+    assert not any(name in row.values for row in rows)
+    assert b"otel_ml_rejected_total" in sender.request("GET", "/metrics").body
+
+
+@pytest.mark.parametrize(
+    ("event", "attributes", "body"),
+    [
+        ("ml.summary", {}, {"otel_ml/dropped/too_late": 7.0, "accuracy": 0.5}),
+        ("ml.text", {"ml.name": "otel_ml/failure"}, "All is well."),
+    ],
+)
+def test_an_event_of_another_program_does_not_speak_for_the_account(
+    bench: Bench, recording: RecordingExporter, event: str, attributes: Mapping[str, Any], body: Any
+) -> None:
+    sender = bench.sender(bench.service({"recording": lambda: recording}, end_silence_s=0.5))
+    message = FakeWriter().event(event, body, attributes)
+    scope = message.resource_logs[0].scope_logs[0]
+    scope.scope.name = "my.library"
+    del scope.log_records[0].attributes[0]  # the running number
+
+    sender.send("logs", message)
+    send(sender, {"ml.step": 1})
+
+    run = eventually(lambda: (found := sender.run()) and found["status"] == "finished" and found)
+    assert "is one of otel_ml's own account" in next(notice for notice in run["notices"] if "rejected" in notice)
+    assert not [record for record in recording.records if isinstance(record, Text)]
+    finals = [dict(record.values) for record in recording.records if isinstance(record, Summary)]
+    assert not any("otel_ml/dropped/too_late" in values for values in finals)
 
 
 def test_each_kind_of_reason_is_said_once_however_many_values_are_wrong(bench: Bench) -> None:

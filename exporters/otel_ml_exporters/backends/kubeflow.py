@@ -15,7 +15,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.redaction import redacted
-from otel_ml.wire.attributes import RESERVED_PREFIX
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
 from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
@@ -126,7 +126,7 @@ class KubeflowExporter(Exporter):
         for record in records:
             self._progress.add(record)
             if isinstance(record, StepRecord) and not record.amendment:
-                self._values.update((name, value) for name, value in record.values.items() if not _is_own(name))
+                self._values.update((name, value) for name, value in record.values.items() if not is_own(name))
         if self._progress.newest is not None:
             self._send(self._opener, {"trainerStatus": self._status(self._progress.newest)})
 
@@ -181,7 +181,3 @@ class KubeflowExporter(Exporter):
         if error.code in {401, 403, 429} or error.code >= 500:
             raise RetryableExportError(message) from error
         self._notice = f"{message} The status of the TrainJob is not what the run is at."
-
-
-def _is_own(name: str) -> bool:
-    return f"/{RESERVED_PREFIX}" in f"/{name}"

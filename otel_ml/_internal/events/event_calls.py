@@ -28,6 +28,7 @@ from otel_ml._internal.steps.axes import Step
 from otel_ml._internal.steps.step import step_for
 from otel_ml.redaction import redacted_values
 from otel_ml.wire import attributes as keys
+from otel_ml.wire.published_name import is_own
 
 __all__ = [
     "event",
@@ -56,9 +57,10 @@ def _is_on() -> bool:
 
 
 def _checked_name(name: object, call: str) -> str | None:
-    if isinstance(name, str) and name:
+    if isinstance(name, str) and name and not is_own(name):
         return name
-    reporter.drop("bad_name", f"{call}: expected a name, got {safe_repr(name)}. Pass a non-empty string.")
+    expected = f"a non-empty string that has no {keys.RESERVED_PREFIX!r} at its beginning or after a '/'"
+    reporter.drop("bad_name", f"{call}: expected a name, got {safe_repr(name)}. Pass {expected}.")
     return None
 
 

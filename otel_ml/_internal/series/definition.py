@@ -12,7 +12,7 @@ from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.signature import public, publish
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
-from otel_ml.wire.published_name import matches
+from otel_ml.wire.published_name import is_own, matches
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import M2, Statistic
 
@@ -196,7 +196,7 @@ class Definitions:
         default: Reduction = _MEAN,
     ) -> Series | None:
         """Return the series, made at first sight; None (counted and said) where the name is not one."""
-        if not isinstance(name, str) or not name or name.startswith(RESERVED_PREFIX) or name in {MANIFEST, POSITION}:
+        if not isinstance(name, str) or not name or is_own(name) or name in {MANIFEST, POSITION}:
             reporter.drop("bad_name", bad_name(name))
             return None
         with self.lock:
@@ -328,8 +328,8 @@ def _other_unit(known: Definition, unit: str) -> str:
 
 def bad_name(name: object) -> str:
     """Say what is wrong with a name."""
-    expected = f"expected a name that is a non-empty string and does not begin with {RESERVED_PREFIX!r}"
-    return f"A metric's name: {expected}, got {safe_repr(name)}. Give it one such as 'loss'."
+    expected = f"a name that is a non-empty string and has no {RESERVED_PREFIX!r} at its beginning or after a '/'"
+    return f"A metric's name: expected {expected}, got {safe_repr(name)}. Give it one such as 'loss'."
 
 
 @lru_cache(maxsize=1024)

@@ -17,6 +17,10 @@ from otel_ml.wire.protobuf import fields
 
 __all__ = ["HttpAnswer", "answer_of"]
 
+ACKNOWLEDGING = frozenset({200, 204})
+"""OTLP has 200 only; Grafana's Loki and its cloud answer what they have stored with 204. Any other 2xx is of something
+that puts requests in a queue, makes a file of them, or does not know what they are: nobody has the points."""
+
 RETRYABLE = frozenset({429, 502, 503, 504})
 """Status codes after which the same request may be sent again (OTLP specification)."""
 
@@ -51,9 +55,9 @@ class HttpAnswer:
 
 def answer_of(answer: HttpAnswer) -> Answer:
     """Return what a sender can act on."""
-    if 200 <= answer.status < 300:
+    if answer.status in ACKNOWLEDGING:
         return _acknowledged(answer) or _no_otlp(answer)
-    if 300 <= answer.status < 400:
+    if 200 <= answer.status < 400:
         return _no_otlp(answer)
     reason = f"HTTP {answer.status}{_said(answer.content)}"
     if answer.status == 413 or (answer.status == 400 and _TOO_LARGE.search(answer.content)):

@@ -10,13 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Span, SpanBatch
 from otel_ml_service.cli.runs_command import described
 from otel_ml_service.stored_runs.follow_spans import spans_in
 from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.run_folders import find, run_folders
-from otel_ml_service.stored_runs.run_history import is_own
 from otel_ml_service.why import ask, comparison
 from otel_ml_service.why.facts import read_facts
 

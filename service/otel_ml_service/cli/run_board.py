@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.backends.console.line import step_label
 from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import Params, Record, RunStatus, StepRecord, Table
 from otel_ml_exporters.run_progress import RunProgress
 from otel_ml_exporters.telling_metrics import interesting
 from otel_ml_service.cli.time_account import FINDINGS, finding_lines
-from otel_ml_service.stored_runs.run_history import is_own
 
 __all__ = ["Progress", "RunBoard"]
 

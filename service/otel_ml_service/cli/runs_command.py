@@ -14,13 +14,13 @@ import click
 from otel_ml_service.cli.figures import age, size, thousands
 from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.screen import screen
+from otel_ml_service.stored_runs.deliveries import deliveries, delivering, lacking, not_taken
 from otel_ml_service.stored_runs.follow_jsonl import UnreadableLineError
 from otel_ml_service.stored_runs.quick_history import history_of
-from otel_ml_service.stored_runs.read_records import RunUnreadableError, not_taken
+from otel_ml_service.stored_runs.read_records import RunUnreadableError
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders, unreadable_folders
 from otel_ml_service.stored_runs.run_history import History
-from otel_ml_service.stored_runs.status_word import NOT_FINISHED, standing
-from otel_ml_service.stored_runs.unfinished import lacking
+from otel_ml_service.stored_runs.status_word import LIVE, NOT_FINISHED, standing
 
 __all__ = ["command", "described"]
 
@@ -70,9 +70,10 @@ def command(base: Path, limit: int, as_json: bool) -> None:
 
 def _shown(row: Mapping[str, Any]) -> str:
     """Return a run's status, which backends do not have all of it yet, and which never will."""
+    going_on = f", on its way to {', '.join(row['delivering'])}" if row["delivering"] else ""
     behind = f", not all in {', '.join(row['lacking'])}" if row["lacking"] else ""
     refused = "".join(f", {thousands(count)} values not in {name}" for name, count in row["not_taken"].items())
-    return f"{row['status']}{behind}{refused}"
+    return f"{row['status']}{going_on}{behind}{refused}"
 
 
 def _beginning(run_id: str, ids: Sequence[str]) -> str:
@@ -99,13 +100,16 @@ _SHORTEST_ID = 8
 def described(run: RunFolder) -> dict[str, Any]:
     """Return how a run stands, as plain data."""
     read = _read(run)
+    status = standing(run, None if read is None else read.status)
+    found = () if status == LIVE else deliveries(run)  # of a job that goes on something is always on its way
     return {
         "id": run.id,
         "name": run.name,
         "experiment": run.experiment,
-        "status": standing(run, None if read is None else read.status),
-        "lacking": list(lacking(run)),
-        "not_taken": not_taken(run),
+        "status": status,
+        "delivering": list(delivering(found)),
+        "lacking": list(lacking(found)),
+        "not_taken": not_taken(found),
         "steps": read.steps if read is not None else 0,
         "rows": read.rows if read is not None else 0,
         "modified": run.last_record,

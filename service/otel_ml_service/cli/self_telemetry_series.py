@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import StepRecord
 from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, is_position
-from otel_ml_service.stored_runs.run_history import History, is_own
+from otel_ml_service.stored_runs.run_history import History
 
 __all__ = ["not_as_it_should_be"]
 

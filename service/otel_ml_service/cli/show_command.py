@@ -15,6 +15,7 @@ import click
 from otel_ml.exceptions import ConfigError
 from otel_ml.flatten import leaves
 from otel_ml.printable import printable
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Record, Table
 from otel_ml_service.cli.figures import compact, of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
@@ -22,12 +23,13 @@ from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.self_telemetry_series import not_as_it_should_be
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, is_exposed, time_account
+from otel_ml_service.stored_runs.deliveries import Delivery, deliveries, lacking
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.quick_history import history_of
+from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
-from otel_ml_service.stored_runs.run_history import History, Series, SeriesName, is_own
+from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 from otel_ml_service.stored_runs.status_word import standing
-from otel_ml_service.stored_runs.unfinished import lacking
 from otel_ml_service.why.wording import plural, seconds
 
 __all__ = ["command"]
@@ -138,7 +140,9 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     output.line(f"{folder.path}", style="dim")
     for line in failure_lines(read.failures):
         output.line(line, style="red")
-    if names := lacking(folder):
+    found = deliveries(folder)
+    _print_deliveries(output, found)
+    if (names := lacking(found)) and not is_live(folder):
         output.line(f"not all of it is in {', '.join(names)}: otel-ml recover {folder.id}", style="yellow")
     output.line()
     params = {name: value for name, value in leaves(read.params) if value != {}}
@@ -157,6 +161,32 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     _print_series(output, [*users, *told])
     if hidden := len(own) - len(told):
         output.line(f"{hidden} more of otel_ml's own account: otel-ml show {folder.name} --all", style="dim")
+
+
+def _print_deliveries(output: Screen, found: Sequence[Delivery]) -> None:
+    width = max((len(one.name) for one in found), default=0)
+    for one in found:
+        is_whole = not one.behind and not one.lost
+        output.hanging(f"{one.name:<{width}}  ", _delivery(one), style="dim" if is_whole else "yellow")
+
+
+def _delivery(one: Delivery) -> str:
+    """Return how far a backend is, in words."""
+    there = "delivered"
+    if one.behind:
+        rest = "on their way" if one.goes_on else "not delivered"
+        why = f" ({one.problem})" if one.problem else ""
+        there = f"{one.seq:,} of {plural(one.last_seq, 'record')} delivered, {one.behind:,} {rest}{why}"
+    if not one.lost:
+        return there
+    most = sorted(one.lost.items(), key=lambda loss: -loss[1])[:_MOST_REASONS]
+    reasons = "; ".join(f"{why} ({count:,})" for why, count in most)
+    more = f"; {len(one.lost) - len(most):,} more reasons" if len(one.lost) > len(most) else ""
+    return f"{there}, but for {plural(sum(one.lost.values()), 'value')}: {reasons}{more}"
+
+
+_MOST_REASONS = 3
+"""Why a backend lacks values, the most frequent first: it may name the value in each of 100 reasons."""
 
 
 def _print_series(output: Screen, chosen: Chosen) -> None:

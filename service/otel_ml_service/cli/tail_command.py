@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Record, RunStatus, StepRecord, Summary, Text
 from otel_ml_service.cli.figures import of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
@@ -17,7 +18,6 @@ from otel_ml_service.cli.time_account import is_exposed
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import find, is_there
-from otel_ml_service.stored_runs.run_history import is_own
 
 __all__ = ["command"]
 

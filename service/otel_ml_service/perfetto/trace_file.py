@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Table
 from otel_ml_service.perfetto.lanes import Lanes
 from otel_ml_service.perfetto.selection import Found, Steps
 from otel_ml_service.perfetto.span_table import Process
 from otel_ml_service.perfetto.track_event import TrackEvents
 from otel_ml_service.stored_runs.read_spans import SpanRow
-from otel_ml_service.stored_runs.run_history import is_own
 
 __all__ = ["Written", "write_trace"]
 

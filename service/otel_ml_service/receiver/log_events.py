@@ -9,6 +9,7 @@ from otel_ml.wire import attributes as wire
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.observation import Event, Observation, ShutdownMessage, Writer
 from otel_ml_service.receiver.attribute_values import attributes, plain
+from otel_ml_service.receiver.own_names import require_others
 from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.receiver.point_coordinates import coordinates
 from otel_ml_service.receiver.writer_totals import amount, amounts, count_or_none
@@ -51,9 +52,19 @@ def _observation(writer: Writer, record: Any, scope: Mapping[str, JsonValue], *,
         return _shutdown_message(writer, number, time_ns, given)
     where = coordinates({**scope, **given})
     body = record.body.bytes_value if record.body.WhichOneof("value") == "bytes_value" else plain(record.body)
+    if number is None:
+        _require_names_of_others(kind, given, body)
     rest = {key: value for key, value in given.items() if key not in {wire.STEP, wire.AXIS}}
     axis = None if where.step is None else where.axis
     return Event(writer, number, kind, time_ns, axis, where.step, rest, body)
+
+
+def _require_names_of_others(kind: str, given: Mapping[str, JsonValue], body: object) -> None:
+    if kind != wire.EVENT_ARTIFACT:  # a file may lie in any folder
+        require_others(str(given.get(wire.NAME, "")))
+    if kind == wire.EVENT_SUMMARY and isinstance(body, Mapping):
+        for name in body:
+            require_others(str(name))
 
 
 def _shutdown_message(writer: Writer, seq: int, time_ns: int, given: Mapping[str, JsonValue]) -> ShutdownMessage:

@@ -24,6 +24,7 @@ from otel_ml_service.aggregation.observation import (
     Writer,
 )
 from otel_ml_service.receiver.columns import READ, Columns, Shapes, point_attributes, points_of, series_of
+from otel_ml_service.receiver.own_names import require_others
 from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.receiver.point_coordinates import Coordinates
 
@@ -127,7 +128,7 @@ class ThirdPartyDecoder:
         step, known, values = self._attributes(point, scope)
         series = known.series.get((form.name, form.field))
         if series is None:
-            series = known.series[form.name, form.field] = series_of(form.name, known.identity, form.field)
+            series = known.series[form.name, form.field] = _series_of_others(form, known.identity)
         axis = None if step is None else known.axis
         key = _GroupKey(axis, step, known.reduction, form.kind, form.temporality, form.monotonic)
         group = groups.get(key)
@@ -189,6 +190,16 @@ def _form(metric: Any, field: str) -> _Form:
         "cumulative" if field == "summary" else _TEMPORALITY.get(said, "none"),
         data.is_monotonic if field == "sum" else None,
     )
+
+
+def _series_of_others(form: _Form, identity: Attributes) -> SeriesKey:
+    """Return the series of a point of another program.
+
+    Raises:
+        ValueError: it would be published as a part of otel_ml's own account, or its names are too long.
+    """
+    require_others("/".join((form.name, *(text for pair in identity for text in pair))))
+    return series_of(form.name, identity, form.field)
 
 
 def _may_be_known(kinds: list[tuple[str, str | None, Any]], values: Mapping[str, JsonValue]) -> bool:

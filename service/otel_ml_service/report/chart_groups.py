@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
+from otel_ml.wire.published_name import is_own
 from otel_ml.wire.reductions import row_of
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve, chart, strip
 from otel_ml_service.report.markup import Markup, cell_table, details, joined, section, tag
-from otel_ml_service.stored_runs.run_history import SeriesName, is_own
+from otel_ml_service.stored_runs.run_history import SeriesName
 
 __all__ = ["Charts", "bookkeeping_section", "charts_of", "curve_section", "drawn", "in_order", "is_rank"]
 

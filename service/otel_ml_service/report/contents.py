@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.loss_reasons import lost_values
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
 from otel_ml_exporters.span_lines import SpanLines, span_of
 from otel_ml_service.report.rank_times import RankTimes
+from otel_ml_service.stored_runs.deliveries import deliveries, not_taken
 from otel_ml_service.stored_runs.follow_spans import newest_spans
 from otel_ml_service.stored_runs.rank_places import hosts_of
-from otel_ml_service.stored_runs.read_records import not_taken, records
+from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.read_spans import SpanRow
 from otel_ml_service.stored_runs.run_folders import RunFolder
-from otel_ml_service.stored_runs.run_history import History, is_own
+from otel_ml_service.stored_runs.run_history import History
 
 __all__ = ["Contents", "contents", "read_contents", "without_collecting"]
 
@@ -166,7 +168,7 @@ def read_contents(run: RunFolder) -> Contents:
     read = contents(run.id, run.experiment, records(run))
     if not read.workers:  # while the service has the run open
         read.add(SpanBatch(0, newest_spans(run.path / "spans.jsonl")))
-    read.not_taken, read.hosts = not_taken(run), hosts_of(run)
+    read.not_taken, read.hosts = not_taken(deliveries(run)), hosts_of(run)
     read.name, read.notes = run.name, run.notes
     return read
 

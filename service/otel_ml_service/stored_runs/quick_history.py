@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.columns import Chunk, SeriesKey, believed, beside
-from otel_ml.wire.published_name import ascii_spelling
+from otel_ml.wire.published_name import ascii_spelling, is_own
 from otel_ml_exporters.metric_columns import write_columns
 from otel_ml_exporters.records import Audio, Image, Record
 from otel_ml_service.storage.database import opened_to_read, require_known
@@ -24,7 +24,7 @@ from otel_ml_service.storage.run_form import FORM
 from otel_ml_service.stored_runs.follow_jsonl import UNDECODABLE, opened_file, record_of, with_own_file
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
-from otel_ml_service.stored_runs.run_history import History, is_own
+from otel_ml_service.stored_runs.run_history import History
 
 __all__ = ["history_of"]
 

@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,6 @@ __all__ = [
     "identity_of",
     "is_live",
     "is_over_within",
-    "not_taken",
     "records",
     "requests_after",
 ]
@@ -50,11 +49,11 @@ class RunUnreadableError(OtelMLError):
 
 @dataclass(frozen=True, slots=True)
 class ExporterMark:
-    """How far an exporter is: `seq` stored in its backend, values that never will be."""
+    """How far an exporter is: `seq` stored in its backend; reason → values that never will be."""
 
     name: str
     seq: int
-    lost: int
+    lost: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +131,13 @@ def facts(run: RunFolder) -> Facts | None:
         return None
 
 
-def not_taken(run: RunFolder) -> dict[str, int]:
-    """Return exporter → values that its backend will never have; nothing while a service has the run open."""
-    found = facts(run)
-    return {} if found is None else {mark.name: mark.lost for mark in found.exporters if mark.lost}
-
-
 def _facts(query: Callable[[str], sqlite3.Cursor]) -> Facts:
     marks = query("SELECT name, seq, lost FROM exporters ORDER BY name").fetchall()
     said = query("SELECT value FROM facts WHERE name = 'journal'").fetchone()
     journal, _, taken = said[0].partition(" ") if said else ("", "", "")
     return Facts(
         last_seq=int(query("SELECT COALESCE(MAX(seq), 0) FROM records").fetchone()[0]),
-        exporters=tuple(ExporterMark(name, int(seq), sum(json.loads(lost).values())) for name, seq, lost in marks),
+        exporters=tuple(ExporterMark(name, int(seq), json.loads(lost)) for name, seq, lost in marks),
         notices=tuple(row[0] for row in query("SELECT sentence FROM notices ORDER BY id")),
         journal=journal,
         taken=int(taken or 0),

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX
+from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.columns import SeriesKey as SeriesName
-from otel_ml.wire.published_name import ascii_spelling
+from otel_ml.wire.published_name import ascii_spelling, is_own
 from otel_ml_exporters.records import Artifact, JsonValue, Params, Record, RunStatus, StepRecord, Summary, Text
 from otel_ml_service.stored_runs.failure import Failure, failure_of
 
-__all__ = ["History", "Series", "SeriesName", "history", "is_own"]
+__all__ = ["History", "Series", "SeriesName", "history"]
 
 
 Series = Mapping[int, float]
@@ -112,16 +112,6 @@ class History:
         found = found or [key for key in self.series if fnmatchcase(key.name, pattern)]
         for key in sorted(found, key=lambda key: key.name):
             yield key, dict(sorted(self.series[key].items()))
-
-
-def is_own(name: str) -> bool:
-    """Whether a published name is one of otel_ml's own.
-
-    Examples:
-        >>> is_own("otel_ml/lag/jsonl"), is_own("generator/otel_ml/attempt"), is_own("loss")
-        (True, True, False)
-    """
-    return f"/{RESERVED_PREFIX}" in f"/{name}"
 
 
 def history(records: Iterable[Record]) -> History:

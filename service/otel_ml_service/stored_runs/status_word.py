@@ -6,7 +6,10 @@ from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 from otel_ml_service.stored_runs.unfinished import MARKS
 
-__all__ = ["NOT_FINISHED", "standing"]
+__all__ = ["LIVE", "NOT_FINISHED", "standing"]
+
+LIVE = "live"
+"""The job goes on."""
 
 NOT_FINISHED = "not finished"
 """The service is gone, and was not done with the run."""
@@ -24,7 +27,7 @@ def standing(run: RunFolder, status: str | None) -> str:
     if status is not None and status != "running":
         return status
     if is_live(run):
-        return "live"
+        return LIVE
     if status is None:
         return "unreadable"
     return NOT_FINISHED if any(is_there(run.database.with_name(mark)) for mark in MARKS) else status

@@ -17,7 +17,7 @@ from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
 
-__all__ = ["MARKS", "Unfinished", "in_no_run", "lacking", "unfinished", "unread_spools"]
+__all__ = ["MARKS", "Unfinished", "in_no_run", "marked_id", "unfinished", "unread_spools"]
 
 _log = logging.getLogger(__name__)
 
@@ -100,17 +100,6 @@ def in_no_run(base: Path, journal_dir: str) -> int:
     return requests_after(journal, max((found.taken for found in known), default=0))
 
 
-def lacking(run: RunFolder) -> tuple[str, ...]:
-    """Return the exporters that a run was asked for and that do not have all of it; none while it is open."""
-    known = facts(run)
-    if known is None or not any(is_there(run.database.with_name(mark)) for mark in MARKS):
-        return ()
-    served = _served(run)
-    marks = {mark.name: mark.seq for mark in known.exporters}
-    names = dict.fromkeys((*(served.exporters if served is not None else ()), *marks))
-    return tuple(name for name in names if marks.get(name, 0) < known.last_seq)
-
-
 def unread_spools() -> list[str]:
     """Return a sentence for each spool on this host that this otel_ml cannot read, of whatever run."""
     said = []
@@ -126,7 +115,7 @@ def unread_spools() -> list[str]:
 
 def _of_folders(base: Path) -> Iterator[Unfinished]:
     for folder in run_folders(base):
-        run_id = _marked(folder)
+        run_id = marked_id(folder)
         if run_id is not None:
             rendezvous = rendezvous_of(run_id)
             yield Unfinished(
@@ -141,7 +130,7 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
             )
 
 
-def _marked(folder: RunFolder) -> str | None:
+def marked_id(folder: RunFolder) -> str | None:
     """Return the id of a run that a service was not done with; None where it was, or where nobody lets us look."""
     mark = next((mark for mark in map(folder.database.with_name, MARKS) if is_there(mark)), None)
     if mark is None:

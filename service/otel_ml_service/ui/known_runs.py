@@ -12,11 +12,12 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml.flatten import leaves
 from otel_ml.redaction import redacted_values
 from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml.wire.published_name import is_own
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.units import quantity, unit_of
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
-from otel_ml_service.stored_runs.run_history import SeriesName, is_own
+from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.ui.followed_run import FollowedRun
 
 __all__ = ["KnownRuns"]

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from otel_ml.flatten import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
-from otel_ml.wire.published_name import published_name
+from otel_ml.wire.published_name import is_own, published_name
 from otel_ml_exporters.records import JsonValue, Params, Record, Span, StepRecord, Table, Text
 from otel_ml_service.stored_runs.follow_spans import spans_between
 from otel_ml_service.stored_runs.rank_places import hosts_of, stages_of
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder
-from otel_ml_service.stored_runs.run_history import History, is_own
+from otel_ml_service.stored_runs.run_history import History
 
 __all__ = ["Place", "Restart", "RunFacts", "Slow", "facts_of", "read_facts"]
 

@@ -29,7 +29,7 @@ def nested(depth: int) -> Any:
 
 A_NUMBER = "expected a number, a 0-d array or tensor, or a 1-d sequence of numbers"
 A_STEP = "expected a step that is a whole number from 0 on"
-A_NAME = "expected a name that is a non-empty string and does not begin with 'otel_ml/'"
+A_NAME = "expected a name that is a non-empty string and has no 'otel_ml/' at its beginning"
 
 CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "an empty name": (lambda: otel_ml.log({"": 1.0}), (A_NAME, "got ''.", "Give it one such as 'loss'")),
@@ -87,6 +87,14 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
         ("summary(): expected names and numbers such as {'test/accuracy': 0.93}, got None.",),
     ),
     "a summary without a name": (lambda: otel_ml.init().summary({"": 1.0}), ("summary(): expected a name, got ''.",)),
+    "a summary of the account": (
+        lambda: otel_ml.init().summary({"otel_ml/dropped/too_late": 1.0}),
+        ("summary(): expected a name, got 'otel_ml/dropped/too_late'.",),
+    ),
+    "a text of the account": (
+        lambda: otel_ml.log_text("otel_ml/failure", "x"),
+        ("log_text(): expected a name, got 'otel_ml/failure'.",),
+    ),
     "a summary too large for a double": (
         lambda: otel_ml.init().summary({"n": 10**400}),
         ("summary(): expected a number for 'n', got 1000",),

@@ -251,6 +251,8 @@ def answer_to(server: OtlpServer, reply: Reply) -> Answer:
         Reply(200, {"content-type": "application/json"}, b"{"),
         Reply(200, {"content-type": "application/x-protobuf"}, b"<html>"),
         Reply(202, {"content-type": "text/plain"}, b"Accepted, maybe"),
+        *(Reply(status) for status in (201, 202, 203, 205, 206, 207, 299)),
+        Reply(202, {"content-type": "application/x-protobuf"}, b"\n\0"),
         Reply(200, {}, b"hello"),
         Reply(302, {"location": "https://portal.example/login"}),
         Reply(301, {"location": "https://collector.example/v1/metrics"}, b"moved"),
@@ -269,8 +271,7 @@ def test_what_is_no_answer_of_otlp_acknowledges_nothing(server: OtlpServer, repl
     "reply",
     [
         Reply(200, {"content-type": "text/html"}),
-        Reply(204),
-        Reply(202, {"content-type": "text/plain"}),
+        Reply(204),  # Grafana's Loki says so for logs
         Reply(200, {"content-type": "application/x-protobuf"}, b"\n\0"),
         Reply(200, {"content-type": "application/json; charset=utf-8"}, b"{}"),
         Reply(200, {"content-type": "application/json"}, b'{"partialSuccess":{}}'),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
 from otel_ml.printable import printable
-from otel_ml.wire.attributes import RESERVED_PREFIX
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import StepRecord
 from otel_ml_exporters.telling_metrics import interesting, significant
@@ -42,7 +42,7 @@ class Lines:
 
     def step(self, record: StepRecord) -> None:
         """Write a step: where it is, its main metrics, what is special about it; of otel_ml's own account nothing."""
-        if record.values and all(map(_is_own, record.values)):
+        if record.values and all(map(is_own, record.values)):
             return
         where = step_label(record.role, record.axis, record.step)
         self._place_width = max(self._place_width, len(where))
@@ -78,10 +78,6 @@ class Lines:
                 return
             cell = f"{name} {text:>{columns[name]}}"
             yield cell if text else " " * len(cell)
-
-
-def _is_own(name: str) -> bool:
-    return f"/{RESERVED_PREFIX}" in f"/{name}"
 
 
 def _cell_width(name: str, value_width: int) -> int:

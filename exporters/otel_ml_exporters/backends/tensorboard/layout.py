@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Set
 
-from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml.wire.protobuf import field, integer, text
+from otel_ml.wire.published_name import is_own
 from otel_ml.wire.reductions import REDUCTIONS
 from otel_ml_exporters.backends.tensorboard.summary import plugin_value, string_tensor
 
@@ -39,7 +39,7 @@ def metric_of(name: str) -> str | None:
         >>> [metric_of(name) for name in ("loss/p99", "loss/rank_3", "time/forward", "evaluator/otel_ml/step")]
         ['loss', 'loss', 'time/forward', None]
     """
-    if f"/{RESERVED_PREFIX}" in f"/{name}":
+    if is_own(name):
         return None
     return _REDUCTION.sub("", name)
 

@@ -112,7 +112,7 @@ def test_what_is_no_number_is_counted_and_said_and_the_rest_recorded(recorded, v
     assert "'bad'" in said[0]
 
 
-@pytest.mark.parametrize("name", ["", None, 3, "otel_ml/mine", "otel_ml.position", ("a",), ["a"]])
+@pytest.mark.parametrize("name", ["", None, 3, "otel_ml/mine", "x/otel_ml/mine", "otel_ml.position", ("a",), ["a"]])
 def test_a_bad_name_is_counted_and_said(recorded, name):
     record(name, 1.0)
     get_meter().metric(name).record(1.0)

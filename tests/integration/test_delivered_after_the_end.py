@@ -1,0 +1,95 @@
+"""After the end of a run `otel-ml runs` and `otel-ml show` say how far each backend is, and what it lacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.worker_process import environment, run
+from tests.waiting import eventually
+
+MODULE = """
+from pathlib import Path
+from otel_ml_exporters import Exporter, PermanentExportError, RetryableExportError, StepRecord
+
+class Store(Exporter):
+    "Away until it is told what to answer; then it takes everything, or no row with a step."
+
+    max_batch = 1
+
+    def start(self, run):
+        self._answer = run.dir.parents[2] / "answer"
+
+    def position(self):
+        return None
+
+    def export(self, records):
+        if not self._answer.exists():
+            raise RetryableExportError("The store is being moved.")
+        if self._answer.read_text() == "refuse" and any("loss" in getattr(one, "values", ()) for one in records):
+            raise PermanentExportError("the store is read-only")
+
+    def shutdown(self, timeout, status):
+        pass
+"""
+
+JOB = """
+    import otel_ml
+    with otel_ml.init("digits", id="one", exporters="jsonl,store"):
+        for step in range(3):
+            otel_ml.log({"loss": 1.0}, step=step)
+"""
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """Return the environment of a job that is over when its store still is away."""
+    package = tmp_path / "site"
+    described = package / "acme-1.0.dist-info"
+    described.mkdir(parents=True)
+    (package / "acme_store.py").write_text(MODULE)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text("[otel_ml.exporters]\nstore = acme_store:Store\n")
+    found = environment(tmp_path, {"OTEL_ML_EXIT_WAIT": "0", "COLUMNS": "80"})
+    return {**found, "PYTHONPATH": os.pathsep.join([str(package), found["PYTHONPATH"]])}
+
+
+def otel_ml_command(*arguments: str, env: dict[str, str], cwd: Path) -> str:
+    command = [sys.executable, "-m", "otel_ml_service", *arguments]
+    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_what_a_backend_lost_after_the_end_is_said_by_show_and_runs_and_before_that_it_is_on_its_way(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    def asked(*arguments: str) -> str:
+        return otel_ml_command(*arguments, env=environ, cwd=tmp_path)
+
+    def row() -> dict[str, object]:
+        found: dict[str, object] = json.loads(asked("runs", "--json"))
+        return found
+
+    run(JOB, environ, tmp_path)
+    eventually(lambda: row()["status"] == "finished" and row()["delivering"] == ["store"])
+    listed, shown = asked("runs"), asked("show", "one")
+
+    (tmp_path / "answer").write_text("refuse")
+    eventually(lambda: row()["not_taken"] and not row()["delivering"])
+    listed_while_open, shown_while_open = asked("runs"), asked("show", "one")
+    eventually(lambda: not (tmp_path / "runs/digits/one/state/open").exists(), timeout=90)
+    listed_at_last, shown_at_last = asked("runs"), asked("show", "one")
+
+    assert "finished, on its way to store" in listed
+    [jsonl, store] = [line for line in shown.splitlines() if line.startswith(("jsonl", "store"))]
+    assert jsonl.split()[0:2] == ["jsonl", "delivered"]
+    assert "on their way (The store is being moved.)" in store
+    for text in (listed_while_open, listed_at_last):
+        assert "finished, 3 values not in store" in text
+    for text in (shown_while_open, shown_at_last):
+        [store] = [line for line in text.splitlines() if line.startswith("store")]
+        assert store.endswith("delivered, but for 3 values: the store is read-only (3)")
