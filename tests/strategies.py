@@ -263,6 +263,11 @@ class Service:
                 self.engine.observe(rank.inside(0, axis="heartbeat")[0], self.now)
             self.settle()
 
+    def miss(self, *ranks: Rank) -> None:
+        """Let the host say that processes are gone, and commit."""
+        self.engine.note_died([rank.writer for rank in ranks], self.now)
+        self.settle()
+
     def settle(self) -> None:
         """Advance and commit."""
         self.engine.advance(self.now)

@@ -32,6 +32,8 @@ BOOT: Final = "ml.boot"
 """Which boot of which machine the writer runs in: processes of one boot share a clock that nobody can set."""
 BORN: Final = "ml.boot.born"
 """Seconds of that clock at which the writer began; which of two was first does not depend on who is heard first."""
+PID_NAMESPACE: Final = "ml.pid.namespace"
+"""In which of the namespaces of its boot `process.pid` counts: whoever is in the same one can ask whether it lives."""
 
 PROBE: Final = "otel-ml doctor"
 """`service.name` of what asks whether a service is there, and belongs to no run."""

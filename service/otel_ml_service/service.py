@@ -141,6 +141,7 @@ class Service:
             dir_max=config.dir_max,
             unreadable=self._keep_of_run,
             damaged=self._damaged,
+            is_left=None if config.embedded is None else self._is_left,
             clock=clock,
         )
         self._life = self._embedded_life()
@@ -244,7 +245,8 @@ class Service:
             said = {**said, "speaks_from": first}
         if writer is None:
             return said
-        return {**said, "left": writer in run.status.left, "last": run.status.last_writer == writer}
+        is_told = not run.awaits_the_dead  # or it would leave for one of whom it is just found that it died
+        return {**said, "left": is_told and writer in run.status.left, "last": run.status.last_writer == writer}
 
     @property
     def is_settled(self) -> bool:
@@ -357,6 +359,9 @@ class Service:
         if chosen is None:
             return self._state_folder()
         return chosen / ("service" if embedded is None else path_part(embedded.experiment))
+
+    def _is_left(self, instance: str) -> bool:
+        return self._life is not None and self._life.is_left(instance)
 
     def _damaged(self) -> None:
         """A run's file is damaged. Embedded, the next service of the job puts it right: the workers start one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import stat
 import subprocess
@@ -19,6 +20,7 @@ from otel_ml.config import Config
 from otel_ml.wire import rendezvous as places
 from otel_ml.wire.folder_ownership import read_ours
 from otel_ml.wire.rendezvous import Rendezvous, Service, publish, rendezvous_of, write_private
+from otel_ml_service.live_runs.run_log import OutputLog, RunLog
 from tests.fakes.greedy_service import greedy_service
 from tests.integration.worker_process import environment, run, start
 from tests.waiting import eventually
@@ -74,6 +76,38 @@ def test_under_umask_0_nobody_else_can_read_or_write_what_a_run_has_of_secrets_a
     assert set(folders.values()) == {0o700}, folders
     assert mode(log) == 0o600
     assert job.returncode == 0
+
+
+def test_a_link_planted_in_place_of_a_deleted_log_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)  # a handler says on stderr that it could not write
+    path, victim = tmp_path / "service.log", tmp_path / "of the victim"
+    victim.write_text("precious\n")
+    with path.open("a") as stream:
+        output = OutputLog(stream)
+        run = RunLog("one", tmp_path / "run.log")
+        with run.speaking():
+            warn(output, "before")
+            path.unlink()
+            path.symlink_to(victim)
+            (tmp_path / "run.log").unlink()
+            (tmp_path / "run.log").symlink_to(victim)
+
+            warn(output, "after")
+        run.close()
+
+        assert victim.read_text() == "precious\n"
+
+        path.unlink()
+        warn(output, "without the link")
+        assert path.read_text() == "without the link\n"
+
+
+def warn(output: OutputLog, message: str) -> None:
+    """Log a line of the process and one of the run."""
+    output.emit(logging.LogRecord("x", logging.WARNING, "", 0, message, None, None))
+    logging.getLogger("otel_ml_service").warning(message)
 
 
 def test_what_announces_a_service_to_other_hosts_can_be_read_by_its_owner_only(tmp_path: Path) -> None:

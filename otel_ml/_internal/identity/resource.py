@@ -10,6 +10,7 @@ import sys
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml.config import Config
 from otel_ml.wire import attributes as keys
+from otel_ml.wire.pid_namespace import pid_namespace
 from otel_ml.wire.protobuf import key_values
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import boot_id
@@ -36,6 +37,7 @@ def resource_attributes(config: Config, identity: Identity) -> dict[str, object]
         keys.LOCAL_RANK: place.local_rank,
         keys.HOST: socket.gethostname(),
         keys.PID: os.getpid(),
+        keys.PID_NAMESPACE: pid_namespace() or None,
         "process.runtime.name": platform.python_implementation().lower(),
         "process.runtime.version": platform.python_version(),
         "process.executable.name": os.path.basename(sys.executable),  # noqa: PTH119 (a name, not a file)

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from otel_ml._internal.error_reporting import reporter
@@ -29,6 +28,7 @@ from otel_ml._internal.identity.launcher_process import (
     started_ns,
 )
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace
+from otel_ml.wire.pid_namespace import pid_namespace
 from otel_ml.wire.rendezvous import is_private, rendezvous_of
 
 __all__ = ["awaited_start", "common_processes", "joined_start"]
@@ -192,7 +192,7 @@ def _starts(create: int) -> Iterator[list[Start]]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_private(folder):
         raise PermissionError(f"{folder} is not a private folder of user {os.getuid()}")
-    path = folder / _FILE.format(namespace=_namespace())
+    path = folder / _FILE.format(namespace=pid_namespace() or 0)
     handle = os.open(path, os.O_RDWR | create | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "r+", encoding="utf-8") as file:
         _lock(handle)
@@ -212,13 +212,6 @@ def _lock(handle: int) -> None:
             if time.monotonic() > until:
                 raise
             time.sleep(0.005)
-
-
-def _namespace() -> int:
-    try:
-        return Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:  # macOS
-        return 0
 
 
 def _read(text: str) -> list[Start]:

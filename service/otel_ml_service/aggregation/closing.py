@@ -26,7 +26,7 @@ class ClosingDecision(NamedTuple):
     Attributes:
         close: it closes now.
         holders: writers it waits for; where it closes, those that are missing.
-        leavers: writers that were quiet for too long while others had gone on.
+        leavers: writers that died, or were quiet for too long, while others had gone on.
         due: active time at which to ask again, or None where only an arrival can change the answer.
     """
 
@@ -113,8 +113,11 @@ class ClosingTrigger:
         if not holders:
             due = self._world_due(attempt, window, active)
             return ClosingDecision(due is None or active >= due, [], [], due)
+        alive = [number for number in holders if not self._writers[number].died]
+        if not alive and window.first_done is None:
+            return ClosingDecision(True, holders, [], None)
         timeout = self.lateness(attempt)
-        arrived = {number: self._writers[number].progress[attempt.number].arrived_at for number in holders}
+        arrived = {number: self._writers[number].progress[attempt.number].arrived_at for number in alive}
         # There are two clocks for a late rank. While nobody has gone on to the next step, all may be busy (a
         # checkpoint), and a row with what there is comes after a while. Once somebody has gone on, who is behind is
         # late from then.
@@ -122,7 +125,7 @@ class ClosingTrigger:
             due = max(window.opened, *arrived.values()) + timeout
             return ClosingDecision(active >= due, holders, [], self._sooner(due, attempt, window, holders))
         dues = {number: max(moment, window.first_done) + timeout for number, moment in arrived.items()}
-        leavers = [number for number, due in dues.items() if active >= due]
+        leavers = [number for number in holders if number not in dues or active >= dues[number]]
         due = min((due for number, due in dues.items() if number not in leavers), default=None)
         return ClosingDecision(False, holders, leavers, self._sooner(due, attempt, window, holders))
 

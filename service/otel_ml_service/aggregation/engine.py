@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
+from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS, UNNAMED_ROLES
 from otel_ml_exporters.records import Artifact, JsonValue
 from otel_ml_service.aggregation.lazy_entries import LazyEntries
 from otel_ml_service.aggregation.learned_reductions import declare
@@ -20,6 +20,7 @@ from otel_ml_service.aggregation.observation import (
     Spans,
     ThirdPartyPoints,
     Watermark,
+    Writer,
     recorded_at,
 )
 from otel_ml_service.aggregation.outcome import Outcome, RunFacts, Status
@@ -129,6 +130,36 @@ class Engine:
     def note_rejected(self, items: int) -> None:
         """Note how many items of the run, in all, arrived and will never be accepted."""
         self._run.rejected = items
+
+    @property
+    def awaited_writers(self) -> Sequence[Writer]:
+        """Those of which more may come, children too."""
+        return [one.writer for one in self._run.writers if one.native and not one.has_left]
+
+    def note_died(self, writers: Iterable[Writer], now: float) -> None:
+        """Note that processes are gone that sent no shutdown message, and that all they left behind has arrived."""
+        run = self._run
+        run.hear(now)
+        for one in writers:
+            writer = run.writers.named(one.role, one.instance)
+            if writer is None or writer.has_left:
+                continue
+            writer.died = True
+            run.clock.forget(writer.number)
+            run.step_streams.dirty.update(writer.attempts.values())
+            if writer.child:
+                self._say_child_died(writer)
+            else:
+                self._ending.last_shutdown_message = run.now
+
+    def _say_child_died(self, writer: WriterState) -> None:
+        """Say that a child is missed. The run is not killed: who calls `os._exit()` sends no last message either."""
+        role = f" of {writer.writer.role}" if writer.writer.role not in UNNAMED_ROLES else ""
+        self._run.output.say(
+            "child-died",
+            f"A child of rank {writer.writer.rank}{role} ended without its last message: it was killed, or left by "
+            "os._exit(). What it recorded in its last moments is in no count.",
+        )
 
     def _hear(self, writer: WriterState, observation: Observation, now: float) -> None:
         run = self._run
@@ -318,6 +349,9 @@ class Engine:
                 writer.lived(shutdown_message.time_ns, self._run.now)
             self._ending.last_shutdown_message = self._run.now
             self._run.clock.forget(writer.number)
+        if writer.died:  # from a spool that could not be read sooner: it ended well, or says how
+            writer.died = False
+            self._ending.heard()
 
     def _furthest(self, writer: WriterState) -> Place | None:
         """Return the last step of a writer that was heard of, on the axis that it was on last."""

@@ -53,6 +53,7 @@ class Writer:
         with_role: False where the user said `init(prefix="")`.
         boot, born: when it began, in seconds of a clock that all processes of a boot of a machine share; "" and 0
             where it does not say.
+        pid_namespace: in which `pid` counts, on that boot; "" where it does not say.
     """
 
     experiment: str
@@ -73,6 +74,7 @@ class Writer:
     notes: str | None = None
     boot: str = ""
     born: float = 0.0
+    pid_namespace: str = ""
 
 
 class Fragment(NamedTuple):

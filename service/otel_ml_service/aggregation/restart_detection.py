@@ -140,7 +140,7 @@ class RestartDetection:
     def _went_on(self, peer: WriterState, finished: WriterState, successor: WriterState) -> bool:
         """Whether a peer that lived with one that finished lives, or lived, beside the successor of that."""
         began_after = self._run.writers.began_after
-        may_live = peer.newest and peer.shutdown_message is None and not self._run.is_dead(peer)
+        may_live = peer.newest and not peer.has_left and not self._run.is_dead(peer)
         return not began_after(peer, finished) and (may_live or not began_after(successor, peer))
 
     def _verdict(self, writer: WriterState, *, at_end: bool) -> bool | None:

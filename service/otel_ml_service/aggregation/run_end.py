@@ -27,7 +27,7 @@ class RunEnd:
 
     Attributes:
         state: how the run stands.
-        last_shutdown_message: seconds since the epoch.
+        last_shutdown_message: seconds since the epoch; or when it was noted that a writer had died without one.
     """
 
     def __init__(self, run: RunState, steps: Steps, summaries: Summaries) -> None:
@@ -90,9 +90,7 @@ class RunEnd:
 
     def _all_shut_down(self) -> bool:
         writers = self._own()
-        return bool(writers) and all(
-            writer.shutdown_message is not None or self._has_successor(writer) for writer in writers
-        )
+        return bool(writers) and all(writer.has_left or self._has_successor(writer) for writer in writers)
 
     def _has_successor(self, writer: WriterState) -> bool:
         """Whether another process took its place, even one that found nothing left to do and shut down."""

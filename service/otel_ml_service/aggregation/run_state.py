@@ -163,7 +163,7 @@ class RunState:
         return [
             writer.number
             for writer in self.writers
-            if writer.native and writer.shutdown_message is None and not writer.child and self._recent(writer, silent)
+            if writer.native and not writer.has_left and not writer.child and self._recent(writer, silent)
         ]
 
     def is_dead(self, writer: WriterState) -> bool:
@@ -172,11 +172,11 @@ class RunState:
 
     def may_be_late(self, writer: WriterState, late_s: float) -> bool:
         """Whether more may come of a writer, at most `late_s` after the outage in which it was not heard."""
-        return writer.shutdown_message is None and self.outage.hides(writer.heard_at, self.now, late_s)
+        return not writer.has_left and self.outage.hides(writer.heard_at, self.now, late_s)
 
     def _is_over(self, writer: WriterState) -> bool:
         unheard = self.now - writer.heard_at >= _UNHEARD_S and not self.may_be_late(writer, LATE_S)
-        return writer.shutdown_message is not None or unheard
+        return writer.has_left or unheard
 
     @staticmethod
     def _recent(writer: WriterState, silent: float) -> bool:

@@ -80,7 +80,7 @@ def status_of(run: RunState, state: str, spans: SpanIntake, closing_trigger: Clo
         overhead_s=sum(w.shutdown_message.overhead_s for w in gone if w.shutdown_message is not None),
         duration_s=sum(w.shutdown_message.duration_s for w in gone if w.shutdown_message is not None),
         last_seq=run.output.seq,
-        left=frozenset(writer.writer.instance for writer in run.writers if writer.shutdown_message is not None),
+        left=frozenset(writer.writer.instance for writer in run.writers if writer.has_left),
         last_writer=None if live or last is None else last.writer.instance,
         counts=counts,
     )

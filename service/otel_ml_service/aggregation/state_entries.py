@@ -37,7 +37,10 @@ def pairs(attributes: list[list[str]]) -> Attributes:
     return tuple((key, value) for key, value in attributes)
 
 
-_WRITER_FIELDS = tuple(Writer.__dataclass_fields__)
+_UNSTORED = "pid_namespace"
+"""Who lives says it again, and of who died nobody asks: not in the state."""
+
+_WRITER_FIELDS = tuple(name for name in Writer.__dataclass_fields__ if name != _UNSTORED)
 _PLAIN_WRITER = (
     "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_when",
     "newest_ns", "lag", "born_at", "alive_at", "contested", "first_step_seq", "before", "native", "points", "attempts",

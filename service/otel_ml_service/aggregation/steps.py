@@ -152,7 +152,7 @@ class Steps:
             return False
         writer, active = self._run.writers[attempt.watch], self._run.active
         member = self.closing_trigger.is_member(writer, attempt, window.step, active)
-        return member and not self.closing_trigger.done(writer, attempt, window, active)
+        return member and not writer.died and not self.closing_trigger.done(writer, attempt, window, active)
 
     def _close(self, attempt: Attempt, holders: list[int]) -> None:
         run, stream = self._run, attempt.stream
@@ -263,12 +263,20 @@ class Steps:
         return window.step - newest < _CAUGHT_UP
 
     def _say_leaving(self, attempt: Attempt, window: StepWindow, leavers: list[int]) -> None:
-        """Say who has become silent: where the step has points of it, nothing else would tell."""
-        self._run.output.say(
-            "step-open",
-            f"{_where(attempt, window)} waits no longer for {self._ranks(leavers)}: nothing was heard from there for "
-            f"{self.closing_trigger.lateness(attempt):.0f} s. The others go on.",
-        )
+        """Say who has died or become silent: where the step has points of it, nothing else would tell."""
+        died = [number for number in leavers if self._run.writers[number].died]
+        if died:
+            self._run.output.say(
+                "rank-died",
+                f"{_where(attempt, window)} waits no longer for {self._ranks(died)}: its process ended without its "
+                "last message. The others go on.",
+            )
+        if silent := [number for number in leavers if number not in died]:
+            self._run.output.say(
+                "step-open",
+                f"{_where(attempt, window)} waits no longer for {self._ranks(silent)}: nothing was heard from there "
+                f"for {self.closing_trigger.lateness(attempt):.0f} s. The others go on.",
+            )
 
     def _say_missing(self, attempt: Attempt, window: StepWindow, absent: list[int]) -> None:
         self._run.output.say(

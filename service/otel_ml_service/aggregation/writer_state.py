@@ -53,6 +53,7 @@ class WriterState:
         newest: it is the newest incarnation of its (role, rank) that delivered a step.
         before: the number of the incarnation before it.
         shutdown_message: its last record, once it was heard.
+        died: its host says that its process is gone, and it sent no shutdown message. Not in the state that is kept.
         points: of it that were taken, without duplicates.
         ledger: what it says it sent, beside what arrived.
         attempts: axis → number of the attempt it writes to.
@@ -69,6 +70,7 @@ class WriterState:
         "boot_ns",
         "born_at",
         "contested",
+        "died",
         "first_step_seq",
         "floor",
         "forgiven",
@@ -108,6 +110,7 @@ class WriterState:
         self.replaced_when = 0.0
         self.first_step_seq: int | None = None
         self.shutdown_message: ShutdownMessage | None = None
+        self.died = False
         self.native = False
         self.newest = False
         self.newest_ns = 0
@@ -204,6 +207,11 @@ class WriterState:
     def child(self) -> bool:
         """Whether it was forked or spawned from another writer: never a member."""
         return self.writer.parent is not None
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it says nothing more: it sent its shutdown message, or died without one."""
+        return self.died or self.shutdown_message is not None
 
     @property
     def ended(self) -> bool:

@@ -65,6 +65,10 @@ class EmbeddedService:
         self._spools.start()
         threading.Thread(target=self._watch_the_end, name="otel-ml-end", daemon=True).start()
 
+    def is_left(self, instance: str) -> bool:
+        """Whether a spool of a dead writer is still to be taken in."""
+        return self._spools is not None and self._spools.is_left(instance)
+
     def withdraw(self) -> None:
         """Be found no more: who comes now starts a new service instead of losing time with one that stops."""
         self._withdrawn.set()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from otel_ml.exceptions import VersionError
 from otel_ml.explanation import explained
 from otel_ml_service.aggregation.observation import Observation, ShutdownMessage, Writer
+from otel_ml_service.live_runs.dead_writers import DeadWriters, Died
 from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.self_telemetry import INTERVAL_S, self_points
@@ -59,6 +60,8 @@ class EngineLoop:
         dir_max: bytes of all outboxes.
         unreadable: takes what a request has of a run whose files cannot be opened.
         damaged: told that a run's file was found damaged; a new start puts what is left of it into a new one.
+        is_left: whether a spool of this instance of a dead writer is still to be taken in. None where the service is
+            not a job's own: what a process sent before it ended well may still be under way, in a Collector.
         clock: seconds since the epoch.
     """
 
@@ -73,8 +76,10 @@ class EngineLoop:
         dir_max: int,
         unreadable: Callable[[int, Decoded, str], None],
         damaged: Callable[[], None] = lambda: None,
+        is_left: Callable[[str], bool] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._dead = None if is_left is None else DeadWriters(is_left)
         self._runs = runs
         self._telemetry = telemetry
         self._refusals = refusals
@@ -131,6 +136,8 @@ class EngineLoop:
             entries, stopping = self._next()
             now = self._clock()
             ended = self._observe(entries, now)
+            if self._dead is not None and (ended or self._dead.is_due):
+                ended |= self._look_for_the_dead(self._dead, now)
             if self._held_up and (stopping or time.monotonic() >= self._begin_again_at):
                 self._begin_again_at = time.monotonic() + _IDLE_S
                 self._begin_again(now)
@@ -161,10 +168,30 @@ class EngineLoop:
                     self._queue.clear()
         return entries, stopping
 
+    def _look_for_the_dead(self, dead: DeadWriters, now: float) -> set[str]:
+        """Tell the engines who has died; return the runs of which a shutdown message was in a spool meanwhile."""
+        died = dead.among([writer for run in self._runs for writer in run.awaited_writers])
+        with self._changed:
+            entries = list(self._queue)  # what a spool held that is not there anymore is in here, if not earlier
+            self._queue.clear()
+        ended = self._observe(entries, now)
+        for run in self._runs:
+            with run.log.speaking():
+                self._note_died(run, died, now)
+        return ended
+
+    def _note_died(self, run: LiveRun, died: Died, now: float) -> None:
+        try:
+            run.note_died(died, now)
+        except Exception:  # noqa: BLE001 (as in _advance)
+            self._defective(run)
+
     def _seconds_to_wait(self) -> float:
         now = self._clock()
         deadlines = [deadline - now for run in self._runs if (deadline := run.next_deadline()) is not None]
-        return max(0.005, min(_IDLE_S, *deadlines)) if deadlines else _IDLE_S
+        look_s = _IDLE_S if self._dead is None else self._dead.wait_s
+        commit_s = _COMMIT_S if any(run.awaits_the_dead for run in self._runs) else _IDLE_S
+        return max(0.005, min([look_s, commit_s, *deadlines]))
 
     def _observe(self, entries: Sequence[tuple[int, Decoded]], now: float) -> set[str]:
         """Feed the engines; return the runs of which a writer sent its shutdown message."""

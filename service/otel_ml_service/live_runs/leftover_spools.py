@@ -49,6 +49,7 @@ class LeftoverSpools:
         self.taken = 0
         self._told: set[Path] = set()
         self._stopping = threading.Event()
+        self._woken = threading.Event()
         self._thread = threading.Thread(target=self._work, name="otel-ml-spools", daemon=True)
 
     def start(self) -> None:
@@ -60,12 +61,25 @@ class LeftoverSpools:
     def stop(self) -> None:
         """Stop watching; safe twice."""
         self._stopping.set()
+        self._woken.set()
         if self._thread.ident is not None:
             self._thread.join(_STORED_S)
 
     def sweep(self) -> int:
         """Take in every spool whose writer is gone; return how many."""
         return sum(self._adopted(path) for path in sorted(self._folder.glob(f"*{SUFFIX}")))
+
+    def is_left(self, instance: str) -> bool:
+        """Whether a spool of a dead writer is still to be taken in; then that is done at once."""
+        try:
+            is_left = any(
+                path.suffix == SUFFIX and path.name.startswith(f"{instance}-") for path in self._folder.iterdir()
+            )
+        except OSError:
+            return False
+        if is_left:
+            self._woken.set()
+        return is_left
 
     def _work(self) -> None:
         while not self._stopping.is_set():
@@ -74,7 +88,9 @@ class LeftoverSpools:
             except Exception:  # noqa: BLE001 (whatever it is, the file stays and is tried again)
                 _log.exception("The spools in %s cannot be taken in now.", self._folder)
             self._say_taken_in()
-            self._stopping.wait(_EVERY_S)
+            self._woken.wait(_EVERY_S)
+            if not self._stopping.is_set():
+                self._woken.clear()
 
     def _say_taken_in(self) -> None:
         taken_in, self._taken_in = self._taken_in, lambda: None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,12 +15,13 @@ from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.versions import not_taken_up
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.aggregation.engine import Engine
-from otel_ml_service.aggregation.observation import Observation
+from otel_ml_service.aggregation.observation import Observation, Writer
 from otel_ml_service.aggregation.older_state import version_of
 from otel_ml_service.aggregation.outcome import Outcome, Status
 from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter
 from otel_ml_service.live_runs.artifact_store import with_content
 from otel_ml_service.live_runs.artifact_thread import ArtifactThread
+from otel_ml_service.live_runs.dead_writers import Died
 from otel_ml_service.live_runs.late_file import LateFile
 from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.live_runs.name_files import keep_name
@@ -73,6 +74,7 @@ class LiveRun:
 
     Attributes:
         printed: notices that went to the process that prints them; the receiver's thread counts. None: it never asked.
+        awaits_the_dead: a writer has died, and what it left, or that it did, is not decided and committed yet.
         printing_process: which process that is.
     """
 
@@ -97,6 +99,7 @@ class LiveRun:
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
         self.is_touched = False
+        self.awaits_the_dead = self._is_someone_leaving = False
         self._now = 0.0
         self._has_steps = False
         self.trouble = StorageErrors(f"Run {experiment}")
@@ -179,6 +182,20 @@ class LiveRun:
             self._engine.observe(observation, now)
         self.is_touched = True
 
+    @property
+    def awaited_writers(self) -> Sequence[Writer]:
+        """Those of which more may come."""
+        return self._engine.awaited_writers
+
+    def note_died(self, died: Died, now: float) -> None:
+        """Take what the process table of this host says of its writers."""
+        if died.settled:
+            self._engine.note_died(died.settled, now)
+            self.is_touched = True
+        self._is_someone_leaving = died.is_more
+        # Until that is committed, nobody who leaves is told who else is there.
+        self.awaits_the_dead = died.is_more or self.is_touched
+
     def advance(self, now: float) -> None:
         """Close what is due."""
         self._now = now
@@ -216,6 +233,7 @@ class LiveRun:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
         self.status = self._engine.status
+        self.awaits_the_dead = self._is_someone_leaving
         self.findings = self._engine.findings
         self._describe(self._run_info())
         self._deliver()

@@ -105,6 +105,7 @@ def _writer(found: Mapping[str, JsonValue]) -> Writer | Unacceptable:
             notes=_text(found, wire.NOTES, _LONGEST_NOTES) or None,
             boot=_text(found, wire.BOOT),
             born=seconds(found.get(wire.BORN)),
+            pid_namespace=_text(found, wire.PID_NAMESPACE),
         )
     except ValueError as error:
         return _unacceptable(found, experiment if len(experiment) <= LONGEST_NAME else "", str(error))
