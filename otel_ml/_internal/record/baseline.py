@@ -40,7 +40,7 @@ class Baseline:
         elif met := self._names & names:
             self._is_over = True
             reporter.say(
-                "baseline-in-first-step",
+                "baseline-name",
                 f"Step 0 has a baseline, of log(step=0) before steps(), and the first step of the loop: of "
                 f"{', '.join(map(repr, sorted(met)))} it has both. Give the baseline names of its own, or an axis.",
             )
