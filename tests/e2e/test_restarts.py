@@ -78,7 +78,8 @@ def test_every_backend_shows_the_values_of_the_newest_attempt(job: Path, backend
     points = [(step, float(value)) for name, _, step, value, *_ in answer["scalars"] if name == "loss"]
     assert dict(points) == WANTED
     assert {float(value) for name, _, _, value, *_ in answer["scalars"] if name == "tokens"} == {2.0}
-    assert not answer.get("amendments")
+    # Its first life ends the run, the second one opens it again: otel_ml's own windows of 10 s may hold both.
+    assert [name for name, *_ in answer.get("amendments", ()) if not name.startswith("otel_ml/")] == []
 
 
 def test_tensorboard_shows_a_curve_without_the_steps_that_were_done_again(job: Path) -> None:

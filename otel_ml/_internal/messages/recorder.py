@@ -19,6 +19,7 @@ from otel_ml._internal.messages.watermark import is_step_complete
 from otel_ml._internal.native import native
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.backpressure import BACKPRESSURE
+from otel_ml._internal.record.baseline import Baseline
 from otel_ml._internal.record.fold import FOLDER
 from otel_ml._internal.run_scope import NOW, PROCESS, SCOPES, Scope
 from otel_ml._internal.series.buffer import RECORDS
@@ -106,7 +107,7 @@ class Recorder:
         self._position_ns = self._totals_ns = self._declared = self._timers = 0
         self.sent = Sent()
         self._recorded_at_end: int | None = None
-        self._trailing_steps = TrailingSteps()
+        self._trailing_steps, self._baseline = TrailingSteps(), Baseline()
 
     def configure(self, settings: RecordSettings, *, otel_tracing: bool = False) -> None:
         """Use `settings`; with `otel_tracing`, timers are also OpenTelemetry's current span."""
@@ -192,6 +193,7 @@ class Recorder:
         place = place.base or place
         if step.stage is None:
             self._trailing_steps.look(step, pending)
+            self._baseline.look(step, pending)
             self._encode_at(place, pending, scopes, holds)
         elif step.stage.name is None:
             FOLDER.recorded -= pending.records
@@ -300,7 +302,7 @@ class Recorder:
         self._position_ns = self._totals_ns = self._declared = self._timers = 0
         self.sent = Sent()
         self._recorded_at_end = None
-        self._trailing_steps = TrailingSteps()
+        self._trailing_steps, self._baseline = TrailingSteps(), Baseline()
         if SCOPES.active:
             self.scope.steps.forget()
             self.scope.dropped.clear()

@@ -74,11 +74,15 @@ class Axis:
         latest: the largest step entered.
         explicit: `set_step()` or `step()` was used on it: `log(step=)` moves nothing from then on.
         fetched: the step for which a loop fetches an item, which is entered when that is there; or None.
+        first_of_loop: step 0 of a loop, where something was logged at step 0 before; or None.
         is_fetched_new: nobody knew that step before.
         open: the steps that have open blocks.
     """
 
-    __slots__ = ("current", "entered", "explicit", "fetched", "is_fetched_new", "latest", "name", "open", "steps")
+    __slots__ = (
+        "current", "entered", "explicit", "fetched", "first_of_loop", "is_fetched_new", "latest", "name", "open",
+        "steps",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name: str = name
@@ -88,6 +92,7 @@ class Axis:
         self.entered: int = 0
         self.explicit: bool = False
         self.fetched: Step | None = None
+        self.first_of_loop: Step | None = None
         self.is_fetched_new: bool = False
         self.open: dict[Step, None] = {}
 
@@ -205,6 +210,15 @@ class Steps:
             if axis_name == DEFAULT_AXIS or self._default_axis_unset():
                 self.process = step
                 NOW.step = None if self.asked else step
+
+    def keep_baseline_apart(self, axis: Axis) -> None:
+        """Have what was logged at step 0 be an object of its own, so that its names are told from those of a loop."""
+        with self.lock:
+            baseline = axis.steps[0]
+            axis.first_of_loop = axis.steps[0] = step = Step(axis, 0, self.generation)
+            step.points, step.said, step.waiting = baseline.points, baseline.said, baseline.waiting
+            step.ended = False
+            baseline.base = step
 
     def fetch(self, axis_name: str, index: int) -> None:
         """Have what is recorded from now on belong to a step that begins once there is an item for it.

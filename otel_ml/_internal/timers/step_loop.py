@@ -146,9 +146,12 @@ class _Counted:
         self._axis = axis
         self._scope = scope
         self._steps = scope_steps() if scope is None else scope.steps
-        following = self._steps.axis(axis).following()
+        entered = self._steps.axis(axis)
+        following = entered.following()
         # What counts from further on says where it is; from below, as a second epoch does, it only counts.
         self._index = max(following, number or 0) if start is None else start
+        if self._index == entered.latest == 0 and not entered.explicit:
+            self._steps.keep_baseline_apart(entered)
         self._unasked = UnexpectedNumbers(following) if start is None and number is None else None
         self._whole: Timing | None = None
         self._waits_since = self._generation = 0

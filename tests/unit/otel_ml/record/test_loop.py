@@ -474,3 +474,44 @@ def test_the_step_before_is_open_while_the_next_item_is_fetched(recorded):
         log({"loss": 1.0})
 
     assert seen == [({}, {"step": 0})]
+
+
+@pytest.mark.parametrize("is_collected", [False, True])
+def test_that_a_baseline_has_a_name_of_the_first_step_is_said_once(recorded, is_collected):
+    said: list[str] = []
+    reporter.connect(said.append)
+    log({"loss": 9.0, "val/acc": 0.1}, step=0)
+    log({"val/acc": 0.2}, step=0)
+    if is_collected:
+        recorded.collect()
+    for _ in steps("abc"):
+        log({"loss": 1.0})
+
+    batch = recorded.collect(final=True)
+    assert manifests(batch)["step", 0] == 6
+    assert len(said) == 1
+    assert "'loss'" in said[0]
+    assert "'val/acc'" not in said[0]
+
+
+def test_a_baseline_with_names_of_its_own_is_not_accused(recorded):
+    said: list[str] = []
+    reporter.connect(said.append)
+    log({"val/acc": 0.1}, step=0)
+    for _ in steps(reading(iter("a"))):
+        log({"loss": 1.0})
+    recorded.collect(final=True)
+
+    assert said == []
+
+
+def test_several_records_of_a_first_step_without_a_baseline_are_not_accused(recorded):
+    said: list[str] = []
+    reporter.connect(said.append)
+    log({"loss": 1.0}, step=0)
+    recorded.collect()
+    set_step(0)
+    log({"loss": 1.0})
+    recorded.collect(final=True)
+
+    assert said == []
