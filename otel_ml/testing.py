@@ -129,7 +129,7 @@ class _Memory:
     """A receiver in memory; also the link to itself."""
 
     is_starting = False
-    starts_here = False
+    serves_here = False
 
     def __init__(self) -> None:
         self.rank: int | None = None

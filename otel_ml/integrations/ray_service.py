@@ -113,8 +113,8 @@ class ActorLink:
         return self._reached is None and _is_connected()
 
     @property
-    def starts_here(self) -> bool:
-        """Whether that service would take up what this process leaves: it may be on another host."""
+    def serves_here(self) -> bool:
+        """Whether the service takes up what this process leaves: it may be on another host."""
         return False
 
     def close(self) -> None:

@@ -91,7 +91,7 @@ def test_a_grpo_driver_is_one_run_with_the_documented_names_and_values_in_every_
 
     # Nothing is wrong; a service that starts for longer than the driver lives has what that left on its host.
     explained = [line for line in said.splitlines() if "otel-ml explain" in line]
-    assert [line for line in explained if "The service that still starts brings them" not in line] == []
+    assert [line for line in explained if "The service on this host brings them" not in line] == []
     assert run.parent.name == "grpo-dev"
     shown = otel_ml.read(run)
     steps = list(range(1, 11))

@@ -61,7 +61,7 @@ def test_who_may_not_wait_says_what_is_pending_and_does_not_call_it_finished(tmp
 
     assert "finished." not in said
     assert "not closed" in said or "delivered to" in said or "on their way" in said or "not acknowledged" in said
-    assert "The service that still starts" not in said  # it ends with this process
+    assert "The service on this host" not in said  # it ends with this process
 
 
 def test_a_signal_does_not_end_the_recording_of_a_main_process_that_it_does_not_end(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
+from otel_ml.wire.rendezvous import rendezvous_of
 from tests.e2e.jobs import the_run_in
 from tests.integration.left_behind import points_left
 from tests.integration.worker_process import environment, run, start
@@ -185,8 +186,31 @@ def test_a_service_that_never_answers_is_waited_for_five_seconds(tmp_path: Path)
 def test_what_a_job_leaves_to_a_service_that_still_starts_is_brought_by_it_and_that_is_said(tmp_path: Path) -> None:
     _, errors = run(SHORT, slow_machine(tmp_path, 7), tmp_path)
 
-    assert "The service that still starts brings them into the run" in errors
+    assert "The service on this host brings them into the run" in errors
     assert delivered(the_run_in(tmp_path / "runs")) == [0.0, 1.0, 2.0, 3.0]
+
+
+BUSY_AT_THE_END = """
+    import os, signal
+    import otel_ml
+    from otel_ml.wire.rendezvous import rendezvous_of
+    otel_ml.init("short", id="one", exporters="jsonl")
+    otel_ml.log({"loss": 0.0}, step=0)
+    assert otel_ml.flush(30)
+    os.kill(rendezvous_of("one").read_service().pid, signal.SIGSTOP)  # a machine that is too busy for it
+    for i in range(1, 4):
+        otel_ml.log({"loss": float(i)}, step=i)
+"""
+
+
+def test_what_a_job_leaves_to_a_service_that_is_too_busy_is_brought_by_it_and_that_is_said(tmp_path: Path) -> None:
+    _, errors = run(BUSY_AT_THE_END, environment(tmp_path), tmp_path)
+
+    service = rendezvous_of("one", environment(tmp_path)).read_service()
+    assert service is not None
+    os.kill(service.pid, signal.SIGCONT)
+    assert "The service on this host brings them into the run" in errors
+    eventually(lambda: delivered(the_run_in(tmp_path / "runs")) == [0.0, 1.0, 2.0, 3.0])
 
 
 def test_a_job_that_died_before_its_service_was_there_and_is_started_again_counts_no_step_twice(

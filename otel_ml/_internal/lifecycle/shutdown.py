@@ -192,8 +192,8 @@ class ShutdownSequence:
 
     def _brought_by(self) -> str:
         """Return who sends what is kept on this host."""
-        if self._link.starts_here and not self._is_last_chance:
-            return "The service that still starts brings them into the run; if it does not: otel-ml recover"
+        if self._link.serves_here and not self._is_last_chance:
+            return "The service on this host brings them into the run; if it does not: otel-ml recover"
         if self._is_remote:  # without it, `recover` makes a run of this host of it
             command = "with OTEL_EXPORTER_OTLP_ENDPOINT set as it was: otel-ml recover"
             return f"The next start of this run sends them, or, {command}"

@@ -43,8 +43,8 @@ class BackgroundLink:
         return self._link.is_starting
 
     @property
-    def starts_here(self) -> bool:
-        return self._link.starts_here
+    def serves_here(self) -> bool:
+        return self._link.serves_here
 
     def close(self) -> None:
         if self._look is not None:

@@ -141,8 +141,8 @@ class EmbeddedLink:
         return self._process is not None or self._is_locked_out
 
     @property
-    def starts_here(self) -> bool:
-        return self.is_starting
+    def serves_here(self) -> bool:
+        return self.is_starting or self._reached is not None
 
     def close(self) -> None:
         self._release()

@@ -52,8 +52,8 @@ class Link(Protocol):
         """Whether a service that does not answer yet is about to: worth waiting for at the end of a short job."""
 
     @property
-    def starts_here(self) -> bool:
-        """Whether that service is one of this host: it takes up what processes of the host leave behind."""
+    def serves_here(self) -> bool:
+        """Whether a service of this host is or will be there: it takes up what processes of the host leave behind."""
 
     def close(self) -> None:
         """Let go of what is held."""
@@ -110,7 +110,7 @@ class RemoteLink:
         return False  # it is not ours to start, and may never be there
 
     @property
-    def starts_here(self) -> bool:
+    def serves_here(self) -> bool:
         return False
 
     def close(self) -> None:

@@ -97,8 +97,8 @@ class OtherHostLink:
         return self._joined is None if self._own is None else self._own.is_starting
 
     @property
-    def starts_here(self) -> bool:
-        return self._own is not None and self._own.starts_here
+    def serves_here(self) -> bool:
+        return self._own is not None and self._own.serves_here
 
     def close(self) -> None:
         if self._own is not None:
