@@ -10,7 +10,7 @@ import pytest
 
 import otel_ml
 from otel_ml_service.stored_runs.read_records import records
-from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from tests.integration.conftest import Bench
 from tests.integration.steps import train
 from tests.otlp import FakeWriter
@@ -54,6 +54,20 @@ def test_a_run_that_nobody_writes_to_meanwhile_is_made_anew_before_anything_else
     eventually(folder.database.exists)
     eventually(folder.jsonl.exists)
     assert (folder.database.with_name("open")).read_text() == "run-1"
+
+
+def test_a_folder_that_is_made_anew_is_still_found_by_the_name_of_the_run_and_has_its_notes(bench: Bench) -> None:
+    sender = bench.sender(bench.service(exporters={"jsonl": {}}))
+    writer = FakeWriter(extra={"ml.run.name": "baseline", "ml.notes": "of Monday"})
+    train(sender, [writer], range(3))
+    account = eventually(lambda: (run := sender.run()) and run["last_seq"] and not run["pending"] and run)
+    folder = RunFolder(Path(account["dir"]))
+    assert (folder.name, folder.notes) == ("baseline", "of Monday")
+
+    shutil.rmtree(bench.folder)
+    eventually(lambda: folder.is_run() and folder.notes == "of Monday")
+
+    assert find("baseline", bench.folder).path == folder.path
 
 
 def test_the_log_of_a_run_goes_on_in_a_new_file(bench: Bench) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,10 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metric
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 import otel_ml
+from otel_ml_exporters.records import Summary
+from otel_ml_service.stored_runs.read_records import facts, records
+from otel_ml_service.stored_runs.run_folders import RunFolder
+from tests.integration.left_behind import events_left
 from tests.integration.worker_process import environment, run
 from tests.otlp_server import Event, Point, events_of, eventually, points_of
 
@@ -168,3 +174,71 @@ def test_a_text_beyond_the_limit_is_said_and_counted_and_the_rest_arrives(
     assert {**goodbye.attributes, **(goodbye.body or {})}["otel_ml.dropped"] == {
         "events_and_spans: request_too_large": 1
     }
+
+
+def test_texts_at_the_end_that_no_request_can_hold_are_each_lost_with_the_reason_in_the_run_and_the_last_line(
+    tmp_path: Path,
+) -> None:
+    program = """
+        import otel_ml
+        with otel_ml.init("digits", id="one"):
+            otel_ml.log({"loss": 1.0}, step=0)
+            for number in range(3):
+                otel_ml.log_text(f"text{number}", "x" * 70_000_000, step=0)
+    """
+    variables = {"OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_EXIT_WAIT": "60"}
+
+    _, errors = run(program, environment(tmp_path, variables), tmp_path)
+
+    found = RunFolder(tmp_path / "runs/digits/one")
+    eventually(lambda: facts(found) is not None and not found.database.with_name("open").exists(), within=90)
+    [summary] = [record for record in records(found) if isinstance(record, Summary)]
+    notices = "\n".join(facts(found).notices)
+    assert "events and spans lost: events_and_spans: request_too_large: 3" in errors
+    assert summary.values["otel_ml/dropped/events_and_spans: request_too_large"] == 3
+    for text in (errors, notices):
+        assert text.count("Lost, since it cannot be cut any smaller: the event ml.text 'text") == 3
+        assert "never arrived" not in text
+
+
+class Overloaded(BaseHTTPRequestHandler):
+    """Takes what comes, until a text is too large for it: from then on it has no time."""
+
+    has_time = True
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        is_too_large = len(body) > 1_500_000
+        status = 413 if is_too_large else 200 if Overloaded.has_time else 503
+        Overloaded.has_time &= not is_too_large
+        self.send_response(status)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_what_was_refused_when_the_time_is_over_is_in_the_counts_that_are_kept_with_the_rest(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Overloaded)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "OTEL_ML_EXIT_WAIT": "3",
+    }
+    program = """
+        import otel_ml
+        with otel_ml.init("text"):
+            otel_ml.log_text("notes", "x" * 2_000_000)
+    """
+
+    _, errors = run(program, environment(tmp_path, variables), tmp_path)
+    server.shutdown()
+    server.server_close()
+
+    events = events_left(tmp_path)
+    newest = [event for event in events if event.name == "ml.writer.end"][-1]
+    assert newest.attributes["otel_ml.dropped"] == {"events_and_spans: request_too_large": 1}
+    assert any("the event ml.text 'notes'" in str(event.body) for event in events if event.name == "ml.notice")
+    assert "1 points, events or spans were refused (request_too_large): lost." in errors
+    assert "0 points" not in errors

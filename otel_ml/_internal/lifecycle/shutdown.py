@@ -186,9 +186,18 @@ class ShutdownSequence:
             )
             self._console.line(explained(sentence, "lost-with-process"))
         if identity.place.local_rank == 0 and gone.frames.total() < len(pending):
-            sender = self._brought_by()
-            sentence = f"{_points_of(points, rank)} not acknowledged{why}; {_are(points)} kept on this host. {sender}"
+            lost, sender = self._refused(), self._brought_by()
+            what = _points_of(points, rank) if points else f"The last messages of rank {rank} are"
+            kept = f"{_are(points)} kept on this host"
+            sentence = f"{what} not acknowledged{why}; {kept}. {lost}{sender}"
             self._console.line(explained(sentence, "not-acknowledged"))
+
+    def _refused(self) -> str:
+        """Return what is not kept: what the receiver has refused for good."""
+        refused = self._sender.refused + self._sender.refused_records
+        if not refused:
+            return ""
+        return f"{refused.total():,} points, events or spans were refused ({', '.join(refused)}): lost. "
 
     def _brought_by(self) -> str:
         """Return who sends what is kept on this host."""

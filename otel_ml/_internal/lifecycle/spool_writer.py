@@ -96,6 +96,10 @@ class SpoolWriter:
         body = encode_scope_logs(record, self._recorder.sequence.next())
         self._spool.append(Frame("L", encode_field(2, body)))
 
+    def append_notices(self) -> None:
+        """Write what was said since everything was collected, such as what a receiver refused at the very end."""
+        self._take_events(final=True)
+
     def settle(self) -> None:
         """Say what a full spool has lost until now."""
         self._losses.settle()

@@ -352,9 +352,11 @@ class Worker:
         self._reach()
         self.sender.hurry()
         is_complete = self._send_all(request.deadline, self._timeout)
-        if is_complete and self._refused_by_now() != self._refused:  # of what was sent with the shutdown message
+        if self._refused_by_now() != self._refused:  # of what was sent with the shutdown message
+            # Also where the time is over: who sends the rest from the spool has to bring the new counts with it.
+            self._writer.append_notices()
             self._append_shutdown_message(request)
-            is_complete = self._send_all(request.deadline, self._timeout)
+            is_complete = is_complete and self._send_all(request.deadline, self._timeout)
         for other in self._postponed:  # flushes of other threads: what they wait for was sent, or is kept
             other.is_complete = is_complete
             other.done.open()

@@ -15,6 +15,7 @@ from otel_ml.wire.folder_ownership import claim, is_ours, may_hold_ours, renamed
 from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.live_runs.live_run import LiveRun
+from otel_ml_service.live_runs.name_files import keep_name
 from otel_ml_service.live_runs.run_account import account
 from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.live_runs.shrinking import Shrinking
@@ -140,6 +141,7 @@ class RunRegistry:
             return
         try:
             run.outbox.write_anew()
+            keep_name(run.info)
             self._note_open(run)
         except (StorageError, OSError) as error:
             run.trouble.note(error)
