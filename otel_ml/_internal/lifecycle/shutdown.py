@@ -196,7 +196,7 @@ class ShutdownSequence:
         """Return who sends what is kept on this host."""
         if self._link.starts_here and not self._is_last_chance:
             return "The service that still starts brings them into the run; if it does not: otel-ml recover"
-        if self._is_remote:  # without it, `recover` makes a run of this host of it
+        if self._is_remote:  # without it, `recover` leaves it alone
             command = "with OTEL_EXPORTER_OTLP_ENDPOINT set as it was: otel-ml recover"
             return f"The next start of this run sends them, or, {command}"
         return "The next start of this run sends them, or: otel-ml recover"

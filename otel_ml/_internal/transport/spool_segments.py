@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from otel_ml._internal.transport.file_descriptor import OwnDescriptor, above_standard
-from otel_ml.wire.spool_format import HEADER, Frame, encode_frame
+from otel_ml.wire.spool_format import encode_head
 
 __all__ = ["FileSegment", "MemorySegment", "Segment"]
 
@@ -45,25 +45,25 @@ class FileSegment:
     It is opened again where the program has closed it.
     """
 
-    def __init__(self, path: Path, resource: bytes) -> None:
+    def __init__(self, path: Path, resource: bytes, endpoint: str = "") -> None:
         self._path = path
         self.size = 0
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._file = OwnDescriptor(above_standard(os.open(path, flags, 0o600)))
         try:
-            self._begin(resource)
+            self._begin(encode_head(resource, endpoint))
         except BaseException:  # a full disk, once a second: neither the descriptor nor the name is left behind
             self.delete()
             raise
         self._head = self.size
 
-    def _begin(self, resource: bytes) -> None:
+    def _begin(self, head: Sequence[bytes]) -> None:
         # The lock tells the living from the dead: the kernel releases it when the process ends, however it ends.
         # Whoever gets it may send what is in the file. A pid could have been given to another process by then.
         fcntl.flock(self._file.number, fcntl.LOCK_EX)
         if not os.fstat(self._file.number).st_nlink:  # who looks for files of the dead was quicker with the lock
             raise FileNotFoundError(self._path)
-        self.append([HEADER, encode_frame(Frame("R", resource)), resource])
+        self.append(head)
 
     def append(self, parts: Sequence[bytes]) -> int:
         begin, size = self.size, sum(map(len, parts))
