@@ -5,7 +5,8 @@ r"""The file format of a worker's spool: telemetry that no one has acknowledged 
     <rendezvous folder>/spool/<writer>-<number>.spool
     header   "otel_ml spool <version>\n"; another version may add a space and which otel_ml it was
     frame    kind (1 byte) · points (u32) · length (u32) · CRC-32 of the payload (u32) · payload
-             R  the encoded OTLP Resource of the writer, first in every file
+             R  the encoded OTLP Resource of the writer, first in every file; a second one, where a user has named the
+                endpoint of the job: its address, without credentials (older readers pass it over)
              M  one ScopeMetrics, S  one ScopeSpans, L  one ScopeLogs: each with its protobuf tag, so that
                 `resource + payloads` of one kind is the body of a ResourceMetrics, ResourceSpans, ResourceLogs
 
@@ -38,6 +39,7 @@ __all__ = [
     "Kind",
     "Leftover",
     "encode_frame",
+    "encode_head",
     "read_spool",
     "request_body",
 ]
@@ -68,16 +70,29 @@ class Leftover(NamedTuple):
 
     Attributes:
         damaged: bytes of frames that were written whole and are not what was written.
+        endpoint: where its writer sent to, as a user has said; "" where otel_ml chose that itself.
     """
 
     resource: bytes
     frames: tuple[Frame, ...]
     damaged: int = 0
+    endpoint: str = ""
 
 
 def encode_frame(frame: Frame) -> bytes:
     """Return the frame's header; the payload follows it in the file."""
     return FRAME.pack(frame.kind.encode(), frame.points, len(frame.payload), zlib.crc32(frame.payload))
+
+
+def encode_head(resource: bytes, endpoint: str = "") -> list[bytes]:
+    """Return what a file begins with, in parts.
+
+    Args:
+        resource: of its writer, encoded.
+        endpoint: that a user has named, without credentials; "" where otel_ml chose it itself.
+    """
+    frames = [Frame("R", resource), *([Frame("R", endpoint.encode())] if endpoint else [])]
+    return [HEADER, *(part for frame in frames for part in (encode_frame(frame), frame.payload))]
 
 
 def read_spool(path: Path) -> Leftover:
@@ -95,7 +110,8 @@ def read_spool(path: Path) -> Leftover:
     # By the kernel's clock, which wrote the file's time: a process' own may have been set since.
     left_for = max(0, time.clock_gettime_ns(time.CLOCK_REALTIME) - path.stat().st_mtime_ns) // 1_000_000
     resource = frames[0].payload + key_values(1, {LEFT_FOR: left_for})
-    return Leftover(resource, tuple(frame for frame in frames if frame.kind in PATHS), sum(damaged))
+    endpoint = frames[1].payload.decode("utf-8", "replace") if [frame.kind for frame in frames[1:2]] == ["R"] else ""
+    return Leftover(resource, tuple(frame for frame in frames if frame.kind in PATHS), sum(damaged), endpoint)
 
 
 def _body(path: Path, content: bytes) -> int:

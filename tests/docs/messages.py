@@ -33,6 +33,7 @@ CARRIED: Mapping[str, str] = {
     "otel_ml/exceptions.py": "wrong-setting",
     "otel_ml/_internal/record/append.py": "bad-value",  # or bad-weight: the reason of what was raised
     "otel_ml/_internal/transport/http.py": "not-acknowledged",
+    "otel_ml/_internal/transport/own_socket.py": "not-acknowledged",
     "otel_ml/_internal/events/media.py": "bad-event",
     "otel_ml/wire/png.py": "bad-event",
     "otel_ml/_internal/transport/spool_segments.py": "spool-not-written",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml._internal.transport.http import HttpTransport
+from otel_ml._internal.transport.own_socket import OwnSocket
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError, WireError
 from otel_ml.wire.published_name import MAX_LENGTH, sanitised
@@ -188,7 +189,7 @@ def _asked(data: bytes, ask: Callable[[HttpTransport], object]) -> None:
         theirs.sendall(data[:60_000])
         theirs.shutdown(socket.SHUT_WR)
         transport = HttpTransport(Endpoint(url="http://127.0.0.1:9"))
-        transport._connect = lambda _target, _proxy, _deadline: ours  # type: ignore[method-assign]
+        transport._connect = lambda _target, _proxy, _deadline: OwnSocket(ours)  # type: ignore[method-assign]
         ask(transport)
 
 

@@ -21,7 +21,7 @@ from otel_ml_service.storage.journal import Journal
 from tests.integration.conftest import Sender
 from tests.integration.worker_process import environment, run, start
 from tests.otlp import FakeWriter
-from tests.otlp_server import eventually
+from tests.otlp_server import eventually, otlp_server
 from tests.ports import free_port
 
 pytestmark = pytest.mark.long
@@ -329,7 +329,7 @@ def test_what_a_job_left_before_a_reboot_is_recovered(tmp_path: Path, is_remote:
             done = otel_ml_command(there, "recover", "--timeout", "20")
             eventually(lambda: "after" in written(tmp_path))
     else:
-        done = otel_ml_command(here, "recover", "--timeout", "20")
+        done = otel_ml_command(here, "recover", "one", "--timeout", "20")
     again = otel_ml_command(here, "recover")
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -344,7 +344,75 @@ def test_what_one_run_left_in_two_boots_is_recovered_of_both(tmp_path: Path) -> 
     there = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
     left_of_boots(tmp_path, there, "0" * 32, "1" * 32)
 
-    done = otel_ml_command(here, "recover", "--timeout", "20")
+    done = otel_ml_command(here, "recover", "one", "--timeout", "20")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list(tmp_path.glob("run/*/*/spool"))
+
+
+def leaves(tmp_path: Path, endpoint: str) -> dict[str, str]:
+    """Have a job die that could not reach the endpoint that it was told; return its environment without it."""
+    here = environment(tmp_path, {"OTEL_ML_END_SILENCE": "1", "OTEL_ML_EXPORTERS": "jsonl"})
+    run(LEFT_BEHIND, {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}, tmp_path, code=-signal.SIGKILL)
+    return here
+
+
+def test_what_was_on_its_way_to_an_endpoint_waits_for_it_and_is_there_once(tmp_path: Path) -> None:
+    port = free_port()
+    here = leaves(tmp_path, f"http://127.0.0.1:{port}")
+
+    without_endpoint = otel_ml_command(here, "recover", "--timeout", "20")
+    with_all = otel_ml_command(here, "recover", "--all", "--timeout", "20")
+    kept = list(tmp_path.glob("run/*/*/spool/*.spool"))
+    with serving(here, port):
+        there = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+        with_endpoint = otel_ml_command(there, "recover", "--timeout", "20")
+        eventually(lambda: "after" in written(tmp_path))
+    again = otel_ml_command(here, "recover")
+
+    assert (without_endpoint.returncode, with_all.returncode) == (1, 1), without_endpoint.stdout + with_all.stdout
+    assert f"1 process of it sent to http://127.0.0.1:{port}." in " ".join(without_endpoint.stdout.split())
+    assert "otel-ml recover one" in " ".join(without_endpoint.stdout.split())
+    assert len(kept) == 1
+    assert with_endpoint.returncode == 0, with_endpoint.stdout + with_endpoint.stderr
+    assert written(tmp_path).get("after") == ([1], [2.0])
+    assert "Nothing to recover" in again.stdout
+
+
+def test_who_names_the_run_has_it_here_and_what_was_left_holds_no_credentials(tmp_path: Path) -> None:
+    here = leaves(tmp_path, f"http://me:s3cret-s3cret@127.0.0.1:{free_port()}")
+    [spool] = tmp_path.glob("run/*/*/spool/*.spool")
+    content = spool.read_bytes()
+
+    listed = otel_ml_command(here, "recover", "--dry-run")
+    done = otel_ml_command(here, "recover", "one", "--timeout", "20")
+
+    assert b"s3cret" not in content
+    assert (listed.returncode, done.returncode) == (0, 0), done.stdout + done.stderr
+    assert "Left alone: 1 process" in " ".join(listed.stdout.split())
+    assert written(tmp_path).get("after") == ([1], [2.0])
+
+
+def test_a_job_that_lives_and_sends_to_an_endpoint_is_nothing_that_is_left(tmp_path: Path) -> None:
+    here = environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl"})
+    with otlp_server() as server:
+        there = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": server.url}
+        process = start(LIVES, there, tmp_path)
+        assert process.stdout is not None
+        process.stdout.readline()
+        meanwhile = otel_ml_command(here, "recover", "--timeout", "20")
+        process.communicate("go\n", timeout=30)
+
+    assert meanwhile.returncode == 0, meanwhile.stdout
+    assert "its processes are alive, and send it themselves" in " ".join(meanwhile.stdout.split())
+    assert not (tmp_path / "runs").exists()
+
+
+LIVES = """
+    import otel_ml
+    with otel_ml.init("exp", id="one"):
+        otel_ml.log({"x": 1.0}, step=0)
+        assert otel_ml.flush(20)
+        print("sent", flush=True)
+        input()
+"""

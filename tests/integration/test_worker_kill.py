@@ -59,7 +59,7 @@ def test_otel_ml_recover_brings_what_a_killed_worker_left_into_a_run_of_this_hos
     process = start(STEPPING, environment(tmp_path, endpoint), tmp_path)
     safe = kill_while_stepping(process, seconds=2.0)
 
-    recover(environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000"}), tmp_path)
+    recover(environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000"}), tmp_path, "one")
 
     assert safe
     assert safe <= steps_in(tmp_path / "runs" / "exp" / "one")
@@ -85,8 +85,8 @@ def test_otel_ml_recover_sends_what_a_killed_worker_left_to_the_endpoint_of_its_
     assert not (tmp_path / "runs").exists()
 
 
-def recover(environ: dict[str, str], folder: Path, *, code: int = 0, timeout: int = 60) -> str:
-    command = [sys.executable, "-m", "otel_ml_service", "recover", "--timeout", str(timeout)]
+def recover(environ: dict[str, str], folder: Path, *runs: str, code: int = 0, timeout: int = 60) -> str:
+    command = [sys.executable, "-m", "otel_ml_service", "recover", *runs, "--timeout", str(timeout)]
     done = subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout

@@ -27,9 +27,9 @@ JOB = """
 """
 
 
-def recover(environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def recover(environ: dict[str, str], *runs: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "otel_ml_service", "recover"]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run([*command, *runs], env=environ, capture_output=True, text=True, check=False, timeout=100)
 
 
 def test_training_goes_on_the_run_is_left_as_it_is_by_name_and_the_newer_version_finishes_it(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_what_a_newer_worker_left_is_named_and_stays_until_a_version_comes_that_
     assert spool.read_bytes() == newer
 
     spool.write_bytes(content)
-    done = recover(environ)
+    done = recover(environ, "one")
 
     assert done.returncode == 0
     assert otel_ml.read(tmp_path / "runs" / "exp" / "one")["loss"] == ([0], [0.5])

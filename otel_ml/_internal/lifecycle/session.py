@@ -228,6 +228,7 @@ class Session:
             resource,
             limit=config.spool_max,
             say=reporter.say,
+            endpoint=config.endpoint.shown if config.is_remote else "",
         )
         return Worker(
             config,

@@ -188,8 +188,8 @@ class ShutdownSequence:
         if identity.place.local_rank == 0 and gone.frames.total() < len(pending):
             lost, sender = self._refused(), self._brought_by()
             what = _points_of(points, rank) if points else f"The last messages of rank {rank} are"
-            kept = f"{_are(points)} kept on this host"
-            sentence = f"{what} not acknowledged{why}; {kept}. {lost}{sender}"
+            they_are = _are(points)
+            sentence = f"{what} not acknowledged{why}; {they_are} kept on this host. {lost}{sender}"
             self._console.line(explained(sentence, "not-acknowledged"))
 
     def _refused(self) -> str:
@@ -203,7 +203,7 @@ class ShutdownSequence:
         """Return who sends what is kept on this host."""
         if self._link.serves_here and not self._is_last_chance:
             return "The service on this host brings them into the run; if it does not: otel-ml recover"
-        if self._is_remote:  # without it, `recover` makes a run of this host of it
+        if self._is_remote:  # without it, `recover` leaves it alone
             command = "with OTEL_EXPORTER_OTLP_ENDPOINT set as it was: otel-ml recover"
             return f"The next start of this run sends them, or, {command}"
         return "The next start of this run sends them, or: otel-ml recover"

@@ -26,6 +26,7 @@ from pathlib import Path
 from otel_ml import env
 from otel_ml._internal.console import is_watched, shown_path
 from otel_ml._internal.error_reporting import Say
+from otel_ml._internal.transport.file_descriptor import OwnDescriptor
 from otel_ml._internal.transport.http import HttpTransport
 from otel_ml._internal.transport.link import Reached
 from otel_ml._internal.transport.python_command import python_command
@@ -109,7 +110,7 @@ class EmbeddedLink:
         self._say = say
         self._on_started = on_started
         self._listen = listen
-        self._lock: int | None = None
+        self._lock: OwnDescriptor | None = None
         self._is_locked_out = False
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
@@ -237,16 +238,17 @@ class EmbeddedLink:
     def _has_lock(self, now: float) -> bool:
         if self._lock is None:
             try:
-                self._lock = self.rendezvous.acquire()
+                lock = self.rendezvous.acquire()
             except OSError as error:
                 self._failed(now, f"{error}")
                 return False
+            self._lock = None if lock is None else OwnDescriptor(lock)
         self._is_locked_out = self._lock is None
         return self._lock is not None
 
     def _release(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.close()
             self._lock = None
         if self._process is not None:
             try:

@@ -7,22 +7,20 @@ A worker pays for what it imports: this takes 16 ms and 1.4 MB, `requests` 72 ms
   a receiver does (`patience.py`). Timeouts of others begin anew with each byte of the answer, and know of none of ours.
 * An answer is bounded, so that a receiver cannot fill a trainer's memory, and one of HTTP/2 says that gRPC is meant.
 * Nothing is global and nothing is pooled: a signal handler or a forked child finds no lock that is held, and the
-  descriptor can be kept above the standard ones.
+  descriptor can be kept above the standard ones. It is ours alone: what a program opens under its number is left as
+  it is (`own_socket.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import select
-import socket
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.credentials import Credentials
-from otel_ml._internal.transport.file_descriptor import above_standard
 from otel_ml._internal.transport.http_answer import HttpAnswer, answer_of
+from otel_ml._internal.transport.own_socket import OwnSocket, connect
 from otel_ml._internal.transport.patience import Patience
 from otel_ml._internal.transport.proxy import FindProxy, Proxy, directly
 from otel_ml._internal.transport.url import Target
@@ -38,10 +36,6 @@ MAX_ANSWER = 4 * 2**20
 
 GRPC_PORT = 4317
 """By convention."""
-
-
-_TLS_PIECE = 32 * 1024
-"""Bytes given to TLS at once."""
 
 
 class BadAnswerError(OSError):
@@ -64,7 +58,7 @@ class HttpTransport:
         self._credentials = Credentials(endpoint)
         self._find_proxy = find_proxy
         self._proxies: dict[str, Proxy | None] = {}
-        self._socket: socket.socket | None = None
+        self._socket: OwnSocket | None = None
         self._connected_to: tuple[str, str, int] | None = None
         self._received = b""
 
@@ -98,18 +92,12 @@ class HttpTransport:
 
     def close(self) -> None:
         if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.close()
+            self._socket.close()
         self._socket = None
         self._received = b""
 
     def forget(self) -> None:
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                # Closes our copy of the descriptor only: no TLS close_notify on the parent's connection.
-                socket.close(self._socket.detach())
-        self._socket = None
-        self._received = b""
+        self.close()
 
     def _target(self, path: str) -> Target:
         return Target.parse(self._url(path))
@@ -150,59 +138,53 @@ class HttpTransport:
 
     def _exchange(self, target: Target, proxy: Proxy | None, message: bytes, patience: Patience) -> HttpAnswer:
         connection = self._connect(target, proxy, patience)
-        _send(connection, message, patience)
+        connection.send(message, patience)
         status, headers = self._read_head(connection, patience)
         content = self._read_content(connection, status, headers, patience)
         if headers.get("connection", "").lower() == "close":
             self.close()
         return HttpAnswer(status, headers, _decoded(content, headers.get("content-encoding", "")))
 
-    def _read_head(self, connection: socket.socket, patience: Patience) -> tuple[int, dict[str, str]]:
+    def _read_head(self, connection: OwnSocket, patience: Patience) -> tuple[int, dict[str, str]]:
         while True:
             status, headers = _parse_head(self._read_until(connection, b"\r\n\r\n", patience, begin=b"HTTP/1."))
             if status >= 200:
                 return status, headers
 
-    def _connect(self, target: Target, proxy: Proxy | None, patience: Patience) -> socket.socket:
+    def _connect(self, target: Target, proxy: Proxy | None, patience: Patience) -> OwnSocket:
         key = (target.scheme, target.host, target.port)
-        if self._socket is not None and self._connected_to == key and not self._has_spoken(self._socket):
+        if self._socket is not None and self._connected_to == key and self._is_idle(self._socket):
             return self._socket
         self.close()
         first = target if proxy is None else proxy.target
-        connection = _above_standard(socket.create_connection((first.host, first.port), timeout=patience.left()))
+        connection = connect(first.host, first.port, patience)
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if proxy is not None:
-                connection = self._through(proxy, target, connection, patience)
+                self._through(proxy, target, connection, patience)
             if target.scheme == "https":
-                connection = self._tls().wrap_socket(connection, server_hostname=target.host)
+                connection.secure(self._tls(), target.host, patience)
         except BaseException:
             connection.close()
             raise
         self._socket, self._connected_to = connection, key
         return connection
 
-    def _through(self, proxy: Proxy, target: Target, connection: socket.socket, patience: Patience) -> socket.socket:
-        """Return a connection to the proxy, or, where the target speaks TLS, through it."""
+    def _through(self, proxy: Proxy, target: Target, connection: OwnSocket, patience: Patience) -> None:
+        """Make it a connection to the proxy, or, where the target speaks TLS, through it."""
         if target.scheme != "https":
-            return (
-                self._tls().wrap_socket(connection, server_hostname=proxy.target.host)
-                if (proxy.target.scheme == "https")
-                else connection
-            )
+            if proxy.target.scheme == "https":
+                connection.secure(self._tls(), proxy.target.host, patience)
+            return
         if proxy.target.scheme == "https":
             raise OSError(f"the proxy {proxy.shown} is to be spoken to in TLS, which is not supported for https")
-        connection.sendall(_head(f"CONNECT {target.authority}", target, proxy.headers))
+        connection.send(_head(f"CONNECT {target.authority}", target, proxy.headers), patience)
         status, _ = self._read_head(connection, patience)
         if status != 200:
             raise OSError(f"the proxy {proxy.shown} answered HTTP {status} to CONNECT {target.authority}")
-        return connection
 
-    def _has_spoken(self, connection: socket.socket) -> bool:
-        """Whether the peer closed an idle connection, or said something nobody asked for: proxies say 408 there."""
-        waiting = select.poll()  # `select()` refuses descriptors from 1,024 on
-        waiting.register(connection, select.POLLIN)
-        return bool(self._received or waiting.poll(0))
+    def _is_idle(self, connection: OwnSocket) -> bool:
+        """Whether it can be used: the peer has neither closed it nor said what nobody asked for (proxies say 408)."""
+        return connection.is_ours() and not self._received and not connection.is_readable()
 
     def _tls(self) -> ssl.SSLContext:
         import ssl
@@ -213,7 +195,7 @@ class HttpTransport:
         return context
 
     def _read_content(
-        self, connection: socket.socket, status: int, headers: Mapping[str, str], patience: Patience
+        self, connection: OwnSocket, status: int, headers: Mapping[str, str], patience: Patience
     ) -> bytes:
         if status in {204, 304}:
             return b""
@@ -224,15 +206,14 @@ class HttpTransport:
         content = self._received
         self._received = b""
         while len(content) <= MAX_ANSWER:
-            connection.settimeout(patience.left())
-            part = connection.recv(65536)
+            part = connection.receive(patience)
             if not part:
                 break
             content += part
         self.close()
         return content
 
-    def _read_chunks(self, connection: socket.socket, patience: Patience) -> bytes:
+    def _read_chunks(self, connection: OwnSocket, patience: Patience) -> bytes:
         content = b""
         while True:
             length = int(self._read_until(connection, b"\r\n", patience).split(b";")[0], 16)
@@ -245,7 +226,7 @@ class HttpTransport:
             if len(content) > MAX_ANSWER:
                 raise BadAnswerError("The answer is larger than 4 MiB.")
 
-    def _read_until(self, connection: socket.socket, end: bytes, patience: Patience, *, begin: bytes = b"") -> bytes:
+    def _read_until(self, connection: OwnSocket, end: bytes, patience: Patience, *, begin: bytes = b"") -> bytes:
         while end not in self._received:
             _check_begin(self._received, begin)
             if len(self._received) > 65536:
@@ -254,7 +235,7 @@ class HttpTransport:
         head, _, self._received = self._received.partition(end)
         return head + end
 
-    def _read_exactly(self, connection: socket.socket, length: int, patience: Patience) -> bytes:
+    def _read_exactly(self, connection: OwnSocket, length: int, patience: Patience) -> bytes:
         if length > MAX_ANSWER:
             raise BadAnswerError("The answer is larger than 4 MiB.")
         while len(self._received) < length:
@@ -262,45 +243,11 @@ class HttpTransport:
         content, self._received = self._received[:length], self._received[length:]
         return content
 
-    def _receive(self, connection: socket.socket, patience: Patience) -> None:
-        part = _received(connection, patience)
+    def _receive(self, connection: OwnSocket, patience: Patience) -> None:
+        part = connection.receive(patience)
         if not part:
             raise ConnectionResetError("The peer closed the connection.")
         self._received += part
-
-
-def _above_standard(connection: socket.socket) -> socket.socket:
-    if connection.fileno() > 2:
-        return connection
-    timeout = connection.gettimeout()
-    moved = socket.socket(fileno=above_standard(connection.detach()))
-    moved.settimeout(timeout)
-    return moved
-
-
-def _send(connection: socket.socket, message: bytes, patience: Patience) -> None:
-    """Send all of it, for as long as some of it is taken."""
-    # TLS tells nothing before all that it was given is on its way.
-    piece = len(message) if type(connection) is socket.socket else _TLS_PIECE
-    rest = memoryview(message)
-    while rest:
-        # A kernel takes more only after a third of what it holds has left: a megabyte.
-        connection.settimeout(patience.until_next_look(connection))
-        try:
-            rest = rest[connection.send(rest[:piece]) :]
-        except TimeoutError:
-            continue  # patience has an end of its own
-        patience.begin_anew()
-
-
-def _received(connection: socket.socket, patience: Patience) -> bytes:
-    """Return what is received next; as long as bytes of ours leave this host, nothing can be expected."""
-    while True:
-        connection.settimeout(patience.until_next_look(connection))
-        try:
-            return connection.recv(65536)
-        except TimeoutError:
-            continue  # patience has an end of its own
 
 
 def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:

@@ -7,7 +7,6 @@ what follows it would never be sent.
 from __future__ import annotations
 
 import fcntl
-import socket
 import sys
 import termios
 import time
@@ -45,22 +44,22 @@ class Patience:
             raise TimeoutError("timed out")
         return left
 
-    def until_next_look(self, connection: socket.socket) -> float:
+    def until_next_look(self, descriptor: int) -> float:
         """Return for how long to wait, until it is looked again whether bytes of ours still leave.
 
         Raises:
             TimeoutError: none has left for too long, or the last one long ago.
         """
-        unsent = _unsent(connection)
+        unsent = _unsent(descriptor)
         if unsent < self._unsent:
             self.begin_anew()
         self._unsent = unsent
         return min(self.left(), _LOOK_S) if unsent else self.left()
 
 
-def _unsent(connection: socket.socket) -> int:
+def _unsent(descriptor: int) -> int:
     """Return how many bytes were given to the kernel, and not taken by the peer's yet; 0 where it does not say."""
     try:
-        return int.from_bytes(fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        return int.from_bytes(fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
     except OSError:
         return 0

@@ -94,6 +94,7 @@ class Spool:
         writer: names the files.
         resource: the encoded Resource that every file begins with.
         limit: most bytes kept; beyond it the oldest file goes.
+        endpoint: noted in every file, for who finds it: where a user has said that this is sent to.
         say: told once if the folder cannot be written.
 
     Attributes:
@@ -108,11 +109,13 @@ class Spool:
         *,
         limit: int,
         say: Say,
+        endpoint: str = "",
     ) -> None:
         self._folder = folder
         self._writer = writer
         self._resource = resource
         self._limit = limit
+        self._endpoint = endpoint
         self.on_lost: Callable[[Lost], None] = lambda lost: None
         self._say = say
         self._segments: deque[Segment] = deque()
@@ -267,12 +270,12 @@ class Spool:
         self._number += 1
         for _ in range(_FOLDER_TRIES):
             with suppress(FileNotFoundError):
-                return FileSegment(path, self._resource)
+                return FileSegment(path, self._resource, self._endpoint)
             # FileExistsError: it was there for mkdir, and removed before mkdir looked whether it is a folder.
             with suppress(FileNotFoundError, FileExistsError):
                 for folder in (self._folder.parent, self._folder):
                     folder.mkdir(mode=0o700, exist_ok=True)
-        return FileSegment(path, self._resource)
+        return FileSegment(path, self._resource, self._endpoint)
 
     def _move_to_memory(self, error: OSError) -> Segment:
         self._in_memory = True

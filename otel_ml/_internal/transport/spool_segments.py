@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from otel_ml._internal.transport.file_descriptor import above_standard
-from otel_ml.wire.spool_format import HEADER, Frame, encode_frame
+from otel_ml._internal.transport.file_descriptor import OwnDescriptor, above_standard
+from otel_ml.wire.spool_format import encode_head
 
 __all__ = ["FileSegment", "MemorySegment", "Segment"]
 
@@ -42,30 +42,28 @@ class Segment(Protocol):
 class FileSegment:
     """One file, locked while this process lives.
 
-    A program may close what is open, and open a file of its own under the same number (daemons do the first). So the
-    descriptor is asked which file it is: what is ours is never written to another file, and nobody else's is closed.
+    It is opened again where the program has closed it.
     """
 
-    def __init__(self, path: Path, resource: bytes) -> None:
+    def __init__(self, path: Path, resource: bytes, endpoint: str = "") -> None:
         self._path = path
         self.size = 0
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._file = above_standard(os.open(path, flags, 0o600))
-        self._identity = _identity(self._file)
+        self._file = OwnDescriptor(above_standard(os.open(path, flags, 0o600)))
         try:
-            self._begin(resource)
+            self._begin(encode_head(resource, endpoint))
         except BaseException:  # a full disk, once a second: neither the descriptor nor the name is left behind
             self.delete()
             raise
         self._head = self.size
 
-    def _begin(self, resource: bytes) -> None:
+    def _begin(self, head: Sequence[bytes]) -> None:
         # The lock tells the living from the dead: the kernel releases it when the process ends, however it ends.
         # Whoever gets it may send what is in the file. A pid could have been given to another process by then.
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        if not os.fstat(self._file).st_nlink:  # who looks for files of the dead was quicker with the lock
+        fcntl.flock(self._file.number, fcntl.LOCK_EX)
+        if not os.fstat(self._file.number).st_nlink:  # who looks for files of the dead was quicker with the lock
             raise FileNotFoundError(self._path)
-        self.append([HEADER, encode_frame(Frame("R", resource)), resource])
+        self.append(head)
 
     def append(self, parts: Sequence[bytes]) -> int:
         begin, size = self.size, sum(map(len, parts))
@@ -91,7 +89,7 @@ class FileSegment:
         # People and purges delete, move and cut files; what no longer has a name here ends with this process.
         with suppress(OSError):
             found = self._path.stat(follow_symlinks=False)
-            return (found.st_dev, found.st_ino) == self._identity and found.st_size == self.size
+            return (found.st_dev, found.st_ino) == self._file.identity and found.st_size == self.size
         return False
 
     def delete(self) -> None:
@@ -103,30 +101,19 @@ class FileSegment:
         self.close()
 
     def close(self) -> None:
-        if self._is_open():
-            os.close(self._file)
-        self._file = -1
-
-    def _is_open(self) -> bool:
-        with suppress(OSError):
-            return _identity(self._file) == self._identity
-        return False
+        self._file.close()
 
     def _open_file(self) -> int:
         """Return the descriptor; the file is opened again where the program has closed it."""
-        if not self._is_open():
-            file = above_standard(os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC))
-            if _identity(file) != self._identity:
-                os.close(file)
+        if not self._file.is_ours():
+            flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = OwnDescriptor(above_standard(os.open(self._path, flags)))
+            if file.identity != self._file.identity:
+                file.close()
                 raise FileNotFoundError(self._path)
-            fcntl.flock(file, fcntl.LOCK_EX)  # who sends it for a dead process has it until it is gone
+            fcntl.flock(file.number, fcntl.LOCK_EX)  # who sends it for a dead process has it until it is gone
             self._file = file
-        return self._file
-
-
-def _identity(file: int) -> tuple[int, int]:
-    found = os.fstat(file)
-    return found.st_dev, found.st_ino
+        return self._file.number
 
 
 class MemorySegment:

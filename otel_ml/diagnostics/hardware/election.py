@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+from otel_ml._internal.transport.file_descriptor import OwnDescriptor
 from otel_ml.wire.rendezvous import is_private, rendezvous_of
 
 __all__ = ["Election", "HostFolder"]
@@ -98,7 +99,7 @@ class Election:
 
     def __init__(self, folder: HostFolder, source: str) -> None:
         self._path = folder.path / f"{source}.lock"
-        self._handle: int | None = None
+        self._lock: OwnDescriptor | None = None
         _held.add(self)
 
     def is_won(self) -> bool:
@@ -107,10 +108,12 @@ class Election:
         Raises:
             OSError: the lock cannot be used; its folder may have been removed.
         """
-        if self._handle is not None:
-            if os.fstat(self._handle).st_ino == self._path.stat().st_ino:
+        if self._lock is not None:
+            found = self._path.stat()
+            if self._lock.is_ours() and self._lock.identity == (found.st_dev, found.st_ino):
                 return True
-            self.release()  # removed and made again: the lock we hold excludes nobody
+            # Removed and made again, or closed by the program: the lock we held excludes nobody.
+            self.release()
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,14 +122,14 @@ class Election:
             if isinstance(error, BlockingIOError):
                 return False
             raise
-        self._handle = handle
+        self._lock = OwnDescriptor(handle)
         return True
 
     def release(self) -> None:
         """Let another process take the place."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            os.close(handle)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
 
 
 _held: weakref.WeakSet[Election] = weakref.WeakSet()

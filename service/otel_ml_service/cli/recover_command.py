@@ -49,9 +49,9 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
 
     RUN is an id, experiment/id, or a folder; without one, all unfinished runs of --dir are meant. A run that a job's
     own service wrote is finished in its folder, with the exporters it had. What else workers left is sent to
-    OTEL_EXPORTER_OTLP_ENDPOINT where that is set, as they would have done; otherwise it goes into a run in --dir. A run
-    of `otel-ml serve` is left to that. Runs that are being recorded are left alone. Running it again does no harm:
-    nothing is written twice.
+    OTEL_EXPORTER_OTLP_ENDPOINT where that is set, as they would have done. Where it is not, what was on its way to an
+    endpoint is left alone, unless you name the RUN: then it goes into a run in --dir. A run of `otel-ml serve` is left
+    to that. Runs that are being recorded are left alone. Running it again does no harm: nothing is written twice.
 
     Exit code: 0 everything is delivered; 1 something is left, run it again; 2 wrong usage; 3 nothing is left, and some
     of it is lost, with its reason.
@@ -61,15 +61,19 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
     found = unfinished(base)
     waiting = 0 if runs else in_no_run(base, JOURNAL_DIR.read().value)
     chosen = _meant(runs, found, base) if runs else [run for run in found if everywhere or run.belongs_to(base)]
+    elsewhere = [] if runs else _of_an_endpoint(chosen)
+    chosen = [run for run in chosen if run not in elsewhere]
     unread = unread_spools()
     for sentence in unread:
         output.line(sentence)
-    _list(found, chosen, base, output)
-    if not chosen and not waiting and not unread:
+    _list([run for run in found if run not in elsewhere], chosen, base, output)
+    for run in elsewhere:
+        output.line(_left_for_its_endpoint(run, base))
+    if not chosen and not waiting and not unread and not elsewhere:
         _check_folder(base, runs)
         output.line(_nothing(runs, base))
         return
-    left = bool(waiting or unread) and not dry_run
+    left = bool(waiting or unread or any(run.sent_to for run in elsewhere)) and not dry_run
     if waiting:
         output.line(f"`otel-ml serve` acknowledged {plural(waiting, 'request')} that are in no run yet. {_again(base)}")
     results = [] if dry_run else [_outcome(run, timeout, output) for run in chosen]
@@ -93,6 +97,25 @@ def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> li
             matching = [run for run in found if run.folder.path.resolve() == folder]
         meant += [run for run in matching if run not in meant]
     return meant
+
+
+def _of_an_endpoint(runs: Sequence[Unfinished]) -> list[Unfinished]:
+    """Return the runs of which a receiver has the rest, or gets it just now, where this shell names none."""
+    if Config.from_env().is_remote:
+        return []
+    return [run for run in runs if (run.sent_to or run.is_sending) and not run.is_of_serve]
+
+
+def _left_for_its_endpoint(run: Unfinished, base: Path) -> str:
+    if not run.sent_to:
+        return f"{_described(run, base)}. Left alone: its processes are alive, and send it themselves"
+    senders = "1 process" if len(run.sent_to) == 1 else f"{len(run.sent_to):,} processes"
+    where = ", ".join(sorted(set(run.sent_to.values())))
+    return (
+        f"{_described(run, base)}. Left alone: {senders} of it sent to {where}. Run this again with "
+        f"OTEL_EXPORTER_OTLP_ENDPOINT set as it was, or start the job again; or have it in {run.folder.path} instead: "
+        f"otel-ml recover {run.id}"
+    )
 
 
 def _list(found: Sequence[Unfinished], chosen: Sequence[Unfinished], base: Path, output: Screen) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
 from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
-from otel_ml.wire.spool_format import SUFFIX, read_spool
+from otel_ml.wire.spool_format import SUFFIX, Leftover, read_spool
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
@@ -38,6 +39,9 @@ class Unfinished:
         exporters: those of its service, as far as it is known.
         is_of_serve: a service of many runs recorded it (`otel-ml serve`), which alone goes on with it: it has in its
             journal what it acknowledged.
+        sent_to: process that has ended, by its instance → the endpoint that a user had named for it, of those that left
+            something: it may be up again one day.
+        is_sending: whether a process that sends to such an endpoint lives.
         origin: folder of all runs to which its job wrote; another one than `base` where its folder is gone.
     """
 
@@ -51,6 +55,8 @@ class Unfinished:
     exporters: tuple[str, ...] = ()
     is_of_serve: bool = False
     origin: Path | None = None
+    sent_to: Mapping[str, str] = field(default_factory=dict)
+    is_sending: bool = False
 
     def belongs_to(self, base: Path) -> bool:
         """Whether its job wrote to this folder of all runs."""
@@ -149,9 +155,11 @@ def _of_spools(base: Path) -> Iterator[Unfinished]:
         spools = sorted(folder.glob(f"*{SUFFIX}"))
         if not spools:
             continue
-        resource = _attributes(_resource(spools))
+        left = dict(_read(spools))
+        resource = _attributes(next((one.resource for one in left.values()), b""))
         if EXPERIMENT_ID in resource:
-            yield _left_by_workers(Rendezvous(folder.parent), len(spools), resource, base)
+            found = _left_by_workers(Rendezvous(folder.parent), len(spools), resource, base)
+            yield _with_endpoints(found, {path: one for path, one in left.items() if one.endpoint})
 
 
 def _spools_in(rendezvous: Rendezvous) -> int:
@@ -162,12 +170,33 @@ def _rendezvous_of_all() -> Path:
     return rendezvous_of("").folder.parent
 
 
-def _resource(spools: Sequence[Path]) -> bytes:
-    """Return what one of the spools says of its writer; empty where none can be read."""
+def _read(spools: Sequence[Path]) -> Iterator[tuple[Path, Leftover]]:
+    """Yield the spools that can be read, each with its first frame: ranks may have left hundreds of megabytes."""
     for spool in spools:
         with suppress(VersionError, WireError, FileNotFoundError):
-            return read_spool(spool).resource
-    return b""
+            found = read_spool(spool)
+            yield spool, found._replace(frames=found.frames[:1])
+
+
+def _with_endpoints(run: Unfinished, left: Mapping[Path, Leftover]) -> Unfinished:
+    """Return the run with what spools say of processes that send, or sent, to an endpoint of the user's."""
+    locked = {path for path in left if _is_locked(path)}
+    sent_to = {
+        path.name.rpartition("-")[0]: one.endpoint
+        for path, one in left.items()
+        if path not in locked and (one.frames or one.damaged)
+    }
+    return replace(run, sent_to=sent_to, is_sending=bool(locked))
+
+
+def _is_locked(spool: Path) -> bool:
+    """Whether its writer lives, or another process is sending it just now."""
+    try:
+        with spool.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (BlockingIOError, FileNotFoundError):
+        return True
+    return False
 
 
 def _left_by_workers(rendezvous: Rendezvous, spools: int, resource: Mapping[str, str], base: Path) -> Unfinished:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -72,6 +73,30 @@ def test_a_sampler_whose_lock_was_made_anew_takes_that_one_and_keeps_no_descript
     assert descriptors() == before
     assert not Election(folder, "gpu").is_won()
     mine.release()
+
+
+def test_a_sampler_whose_lock_the_program_has_closed_takes_it_again_and_leaves_what_has_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder = HostFolder("one")
+    mine = Election(folder, "gpu")
+    assert mine.is_won()
+    [number] = [int(path.name) for path in Path("/proc/self/fd").iterdir() if is_link_to(path, folder.path)]
+    with (tmp_path / "of the program").open("wb") as own:
+        os.dup2(own.fileno(), number)  # closes the lock, and opens another file of its number
+
+        assert mine.is_won()
+        assert not Election(folder, "gpu").is_won()
+        assert is_link_to(Path(f"/proc/self/fd/{number}"), tmp_path / "of the program")
+        os.close(number)
+    mine.release()
+
+
+def is_link_to(link: Path, path: Path) -> bool:
+    with suppress(OSError):
+        return link.readlink().is_relative_to(path)
+    return False
 
 
 @pytest.mark.parametrize("use", [lock_of_a_spool, lock_of_a_service, lock_of_a_sampler], ids=lambda use: use.__name__)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -143,12 +144,35 @@ def test_a_kept_connection_that_the_receiver_closed_is_opened_again(server: Otlp
     transport = HttpTransport(Endpoint(url=server.url))
     transport.post("/v1/metrics", BODY, 5)
     assert transport._socket is not None
-    transport._socket.shutdown(socket.SHUT_RDWR)
+    transport._socket._socket.shutdown(socket.SHUT_RDWR)
 
     answer = transport.post("/v1/metrics", BODY, 5)
 
     assert answer.outcome == "ok"
     transport.close()
+
+
+def test_what_the_program_opens_in_place_of_a_connection_that_waits_for_its_answer_is_left_as_it_is() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    here, there = socket.socketpair()
+    with listener, here, there, ThreadPoolExecutor(1) as background:
+        transport = HttpTransport(Endpoint(url=f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        answer = background.submit(transport.post, "/v1/metrics", BODY, 60)
+        first, _ = listener.accept()
+        first.recv(65536)
+        assert transport._socket is not None
+        programs = socket.socket(fileno=os.dup2(here.fileno(), transport._socket._descriptor.number))
+        there.sendall(b"for the program")
+        first.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")  # nobody can read it anymore
+
+        assert answer.result().outcome == "retry"
+        assert programs.recv(100) == b"for the program"
+        programs.sendall(b"of the program")
+        assert there.recv(100) == b"of the program"
+        first.close()
+        transport.close()
+        assert os.fstat(programs.fileno()).st_ino == os.fstat(here.fileno()).st_ino
+        programs.close()
 
 
 def answering(raw: bytes) -> tuple[int, threading.Thread]:

@@ -167,6 +167,23 @@ def test_a_full_spool_drops_the_oldest_and_tells_which_steps(spool: Spool) -> No
     assert len(spool.pending) + len(dropped) == 100
 
 
+@pytest.mark.parametrize("endpoint", ["", "http://gateway:4318"])
+def test_a_file_says_where_its_writer_sent_to_and_nothing_of_that_is_sent(tmp_path: Path, endpoint: str) -> None:
+    spool = Spool(tmp_path, "writer", b"resource", limit=2**20, say=lambda *_: None, endpoint=endpoint)
+    spool.append(Frame("M", b"first", 1))
+    [path] = tmp_path.iterdir()
+
+    left = read_spool(path)
+
+    assert left.endpoint == endpoint
+    assert left.resource.startswith(b"resource")
+    assert b"gateway" not in left.resource
+    assert left.frames == (Frame("M", b"first", 1),)
+    spool.acknowledge(1)
+    assert read_spool(path) == left._replace(frames=(), resource=read_spool(path).resource)  # the head stays
+    spool.delete()
+
+
 def test_a_folder_that_cannot_be_written_keeps_frames_in_memory_and_says_so(said: list[str]) -> None:
     spool = Spool(
         Path("/proc/nowhere"), "writer", b"resource", limit=64 * 1024, say=lambda _slug, sentence: said.append(sentence)
