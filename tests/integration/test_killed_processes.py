@@ -74,15 +74,17 @@ def last_record(folder: Path) -> dict[str, Any]:
     return json.loads(lines[-1]) if lines else {}
 
 
-def test_who_ends_well_after_another_rank_was_killed_has_the_last_word(tmp_path: Path) -> None:
-    first, second = trained(tmp_path)
-    second.kill()
-    second.communicate(timeout=20)
+@pytest.mark.parametrize("killed", [0, 1])
+def test_who_ends_well_after_another_rank_was_killed_has_the_last_word(tmp_path: Path, killed: int) -> None:
+    ranks = trained(tmp_path)
+    gone, last = ranks.pop(killed), ranks[0]
+    gone.kill()
+    gone.communicate(timeout=20)
 
-    _, said = first.communicate("go on\n", timeout=60)
+    _, said = last.communicate("go on\n", timeout=60)
 
-    assert first.returncode == 0
-    assert "killed. 2 processes" in said, said
+    assert last.returncode == 0
+    assert "killed. 2 processes" in said
     assert "0 lost" in said
     status = [record for record in records(RunFolder(tmp_path / "runs" / "exp" / "one")) if hasattr(record, "status")]
     assert [record.status for record in status] == ["killed"]

@@ -268,8 +268,8 @@ class Steps:
         if died:
             self._run.output.say(
                 "rank-died",
-                f"{_where(attempt, window)} waits no longer for {self._ranks(died)}: its process ended without its "
-                "last message. The others go on.",
+                f"{_where(attempt, window)} waits no longer for {self._ranks(died)}: killed, or gone without a last "
+                "message. The others go on.",
             )
         if silent := [number for number in leavers if number not in died]:
             self._run.output.say(

@@ -53,7 +53,7 @@ def test_a_row_does_not_wait_for_who_has_died_and_says_that_it_is_missing() -> N
 
     assert service.rows()[4] == {"x": 2.0}
     assert missing(service) == {4: 1.0}
-    assert [notice for notice in service.notices if "rank 2: its process ended without its last message" in notice]
+    assert [notice for notice in service.notices if "rank 2: killed, or gone without a last message" in notice]
     service.take(ranks[0].step(5, {"x": 1.0}), ranks[1].step(5, {"x": 3.0}))
     assert service.rows()[5] == {"x": 2.0}
     assert missing(service) == {4: 1.0}
