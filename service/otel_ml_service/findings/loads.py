@@ -1,7 +1,7 @@
 """Ranks that are always given more to do than their peers: they take longer, the others wait, and nobody is slow.
 
 What a rank is given is compared with the rank in the middle of its peers, step by step. It is more where the mean of
-its logarithm is so by a tenth and by far more than it scatters: lengths that only differ from step to step do not count.
+its logarithm is so by a tenth and by far more than it scatters: lengths that differ from step to step do not count.
 """
 
 from __future__ import annotations
