@@ -23,6 +23,7 @@ from pathlib import Path
 from otel_ml._internal.identity.launcher_process import is_alive
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id
+from otel_ml._internal.identity.runs_of_launch import SUFFIX
 from otel_ml._internal.lifecycle.child_environment import JOINED_BY
 from otel_ml._internal.transport.multi_host import meeting_file
 from otel_ml.config import Config
@@ -35,8 +36,6 @@ LOOK_S = 0.1
 """Seconds between looks for what rank 0 has decided; longer the longer it takes."""
 
 LOOK_AT_MOST_S = 1.0
-
-_SUFFIX = ".launch.json"
 
 
 def is_of_several(environ: Mapping[str, str]) -> bool:
@@ -59,7 +58,7 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
 
 def _sweep(folder: Path) -> None:
     """Remove what launches have left that are over: a rank may look for it until the last of its launch has ended."""
-    for path in folder.glob(f"*{_SUFFIX}"):
+    for path in folder.glob(f"*{SUFFIX}"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             pid, started = json.loads(path.read_text())["started_by"]
             if not is_alive((pid, started)):
@@ -86,8 +85,8 @@ def decided(config: Config) -> Mapping[str, str] | None:
 
 
 def _files(config: Config, place: JobPlace, launch: str) -> list[Path]:
-    here = rendezvous_of(launch).folder.with_suffix(_SUFFIX)
-    return [here, meeting_file(config, launch).with_suffix(_SUFFIX)] if place.hosts > 1 else [here]
+    here = rendezvous_of(launch).folder.with_suffix(SUFFIX)
+    return [here, meeting_file(config, launch).with_suffix(SUFFIX)] if place.hosts > 1 else [here]
 
 
 class Waiting:

@@ -64,7 +64,7 @@ class Runtime:
         self._sessions = Sessions(self.end)
         self._implicit = ImplicitStart(self, self._sessions)
         self._repeated = RepeatedInit(self, self._sessions)
-        self._begun_without_id: list[tuple[str, str]] = []
+        self._begun_without_id: list[int] = []
         self._has_begun = False
         self._first_of_id: dict[str, tuple[str, str]] = {}
         self._environment = RunEnvironment()
@@ -131,7 +131,7 @@ class Runtime:
     def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
         identity = identify(config, environ, begun=self._begun_without_id)
         if not config.id:
-            self._begun_without_id.append((config.experiment, config.name))
+            self._begun_without_id.append(identity.number)
         return identity
 
     def begin_where_asked(self) -> bool:
