@@ -131,3 +131,50 @@ with otel_ml.init("exp", name="train"):
     assert len(ids_of(server, "loss")) == 1
     assert len(ids_of(server, "tokens")) == 1
     assert not ids_of(server, "loss") & ids_of(server, "tokens")
+
+
+FOLDS_OF_RANK_0 = """
+for fold in range(2):
+    if rank == 0:
+        run = otel_ml.init("cv", name=f"fold-{fold}")
+        touch(f"begun_{fold}")
+    if rank or fold == 0:
+        wait_for(f"begun_{fold}", [0])
+        otel_ml.log({"loss": 10.0 * fold + rank}, step=2 * fold)
+        touch(f"recorded_{fold}")
+    else:
+        otel_ml.log({"loss": 10.0}, step=2 * fold)
+    wait_for(f"recorded_{fold}", [1, 2])
+    if rank == 0:
+        END
+"""
+
+
+@pytest.mark.parametrize("end", ["run.finish()", "pass"], ids=["one-after-the-other", "beside"])
+def test_that_ranks_stay_in_the_run_they_joined_when_rank_0_begins_another_one_is_said_there(
+    server: OtlpServer, tmp_path: Path, end: str
+) -> None:
+    errors = launch(tmp_path, server, FOLDS_OF_RANK_0.replace("END", end), LAUNCHERS["torchrun"])
+
+    assert errors.count("explain ranks-stay") == 1, errors
+    assert "Ranks 1, 2 " in errors
+    (said,) = [event for event in server.events("ml.notice") if "ranks-stay" in str(event.body)]
+    assert said.resource["ml.run.name"] == "fold-1"
+
+
+@pytest.mark.parametrize("others", ["pass", "otel_ml.init('cv', name='fold-0')"], ids=["record-nothing", "call-init"])
+def test_ranks_that_have_not_followed_rank_0_are_not_said_to_stay(
+    server: OtlpServer, tmp_path: Path, others: str
+) -> None:
+    rank = f"""
+if rank == 0:
+    for fold in range(2):
+        with otel_ml.init("cv", name=f"fold-{{fold}}"):
+            otel_ml.log({{"loss": 1.0}}, step=0)
+            wait_for("there", [1, 2])
+else:
+    {others}
+    touch("there")
+"""
+
+    assert "ranks-stay" not in launch(tmp_path, server, rank, LAUNCHERS["torchrun"])

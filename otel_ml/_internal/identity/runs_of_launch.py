@@ -16,7 +16,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
@@ -28,7 +28,7 @@ from otel_ml._internal.identity.started_by_hand import common_processes
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of
 
-__all__ = ["SUFFIX", "do_names_tell", "number_in_launch"]
+__all__ = ["SUFFIX", "do_names_tell", "follow", "followers_of", "number_in_launch"]
 
 SUFFIX = ".launch.json"
 """How the names of files about a launch end. Each says who has `started_by` it, with whom it may be removed."""
@@ -57,10 +57,17 @@ class AskedRun:
 
 @dataclass(slots=True)
 class _Launch:
-    """What is written down of a launch."""
+    """What is written down of a launch.
+
+    Attributes:
+        started_by: the process that has started it.
+        runs: those that its ranks have asked for.
+        followers: by the id of a run, the ranks that have joined it without having asked for one.
+    """
 
     started_by: tuple[int, int]
     runs: list[AskedRun] = field(default_factory=list)
+    followers: dict[str, list[int]] = field(default_factory=dict)
 
 
 def do_names_tell(place: JobPlace) -> bool:
@@ -85,6 +92,21 @@ def number_in_launch(launch: str, place: JobPlace, ppid: int, config: Config, be
         return len(begun)
 
 
+def follow(launch: str, place: JobPlace, ppid: int, run_id: str) -> None:
+    """Write down that this rank has joined the run that rank 0 has begun."""
+    with suppress(OSError), _written_down(launch, place, ppid) as written:
+        ranks = {*written.followers.get(run_id, []), place.rank}
+        written.followers[run_id] = sorted(ranks)
+
+
+def followers_of(launch: str) -> dict[str, list[int]]:
+    """Return the ranks of this host that have joined a run without having asked for one, by its id."""
+    with suppress(OSError), common_file(_file_of(launch), 0) as file:
+        written = _read(file)
+        return written.followers if written else {}
+    return {}
+
+
 def _joined(launch: _Launch, asked: AskedRun, begun: Collection[int]) -> int:
     found = next((run for run in launch.runs if run.number not in begun and run.may_be(asked)), None)
     if found is None:
@@ -107,8 +129,7 @@ def _without_numbers(text: str) -> str:
 
 @contextmanager
 def _written_down(launch: str, place: JobPlace, ppid: int) -> Iterator[_Launch]:
-    name = f"{rendezvous_of(launch).folder.name}.runs{SUFFIX}"
-    with common_file(name, os.O_CREAT) as file:
+    with common_file(_file_of(launch), os.O_CREAT) as file:
         written = _read(file) or _Launch(common_processes(ppid, place.variable, place.rank)[-1])
         yield written
         file.seek(0)
@@ -116,11 +137,15 @@ def _written_down(launch: str, place: JobPlace, ppid: int) -> Iterator[_Launch]:
         json.dump(asdict(written), file)
 
 
+def _file_of(launch: str) -> str:
+    return f"{rendezvous_of(launch).folder.name}.runs{SUFFIX}"
+
+
 def _read(file: IO[str]) -> _Launch | None:
     """Return what is written down; None where that is nothing, or a rank was killed while it wrote."""
     try:
         found: dict[str, Any] = json.load(file)
         pid, started = found["started_by"]
-        return _Launch((pid, started), [AskedRun(**run) for run in found["runs"]])
+        return _Launch((pid, started), [AskedRun(**run) for run in found["runs"]], found["followers"])
     except (ValueError, KeyError, TypeError):
         return None

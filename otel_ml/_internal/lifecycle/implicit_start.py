@@ -12,7 +12,7 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.child_environment import is_launch_of_its_own
 from otel_ml._internal.lifecycle.init_arguments import say_problems
-from otel_ml._internal.lifecycle.join_rank_zero import Waiting, decided, is_of_several
+from otel_ml._internal.lifecycle.join_rank_zero import Waiting, decided, has_joined, is_of_several
 from otel_ml._internal.lifecycle.run_requested import is_run_requested
 from otel_ml._internal.lifecycle.session import Session
 from otel_ml._internal.lifecycle.sessions import Sessions
@@ -101,9 +101,10 @@ class ImplicitStart:
 
     def _look_for_rank_0(self) -> bool:
         with self._starter.lock:
-            if not self._sessions and (variables := decided(Config.from_env())) is not None:
+            if not self._sessions and (variables := decided(config := Config.from_env())) is not None:
                 others = {name: value for name, value in os.environ.items() if name != env.PARENT.name}
                 self._start_from({**others, **variables})
+                has_joined(config, variables[env.EXPERIMENT_ID.name])
             return bool(self._sessions)
 
     def _start_alone(self) -> None:

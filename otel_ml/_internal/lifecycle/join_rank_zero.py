@@ -20,17 +20,18 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.launcher_process import is_alive
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id
-from otel_ml._internal.identity.runs_of_launch import SUFFIX
+from otel_ml._internal.identity.runs_of_launch import SUFFIX, follow, followers_of
 from otel_ml._internal.lifecycle.child_environment import JOINED_BY
 from otel_ml._internal.transport.multi_host import meeting_file
 from otel_ml.config import Config
 from otel_ml.wire.folder_ownership import read_ours
 from otel_ml.wire.rendezvous import rendezvous_of, write_private
 
-__all__ = ["Waiting", "announce", "decided", "is_of_several"]
+__all__ = ["Waiting", "announce", "decided", "has_joined", "is_of_several", "say_who_stays"]
 
 LOOK_S = 0.1
 """Seconds between looks for what rank 0 has decided; longer the longer it takes."""
@@ -45,7 +46,7 @@ def is_of_several(environ: Mapping[str, str]) -> bool:
 
 def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -> None:
     """As rank 0 of a launch, say to the others which run it is."""
-    if identity.place.rank or identity.place.world_size == 1 or identity.starter is not None:
+    if not _decides(identity):
         return
     place = replace(detect(os.environ), role=config.role)
     content = json.dumps({"started_by": launched_by(place, os.getppid()), "variables": {**variables}})
@@ -54,6 +55,33 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(path, content)
     _sweep(rendezvous_of(identity.run_id).folder.parent)
+
+
+def _decides(identity: Identity) -> bool:
+    return identity.place.rank == 0 and identity.place.world_size > 1 and identity.starter is None
+
+
+def say_who_stays(config: Config, identity: Identity) -> None:
+    """As rank 0 of a launch, say which ranks are in a run that was begun before: they do not begin this one."""
+    if not _decides(identity):
+        return
+    place = replace(detect(os.environ), role=config.role)
+    followers = followers_of(launcher_id(place, os.getppid(), 0))
+    others = {run_id: ranks for run_id, ranks in followers.items() if run_id != identity.run_id}
+    for run_id, ranks in others.items():
+        named = ", ".join(map(str, ranks[:8]))
+        reporter.say(
+            "ranks-stay",
+            f"Rank 0 has begun run {config.experiment}/{identity.run_id}. Ranks {named} call no init() and go on "
+            f"recording into run {run_id}. Call init() with the same name on all ranks.",
+            kind="ranks-stay",
+        )
+
+
+def has_joined(config: Config, run_id: str) -> None:
+    """As another rank, say to rank 0 that this one records into the run that it has begun."""
+    place = replace(detect(os.environ), role=config.role)
+    follow(awaited_id(place, os.getppid()), place, os.getppid(), run_id)
 
 
 def _sweep(folder: Path) -> None:

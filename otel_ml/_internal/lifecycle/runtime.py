@@ -27,7 +27,7 @@ from otel_ml._internal.lifecycle.exit_code import status_of_error
 from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
 from otel_ml._internal.lifecycle.init_arguments import checked, exporters_unused
-from otel_ml._internal.lifecycle.join_rank_zero import announce
+from otel_ml._internal.lifecycle.join_rank_zero import announce, say_who_stays
 from otel_ml._internal.lifecycle.repeated_init import RepeatedInit
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings
@@ -169,8 +169,12 @@ class Runtime:
         self._implicit.begun()
         session = Session(config, identity, arguments, self._sessions, self.make_link)
         self.run_it(session)
-        if not NOW.several and not config.disabled:
+        if config.disabled:
+            return session
+        if not NOW.several:
             announce(config, identity, run_environ(config, identity))
+        with InScope(session.scope):
+            say_who_stays(config, identity)
         return session
 
     def run_it(self, session: Session) -> None:
