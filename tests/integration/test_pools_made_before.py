@@ -24,7 +24,7 @@ def work(n):
     BEGIN
     with otel_ml.timed("load"):
         otel_ml.log({"score": float(n)}, step=n)
-    otel_ml.flush(10)  # a pool ends its workers by SIGTERM
+    otel_ml.flush(10)
 
 if __name__ == "__main__":
     context = multiprocessing.get_context(METHOD)
@@ -35,6 +35,9 @@ if __name__ == "__main__":
             otel_ml.log({"loss": 1.0}, step=0)
             list(pool.map(work, range(4)))
         AFTER
+        if hasattr(pool, "close"):  # else its workers are ended by SIGTERM, which one that waits for a task may miss
+            pool.close()
+            pool.join()
 """
 
 POOLS = {"pool": "context.Pool(2)", "executor": "ProcessPoolExecutor(2, mp_context=context)"}
