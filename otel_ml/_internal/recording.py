@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from otel_ml._internal.compiled.dynamo import watch_for_compilation
-from otel_ml._internal.lifecycle.run_requested import is_run_requested, may_join_rank_zero
+from otel_ml._internal.lifecycle.run_requested import is_run_requested, is_worker, may_join_rank_zero
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
@@ -33,10 +34,20 @@ __all__ = [
 
 
 def arm() -> None:
-    """Let the first record begin the run, if the environment asks for one, or rank 0 of the launch may."""
-    if is_run_requested() or may_join_rank_zero(os.environ):
-        recorder.enabled = True
-        buffer.sleep()
+    """Let a record begin the run, if the environment asks for one, or rank 0 of the launch or the parent may."""
+    if is_run_requested() or may_join_rank_zero(os.environ) or is_worker():
+        _sleep()
+
+
+def _sleep() -> None:
+    recorder.enabled = True
+    buffer.sleep()
+
+
+def _after_fork_in_child() -> None:
+    """Let a record ask for the parent's run, which the parent may begin later; once it has had one, that is known."""
+    if "otel_ml._internal.lifecycle.runtime" not in sys.modules:
+        _sleep()
 
 
 def _begin_run() -> bool:
@@ -47,4 +58,5 @@ def _begin_run() -> bool:
 
 buffer.begin_with(_begin_run)
 arm()
+os.register_at_fork(after_in_child=_after_fork_in_child)
 watch_for_compilation()

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from otel_ml import env
@@ -22,6 +22,7 @@ from otel_ml._internal.identity.launcher_process import (
     was_started_with,
 )
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
+from otel_ml._internal.identity.runs_of_launch import do_names_tell, number_in_launch
 from otel_ml._internal.identity.started_by_hand import awaited_start, common_processes, joined_start
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import boot_id
@@ -90,6 +91,7 @@ class Identity:
         has_world: whether the world size is that of its role. What a rank starts in another role has the variables of
             that rank; how many do so, nobody says.
         born: when it began, in seconds since the machine was started.
+        number: which run of its launch it is, from 0; of a process on its own, which of those that it has begun.
     """
 
     run_id: str
@@ -99,6 +101,7 @@ class Identity:
     starter: str | None = None
     has_world: bool = True
     born: float = field(default_factory=seconds_since_boot)
+    number: int = 0
 
     @property
     def speaks(self) -> bool:
@@ -124,11 +127,11 @@ def new_instance() -> str:
 
 
 def identify(
-    config: Config, environ: Mapping[str, str], *, ppid: int | None = None, begun: Sequence[tuple[str, str]] = ()
+    config: Config, environ: Mapping[str, str], *, ppid: int | None = None, begun: Collection[int] = ()
 ) -> Identity:
     """Decide identity from settings and launcher, in the order of docs/protocol.md §2.3.
 
-    `begun` are experiment and name of the runs that this process has begun without being given an id. The launcher has
+    `begun` are the numbers of the runs that this process has begun without being given an id. The launcher has
     one id, which no two runs may share; ranks that do the same agree on those of the later ones, too.
     """
     parents = {_creator(), os.getppid()} if ppid is None else {ppid}
@@ -144,7 +147,9 @@ def identify(
     has_world = is_size_said or not _has_variables_of(starter, parents, ppid, place.rank, config.role)
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
-    run_id = _given_id(config, environ, place) or _own_id(config, place, ppid, begun)
+    number, run_id = 0, _given_id(config, environ, place)
+    if not run_id:
+        number, run_id = _own_run(config, place, ppid, begun)
     # The launcher counts restarts of what it started; a run continued by id may have had other lives before.
     attempt = None if config.id else place.attempt
     return Identity(
@@ -154,6 +159,7 @@ def identify(
         parent=parent.instance if parent else None,
         starter=starter.instance if starter else None,
         has_world=has_world,
+        number=number,
     )
 
 
@@ -216,11 +222,19 @@ def named_id(run_id: str, experiment: str, name: str) -> str:
     return f"{run_id}-{hashlib.sha256(chr(0).join((experiment, name)).encode()).hexdigest()[:8]}"
 
 
-def _own_id(config: Config, place: JobPlace, ppid: int, begun: Sequence[tuple[str, str]]) -> str:
-    """Return the launcher's id; of a named task of a pool that of its name, whatever its worker has done before."""
-    if not config.name or place.launcher != "dask" or place.world_size > 1:
-        return launcher_id(place, ppid, len(begun))
-    return named_id(launcher_id(place, ppid, 0), config.experiment, config.name)
+def _own_run(config: Config, place: JobPlace, ppid: int, begun: Collection[int]) -> tuple[int, str]:
+    """Return number and id of a run of the launch; of a named task of a pool the id of its name.
+
+    Workers of a pool do tasks in any order.
+    """
+    number = len(begun)
+    if config.name and place.launcher == "dask" and place.world_size == 1:
+        return number, named_id(launcher_id(place, ppid, 0), config.experiment, config.name)
+    if not do_names_tell(place):
+        return number, launcher_id(place, ppid, number)
+    launch = launcher_id(place, ppid, 0)
+    number = number_in_launch(launch, place, ppid, config, begun)
+    return number, f"{launch}-{number + 1}" if number else launch
 
 
 def launcher_id(place: JobPlace, ppid: int, before: int) -> str:

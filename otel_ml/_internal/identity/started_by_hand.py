@@ -6,18 +6,17 @@ host write down who has joined, in a file that only this user can read, and the 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.identity.common_file import UNWRITTEN, common_file
 from otel_ml._internal.identity.launcher_process import (
     Process,
     ancestors,
@@ -29,16 +28,12 @@ from otel_ml._internal.identity.launcher_process import (
 )
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace
 from otel_ml.wire.pid_namespace import pid_namespace
-from otel_ml.wire.rendezvous import is_private, rendezvous_of
 
 __all__ = ["awaited_start", "common_processes", "joined_start"]
 
 _FILE = "starts-by-hand-2-{namespace}.json"
 """The number is that of its form: another version of otel_ml does not read it. Nor does a container, whose processes
 have numbers of their own."""
-
-_PATIENCE_S = 10.0
-"""How long the file may be another rank's, each for some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +115,7 @@ def joined_start(place: JobPlace, ppid: int, before: int, proposed: str) -> str:
             "no-agreed-run",
             f"The ranks cannot write down which start they belong to: {type(error).__name__}: {error}. "
             "Their run is that of the process that has started them.",
+            kind=UNWRITTEN,
         )
         return ""
 
@@ -187,31 +183,12 @@ def _address(place: JobPlace) -> list[str | None]:
 @contextmanager
 def _starts(create: int) -> Iterator[list[Start]]:
     """Yield the starts that ranks may still join, to be changed while nobody else does; `create` as in open(2)."""
-    folder = rendezvous_of("").folder.parent
-    if create:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not is_private(folder):
-        raise PermissionError(f"{folder} is not a private folder of user {os.getuid()}")
-    path = folder / _FILE.format(namespace=pid_namespace() or 0)
-    handle = os.open(path, os.O_RDWR | create | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "r+", encoding="utf-8") as file:
-        _lock(handle)
+    with common_file(_FILE.format(namespace=pid_namespace() or 0), create) as file:
         starts = [start for start in _read(file.read()) if any(is_alive(starter) for starter in start.starters)]
         yield starts
         file.seek(0)
         file.truncate()
         json.dump([asdict(start) for start in starts], file)
-
-
-def _lock(handle: int) -> None:
-    until = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.005)
 
 
 def _read(text: str) -> list[Start]:

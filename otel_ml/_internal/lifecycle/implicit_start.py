@@ -12,11 +12,15 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.child_environment import is_launch_of_its_own
 from otel_ml._internal.lifecycle.init_arguments import say_problems
-from otel_ml._internal.lifecycle.join_rank_zero import Waiting, decided, is_of_several
-from otel_ml._internal.lifecycle.run_requested import is_run_requested
+from otel_ml._internal.lifecycle.join_parent import told_by_parent
+from otel_ml._internal.lifecycle.join_rank_zero import Waiting, decided, has_joined, is_of_several
+from otel_ml._internal.lifecycle.run_requested import is_run_requested, is_worker
 from otel_ml._internal.lifecycle.session import Session
 from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.series import buffer
+from otel_ml._internal.series.buffer import RECORDS
+from otel_ml._internal.timers.spans import SPANS
 from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
 
@@ -59,6 +63,7 @@ class ImplicitStart:
         self._starter = starter
         self._sessions = sessions
         self._waiting: Waiting | None = None
+        self._only_joins = False
 
     @property
     def is_waiting(self) -> bool:
@@ -71,10 +76,30 @@ class ImplicitStart:
         if session is not None:
             if session.is_asleep:
                 self._starter.run_it(session)
-        elif self._waiting is None and is_of_several(os.environ) and _is_rank_0_to_say():
+        elif self._waiting is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        if told := told_by_parent():
+            self._start_from({**os.environ, **told})
+        elif self._only_joins:
+            self._sleep_on()
+        elif is_of_several(os.environ) and _is_rank_0_to_say():
             self._wait_for_rank_0()
-        elif self._waiting is None and is_run_requested():
+        elif is_run_requested():
             self._start_from(os.environ)
+        else:
+            self._sleep_on()
+
+    def _sleep_on(self) -> None:
+        """Keep nothing; a worker asks again at the next record whether its parent has a run, and for nothing else."""
+        self._only_joins = True
+        RECORDS.clear()
+        SPANS.clear()
+        if is_worker():
+            buffer.sleep()
+        else:
+            recorder.enabled = False
 
     def begun(self) -> None:
         """A run has begun: wait no longer."""
@@ -87,10 +112,10 @@ class ImplicitStart:
         if self._waiting is not None:
             self._waiting.end(TIMEOUT_AT_EXIT)
 
-    def forget(self) -> bool:
-        """In a forked child nobody waits; return whether the parent did."""
+    def forget(self) -> None:
+        """In a forked child nobody waits. Of a parent that would begin no run at a record the child begins none."""
         waiting, self._waiting = self._waiting, None
-        return waiting is not None
+        self._only_joins = waiting is None and not recorder.enabled
 
     def _wait_for_rank_0(self) -> None:
         """Keep what is recorded until rank 0 of the launch, which may be this process, has said which run it is."""
@@ -101,9 +126,10 @@ class ImplicitStart:
 
     def _look_for_rank_0(self) -> bool:
         with self._starter.lock:
-            if not self._sessions and (variables := decided(Config.from_env())) is not None:
+            if not self._sessions and (variables := decided(config := Config.from_env())) is not None:
                 others = {name: value for name, value in os.environ.items() if name != env.PARENT.name}
                 self._start_from({**others, **variables})
+                has_joined(config, variables[env.EXPERIMENT_ID.name])
             return bool(self._sessions)
 
     def _start_alone(self) -> None:

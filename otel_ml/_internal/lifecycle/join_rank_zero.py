@@ -20,23 +20,23 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.launcher_process import is_alive
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id
+from otel_ml._internal.identity.runs_of_launch import SUFFIX, follow, followers_of
 from otel_ml._internal.lifecycle.child_environment import JOINED_BY
 from otel_ml._internal.transport.multi_host import meeting_file
 from otel_ml.config import Config
 from otel_ml.wire.folder_ownership import read_ours
 from otel_ml.wire.rendezvous import rendezvous_of, write_private
 
-__all__ = ["Waiting", "announce", "decided", "is_of_several"]
+__all__ = ["Waiting", "announce", "decided", "has_joined", "is_of_several", "say_who_stays"]
 
 LOOK_S = 0.1
 """Seconds between looks for what rank 0 has decided; longer the longer it takes."""
 
 LOOK_AT_MOST_S = 1.0
-
-_SUFFIX = ".launch.json"
 
 
 def is_of_several(environ: Mapping[str, str]) -> bool:
@@ -46,7 +46,7 @@ def is_of_several(environ: Mapping[str, str]) -> bool:
 
 def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -> None:
     """As rank 0 of a launch, say to the others which run it is."""
-    if identity.place.rank or identity.place.world_size == 1 or identity.starter is not None:
+    if not _decides(identity):
         return
     place = replace(detect(os.environ), role=config.role)
     content = json.dumps({"started_by": launched_by(place, os.getppid()), "variables": {**variables}})
@@ -57,9 +57,36 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
     _sweep(rendezvous_of(identity.run_id).folder.parent)
 
 
+def _decides(identity: Identity) -> bool:
+    return identity.place.rank == 0 and identity.place.world_size > 1 and identity.starter is None
+
+
+def say_who_stays(config: Config, identity: Identity) -> None:
+    """As rank 0 of a launch, say which ranks are in a run that was begun before: they do not begin this one."""
+    if not _decides(identity):
+        return
+    place = replace(detect(os.environ), role=config.role)
+    followers = followers_of(launcher_id(place, os.getppid(), 0))
+    others = {run_id: ranks for run_id, ranks in followers.items() if run_id != identity.run_id}
+    for run_id, ranks in others.items():
+        named = ", ".join(map(str, ranks[:8]))
+        reporter.say(
+            "ranks-stay",
+            f"Rank 0 has begun run {config.experiment}/{identity.run_id}. Ranks {named} call no init() and go on "
+            f"recording into run {run_id}. Call init() with the same name on all ranks.",
+            kind="ranks-stay",
+        )
+
+
+def has_joined(config: Config, run_id: str) -> None:
+    """As another rank, say to rank 0 that this one records into the run that it has begun."""
+    place = replace(detect(os.environ), role=config.role)
+    follow(awaited_id(place, os.getppid()), place, os.getppid(), run_id)
+
+
 def _sweep(folder: Path) -> None:
     """Remove what launches have left that are over: a rank may look for it until the last of its launch has ended."""
-    for path in folder.glob(f"*{_SUFFIX}"):
+    for path in folder.glob(f"*{SUFFIX}"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             pid, started = json.loads(path.read_text())["started_by"]
             if not is_alive((pid, started)):
@@ -86,8 +113,8 @@ def decided(config: Config) -> Mapping[str, str] | None:
 
 
 def _files(config: Config, place: JobPlace, launch: str) -> list[Path]:
-    here = rendezvous_of(launch).folder.with_suffix(_SUFFIX)
-    return [here, meeting_file(config, launch).with_suffix(_SUFFIX)] if place.hosts > 1 else [here]
+    here = rendezvous_of(launch).folder.with_suffix(SUFFIX)
+    return [here, meeting_file(config, launch).with_suffix(SUFFIX)] if place.hosts > 1 else [here]
 
 
 class Waiting:

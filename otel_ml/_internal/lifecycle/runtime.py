@@ -27,7 +27,8 @@ from otel_ml._internal.lifecycle.exit_code import status_of_error
 from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
 from otel_ml._internal.lifecycle.init_arguments import checked, exporters_unused
-from otel_ml._internal.lifecycle.join_rank_zero import announce
+from otel_ml._internal.lifecycle.join_parent import CHILDREN, environ_here, has_joined_parent
+from otel_ml._internal.lifecycle.join_rank_zero import announce, say_who_stays
 from otel_ml._internal.lifecycle.repeated_init import RepeatedInit
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings
@@ -64,7 +65,7 @@ class Runtime:
         self._sessions = Sessions(self.end)
         self._implicit = ImplicitStart(self, self._sessions)
         self._repeated = RepeatedInit(self, self._sessions)
-        self._begun_without_id: list[tuple[str, str]] = []
+        self._begun_without_id: list[int] = []
         self._has_begun = False
         self._first_of_id: dict[str, tuple[str, str]] = {}
         self._environment = RunEnvironment()
@@ -105,10 +106,11 @@ class Runtime:
     def begin_session(self, arguments: Mapping[str, Any]) -> Session:
         """Begin a run of this process; the lock is held by the caller."""
         if self._sessions.running:
-            self._environment.undo()  # it names one run, and there will be several
-        asked = arguments if self._has_begun else own_arguments(arguments, os.environ)
+            self._say_no_more()  # it names one run, and there will be several
+        surroundings = environ_here()
+        asked = arguments if self._has_begun else own_arguments(arguments, surroundings)
         self._has_begun = True
-        environ = own_environ(asked, os.environ)
+        environ = own_environ(asked, surroundings)
         config = checked(asked, environ)
         if config.id and not arguments.get("id"):
             config = replace(config, id=self._id_of_environment(config))
@@ -131,7 +133,7 @@ class Runtime:
     def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
         identity = identify(config, environ, begun=self._begun_without_id)
         if not config.id:
-            self._begun_without_id.append((config.experiment, config.name))
+            self._begun_without_id.append(identity.number)
         return identity
 
     def begin_where_asked(self) -> bool:
@@ -169,8 +171,15 @@ class Runtime:
         self._implicit.begun()
         session = Session(config, identity, arguments, self._sessions, self.make_link)
         self.run_it(session)
-        if not NOW.several and not config.disabled:
+        if config.disabled:
+            return session
+        if not NOW.several:
             announce(config, identity, run_environ(config, identity))
+        with InScope(session.scope):
+            say_who_stays(config, identity)
+            if not NOW.several:
+                CHILDREN.tell(inherited_environ(config, identity), identity.run_id)
+        has_joined_parent(identity.run_id)
         return session
 
     def run_it(self, session: Session) -> None:
@@ -342,8 +351,13 @@ class Runtime:
     def _forget_if_last(self) -> None:
         if not self._sessions:
             self._tracing.deactivate()
-            self._environment.undo()
+            self._say_no_more()
             buffer.stay_awake()
+
+    def _say_no_more(self) -> None:
+        """Name no run to children, neither those that are made from now on nor those there are."""
+        self._environment.undo()
+        CHILDREN.tell_no_more()
 
     def _wait_for_an_end(self) -> None:
         """Wait until the run that another thread is ending has ended: the next one takes its place."""
@@ -388,7 +402,8 @@ class Runtime:
         # the lock would never be released.
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        was_waiting = self._implicit.forget()
+        self._implicit.forget()
+        CHILDREN.forget()
         # The child starts nothing yet. Most forked children are data loader workers that never record: a thread and a
         # connection for each would cost a job with many of them more than training does.
         session = self.current or self._sessions.first
@@ -397,8 +412,7 @@ class Runtime:
         self._tracing.forget()
         forget_parent(workers)
         if session is None:
-            if was_waiting:
-                self._sleep()
+            self._sleep()
             return
         if (worker := workers[sessions.index(session)]) is not None:
             session.sleep_as(child_of(worker.identity))

@@ -97,7 +97,7 @@ class Axis:
         self.open: dict[Step, None] = {}
 
     def following(self) -> int:
-        """The step after the largest one entered; 0 after `log(step=0)` alone: a baseline is not a step that was done."""
+        """The step after the largest one entered; 0 after `log(step=0)` alone, a baseline: no step was done with it."""
         return self.latest + 1 if self.explicit or self.latest > 0 else 0
 
     def inside(self) -> Step | None:

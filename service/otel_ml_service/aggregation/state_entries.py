@@ -17,6 +17,7 @@ from otel_ml_service.aggregation.writer_progress import Progress
 from otel_ml_service.aggregation.writer_state import WriterState
 
 __all__ = [
+    "WRITER_FIELDS",
     "attempt_entry",
     "pairs",
     "reductions_entry",
@@ -40,7 +41,9 @@ def pairs(attributes: list[list[str]]) -> Attributes:
 _UNSTORED = "pid_namespace"
 """Who lives says it again, and of who died nobody asks: not in the state."""
 
-_WRITER_FIELDS = tuple(name for name in Writer.__dataclass_fields__ if name != _UNSTORED)
+WRITER_FIELDS = tuple(name for name in Writer.__dataclass_fields__ if name != _UNSTORED)
+"""What is stored of what a writer says of itself, in this order."""
+
 _PLAIN_WRITER = (
     "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_when",
     "newest_ns", "lag", "born_at", "alive_at", "contested", "first_step_seq", "before", "native", "points", "attempts",
@@ -48,7 +51,7 @@ _PLAIN_WRITER = (
 )  # fmt: skip
 
 _who, _plain_writer, _progress = (
-    attrgetter(*names) for names in (_WRITER_FIELDS, _PLAIN_WRITER, tuple(Progress.__slots__))
+    attrgetter(*names) for names in (WRITER_FIELDS, _PLAIN_WRITER, tuple(Progress.__slots__))
 )
 
 
@@ -78,7 +81,7 @@ def restore_writer(run: RunState, who: list[Any], entry: list[Any]) -> None:
     """Add the writer of its two entries."""
     received, parts, shutdown_message, every_progress, newest, plain, ledger = entry
     pool, *values = who
-    fields = dict(zip(_WRITER_FIELDS, values, strict=True))
+    fields = dict(zip(WRITER_FIELDS, values, strict=True))
     fields["topology"] = tuple((name, coordinate, size) for name, coordinate, size in fields["topology"])
     fields["tags"] = tuple(fields["tags"])
     state = run.writers.add(Writer(**fields), pool)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_ml.exceptions import VersionError
-from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.rank_timers import stage_in
+from otel_ml_service.aggregation.state_entries import WRITER_FIELDS
 from otel_ml_service.storage.database import StorageError, opened_to_read, require_known
 from otel_ml_service.storage.packed_rows import value_of
 from otel_ml_service.storage.run_form import FORM
@@ -19,7 +19,7 @@ from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 
 __all__ = ["hosts_of", "stages_of"]
 
-_PLACES = {name: place for place, name in enumerate(Writer.__dataclass_fields__, 1)}
+_PLACES = {name: place for place, name in enumerate(WRITER_FIELDS, 1)}
 """Of what a writer's resource says, in its entry; what it pools with comes first."""
 
 

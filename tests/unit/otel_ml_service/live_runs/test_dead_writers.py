@@ -99,7 +99,7 @@ def test_who_is_found_to_have_ended_well_is_waited_for_no_more(process: subproce
 def test_a_spool_that_cannot_be_taken_in_does_not_keep_a_run_from_ending(
     process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_ml_service.live_runs.dead_writers._TAKEN_IN_S", 0.0)
+    monkeypatch.setattr("otel_ml_service.live_runs.dead_writers._TAKEN_IN_S", 0.0)  # nobody waits for 5 s
     process.kill()
     process.wait(20)
     its = writer(process.pid)

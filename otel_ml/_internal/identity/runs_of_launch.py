@@ -1,0 +1,151 @@
+"""Which run of its launch a rank begins: experiment and name tell, whatever else each rank has begun before.
+
+::
+
+    rank 0: init("exp", name="prepare") ── run 0 ──▶ shutdown() ──▶ init("exp", name="train") ── run 1
+    rank 1:                                                         init("exp", name="train") ── run 1
+
+The ranks of a host write down what they have asked for. A name that is made of the time is another one on each rank:
+words with digits in them are left out, and runs that are then called alike are counted by each rank.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any
+
+from otel_ml import env
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.identity.common_file import UNWRITTEN, common_file
+from otel_ml._internal.identity.ranks import JobPlace
+from otel_ml._internal.identity.started_by_hand import common_processes
+from otel_ml.config import Config
+from otel_ml.wire.rendezvous import rendezvous_of
+
+__all__ = ["SUFFIX", "do_names_tell", "follow", "followers_of", "number_in_launch"]
+
+SUFFIX = ".launch.json"
+"""How the names of files about a launch end. Each says who has `started_by` it, with whom it may be removed."""
+
+_OF_PROCESSES = frozenset({"ray", "dask"})
+"""Launchers whose ranks may be on several hosts without a word, and begin runs in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRun:
+    """A run of a launch: its number, and what ranks have called it; None what none of them has said."""
+
+    number: int
+    experiment: str | None
+    name: str | None
+
+    def may_be(self, other: AskedRun) -> bool:
+        """Whether what both say is the same."""
+        said = (self.experiment, other.experiment), (self.name, other.name)
+        return all(None in (one, another) or one == another for one, another in said)
+
+    def joined_by(self, other: AskedRun) -> AskedRun:
+        """Return this run with what `other` calls it, too."""
+        return AskedRun(self.number, self.experiment or other.experiment, self.name or other.name)
+
+
+@dataclass(slots=True)
+class _Launch:
+    """What is written down of a launch.
+
+    Attributes:
+        started_by: the process that has started it.
+        runs: those that its ranks have asked for.
+        followers: by the id of a run, the ranks that have joined it without having asked for one.
+    """
+
+    started_by: tuple[int, int]
+    runs: list[AskedRun] = field(default_factory=list)
+    followers: dict[str, list[int]] = field(default_factory=dict)
+
+
+def do_names_tell(place: JobPlace) -> bool:
+    """Whether the ranks of a launch can write down for each other what they call their runs: all are on this host."""
+    return place.world_size > 1 and place.hosts == 1 and place.launcher not in _OF_PROCESSES
+
+
+def number_in_launch(launch: str, place: JobPlace, ppid: int, config: Config, begun: Collection[int]) -> int:
+    """Return the number, from 0, of the run that this rank asks for; `begun` are those that it has begun before."""
+    experiment = None if config.experiment == env.EXPERIMENT_NAME.default else _without_numbers(config.experiment)
+    asked = AskedRun(0, experiment, _without_numbers(config.name) if config.name else None)
+    try:
+        with _written_down(launch, place, ppid) as written:
+            return _joined(written, asked, begun)
+    except OSError as error:
+        reporter.say(
+            "no-agreed-run",
+            f"The ranks cannot write down which runs they begin: {type(error).__name__}: {error}. "
+            "The first run of each is one run, and so is the second.",
+            kind=UNWRITTEN,
+        )
+        return len(begun)
+
+
+def follow(launch: str, place: JobPlace, ppid: int, run_id: str) -> None:
+    """Write down that this rank has joined the run that rank 0 has begun."""
+    with suppress(OSError), _written_down(launch, place, ppid) as written:
+        ranks = {*written.followers.get(run_id, []), place.rank}
+        written.followers[run_id] = sorted(ranks)
+
+
+def followers_of(launch: str) -> dict[str, list[int]]:
+    """Return the ranks of this host that have joined a run without having asked for one, by its id."""
+    with suppress(OSError), common_file(_file_of(launch), 0) as file:
+        written = _read(file)
+        return written.followers if written else {}
+    return {}
+
+
+def _joined(launch: _Launch, asked: AskedRun, begun: Collection[int]) -> int:
+    found = next((run for run in launch.runs if run.number not in begun and run.may_be(asked)), None)
+    if found is None:
+        taken = {*begun, *(run.number for run in launch.runs)}
+        found = AskedRun(next(number for number in itertools.count() if number not in taken), None, None)
+    launch.runs = [*(run for run in launch.runs if run != found), found.joined_by(asked)]
+    launch.runs.sort(key=lambda run: run.number)
+    return found.number
+
+
+def _without_numbers(text: str) -> str:
+    """Return the words without digits: numbers, times and random digits are left out.
+
+    Examples:
+        >>> _without_numbers("resnet_2026-11-27T20:31"), _without_numbers("train")
+        ('resnet', 'train')
+    """
+    return " ".join(word for word in re.split(r"[\W_]+", text) if not any(each.isdigit() for each in word)).strip()
+
+
+@contextmanager
+def _written_down(launch: str, place: JobPlace, ppid: int) -> Iterator[_Launch]:
+    with common_file(_file_of(launch), os.O_CREAT) as file:
+        written = _read(file) or _Launch(common_processes(ppid, place.variable, place.rank)[-1])
+        yield written
+        file.seek(0)
+        file.truncate()
+        json.dump(asdict(written), file)
+
+
+def _file_of(launch: str) -> str:
+    return f"{rendezvous_of(launch).folder.name}.runs{SUFFIX}"
+
+
+def _read(file: IO[str]) -> _Launch | None:
+    """Return what is written down; None where that is nothing, or a rank was killed while it wrote."""
+    try:
+        found: dict[str, Any] = json.load(file)
+        pid, started = found["started_by"]
+        return _Launch((pid, started), [AskedRun(**run) for run in found["runs"]], found["followers"])
+    except (ValueError, KeyError, TypeError):
+        return None
