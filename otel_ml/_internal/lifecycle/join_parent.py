@@ -87,7 +87,7 @@ CHILDREN = Children()
 
 
 def told_by_parent() -> dict[str, str]:
-    """Return the variables by which this worker joins its parent's run; none where that has none, or it is not a worker.
+    """Return the variables by which this worker joins its parent's run; none where that has none, or it is not one.
 
     Asked at each record until there is one.
     """
