@@ -19,12 +19,16 @@ from typing import Any
 from otel_ml._internal.device_tensor import is_on_device
 from otel_ml._internal.safe_repr import text_of
 
-__all__ = ["config_value", "readable"]
+__all__ = ["TOO_MUCH", "config_value", "readable"]
 
 DEEPEST = 16
 MOST_VALUES = 20_000
 MOST_TEXT = 2**20
 """Levels, values and characters of one call: a request holds not much more, and a structure may hold itself."""
+
+_TOO_MANY, _TOO_LONG = f"more than {MOST_VALUES:,} values", f"more than {MOST_TEXT:,} characters in all"
+TOO_MUCH = frozenset({_TOO_MANY, _TOO_LONG})
+"""Why something could not be read that is only too large; anything else is what the program's own code raised."""
 
 _MOST_NUMBERS = 1000
 """Elements of an array; of larger ones the shape."""
@@ -153,14 +157,14 @@ class _Reading:
         """Enter a part of the structure, if not too many were; who enters leaves."""
         self._values -= 1
         if self._values < 0:
-            self.problems.setdefault("…", f"more than {MOST_VALUES:,} values")
+            self.problems.setdefault("…", _TOO_MANY)
             return False
         self._path.append(name)
         return True
 
     def _cut(self, text: str) -> str:
         if len(text) > self._text:
-            self.problems.setdefault(".".join(self._path), f"more than {MOST_TEXT:,} characters in all")
+            self.problems.setdefault(".".join(self._path), _TOO_LONG)
         kept = text[: self._text]
         self._text -= len(kept)
         return kept

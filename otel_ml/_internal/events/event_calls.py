@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from otel_ml._internal.devices.arrays import ArrayLike
 from otel_ml._internal.error_reporting import never_raises, reporter
 from otel_ml._internal.events import artifacts, media
-from otel_ml._internal.events.config_values import readable
+from otel_ml._internal.events.config_values import TOO_MUCH, readable
 from otel_ml._internal.events.event_queue import EventQueue, current_events, refuse
 from otel_ml._internal.events.file_reader import Pace
 from otel_ml._internal.events.log_record import LogRecord
@@ -141,10 +141,13 @@ def _read(call: str, value: Any) -> object:
     if problems:
         first = "; ".join(f"{place or 'it'} ({why})" for place, why in islice(problems.items(), 3))
         more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+        is_cut = TOO_MUCH.issuperset(problems.values())  # by the hundred, where prompts are recorded one by one
+        others = " Others are cut, too, without a further word." if is_cut else ""
         reporter.wrong(
             "unreadable-value",
             f"{call}: cannot read {first}{more}. That is recorded as the text it has, or left out; all else is "
-            "recorded.",
+            f"recorded.{others}",
+            kind=f"{call} cuts" if is_cut else "",
         )
     return found
 

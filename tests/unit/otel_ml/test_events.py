@@ -54,6 +54,17 @@ def test_params_may_be_nested_and_of_any_kind(captured: Capture) -> None:
     assert newest(captured, "ml.params").body == {"train": {"lr": 0.1}}
 
 
+def test_of_many_parameters_that_are_too_long_the_first_are_named_and_that_there_are_more(captured: Capture) -> None:
+    for number in range(59):
+        otel_ml.log_params({f"prompt{number}": "x" * 2_000_000})
+
+    [said] = [notice for notice in captured.notices if "cannot read" in notice]
+    assert "cannot read prompt0 (more than 1,048,576 characters in all)" in said
+    assert "Others are cut, too, without a further word." in said
+    kept = [value for event in captured.events if event.kind == "ml.params" for value in event.body.values()]
+    assert [len(value) for value in kept] == [2**20] * 59
+
+
 @pytest.mark.feature("M22", "yes", "whatever is in it: what has no other form becomes text")
 def test_params_that_hold_themselves_or_are_very_deep_end(captured: Capture) -> None:
     loop: dict[str, Any] = {}
