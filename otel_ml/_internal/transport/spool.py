@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from otel_ml._internal.error_reporting import Say
-from otel_ml._internal.transport.spool_segments import FileSegment, MemorySegment, Segment
+from otel_ml._internal.transport.spool_segments import FileSegment, MemorySegment, Segment, TakenError
 from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.wire.spool_format import FRAME, SUFFIX, Frame, Kind, encode_frame
 
@@ -98,7 +98,7 @@ class Spool:
         say: told once if the folder cannot be written.
 
     Attributes:
-        on_lost: told what went from a full spool.
+        on_lost: told what went from a full spool, and that something went which others have sent.
     """
 
     def __init__(
@@ -194,15 +194,18 @@ class Spool:
             self._segments.popleft().delete()
 
     def give_up_unreadable(self, error: OSError) -> None:
-        """Forget the frames that cannot be read back, and count them as lost."""
+        """Forget the frames that cannot be read back, and count them as lost, but for those that others have sent."""
         lost, kept = Lost(SPOOL_UNREADABLE), deque[PendingFrame]()
         for frame in self.pending:
             try:
                 frame.payload()
+            except TakenError:
+                continue
             except OSError:
                 lost.add(frame)
             else:
                 kept.append(frame)
+        is_less = len(kept) < len(self.pending)
         self.pending = kept
         used = [frame.segment for frame in kept]
         for segment in self._segments:
@@ -212,6 +215,7 @@ class Spool:
         self._new_segment()  # where a file was cut, what is appended would not be where we think it is
         if lost.frames:
             self._say("spool-not-read", f"What was kept to be sent cannot be read again ({error}); it is lost.")
+        if is_less:
             self.on_lost(lost)
 
     def secure(self) -> Lost:
@@ -304,9 +308,11 @@ class Spool:
                 self._move_to_memory(error)
             return
         self._in_memory = False
+        is_less = len(moved) < len(self.pending)
         self._use(moved, last)
         if lost.frames:
             self._say("spool-not-read", f"Files in {self._folder} were cut by another program: what they held is lost.")
+        if is_less:
             self.on_lost(lost)
 
     def _written_anew(self, kept: Sequence[Segment], fresh: list[Segment], lost: Lost) -> deque[PendingFrame]:
@@ -320,6 +326,8 @@ class Spool:
                 continue
             try:
                 frame = Frame(pending.kind, pending.payload(), pending.points)
+            except TakenError:
+                continue  # the receiver has it, and misses its running number where it has not
             except OSError:
                 lost.add(pending)
                 continue

@@ -12,7 +12,7 @@ from typing import Protocol
 from otel_ml._internal.transport.file_descriptor import OwnDescriptor, above_standard
 from otel_ml.wire.spool_format import encode_head
 
-__all__ = ["FileSegment", "MemorySegment", "Segment"]
+__all__ = ["FileSegment", "MemorySegment", "Segment", "TakenError"]
 
 
 class Segment(Protocol):
@@ -37,6 +37,10 @@ class Segment(Protocol):
 
     def close(self) -> None:
         """Let go of the file and leave it on disk."""
+
+
+class TakenError(FileNotFoundError):
+    """The program had closed the file, which unlocks it; who found it so has sent what it held, and removed it."""
 
 
 class FileSegment:
@@ -106,14 +110,22 @@ class FileSegment:
     def _open_file(self) -> int:
         """Return the descriptor; the file is opened again where the program has closed it."""
         if not self._file.is_ours():
-            flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            file = OwnDescriptor(above_standard(os.open(self._path, flags)))
-            if file.identity != self._file.identity:
-                file.close()
-                raise FileNotFoundError(self._path)
-            fcntl.flock(file.number, fcntl.LOCK_EX)  # who sends it for a dead process has it until it is gone
-            self._file = file
+            self._file = self._opened_again()
         return self._file.number
+
+    def _opened_again(self) -> OwnDescriptor:
+        try:
+            file = OwnDescriptor(
+                above_standard(os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC))
+            )
+        except FileNotFoundError:
+            raise TakenError(self._path) from None
+        if file.identity == self._file.identity:
+            fcntl.flock(file.number, fcntl.LOCK_EX)  # who sends it for a dead process has it until it is gone
+            if os.fstat(file.number).st_nlink:
+                return file
+        file.close()
+        raise TakenError(self._path)
 
 
 class MemorySegment:

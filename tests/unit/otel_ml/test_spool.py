@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -312,6 +313,57 @@ def test_a_file_of_the_program_that_got_its_number_is_neither_written_to_nor_clo
         assert theirs.read() == b""
         assert os.fstat(number).st_ino == os.fstat(theirs.fileno()).st_ino
         os.close(number)
+
+
+@pytest.mark.parametrize("notices", ["as it writes", "as it reads"])
+def test_what_another_process_has_sent_while_the_program_had_closed_the_file_is_not_lost(
+    spool: Spool, tmp_path: Path, said: list[str], notices: str
+) -> None:
+    lost: list[Lost] = []
+    spool.on_lost = lost.append
+    spool.append(Frame("M", b"first", 1), [("step", 1, 1)])
+    spool.append(Frame("L", b"event"))
+    receiver = Taking()
+
+    os.close(descriptor_of(tmp_path))
+    assert recover_spools(tmp_path, receiver, time.monotonic() + 10, lambda *_: None)
+    if notices == "as it reads":
+        with pytest.raises(OSError, match="writer") as found:
+            spool.pending[0].payload()
+        spool.give_up_unreadable(found.value)
+    spool.append(Frame("M", b"next", 4))
+
+    assert b"first" in receiver.taken
+    assert b"event" in receiver.taken
+    assert [frame.payload() for frame in spool.pending] == [b"next"]
+    assert [(one.points, one.steps, sum(one.frames.values())) for one in lost] == [
+        (0, [], 0)
+    ]  # a request is formed anew
+    assert said == []
+
+
+def test_what_another_process_is_sending_while_the_program_had_closed_the_file_is_not_sent_twice(
+    spool: Spool, tmp_path: Path
+) -> None:
+    spool.append(Frame("M", b"first", 1))
+    [path] = files(tmp_path)
+    number = descriptor_of(tmp_path)
+
+    with path.open("rb") as sending, ThreadPoolExecutor(1) as background:
+        os.close(number)
+        fcntl.flock(sending, fcntl.LOCK_EX)
+        reading = background.submit(spool.pending[0].payload)
+        eventually(lambda: len(opened_on(path)) == 2)  # it waits for the lock
+        path.unlink()
+        fcntl.flock(sending, fcntl.LOCK_UN)
+
+        with pytest.raises(FileNotFoundError):
+            reading.result()
+
+
+def opened_on(path: Path) -> list[Path]:
+    """Return the descriptors of this process that are open on a file."""
+    return [one for one in Path("/proc/self/fd").iterdir() if one.exists() and one.resolve() == path]
 
 
 def test_what_another_program_has_cut_off_is_lost_and_counted_and_what_follows_is_kept(
