@@ -73,6 +73,7 @@ int forgive(const char *call);
 PyObject *step_at(PyObject *index);
 
 extern PyMethodDef record_functions[], step_functions[], timing_functions[], begin_functions[], fold_functions[],
-    encode_functions[], span_functions[], measures_functions[], norms_functions[], statm_functions[];
+    encode_functions[], span_functions[], measures_functions[], norms_functions[], statm_functions[],
+    signal_functions[];
 
 #endif

@@ -47,7 +47,7 @@ FORMS = Path(__file__).with_name("forms")
 VERSIONS = {"run.db": RUN, "journal.db": JOURNAL, "spool": SPOOL, "rendezvous": RENDEZVOUS, "served.json": SERVED}
 
 NAMED = {
-    "writer": state_entries._WRITER_FIELDS,
+    "writer": state_entries.WRITER_FIELDS,
     "where a writer stands": state_entries._PLAIN_WRITER,
     "goodbye": state_entries._SHUTDOWN_FIELDS,
     "progress": Progress.__slots__,

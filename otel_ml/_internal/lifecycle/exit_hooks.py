@@ -17,6 +17,8 @@ from types import FrameType
 from typing import Any
 
 from otel_ml._internal.lifecycle.exit_code import ExitCode, ExitStatus, status_of_error
+from otel_ml._internal.lifecycle.missed_signals import MISSED_SIGNALS
+from otel_ml._internal.native import native
 from otel_ml.explanation import explained
 
 __all__ = ["ExitHooks"]
@@ -62,6 +64,7 @@ class ExitHooks:
         self._code = ExitCode()
         self._before_shutdown: dict[signal.Signals, Any] = {}
         self._held: list[signal.Signals] = []
+        self._masks: dict[int, set[int | signal.Signals]] = {}
 
     def install(self) -> None:
         """Hook into the process' ends; safe to call again."""
@@ -83,6 +86,24 @@ class ExitHooks:
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, before)
         self._chained.clear()
+        MISSED_SIGNALS.forget()
+
+    def before_fork(self) -> None:
+        """Have no signal come to a child whose interpreter does not take it yet: one with a handler would be lost."""
+        if self._chained:
+            self._masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, self._chained)
+
+    def after_fork(self) -> None:
+        """Let them come."""
+        mask = self._masks.pop(threading.get_ident(), None)
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def forget(self) -> None:
+        """In a forked child: have no part in its signals. It ends by them as its parent would have without us."""
+        self._give_back()
+        self.uninstall()
+        self.after_fork()
 
     @contextmanager
     def signals_held(self) -> Iterator[None]:
@@ -130,7 +151,7 @@ class ExitHooks:
         before, self._before_shutdown = self._before_shutdown, {}
         for number, handler in before.items():
             if signal.getsignal(number) == self._hold:
-                signal.signal(number, handler)
+                self._handle(number, handler)
         held, self._held = self._held, []
         return list(dict.fromkeys(held))
 
@@ -162,10 +183,22 @@ class ExitHooks:
             return
         if before is signal.SIG_DFL and is_caught_elsewhere(number):
             return
-        signal.signal(number, self._on_signal)
         self._chained[number] = before
+        self._handle(number, self._on_signal)
+
+    def _handle(self, number: signal.Signals, handler: Any) -> None:
+        signal.signal(number, handler)
+        if handler == self._on_signal and self._chained[number] is signal.SIG_DFL:
+            MISSED_SIGNALS.watch(number, self._leave_by_signal)
+
+    def _leave_by_signal(self, number: int) -> None:
+        """End the process on another thread than the main one, which does not come to it."""
+        self._at_exit("killed", None)
+        if native is not None:
+            native.end_by_signal(number)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        MISSED_SIGNALS.begun(number)
         before = self._chained.get(signal.Signals(number), signal.SIG_DFL)
         if callable(before):
             self._at_preemption()

@@ -72,7 +72,11 @@ class Runtime:
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
         self._tracing = Tracing(self._resource, self._use_tracing)
         self._pid = os.getpid()
-        os.register_at_fork(after_in_child=self._after_fork_in_child)
+        os.register_at_fork(
+            before=self._exit.before_fork,
+            after_in_parent=self._exit.after_fork,
+            after_in_child=self._after_fork_in_child,
+        )
 
     # --- start ---------------------------------------------------------------------------------------------------
 
@@ -402,6 +406,7 @@ class Runtime:
         # the lock would never be released.
         self._lock = threading.RLock()
         self._pid = os.getpid()
+        self._exit.forget()
         self._implicit.forget()
         CHILDREN.forget()
         # The child starts nothing yet. Most forked children are data loader workers that never record: a thread and a

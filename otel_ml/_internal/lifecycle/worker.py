@@ -22,6 +22,7 @@ from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.clock_watch import ClockWatch
 from otel_ml._internal.lifecycle.exporter_lines import ExporterLines
+from otel_ml._internal.lifecycle.missed_signals import MISSED_SIGNALS
 from otel_ml._internal.lifecycle.notices import Notices, run_status
 from otel_ml._internal.lifecycle.receiver_connection import ReceiverConnection
 from otel_ml._internal.lifecycle.shutdown import ShutdownSequence, Status
@@ -181,6 +182,7 @@ class Worker:
         while True:
             request = self._next_request()
             try:
+                MISSED_SIGNALS.look()
                 if self._handle(request):
                     return
             except BaseException as error:  # noqa: BLE001 (this thread must outlive any mistake; it is reported)
