@@ -62,7 +62,7 @@ def test_a_handler_of_the_program_decides_however_long_the_main_thread_is_elsewh
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
         threading.Timer(2.0, libc.pthread_mutex_unlock, (mutex,)).start()
         libc.pthread_mutex_lock(mutex)
-        time.sleep(10)
+        time.sleep(10)  # until the handler leaves
     """
     environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url})
 
@@ -83,7 +83,7 @@ FORKS = """
     for _ in range(100):
         child = os.fork()
         if not child:
-            time.sleep(20)
+            time.sleep(20)  # until the signal ends it
             os._exit(7)
         os.kill(child, signal.SIGTERM)  # before its interpreter is there
         ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -152,7 +152,7 @@ def test_a_forked_child_that_records_ends_by_a_signal_and_loses_nothing(server: 
         if not child:
             otel_ml.log({"loss": 2.0}, step=1)
             os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(20)
+            time.sleep(20)  # until the signal ends it
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
 
