@@ -6,7 +6,7 @@
     rank 1:                                                         init("exp", name="train") ── run 1
 
 The ranks of a host write down what they have asked for. A name that is made of the time is another one on each rank:
-words with digits in them are left out, and runs that are then called alike are counted by each rank.
+times and random digits are left out, and runs that are then called alike are counted by each rank.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def do_names_tell(place: JobPlace) -> bool:
 
 def number_in_launch(launch: str, place: JobPlace, ppid: int, config: Config, begun: Collection[int]) -> int:
     """Return the number, from 0, of the run that this rank asks for; `begun` are those that it has begun before."""
-    experiment = None if config.experiment == env.EXPERIMENT_NAME.default else _without_numbers(config.experiment)
-    asked = AskedRun(0, experiment, _without_numbers(config.name) if config.name else None)
+    experiment = None if config.experiment == env.EXPERIMENT_NAME.default else _as_meant(config.experiment)
+    asked = AskedRun(0, experiment, _as_meant(config.name) if config.name else None)
     try:
         with _written_down(launch, place, ppid) as written:
             return _joined(written, asked, begun)
@@ -117,14 +117,28 @@ def _joined(launch: _Launch, asked: AskedRun, begun: Collection[int]) -> int:
     return found.number
 
 
-def _without_numbers(text: str) -> str:
-    """Return the words without digits: numbers, times and random digits are left out.
+_MADE_UP = re.compile(
+    r"""
+      [\da-f]{8} (?:-[\da-f]{4}){3} - [\da-f]{12}                         # a UUID
+    | \d{6,} (?:\.\d+)?                           # seconds since the epoch, a compact date, random digits
+    | \d{4}[-_./]\d\d[-_./]\d\d (?: [T_\-\ ]* \d\d [-_:.h]? \d\d (?:[-_:.m]?\d\d)? )?  # a date, a time with it
+    | (?:\d\d[-_:.]){2,} \d\d | \d\d:\d\d                             # a time
+    | (?<![a-z\d]) (?=[a-z]*\d) (?=\d*[a-z]) [\da-f]{6,} (?![a-z\d])    # random digits of base 16
+    | (?<=rank) [-_\ ]?\d+
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What ranks that mean one run write in different ways."""
+
+
+def _as_meant(text: str) -> str:
+    """Return the words of a name but what each rank makes up for itself; a number such as that of a fold is a word.
 
     Examples:
-        >>> _without_numbers("resnet_2026-11-27T20:31"), _without_numbers("train")
-        ('resnet', 'train')
+        >>> _as_meant("resnet_2026-11-27T20:31"), _as_meant("train-1795817475.12 rank3"), _as_meant("fold-12, lr=0.1")
+        ('resnet', 'train rank', 'fold 12 lr 0 1')
     """
-    return " ".join(word for word in re.split(r"[\W_]+", text) if not any(each.isdigit() for each in word)).strip()
+    return " ".join(word for word in re.split(r"[\W_]+", _MADE_UP.sub("", text)) if word)
 
 
 @contextmanager

@@ -70,7 +70,8 @@ class RepeatedInit:
         changed = self._changes(session, arguments)
         if session.is_left_for_init and changed:
             return self._begin_anew(session, arguments, changed)
-        if session.is_explicit and self._is_other(session, arguments):
+        is_of_parent = session.identity.parent is not None  # joined by what it recorded
+        if (session.is_explicit or is_of_parent) and self._is_other(session, arguments):
             return self._beside(arguments)
         self._again(session, arguments, changed)
         return session

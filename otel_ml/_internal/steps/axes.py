@@ -72,6 +72,7 @@ class Axis:
         current: the process-wide step, or None.
         entered: `Steps.boundaries` when `set_step()` was last used on it.
         latest: the largest step entered.
+        counted: the last one that a loop entered, -1 before.
         explicit: `set_step()` or `step()` was used on it: `log(step=)` moves nothing from then on.
         fetched: the step for which a loop fetches an item, which is entered when that is there; or None.
         first_of_loop: step 0 of a loop, where something was logged at step 0 before; or None.
@@ -80,8 +81,8 @@ class Axis:
     """
 
     __slots__ = (
-        "current", "entered", "explicit", "fetched", "first_of_loop", "is_fetched_new", "latest", "name", "open",
-        "steps",
+        "counted", "current", "entered", "explicit", "fetched", "first_of_loop", "is_fetched_new", "latest", "name",
+        "open", "steps",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -89,6 +90,7 @@ class Axis:
         self.steps: dict[int, Step] = {}
         self.current: Step | None = None
         self.latest: int = -1
+        self.counted: int = -1
         self.entered: int = 0
         self.explicit: bool = False
         self.fetched: Step | None = None

@@ -50,6 +50,10 @@ def _under_progress_bars(iterable: Any) -> Any:
     return iterable
 
 
+_LOOKS = 2
+"""Items that tell."""
+
+
 class UnexpectedNumbers:
     """Looks at what an iterable yields that is not known to count: numbers that look like steps are reported, once.
 
@@ -60,13 +64,13 @@ class UnexpectedNumbers:
 
     def __init__(self, step: int) -> None:
         self._step = step
-        self._looks = 2
+        self._looks = _LOOKS
         self._first = 0
 
     def look(self, item: Any) -> bool:
         """Look at the next item; return whether one more is of interest."""
         number = item[0] if type(item) is tuple and item else item
-        if type(number) is not int or number <= 0 or number == self._step:
+        if type(number) is not int or number <= 0 or (self._looks == _LOOKS and number == self._step):
             return False
         self._looks -= 1
         if self._looks:

@@ -150,6 +150,8 @@ class _Counted:
         following = entered.following()
         # What counts from further on says where it is; from below, as a second epoch does, it only counts.
         self._index = max(following, number or 0) if start is None else start
+        if start is None and number == entered.latest != entered.counted:
+            self._index = entered.latest  # the step that was logged at, or set, is the one that the loop begins with
         if self._index == entered.latest == 0 and not entered.explicit:
             self._steps.keep_baseline_apart(entered)
         self._unasked = UnexpectedNumbers(following) if start is None and number is None else None
@@ -173,6 +175,7 @@ class _Counted:
         self._steps.set(self._axis, self._index)
         axis = self._steps.axis(self._axis)
         axis.fetched = None
+        axis.counted = self._index
         own = axis.current if self._steps.blocks.get() is None else None
         if self._scope is None:
             self._measure(own)
