@@ -68,6 +68,7 @@ class RestartDetection:
             not self._run.is_dead(before)
             or self._run.may_be_late(before, self._run.settings.heartbeat_s)  # what it left in its spool
             or any(True for _ in self._peers(writer, self._may_live))
+            or any(True for _ in self._witnesses(writer))  # dead by now, too, but it went on: of a pool, one by one
         )
 
     def _may_live(self, peer: WriterState) -> bool:

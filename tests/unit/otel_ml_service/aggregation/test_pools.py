@@ -110,6 +110,39 @@ def test_a_pool_that_is_replaced_one_by_one_in_an_outage_is_no_restart(ticks: in
     assert [rows[step]["x"] for step in range(10, 10 + ticks)] == [10.0] * ticks
 
 
+def test_a_pool_of_which_one_went_on_and_is_dead_when_a_successor_is_heard_is_no_restart() -> None:
+    """Rank 0 is replaced at once, rank 1 a little later, rank 2 not at all; rank 0's successor is heard last."""
+    service, actors = Service(), life("a", world=3, boot="b")
+    for step in range(10):
+        service.now += 0.5
+        for rank in actors:
+            rank.clock = service.now
+        service.take(*[[*rank.step(step, {"x": 1.0}, "sum"), *rank.inside(step)] for rank in actors])
+    began = service.now
+    first = Rank(0, world_size=3, instance="b-0", clock=began, boot="b", born=began + 0.5)
+    second = Rank(1, world_size=3, instance="b-1", clock=began, boot="b", born=began + 2)
+    unheard: dict[Rank, list[object]] = {actors[1]: [], actors[2]: [], first: [], second: []}
+    for tick in range(20):
+        service.now += 0.5
+        for rank, begins, ends in ((actors[1], 0, 3), (actors[2], 0, 12), (first, 1, 20), (second, 4, 20)):
+            if begins <= tick < ends:
+                rank.clock = service.now
+                unheard[rank] += [*rank.step(10 + tick, {"x": 5.0}, "sum"), *rank.inside(10 + tick)]
+
+    for rank in (actors[1], actors[2], second):
+        service.take(unheard[rank])
+    for step in range(30, 200):
+        service.now += 0.5
+        second.clock = service.now
+        service.take([*second.step(step, {"x": 5.0}, "sum"), *second.inside(step)])
+    service.take(unheard[first])
+    live_on(service, [first, second], 200)
+    service.wait(20, first, second)
+
+    assert {record.attempt for record in service.steps()} == {0}
+    assert service.engine.status.counts.superseded == 0
+
+
 def replaced_in_an_outage(service: Service) -> tuple[list[Rank], Rank, list[object]]:
     """Two of three ranks are told to end, and replaced, while nobody is heard for 25 seconds.
 
