@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from otel_ml._internal.one_time_event import OneTimeEvent
+from otel_ml._internal.signal_mask import leave_signals_to_the_program
 
 __all__ = ["BackgroundTask", "BackgroundThread"]
 
@@ -87,5 +88,6 @@ class BackgroundThread:
 
 
 def _do_all(errands: SimpleQueue[BackgroundTask[Any] | None]) -> None:
+    leave_signals_to_the_program()
     while (task := errands.get()) is not None:
         task.run()

@@ -72,6 +72,51 @@ def test_a_handler_of_the_program_decides_however_long_the_main_thread_is_elsewh
     assert [event.attributes["ml.status"] for event in server.events("ml.writer.end")] == ["finished"]
 
 
+def test_a_signal_that_the_program_has_blocked_waits_until_it_takes_it(server: OtlpServer, tmp_path: Path) -> None:
+    """As it does while a checkpoint is written. Threads of ours do not take it instead."""
+    checkpoint = """
+        import os, signal, time
+        import otel_ml
+
+        otel_ml.init("exp")
+        otel_ml.log({"loss": 1.0}, step=0)
+        assert otel_ml.flush(20)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)  # in which the checkpoint is written
+        print("whole", flush=True)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        print("not reached")
+    """
+    environ = environment(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.url})
+
+    with start(checkpoint, environ, tmp_path) as process:
+        output, _ = process.communicate(timeout=30)
+
+    assert (output, process.returncode) == ("whole\n", -signal.SIGTERM)
+    assert [event.attributes["ml.status"] for event in server.events("ml.writer.end")] == ["killed"]
+
+
+def test_the_service_of_a_job_takes_signals_that_who_started_it_has_blocked(tmp_path: Path) -> None:
+    program = """
+        import os, signal, time
+        import otel_ml
+        from otel_ml.wire.rendezvous import rendezvous_of
+
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        run = otel_ml.init("exp", exporters="jsonl")
+        otel_ml.log({"loss": 1.0}, step=0)
+        assert otel_ml.flush(60)
+        status = open(f"/proc/{rendezvous_of(run.id).read_service().pid}/status").read()
+        blocked = int(next(line for line in status.splitlines() if line.startswith("SigBlk")).split()[1], 16)
+        print(blocked >> (signal.SIGTERM - 1) & 1)
+    """
+
+    output, _ = run(program, environment(tmp_path), tmp_path)
+
+    assert output == "0\n"
+
+
 FORKS = """
     import os, signal, time
     import otel_ml

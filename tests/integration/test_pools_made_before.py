@@ -35,9 +35,6 @@ if __name__ == "__main__":
             otel_ml.log({"loss": 1.0}, step=0)
             list(pool.map(work, range(4)))
         AFTER
-        if hasattr(pool, "close"):  # else its workers are ended by SIGTERM, which one that waits for a task may miss
-            pool.close()
-            pool.join()
 """
 
 POOLS = {"pool": "context.Pool(2)", "executor": "ProcessPoolExecutor(2, mp_context=context)"}
@@ -144,3 +141,29 @@ def test_workers_of_a_program_that_has_no_run_record_nothing(tmp_path: Path, met
     assert not errors
     assert not list(tmp_path.glob("otel-ml-runs"))
     assert not [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+
+
+OWN_RUNS = """
+import multiprocessing
+import otel_ml
+
+def train(fold):
+    otel_ml.log({"read": 1.0}, reduce="sum")  # of the program's run
+    with otel_ml.init("exp", name=f"fold-{fold}"):
+        otel_ml.log({"loss": 10.0 * fold}, step=0)
+
+if __name__ == "__main__":
+    with otel_ml.init("exp", name="search"):
+        with multiprocessing.get_context(METHOD).Pool(1) as pool:
+            pool.map(train, range(3))
+"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_worker_that_has_recorded_begins_a_run_of_its_own_by_another_name(
+    server: OtlpServer, tmp_path: Path, method: str
+) -> None:
+    run(OWN_RUNS.replace("METHOD", repr(method)), environment(tmp_path, variables(server)), tmp_path)
+
+    assert values_of(server, "loss") == {f"fold-{fold}": [10.0 * fold] for fold in range(3)}
+    assert {name: sum(values) for name, values in values_of(server, "read").items()} == {"search": 3.0}

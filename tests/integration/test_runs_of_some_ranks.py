@@ -133,6 +133,47 @@ with otel_ml.init("exp", name="train"):
     assert not ids_of(server, "loss") & ids_of(server, "tokens")
 
 
+def test_a_loop_of_folds_that_is_started_again_goes_on_in_the_runs_of_its_folds(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    rank = """
+import sys
+again = {**os.environ, "TORCHELASTIC_RESTART_COUNT": "1"}
+done = len(sys.argv) > 1  # the first fold: started again, as by the agent, the loop goes on with the second
+for fold in range(1 if done else 0, 3):
+    with otel_ml.init("cv", name=f"fold-{fold}"):
+        otel_ml.log({"loss": 10.0 * fold + rank}, step=0)
+        if fold == 1 and not done:
+            otel_ml.flush(10)
+            os.execve(sys.executable, [sys.executable, "rank.py", "again"], again)
+"""
+
+    launch(tmp_path, server, rank, {**LAUNCHERS["torchrun"], "TORCHELASTIC_RESTART_COUNT": "0"})
+
+    runs: dict[str, set[float]] = {}
+    for point in server.points("loss"):
+        runs.setdefault(point.resource["ml.experiment.id"], set()).add(point.value // 10)
+    assert sorted(runs.values(), key=sorted) == [{0.0}, {1.0}, {2.0}]
+
+
+@pytest.mark.parametrize("told", LAUNCHERS)
+def test_one_more_fold_of_rank_0_shifts_no_other_rank(server: OtlpServer, tmp_path: Path, told: str) -> None:
+    rank = """
+if rank == 0:
+    with otel_ml.init("cv", name="stage-1"):
+        otel_ml.log({"loss": 1.0}, step=0)
+with otel_ml.init("cv", name="stage-2"):
+    otel_ml.log({"loss": 20.0 + rank}, step=0)
+"""
+
+    launch(tmp_path, server, rank, LAUNCHERS[told])
+
+    runs: dict[str, list[float]] = {}
+    for point in server.points("loss"):
+        runs.setdefault(point.resource["ml.experiment.id"], []).append(point.value)
+    assert sorted(map(sorted, runs.values())) == [[1.0], [20.0, 21.0, 22.0]]
+
+
 FOLDS_OF_RANK_0 = """
 for fold in range(2):
     if rank == 0:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, Queue, SimpleQueue
 
 from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.signal_mask import leave_signals_to_the_program
 
 __all__ = ["FileReader", "Pace", "Read"]
 
@@ -92,6 +93,7 @@ class FileReader:
         self._asked.put(None)
 
     def _work(self) -> None:
+        leave_signals_to_the_program()
         while (artifact := self._asked.get()) is not None:
             for record in artifact(self.pace):
                 self._ready.put(record)

@@ -19,6 +19,7 @@ from typing import Any
 from otel_ml._internal.lifecycle.exit_code import ExitCode, ExitStatus, status_of_error
 from otel_ml._internal.lifecycle.missed_signals import MISSED_SIGNALS
 from otel_ml._internal.native import native
+from otel_ml._internal.signal_mask import ENDING_SIGNALS
 from otel_ml.explanation import explained
 
 __all__ = ["ExitHooks"]
@@ -26,9 +27,6 @@ __all__ = ["ExitHooks"]
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that end a program, held back while it shuts down: a scheduler sends some twice, milliseconds apart."""
-
-_CHAINED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals before whose effect what was recorded is brought to safety: schedulers warn of preemptions by any of them."""
 
 _IMPATIENT = 3
 """How many Ctrl-C end even the shutdown message."""
@@ -74,7 +72,7 @@ class ExitHooks:
         self._install_finalizer()
         self._code.watch()
         if threading.current_thread() is threading.main_thread():
-            for number in _CHAINED:
+            for number in ENDING_SIGNALS:
                 self._chain(number)
 
     def uninstall(self) -> None:

@@ -26,6 +26,7 @@ from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id
 from otel_ml._internal.identity.runs_of_launch import SUFFIX, follow, followers_of
 from otel_ml._internal.lifecycle.child_environment import JOINED_BY
+from otel_ml._internal.signal_mask import leave_signals_to_the_program
 from otel_ml._internal.transport.multi_host import meeting_file
 from otel_ml.config import Config
 from otel_ml.wire.folder_ownership import read_ours
@@ -150,6 +151,7 @@ class Waiting:
             self._give_up()
 
     def _wait(self) -> None:
+        leave_signals_to_the_program()
         began = time.monotonic()
         pause = LOOK_S
         while not self._is_over.wait(pause):

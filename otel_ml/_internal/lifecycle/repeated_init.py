@@ -72,6 +72,8 @@ class RepeatedInit:
             return self._begin_anew(session, arguments, changed)
         is_of_parent = session.identity.parent is not None  # joined by what it recorded
         if (session.is_explicit or is_of_parent) and self._is_other(session, arguments):
+            if is_of_parent:
+                self._sessions.make_current(session)  # again, once the other one has ended
             return self._beside(arguments)
         self._again(session, arguments, changed)
         return session

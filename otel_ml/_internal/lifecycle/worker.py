@@ -31,6 +31,7 @@ from otel_ml._internal.lifecycle.worker_request import Kind, Request
 from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Recorder
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import CURRENT
+from otel_ml._internal.signal_mask import leave_signals_to_the_program
 from otel_ml._internal.transport.background_link import BackgroundLink
 from otel_ml._internal.transport.link import Link, Reached
 from otel_ml._internal.transport.send import Sender
@@ -171,6 +172,7 @@ class Worker:
         self._notices.say(sentence)
 
     def _run(self) -> None:
+        leave_signals_to_the_program()
         CURRENT.set(self._recorder.scope)
         BACKPRESSURE.begin()
         try:

@@ -342,6 +342,33 @@ def test_a_loop_follows_the_step_from_which_a_job_goes_on(recorded, place):
     assert counts(recorded.collect(), "loss") == {1001: 1, 1002: 1}
 
 
+@pytest.mark.parametrize("place", [lambda: set_step(60), lambda: log({"val/loss": 9.0}, step=60)])
+def test_a_loop_that_says_the_step_the_program_is_at_begins_there(recorded, place):
+    place()
+    for _ in steps(range(60, 62)):
+        log({"loss": 1.0})
+
+    assert counts(recorded.collect(), "loss") == {60: 1, 61: 1}
+
+
+def test_a_loop_of_one_step_that_is_done_once_more_is_the_next_step(recorded):
+    for _ in range(2):
+        for _ in steps(range(60, 61)):
+            log({"loss": 1.0})
+
+    assert counts(recorded.collect(), "loss") == {60: 1, 61: 1}
+
+
+def test_that_what_a_generator_counts_is_one_less_than_its_steps_is_said(recorded):
+    said: list[str] = []
+    reporter.connect(said.append)
+    log({"val/loss": 9.0}, step=60)
+    for _ in steps(number for number in range(60, 63)):
+        pass
+
+    assert [line for line in said if "pass start=60" in line]
+
+
 def test_a_loop_follows_step_0_where_the_program_was_in_it(recorded):
     set_step(0)
     for _ in steps("ab"):
