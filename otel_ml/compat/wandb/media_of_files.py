@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from os import PathLike, fspath
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.wandb.media import Image, Media, as_text
 
-__all__ = ["Bokeh", "Graph", "Molecule", "Object3D", "Plotly"]
+__all__ = ["Bokeh", "Molecule", "Object3D", "Plotly"]
 
 
 class _File(Media):
@@ -23,7 +27,7 @@ class _File(Media):
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the file, or a text."""
-        if isinstance(self._data, (str, PathLike)) and Path(fspath(self._data)).is_file():
+        if isinstance(self._data, (str, PathLike)) and os.path.isfile(self._data):  # noqa: PTH113 (of any text)
             otel_ml.log_artifact(self._data, name=name, type=type(self).__name__.lower(), step=step, axis=axis)
             return
         not_kept(f"wandb.{type(self).__name__} in {name!r}", "it is kept as text.")
@@ -33,11 +37,26 @@ class _File(Media):
 def _path_or_text(file: Any) -> Any:
     """Return the path of an open file, or what it holds where it has none."""
     name = getattr(file, "name", None)
-    return name if isinstance(name, str) and Path(name).is_file() else file.read()
+    return name if isinstance(name, str) and os.path.isfile(name) else file.read()  # noqa: PTH113 (of any text)
+
+
+def _as_lists(value: Any) -> Any:
+    """Return the numbers of an array or a tensor, and what anything else says of itself."""
+    return value.tolist() if callable(getattr(value, "tolist", None)) else text_of(value)
 
 
 class Object3D(_File):
-    """A point cloud or a mesh."""
+    """A point cloud or a mesh. A cloud that is given as numbers is kept as the file that W&B writes of it."""
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record the file, or all points."""
+        if not isinstance(self._data, (Mapping, list, tuple)) and not hasattr(self._data, "tolist"):
+            super().keep(name, step, axis)
+            return
+        with tempfile.TemporaryDirectory(prefix="otel-ml-cloud-") as folder:
+            written = Path(folder) / "points.pts.json"
+            written.write_text(json.dumps(self._data, default=_as_lists), encoding="utf-8")
+            otel_ml.log_artifact(written, name=name, type="object3d", step=step, axis=axis)
 
     @classmethod
     def from_file(cls, data_or_path: Any, file_type: str | None = None) -> Object3D:
@@ -93,7 +112,3 @@ class Plotly(_File):
 
 class Bokeh(_File):
     """A bokeh plot."""
-
-
-class Graph(_File):
-    """A graph of a model."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -334,3 +335,56 @@ def test_an_artifact_knows_its_files_and_says_what_only_the_server_knows(capture
     with pytest.raises(AttributeError, match="is what W&B's server knows"):
         artifact.digest  # noqa: B018 (reading it is the test)
     assert not hasattr(artifact, "no_such_member")
+
+
+def test_a_cloud_of_points_is_kept_with_all_its_points(captured: Capture) -> None:
+    points = np.arange(3000.0).reshape(1000, 3)
+    wandb.init()
+    wandb.log({"cloud": wandb.Object3D(points), "scene": wandb.Object3D.from_point_cloud(points, [{"label": "car"}])})
+
+    kept = {name: json.loads(event.body) for name, event in events(captured, "artifact").items()}
+    assert kept["cloud"] == points.tolist()
+    assert kept["scene"]["points"] == points.tolist()
+    assert kept["scene"]["boxes"] == [{"label": "car"}]
+    assert captured.notices == []
+
+
+@pytest.mark.parametrize("kind", [wandb.Object3D, wandb.Molecule, wandb.Bokeh, wandb.Plotly])
+def test_a_text_that_no_file_could_be_called_by_is_kept(captured: Capture, kind: Any) -> None:
+    described = "v 0 0 0\n" * 1000
+    wandb.init()
+    wandb.log({"mesh": kind(io.StringIO(described))})
+
+    assert events(captured, "text")["mesh"].body == described
+
+
+def test_a_page_that_ends_as_a_file_is_called_is_kept(captured: Capture, tmp_path: Path) -> None:
+    wandb.init()
+    wandb.log({"page": wandb.Html("<p>see index.html"), "long": wandb.Html("<p>" + "x" * 5000 + ".html")})
+
+    assert events(captured, "text")["page"].body == "<p>see index.html"
+    assert len(events(captured, "text")["long"].body) == 5008
+
+
+def test_a_graph_is_built_and_kept_as_a_text(captured: Capture) -> None:
+    wandb.init()
+    graph = wandb.Graph()
+    first = graph.add_node(wandb.data_types.Node("a", "Node A", size=(4,)))
+    second = graph.add_node(id="b", name="Node B")
+    graph.add_edge(first, second)
+    wandb.log({"graph": graph})
+
+    assert graph["b"] is second
+    assert json.loads(events(captured, "text")["graph"].body) == {
+        "format": "keras",
+        "nodes": [{"id": "a", "name": "Node A", "size": [4]}, {"id": "b", "name": "Node B"}],
+        "edges": [["a", "b"]],
+    }
+
+
+def test_names_of_the_submodules_that_are_not_here_are_wandbs_own_or_are_explained() -> None:
+    assert isinstance(wandb.data_types.PartitionedTable, type)
+    assert issubclass(wandb.errors.AuthenticationError, Exception)
+    for module in (wandb.data_types, wandb.errors, wandb.util):
+        with pytest.raises(AttributeError, match=r"has no 'nothing_of_the_kind'.*explain not-kept"):
+            _ = module.nothing_of_the_kind
