@@ -388,3 +388,45 @@ def test_names_of_the_submodules_that_are_not_here_are_wandbs_own_or_are_explain
     for module in (wandb.data_types, wandb.errors, wandb.util):
         with pytest.raises(AttributeError, match=r"has no 'nothing_of_the_kind'.*explain not-kept"):
             _ = module.nothing_of_the_kind
+
+
+def test_several_lines_with_their_own_x_are_given_as_an_array_too() -> None:
+    ys = np.array([[1.0, 2.0], [3.0, 4.0]])
+    rows = [[0.0, "line_0", 1.0], [5.0, "line_0", 2.0], [0.0, "line_1", 3.0], [7.0, "line_1", 4.0]]
+
+    assert wandb.plot.line_series(np.array([[0.0, 5.0], [0.0, 7.0]]), ys).data == rows
+    assert [row[0] for row in wandb.plot.line_series(np.array([0.0, 5.0]), ys).data] == [0.0, 5.0] * 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: wandb.Object3D([[1, 2, 3]]),
+        lambda: wandb.Object3D.from_numpy(np.zeros((3, 2))),
+        lambda: wandb.Object3D(np.zeros(9)),
+        lambda: wandb.Object3D("INVALID"),
+        lambda: wandb.Object3D({"type": "INVALID"}),
+        lambda: wandb.Object3D.from_point_cloud([], [], [], "invalid"),
+        lambda: wandb.Object3D.from_file(io.StringIO("some text")),
+        lambda: wandb.Molecule.from_rdkit("test"),
+        lambda: wandb.Table(dataframe=[["a", 1]]),
+    ],
+)
+def test_what_wandb_refuses_is_said_with_its_error(captured: Capture, make: Any) -> None:
+    make()
+
+    assert any("ValueError: " in said or "AssertionError: " in said for said in captured.notices), captured.notices
+
+
+def test_clouds_that_wandb_takes_are_not_said(captured: Capture, tmp_path: Path) -> None:
+    (tmp_path / "cube.obj").write_text("v 0 0 0")
+    wandb.Object3D(np.zeros((2, 6)))
+    wandb.Object3D.from_point_cloud([], [], [])
+    wandb.Object3D(io.StringIO("v 0 0 0"), file_type="obj")
+    with (tmp_path / "cube.obj").open() as file:
+        wandb.Object3D(file)
+    wandb.Object3D(tmp_path / "cube.obj")
+    wandb.Molecule("test.pdb")
+    wandb.Molecule.from_rdkit("test.mol")
+
+    assert captured.notices == []
