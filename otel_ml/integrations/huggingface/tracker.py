@@ -81,8 +81,11 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
         step: int | None = None,
         **_: Any,
     ) -> None:
-        """Record a table."""
-        otel_ml.log_table(table_name, data if dataframe is None else dataframe, columns, step=step)
+        """Record a table; without `columns` the first row of `data` names them, as in Accelerate's ClearML tracker."""
+        rows = data if dataframe is None else dataframe
+        if columns is None and isinstance(rows, (list, tuple)) and rows and isinstance(rows[0], (list, tuple)):
+            columns, rows = rows[0], rows[1:]
+        otel_ml.log_table(table_name, rows, columns, step=step)
 
     def finish(self) -> None:
         """End the run."""

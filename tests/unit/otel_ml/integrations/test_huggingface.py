@@ -239,6 +239,16 @@ def test_what_other_trackers_take_beside_a_table_is_taken(otel_ml_capture: Captu
     assert [(event.name, event.step) for event in otel_ml_capture.events if event.kind == "ml.table"] == [("rows", 3)]
 
 
+def test_without_columns_the_first_row_of_a_table_names_them(otel_ml_capture: Capture) -> None:
+    tracker = started()
+    tracker.log_table("rows", data=[["prompt", "score"], ["a", 0.5]])
+    tracker.log_table("dictionaries", data=[{"prompt": "a"}])
+
+    shown = {event.name: event.body for event in otel_ml_capture.events if event.kind == "ml.table"}
+    assert shown["rows"] == {"columns": ["prompt", "score"], "rows": [["a", 0.5]]}
+    assert shown["dictionaries"] == {"columns": ["prompt"], "rows": [["a"]]}
+
+
 def test_one_picture_is_one_also_where_it_is_in_no_list(otel_ml_capture: Capture) -> None:
     digit = np.eye(8)
 
