@@ -151,7 +151,7 @@ SUITES: Sequence[Suite] = (
         "onnx_graph}.py",
         24,
         27,
-        "`export_scalars_to_json()` writes nothing (1), pictures beside an embedding are not looked at (1), and a model "
+        "`export_scalars_to_json()` writes nothing (1), pictures beside an embedding are not read (1), and a model "
         "is not traced (1): all are said. S3, and what is asked of TensorBoard's messages, are not counted",
     ),
     Suite(
