@@ -45,7 +45,9 @@ class Original:
     @cached_property
     def absent(self) -> Mapping[str, str]:
         """Names that are not here → what is used instead, as the module itself says it."""
-        return {**getattr(importlib.import_module(self.module), "NOT_HERE", {}), **self.not_here}
+        said: Mapping[str, str] = getattr(importlib.import_module(self.module), "NOT_HERE", {})
+        known = names_of(self.key)
+        return {**{name: how for name, how in said.items() if name in known}, **self.not_here}
 
 
 def names_of(key: str) -> tuple[str, ...]:

@@ -119,10 +119,12 @@ SUITES: Sequence[Suite] = (
         "b6e2950",
         "pytest tests/unit_tests/test_{wandb_config,wandb_define_metric,wandb_run,wandb_log,wandb_summary,wandb_save,"
         "plot,mode_disabled,tables,data_types}.py",
-        178,
-        181,
+        186,
+        194,
         "the address of a page that W&B has not made yet (1); dates in a table are texts (1); of a list of more than "
-        "108 pictures all are kept (1). Schemas of types, W&B's own files and what it prints are not counted",
+        "108 pictures all are kept (1); the configuration may be filled before there is a run (1); a figure of "
+        "matplotlib is kept as a picture, not as one of plotly (2); a column is added to an incremental table (1); "
+        "a text in SMILES is not parsed (1). Schemas of types, W&B's own files and what it prints are not counted",
     ),
     Suite(
         "MLflow",
@@ -132,6 +134,50 @@ SUITES: Sequence[Suite] = (
         45,
         "an experiment's id is its name (1); `MLFLOW_RUN_ID` beside another experiment begins a run (1); a parameter "
         "may change (1). Databricks, Spark and pages of a search are not counted",
+    ),
+    Suite(
+        "torch's SummaryWriter",
+        "017943b",
+        "pytest test/test_tensorboard.py",
+        10,
+        11,
+        "a model that its input does not fit (1): nothing is traced. What is asked of TensorBoard's messages is not "
+        "counted",
+    ),
+    Suite(
+        "tensorboardX",
+        "48a5f8a",
+        "pytest tests/test_{writer,summary_writer,pytorch_np,figure,hparams,pr_curve,embedding,pytorch_graph,"
+        "onnx_graph}.py",
+        24,
+        27,
+        "`export_scalars_to_json()` writes nothing (1), pictures beside an embedding are not read (1), and a model "
+        "is not traced (1): all are said. S3, and what is asked of TensorBoard's messages, are not counted",
+    ),
+    Suite(
+        "Lightning",
+        "7f0c343",
+        "pytest tests/tests_pytorch/loggers/test_{all,logger,csv,tensorboard,wandb}.py",
+        31,
+        33,
+        "the experiment is `default`, not `lightning_logs` (1); `experiment` is the run on every rank (1). "
+        "What is asked of a logger's own files, of numbered versions and of Lightning's other loggers is not counted",
+    ),
+    Suite(
+        "transformers",
+        "020a37d",
+        "pytest tests/trainer/test_trainer_callback.py",
+        21,
+        21,
+        "What is asked of the Trainer's own state and of its callbacks for SwanLab and Kubeflow is not counted",
+    ),
+    Suite(
+        "Accelerate",
+        "16cb6eb",
+        "pytest tests/test_tracking.py",
+        14,
+        14,
+        "`OtelMLTracker` in the place of each tracker",
     ),
     Suite(
         "itwinai",

@@ -11,7 +11,7 @@ import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.config import Config
-from otel_ml.integrations.implicit_steps import Rows
+from otel_ml.integrations.implicit_steps import Rows, rows_of
 from otel_ml.warn_once import reporter
 
 __all__ = ["SESSION", "Joined"]
@@ -41,8 +41,6 @@ class Session:
     def __init__(self) -> None:
         self._open = 0
         self._run: otel_ml.Run | None = None  # that we began
-        self._run_id: str | None = None  # whose rows are counted
-        self._rows = Rows()
         self._exporters: frozenset[str] = frozenset()
         self._variables = RunEnvironment()
 
@@ -75,9 +73,7 @@ class Session:
         self._open += 1
         if nested:
             otel_ml.log_params({"parent_run_id": parent_run_id}, prefix=nested)
-        if run.id != self._run_id:
-            self._run_id, self._rows = run.id, Rows()
-        return Joined(run, prefix, self._rows)
+        return Joined(run, prefix, rows_of(run.id))
 
     def leave(self) -> None:
         """Leave the run; the last one to leave ends it."""

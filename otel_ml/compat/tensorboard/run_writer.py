@@ -32,6 +32,7 @@ class RunWriter:
         max_queue: int = 10,
         flush_secs: int = 120,
         filename_suffix: str = "",
+        write_to_disk: bool = True,
         **more: Any,
     ) -> None:
         del max_queue, flush_secs, filename_suffix
@@ -39,7 +40,6 @@ class RunWriter:
         self.log_dir: str = str(given or _usual_folder(comment))
         # That of a folder by date would be another one in each rank.
         self.run_name: str = Path(self.log_dir).name if given else f"run{comment}"
-        _make_folder(self.log_dir)
         for key in more:
             not_kept(f"SummaryWriter({key}=…)", "it means nothing to otel_ml.")
         if purge_step is not None:
@@ -47,7 +47,17 @@ class RunWriter:
         self._is_open = False
         self._run_id: str | None = None
         self._usual_step: int | None = None
-        self._enter()
+        if write_to_disk:
+            _make_folder(self.log_dir)
+            self._enter()
+        else:
+            self._be_silent()
+
+    def _be_silent(self) -> None:
+        """Take every call and record nothing: scripts ask for it on all ranks but one."""
+        for name in dir(self):
+            if name.startswith(("add_", "export_")):
+                setattr(self, name, _nothing)
 
     def _enter(self) -> None:
         self._run, self._prefix = WRITERS.enter(self, self._run_id)
@@ -102,6 +112,10 @@ class RunWriter:
         if self._is_open:
             self._is_open = False
             WRITERS.leave(self, kind, error)
+
+
+def _nothing(*arguments: Any, **options: Any) -> None:
+    del arguments, options
 
 
 def _usual_folder(comment: str) -> Path:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from otel_ml.compat.tracking.original_names import name_of_the_original
+from otel_ml.compat.wandb.graph import Graph, Node
 from otel_ml.compat.wandb.media import Audio, Classes, Histogram, Html, Image, Media, Video, WBValue, box3d
-from otel_ml.compat.wandb.media_of_files import Bokeh, Graph, Molecule, Object3D, Plotly
+from otel_ml.compat.wandb.media_of_files import Bokeh, Molecule, Object3D, Plotly
 from otel_ml.compat.wandb.table import EvalTable, Table
 
 __all__ = [
@@ -17,6 +21,7 @@ __all__ = [
     "Image",
     "Media",
     "Molecule",
+    "Node",
     "Object3D",
     "Plotly",
     "Table",
@@ -24,3 +29,8 @@ __all__ = [
     "WBValue",
     "box3d",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return W&B's own class: it is a type, and records nothing by itself."""
+    return name_of_the_original("wandb.data_types", name, is_of_the_server=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -258,8 +259,8 @@ class Html(Media):
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it as text; a file as an artifact."""
         data = self._data
-        is_path = not self._is_text and (isinstance(data, PathLike) or str(data).endswith((".html", ".htm")))
-        if is_path:
+        is_page = isinstance(data, PathLike) or str(data).endswith((".html", ".htm"))
+        if is_page and not self._is_text and os.path.isfile(data):  # noqa: PTH113 (of any text)
             otel_ml.log_artifact(data, name=name, type="html", step=step, axis=axis)
         else:
             otel_ml.log_text(name, str(data), step=step, axis=axis)

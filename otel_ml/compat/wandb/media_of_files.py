@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from os import PathLike, fspath
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.wandb.media import Image, Media, as_text
 
-__all__ = ["Bokeh", "Graph", "Molecule", "Object3D", "Plotly"]
+__all__ = ["Bokeh", "Molecule", "Object3D", "Plotly"]
 
 
 class _File(Media):
@@ -23,7 +27,7 @@ class _File(Media):
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the file, or a text."""
-        if isinstance(self._data, (str, PathLike)) and Path(fspath(self._data)).is_file():
+        if isinstance(self._data, (str, PathLike)) and os.path.isfile(self._data):  # noqa: PTH113 (of any text)
             otel_ml.log_artifact(self._data, name=name, type=type(self).__name__.lower(), step=step, axis=axis)
             return
         not_kept(f"wandb.{type(self).__name__} in {name!r}", "it is kept as text.")
@@ -33,17 +37,54 @@ class _File(Media):
 def _path_or_text(file: Any) -> Any:
     """Return the path of an open file, or what it holds where it has none."""
     name = getattr(file, "name", None)
-    return name if isinstance(name, str) and Path(name).is_file() else file.read()
+    return name if isinstance(name, str) and os.path.isfile(name) else file.read()  # noqa: PTH113 (of any text)
+
+
+def _what_is_wrong(given: Any, data: Any, file_type: str | None) -> str | None:
+    """Return why W&B takes no such cloud or mesh."""
+    if isinstance(data, Mapping):
+        return None if data.get("type") == "lidar/beta" else "a scene has the type 'lidar/beta'."
+    if isinstance(data, (str, PathLike)):
+        named = file_type if hasattr(given, "read") and data != getattr(given, "name", None) else os.fspath(data)
+        return (
+            None if str(named).endswith(_MESHES) else f"files are {', '.join(_MESHES)}; an open one has a file_type=."
+        )
+    shape: tuple[int, ...] = tuple(getattr(data, "shape", ()))
+    return None if len(shape) == 2 and shape[1] in {3, 4, 6} else "points are an array of 3, 4 or 6 columns."
+
+
+_MESHES = ("obj", "gltf", "glb", "babylon", "stl", "pts.json")
+_OF_RDKIT = ("mol", "sdf")
+
+
+def _as_lists(value: Any) -> Any:
+    """Return the numbers of an array or a tensor, and what anything else says of itself."""
+    return value.tolist() if callable(getattr(value, "tolist", None)) else text_of(value)
 
 
 class Object3D(_File):
-    """A point cloud or a mesh."""
+    """A point cloud or a mesh. A cloud that is given as numbers is kept as the file that W&B writes of it."""
+
+    def __init__(self, data_or_path: Any, caption: str | None = None, **options: Any) -> None:
+        super().__init__(data_or_path, caption, **options)
+        wrong = _what_is_wrong(data_or_path, self._data, options.get("file_type"))
+        if wrong is not None:
+            not_kept("wandb.Object3D()", f"ValueError: {wrong} It is kept as it is.")
+
+    def keep(self, name: str, step: int | None, axis: str | None) -> None:
+        """Record the file, or all points."""
+        if not isinstance(self._data, (Mapping, list, tuple)) and not hasattr(self._data, "tolist"):
+            super().keep(name, step, axis)
+            return
+        with tempfile.TemporaryDirectory(prefix="otel-ml-cloud-") as folder:
+            written = Path(folder) / "points.pts.json"
+            written.write_text(json.dumps(self._data, default=_as_lists), encoding="utf-8")
+            otel_ml.log_artifact(written, name=name, type="object3d", step=step, axis=axis)
 
     @classmethod
     def from_file(cls, data_or_path: Any, file_type: str | None = None) -> Object3D:
         """Return that of a file."""
-        del file_type
-        return cls(data_or_path)
+        return cls(data_or_path, file_type=file_type)
 
     @classmethod
     def from_numpy(cls, data: Any) -> Object3D:
@@ -52,7 +93,11 @@ class Object3D(_File):
 
     @classmethod
     def from_point_cloud(
-        cls, points: Any, boxes: Sequence[Any] = (), vectors: Sequence[Any] | None = None, point_cloud_type: Any = None
+        cls,
+        points: Any,
+        boxes: Sequence[Any] = (),
+        vectors: Sequence[Any] | None = None,
+        point_cloud_type: Any = "lidar/beta",
     ) -> Object3D:
         """Return a cloud of points with boxes and vectors."""
         return cls({"type": point_cloud_type, "points": points, "boxes": boxes, "vectors": vectors})
@@ -64,6 +109,10 @@ class Molecule(_File):
     @classmethod
     def from_rdkit(cls, data_or_path: Any, caption: str | None = None, **options: Any) -> Molecule:
         """Return that of a file, or of an object of the package `rdkit`."""
+        if isinstance(data_or_path, (str, PathLike)) and not os.fspath(data_or_path).endswith(_OF_RDKIT):
+            not_kept(
+                "wandb.Molecule.from_rdkit()", f"ValueError: files are {', '.join(_OF_RDKIT)}. It is kept as it is."
+            )
         return cls(data_or_path, caption, **options)
 
     @classmethod
@@ -93,7 +142,3 @@ class Plotly(_File):
 
 class Bokeh(_File):
     """A bokeh plot."""
-
-
-class Graph(_File):
-    """A graph of a model."""

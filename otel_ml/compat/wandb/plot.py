@@ -83,7 +83,7 @@ def line_series(
 ) -> CustomChart:
     """Return the lines as rows (step, lineKey, lineVal)."""
     names = list(keys) if keys else [f"line_{number}" for number in range(len(ys))]
-    several = xs if len(xs) and isinstance(xs[0], (list, tuple)) else [xs] * len(ys)
+    several = xs if len(xs) and _are_several(xs[0]) else [xs] * len(ys)
     if len(several) != len(ys) or len(names) != len(ys):
         wrong = f"ValueError: there are {len(ys)} y-series, {len(several)} x-series and {len(names)} keys"
         not_kept("wandb.plot.line_series()", f"{wrong}. Those that have all three are kept.")
@@ -91,6 +91,12 @@ def line_series(
               for x, y in zip(line_x, line_y, strict=False))  # fmt: skip
     fields = {"step": "step", "lineKey": "lineKey", "lineVal": "lineVal"}
     return _chart("lineseries", Table(list(fields), points), fields, title, {"xname": xname, **options})
+
+
+def _are_several(first: Any) -> bool:
+    """Whether the first of x-values is a line of them."""
+    dimensions = getattr(first, "ndim", None)
+    return isinstance(first, (list, tuple, range)) if dimensions is None else dimensions > 0
 
 
 def confusion_matrix(

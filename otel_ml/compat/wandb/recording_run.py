@@ -83,6 +83,11 @@ class Run(RunFacts):
             session.describe(**{**said, "tags": (*said.get("tags", self._asked.tags), *others)})
         super()._describe_anew(**said)
 
+    @property
+    def next_step(self) -> int:
+        """The first step after all rows, also after one that was left open."""
+        return max(self._step, self._counts.latest + 1)
+
     # --- rows ----------------------------------------------------------------------------------------------------
 
     @_inside

@@ -39,6 +39,7 @@ class State:
         self._run: Run | None = None
         self.config: Config = Config()
         self.environment: RunEnvironment = RunEnvironment()
+        self._left: tuple[str, int] = ("", 0)
 
     @property
     def summary(self) -> Summary:
@@ -58,10 +59,16 @@ class State:
 
     def ended(self, run: Run) -> None:
         """Forget the run, if it is still the one."""
+        self._left = (run.id, run.next_step)
         if self._run is run:
             self._run = None
             self.config = Config()
             self.environment.undo()
+
+    def first_step_in(self, run_id: str) -> int:
+        """Return the step after the rows of the `init()` before, where that has joined the same run of the program."""
+        left, step = self._left
+        return step if left == run_id else 0
 
 
 state: State = State()
@@ -182,7 +189,7 @@ def _fill(config: Config, given: Mapping[str, Any]) -> None:
 
 
 def _run_of(begun: otel_ml.Run, config: Config, asked: InitArguments) -> Run:
-    first = next_step(begun.dir) if asked.resumed else 0
+    first = next_step(begun.dir) if asked.resumed else state.first_step_in(begun.id)
     run = Run(begun, config, asked, first, state.ended)
     config._connect(begun.log_params)  # noqa: SLF001 (one package)
     return run

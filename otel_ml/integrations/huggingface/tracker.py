@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import otel_ml
 from otel_ml.integrations.huggingface.values import log_values
-from otel_ml.integrations.implicit_steps import Rows
+from otel_ml.integrations.implicit_steps import rows_of
 from otel_ml.integrations.missing_package import PackageError
 
 try:
@@ -38,7 +38,6 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
         super().__init__()
         self._arguments: Mapping[str, Any] = {"experiment": run_name, **arguments}
         self._run: otel_ml.Run | None = None
-        self._rows = Rows()
 
     @property
     def tracker(self) -> otel_ml.Run | None:
@@ -52,7 +51,6 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
             alone = place.num_processes == 1
             where = {} if alone else {"rank": place.process_index, "world_size": place.num_processes}
             self._run = otel_ml.init(**{**where, **self._arguments})
-            self._rows = Rows()
 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Record hyper-parameters, from the main process."""
@@ -64,26 +62,43 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
 
         Without a step it is the one that the program is in, else a row of its own.
         """
-        at = step if "axis" in options else self._rows.step_of(values, step)
-        if options:
-            otel_ml.log(values, step=at, **options)
-        else:
-            log_values(values, at)
+        at = step if "axis" in options or self._run is None else rows_of(self._run.id).step_of(values, step)
+        log_values(values, at, **options)
 
     def log_images(self, values: Mapping[str, Any], step: int | None = None, **_: Any) -> None:
-        """Record images; of several under one name each is numbered."""
-        for name, images in values.items():
+        """Record images, one or several under a name; of several each is numbered."""
+        for name, given in values.items():
+            images = _pictures(given)
             for number, image in enumerate(images):
                 otel_ml.log_image(name if len(images) == 1 else f"{name}/{number}", image, step=step)
 
     def log_table(
-        self, table_name: str, columns: Any = None, data: Any = None, dataframe: Any = None, step: int | None = None
+        self,
+        table_name: str,
+        columns: Any = None,
+        data: Any = None,
+        dataframe: Any = None,
+        step: int | None = None,
+        **_: Any,
     ) -> None:
-        """Record a table."""
-        otel_ml.log_table(table_name, data if dataframe is None else dataframe, columns, step=step)
+        """Record a table; without `columns` the first row of `data` names them, as in Accelerate's ClearML tracker."""
+        rows = data if dataframe is None else dataframe
+        if columns is None and isinstance(rows, (list, tuple)) and rows and isinstance(rows[0], (list, tuple)):
+            columns, rows = rows[0], rows[1:]
+        otel_ml.log_table(table_name, rows, columns, step=step)
 
     def finish(self) -> None:
         """End the run."""
         if self._run is not None:
             self._run = None
             otel_ml.shutdown()
+
+
+def _pictures(given: Any) -> Sequence[Any]:
+    """Return several pictures: a list of them, or a batch in one array. All else is one."""
+    is_several = isinstance(given, (list, tuple)) or getattr(given, "ndim", 0) > _DIMENSIONS
+    return given if is_several else [given]
+
+
+_DIMENSIONS = 3
+"""Of an array that is one picture, at most: height, width, channels."""

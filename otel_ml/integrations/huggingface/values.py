@@ -12,16 +12,21 @@ import otel_ml
 __all__ = ["log_values"]
 
 
-def log_values(values: Mapping[str, Any], step: int | None) -> None:
-    """Record texts as texts, and everything else as a value; of a name's values at one step the last counts.
+def log_values(values: Mapping[str, Any], step: int | None, **options: Any) -> None:
+    """Record texts as texts, and everything else as a value, with `options` of `otel_ml.log()`.
 
-    What is several numbers, such as the score of each class, is their mean, as for `otel_ml.log()`.
+    Without options the last of a name's values at one step counts, and what is several numbers, such as the score of
+    each class, is their mean.
     """
     texts = {name: value for name, value in values.items() if isinstance(value, str)}
-    numbers = {name: _one(value) for name, value in values.items() if name not in texts}
-    otel_ml.log(numbers, step=step, within="last")
+    numbers = {name: value for name, value in values.items() if name not in texts}
+    if options:
+        otel_ml.log(numbers, step=step, **options)
+    else:
+        otel_ml.log({name: _one(value) for name, value in numbers.items()}, step=step, within="last")
+    before = f"{options['prefix']}/" if options.get("prefix") else ""
     for name, text in texts.items():
-        otel_ml.log_text(name, text, step=step)
+        otel_ml.log_text(f"{before}{name}", text, step=step, axis=options.get("axis"))
 
 
 def _one(value: Any) -> Any:

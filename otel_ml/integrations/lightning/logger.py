@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import otel_ml
-from otel_ml.integrations.implicit_steps import Rows
+from otel_ml.integrations.implicit_steps import rows_of
 from otel_ml.integrations.lightning.checkpoints import Checkpoints
 from otel_ml.integrations.lightning.framework import LOGGER, global_rank
 from otel_ml.integrations.lightning.stages import follow
@@ -46,7 +46,6 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         self._log_model = log_model
         self._checkpoints = Checkpoints()
         self._callbacks: list[Any] = []
-        self._rows = Rows()
         # Lightning starts other processes with LOCAL_RANK alone, which no launcher of otel_ml's list does.
         is_started_by_lightning = "LOCAL_RANK" in os.environ and "RANK" not in os.environ
         self._run: otel_ml.Run | None = self._joined(global_rank() if is_started_by_lightning else None)
@@ -70,7 +69,6 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
     def _join(self) -> otel_ml.Run:
         if self._run is None or not self._run.is_active:
             self._run = self._joined(global_rank())
-            self._rows = Rows()
         return self._run
 
     def recording(self) -> AbstractContextManager[None]:
@@ -116,14 +114,15 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         """
         with self.recording(), outside():
             if global_rank() == 0:
-                at = self._rows.step_of(metrics, step)
+                at = rows_of(self._join().id).step_of(metrics, step)
                 otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
 
-    def log_hyperparams(self, params: Any, *_: Any, **more: Any) -> None:
+    def log_hyperparams(self, params: Any = None, *_: Any, **more: Any) -> None:
         """Record hyper-parameters: a dictionary, a Namespace, a dataclass."""
         run = self._join()
         if global_rank() == 0:
-            run.log_params(params)
+            if params is not None:
+                run.log_params(params)
             if more:
                 run.log_params(more)
 

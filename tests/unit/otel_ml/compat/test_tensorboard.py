@@ -319,3 +319,18 @@ def test_a_step_is_given_once_for_a_block(captured: Capture, writer: SummaryWrit
         writer.add_scalar("acc", 2.0, 8)
 
     assert (steps_of(captured, "loss"), steps_of(captured, "acc")) == ({7: 1.0}, {8: 2.0})
+
+
+def test_a_writer_that_is_not_to_write_records_nothing(captured: Capture, tmp_path: Path) -> None:
+    for rank in (0, 1):
+        with SummaryWriter(tmp_path / "logs", write_to_disk=rank == 0) as writer:
+            writer.add_scalar("loss", float(rank), 0)
+            writer.add_text("rank", str(rank), 0)
+            writer.add_hparams({"rank": rank}, {"acc": 0.5})
+            writer.flush()
+
+    assert steps_of(captured, "loss") == {0: 0.0}
+    assert events(captured, "text")["rank"].body == "0"
+    assert [event.body for event in captured.events if event.kind == "ml.params"] == [{"rank": 0}]
+    SummaryWriter(tmp_path / "nobody", "", None, 10, 120, "", False).close()
+    assert not (tmp_path / "nobody").exists()

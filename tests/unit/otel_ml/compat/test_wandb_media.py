@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -334,3 +335,98 @@ def test_an_artifact_knows_its_files_and_says_what_only_the_server_knows(capture
     with pytest.raises(AttributeError, match="is what W&B's server knows"):
         artifact.digest  # noqa: B018 (reading it is the test)
     assert not hasattr(artifact, "no_such_member")
+
+
+def test_a_cloud_of_points_is_kept_with_all_its_points(captured: Capture) -> None:
+    points = np.arange(3000.0).reshape(1000, 3)
+    wandb.init()
+    wandb.log({"cloud": wandb.Object3D(points), "scene": wandb.Object3D.from_point_cloud(points, [{"label": "car"}])})
+
+    kept = {name: json.loads(event.body) for name, event in events(captured, "artifact").items()}
+    assert kept["cloud"] == points.tolist()
+    assert kept["scene"]["points"] == points.tolist()
+    assert kept["scene"]["boxes"] == [{"label": "car"}]
+    assert captured.notices == []
+
+
+@pytest.mark.parametrize("kind", [wandb.Object3D, wandb.Molecule, wandb.Bokeh, wandb.Plotly])
+def test_a_text_that_no_file_could_be_called_by_is_kept(captured: Capture, kind: Any) -> None:
+    described = "v 0 0 0\n" * 1000
+    wandb.init()
+    wandb.log({"mesh": kind(io.StringIO(described))})
+
+    assert events(captured, "text")["mesh"].body == described
+
+
+def test_a_page_that_ends_as_a_file_is_called_is_kept(captured: Capture, tmp_path: Path) -> None:
+    wandb.init()
+    wandb.log({"page": wandb.Html("<p>see index.html"), "long": wandb.Html("<p>" + "x" * 5000 + ".html")})
+
+    assert events(captured, "text")["page"].body == "<p>see index.html"
+    assert len(events(captured, "text")["long"].body) == 5008
+
+
+def test_a_graph_is_built_and_kept_as_a_text(captured: Capture) -> None:
+    wandb.init()
+    graph = wandb.Graph()
+    first = graph.add_node(wandb.data_types.Node("a", "Node A", size=(4,)))
+    second = graph.add_node(id="b", name="Node B")
+    graph.add_edge(first, second)
+    wandb.log({"graph": graph})
+
+    assert graph["b"] is second
+    assert json.loads(events(captured, "text")["graph"].body) == {
+        "format": "keras",
+        "nodes": [{"id": "a", "name": "Node A", "size": [4]}, {"id": "b", "name": "Node B"}],
+        "edges": [["a", "b"]],
+    }
+
+
+def test_names_of_the_submodules_that_are_not_here_are_wandbs_own_or_are_explained() -> None:
+    assert isinstance(wandb.data_types.PartitionedTable, type)
+    assert issubclass(wandb.errors.AuthenticationError, Exception)
+    for module in (wandb.data_types, wandb.errors, wandb.util):
+        with pytest.raises(AttributeError, match=r"has no 'nothing_of_the_kind'.*explain not-kept"):
+            _ = module.nothing_of_the_kind
+
+
+def test_several_lines_with_their_own_x_are_given_as_an_array_too() -> None:
+    ys = np.array([[1.0, 2.0], [3.0, 4.0]])
+    rows = [[0.0, "line_0", 1.0], [5.0, "line_0", 2.0], [0.0, "line_1", 3.0], [7.0, "line_1", 4.0]]
+
+    assert wandb.plot.line_series(np.array([[0.0, 5.0], [0.0, 7.0]]), ys).data == rows
+    assert [row[0] for row in wandb.plot.line_series(np.array([0.0, 5.0]), ys).data] == [0.0, 5.0] * 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: wandb.Object3D([[1, 2, 3]]),
+        lambda: wandb.Object3D.from_numpy(np.zeros((3, 2))),
+        lambda: wandb.Object3D(np.zeros(9)),
+        lambda: wandb.Object3D("INVALID"),
+        lambda: wandb.Object3D({"type": "INVALID"}),
+        lambda: wandb.Object3D.from_point_cloud([], [], [], "invalid"),
+        lambda: wandb.Object3D.from_file(io.StringIO("some text")),
+        lambda: wandb.Molecule.from_rdkit("test"),
+        lambda: wandb.Table(dataframe=[["a", 1]]),
+    ],
+)
+def test_what_wandb_refuses_is_said_with_its_error(captured: Capture, make: Any) -> None:
+    make()
+
+    assert any("ValueError: " in said or "AssertionError: " in said for said in captured.notices), captured.notices
+
+
+def test_clouds_that_wandb_takes_are_not_said(captured: Capture, tmp_path: Path) -> None:
+    (tmp_path / "cube.obj").write_text("v 0 0 0")
+    wandb.Object3D(np.zeros((2, 6)))
+    wandb.Object3D.from_point_cloud([], [], [])
+    wandb.Object3D(io.StringIO("v 0 0 0"), file_type="obj")
+    with (tmp_path / "cube.obj").open() as file:
+        wandb.Object3D(file)
+    wandb.Object3D(tmp_path / "cube.obj")
+    wandb.Molecule("test.pdb")
+    wandb.Molecule.from_rdkit("test.mol")
+
+    assert captured.notices == []

@@ -253,3 +253,18 @@ def test_a_definition_says_what_it_was_given_and_is_added_to_those_before(captur
     assert (first.step_sync, second.step_metric, second.summary, second.step_sync) == (True, None, ("min",), False)
     assert steps_of(captured, "val/acc", "val") == {3: 0.5}
     assert run.summary["val/acc"] == {"min": 0.5}
+
+
+def test_a_second_init_in_the_run_of_the_program_goes_on_after_the_rows_of_the_first(captured: Capture) -> None:
+    for values in ((3.0, 2.0), (1.0,)):
+        with wandb.init() as run:
+            for value in values:
+                run.log({"loss": value})
+
+    assert steps_of(captured, "loss") == {0: 3.0, 1: 2.0, 2: 1.0}
+    assert run.step == 3
+    for value in (5.0, 6.0):
+        with wandb.init() as run:
+            run.log({"acc": value}, **({"step": 7} if value == 5.0 else {}))
+
+    assert steps_of(captured, "acc") == {7: 5.0, 8: 6.0}

@@ -57,6 +57,17 @@ def test_what_is_logged_without_a_step_is_a_row_each(line: ModuleType, otel_ml_c
     assert found == {4: 9.0, 5: 3.0, 6: 2.0}
 
 
+def test_a_second_logger_of_the_run_goes_on_after_the_rows_of_the_first(
+    line: ModuleType, otel_ml_capture: Capture
+) -> None:
+    for values in ((3.0, 2.0), (1.0,)):
+        logger = line.OtelMLLogger(log_model=False)
+        for value in values:
+            logger.log_metrics({"loss": value})
+
+    assert otel_ml_capture.values("loss") == [3.0, 2.0, 1.0]
+
+
 def test_of_two_validations_at_one_step_the_last_counts(line: ModuleType, otel_ml_capture: Capture) -> None:
     class Better(line.Line):
         accuracy = 0.25
@@ -151,6 +162,7 @@ def test_every_method_of_lightnings_logger_does_something_or_says_why_not(
     logger.log_metrics({"loss": 0.5}, step=3)
     logger.log_hyperparams(Namespace(lr=0.1))
     logger.log_hyperparams({"depth": 2}, more=True)
+    logger.log_hyperparams()
     model = line.Line()
     logger.log_graph(model)
     logger.log_graph(model)
