@@ -38,7 +38,7 @@ class Table(Media):
             not_kept("wandb.Table(columns=…)", "AssertionError: columns are names. What was given is taken as data=….")
             columns, data = None, columns if data is None else data
         if dataframe is not None and not hasattr(dataframe, "itertuples"):
-            not_kept("wandb.Table(dataframe=…)", "AssertionError: it is no data frame. It is taken as data=….")
+            not_kept("wandb.Table(dataframe=…)", "AssertionError: it is not a data frame. It is taken as data=….")
         given = dataframe if dataframe is not None else data if data is not None else rows
         if hasattr(given, "itertuples"):
             self.columns: list[str] = [str(name) for name in given.columns]
