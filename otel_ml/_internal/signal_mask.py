@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 
-__all__ = ["ENDING_SIGNALS", "leave_signals_to_the_program", "take_signals"]
+__all__ = ["ENDING_SIGNALS", "leave_signals_to_the_program"]
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Signals before whose effect what was recorded is brought to safety: schedulers warn of preemptions by any of them."""
@@ -17,8 +17,3 @@ ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, 
 def leave_signals_to_the_program() -> None:
     """Take none on this thread, which is one of ours."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
-
-
-def take_signals() -> None:
-    """Take them again: in a process that such a thread, or a program that blocked them, has started."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)

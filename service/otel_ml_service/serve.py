@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 
-from otel_ml._internal.signal_mask import take_signals
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.registry import is_registered
 from otel_ml_service.config import ServiceConfig
@@ -56,7 +55,7 @@ def serve(
     signal.signal(signal.SIGTERM, ask)
     # Ctrl-C in the terminal of a job reaches every process; the embedded service still has to deliver.
     signal.signal(signal.SIGINT, signal.SIG_IGN if config.embedded else ask)
-    take_signals()  # who has started this process may have blocked them
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # who has started it may not take them
     service.start()
     started(service)
     look_for_garbage_rarely()

@@ -18,6 +18,7 @@ STUCK = """
     import ctypes, os, signal, threading
     import otel_ml
 
+    signal.signal(signal.{name}, signal.SIG_DFL)  # `nohup` has it ignored
     otel_ml.init("exp")
     for step in range(3):
         otel_ml.log({{"loss": float(step)}}, step=step)

@@ -12,6 +12,7 @@ from otel_ml._internal.identity.run_identity import Identity, identify
 from otel_ml._internal.identity.trials import trial
 from otel_ml._internal.lifecycle.child_environment import handed_on
 from otel_ml._internal.lifecycle.init_arguments import another_run, changes, checked, new_arguments, of_a_writer, shown
+from otel_ml._internal.lifecycle.run_requested import creator
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, Session
 from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.messages.recorder import recorder
@@ -70,9 +71,9 @@ class RepeatedInit:
         changed = self._changes(session, arguments)
         if session.is_left_for_init and changed:
             return self._begin_anew(session, arguments, changed)
-        is_of_parent = session.identity.parent is not None  # joined by what it recorded
-        if (session.is_explicit or is_of_parent) and self._is_other(session, arguments):
-            if is_of_parent:
+        has_joined = session.identity.parent is not None and creator() != 0  # a worker, by what it recorded
+        if (session.is_explicit or has_joined) and self._is_other(session, arguments):
+            if has_joined:
                 self._sessions.make_current(session)  # again, once the other one has ended
             return self._beside(arguments)
         self._again(session, arguments, changed)
