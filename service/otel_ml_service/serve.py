@@ -21,6 +21,8 @@ from otel_ml_service.service import Service
 
 __all__ = ["serve"]
 
+_OF_PEOPLE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
 _POLL_S = 0.2
 """A signal handler cannot wake a wait on another event; this is how long it takes to be seen."""
 
@@ -55,7 +57,8 @@ def serve(
     signal.signal(signal.SIGTERM, ask)
     # Ctrl-C in the terminal of a job reaches every process; the embedded service still has to deliver.
     signal.signal(signal.SIGINT, signal.SIG_IGN if config.embedded else ask)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # who has started it may not take them
+    # A thread that takes no signals may have started this process, which would take none either.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_PEOPLE)
     service.start()
     started(service)
     look_for_garbage_rarely()

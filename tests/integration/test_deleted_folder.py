@@ -85,8 +85,14 @@ def test_the_log_of_a_run_goes_on_in_a_new_file(bench: Bench) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder at once: its service makes files in it, and removes some, meanwhile."""
-    shutil.rmtree(folder.rename(folder.with_name("removed")), ignore_errors=True)
+    """Remove a folder at once, and then what its service still makes and removes in it."""
+    removed = folder.rename(folder.with_name("removed"))
+
+    def is_gone() -> bool:
+        shutil.rmtree(removed, ignore_errors=True)
+        return not removed.exists()
+
+    eventually(is_gone)
 
 
 def log_of(account: dict[str, str]) -> str:

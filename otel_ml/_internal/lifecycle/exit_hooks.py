@@ -136,6 +136,7 @@ class ExitHooks:
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         del frame
+        MISSED_SIGNALS.begun(number)  # it may have come before this was its handler
         self._held.append(signal.Signals(number))
         interrupts = self._held.count(signal.SIGINT)
         if number == signal.SIGINT and interrupts == 1:
