@@ -14,6 +14,7 @@ from otel_ml_exporters.contract import ExporterCase, ExporterContract, Point
 from otel_ml_exporters.records import RunInfo
 from otel_ml_exporters.registry import exporter_class
 from tests.e2e.jobs import environment, finished, the_run_in
+from tests.plugin_package import install
 
 PLAIN = '''
 import csv
@@ -81,12 +82,7 @@ with otel_ml.init("exp", exporters="plain,jsonl"):
 @pytest.fixture
 def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a folder in which a package with the classes is installed, for this process and those it starts."""
-    package = tmp_path_factory.mktemp("site")
-    described = package / "acme-1.0.dist-info"
-    described.mkdir()
-    (package / "acme.py").write_text(PLAIN)
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (described / "entry_points.txt").write_text(f"[otel_ml.exporters]\n{NAMES}")
+    package = install(tmp_path_factory.mktemp("site"), {"acme": PLAIN}, NAMES)
     monkeypatch.syspath_prepend(str(package))
     yield package
     sys.modules.pop("acme", None)

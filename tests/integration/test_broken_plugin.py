@@ -11,6 +11,7 @@ import pytest
 
 import otel_ml
 from tests.e2e.jobs import environment, finished, the_run_in
+from tests.plugin_package import install
 
 MODULE = """
 from otel_ml_exporters import Exporter
@@ -41,17 +42,13 @@ with otel_ml.init("exp", exporters=sys.argv[1]):
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     """Return the environment of a process in which a package with broken exporters is installed."""
-    package = tmp_path / "site"
-    described = package / "acme-1.0.dist-info"
-    described.mkdir(parents=True)
-    (package / "acme.py").write_text(MODULE)
-    (package / "acme_raises.py").write_text("raise RuntimeError('not on this machine')")
-    (package / "acme_leaves.py").write_text("raise SystemExit('set ACME_KEY')")
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (described / "entry_points.txt").write_text(
-        "[otel_ml.exporters]\nconstructor = acme:Broken\nclass = acme:Nobody\nmodule = acme_raises:X\n"
-        "leaves = acme_leaves:X\n"
-    )
+    modules = {
+        "acme": MODULE,
+        "acme_raises": "raise RuntimeError('not on this machine')",
+        "acme_leaves": "raise SystemExit('set ACME_KEY')",
+    }
+    exporters = "constructor = acme:Broken\nclass = acme:Nobody\nmodule = acme_raises:X\nleaves = acme_leaves:X"
+    package = install(tmp_path / "site", modules, exporters)
     found = environment()
     return {**found, "PYTHONPATH": os.pathsep.join([str(package), found["PYTHONPATH"]])}
 

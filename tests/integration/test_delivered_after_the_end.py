@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.worker_process import environment, run
+from tests.plugin_package import install
 from tests.waiting import eventually
 
 MODULE = """
@@ -49,12 +50,7 @@ JOB = """
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     """Return the environment of a job that is over when its store still is away."""
-    package = tmp_path / "site"
-    described = package / "acme-1.0.dist-info"
-    described.mkdir(parents=True)
-    (package / "acme_store.py").write_text(MODULE)
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (described / "entry_points.txt").write_text("[otel_ml.exporters]\nstore = acme_store:Store\n")
+    package = install(tmp_path / "site", {"acme_store": MODULE}, "store = acme_store:Store")
     found = environment(tmp_path, {"OTEL_ML_EXIT_WAIT": "0", "COLUMNS": "80"})
     return {**found, "PYTHONPATH": os.pathsep.join([str(package), found["PYTHONPATH"]])}
 
