@@ -119,12 +119,18 @@ def _joined(launch: _Launch, asked: AskedRun, begun: Collection[int]) -> int:
 
 _MADE_UP = re.compile(
     r"""
-      [\da-f]{8} (?:-[\da-f]{4}){3} - [\da-f]{12}                         # a UUID
-    | \d{6,} (?:\.\d+)?                           # seconds since the epoch, a compact date, random digits
-    | \d{4}[-_./]\d\d[-_./]\d\d (?: [T_\-\ ]* \d\d [-_:.h]? \d\d (?:[-_:.m]?\d\d)? )?  # a date, a time with it
-    | (?:\d\d[-_:.]){2,} \d\d | \d\d:\d\d                             # a time
-    | (?<![a-z\d]) (?=[a-z]*\d) (?=\d*[a-z]) [\da-f]{6,} (?![a-z\d])    # random digits of base 16
-    | (?<=rank) [-_\ ]?\d+
+      [\da-f]{8} (?:-[\da-f]{4}){3} - [\da-f]{12}                  # a UUID
+    | (?<![a-z\d]) (?=[\da-f]*[a-f])                            # random digits of base 16, which are no word
+      (?: (?=[a-f]*\d) [\da-f]{6,} | [a-f]{8,} ) (?![a-z\d])
+    | \d{6,} (?:\.\d+)? (?:T\d{4,})? Z?                         # seconds since the epoch, a compact date, digits
+    | \d{4}[-_./]\d\d[-_./]\d\d T?                             # a date
+    | (?: (?:mon|tue|wed|thu|fri|sat|sun) \ )?
+      (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) \ * \d{1,2} (?![a-z\d])
+    | (?<!\d) (?:0\d|1[012])[0-3]\d [-_] [012]\d[0-5]\d (?!\d)  # month, day, hour, and minute
+    | (?: \d\d:\d\d (?::\d\d)?                                 # a time,
+        | \d\d[-_.h]\d\d[-_.m]\d\d (?: [-_.]\d\d (?!\d) )?
+      ) (?: [.,_]\d{3,9} )? (?: Z | [-+]\d\d:?\d\d )?           # and its zone
+    | (?<=rank) [-_=:\ ]* \d+
     """,
     re.VERBOSE | re.IGNORECASE,
 )
