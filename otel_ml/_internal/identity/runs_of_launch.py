@@ -120,7 +120,7 @@ def _joined(launch: _Launch, asked: AskedRun, begun: Collection[int]) -> int:
 _MADE_UP = re.compile(
     r"""
       [\da-f]{8} (?:-[\da-f]{4}){3} - [\da-f]{12}                  # a UUID
-    | (?<![a-z\d]) (?=[\da-f]*[a-f])                            # random digits of base 16, which are no word
+    | (?<![a-z\d]) (?=[\da-f]*[a-f])                            # random digits of base 16, not a word
       (?: (?=[a-f]*\d) [\da-f]{6,} | [a-f]{8,} ) (?![a-z\d])
     | \d{6,} (?:\.\d+)? (?:T\d{4,})? Z?                         # seconds since the epoch, a compact date, digits
     | \d{4}[-_./]\d\d[-_./]\d\d T?                             # a date
