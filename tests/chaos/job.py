@@ -129,9 +129,9 @@ class Job:
         return [life for life in self.lives if life.lives and life.role in (roles or RANKS)]
 
     def descriptors(self) -> dict[int, int]:
-        """Return how many files each rank has open: sockets come and go with who it is connected to."""
+        """Return how many files each rank that trains has open: sockets come and go with who it is connected to."""
         found = {}
-        for life in self.living():
+        for life in (one for one in self.living() if self.last_of(one) >= 0):
             with suppress(OSError):
                 opened = [one.readlink() for one in Path(f"/proc/{life.process.pid}/fd").iterdir()]
                 found[life.process.pid] = sum(target.is_absolute() for target in opened)

@@ -11,7 +11,10 @@ from pathlib import Path
 __all__ = [
     "Process",
     "ancestors",
+    "environ_of",
+    "forked_by",
     "forked_from",
+    "has_children",
     "is_alive",
     "launcher_process",
     "most_agents",
@@ -50,6 +53,12 @@ def was_started_with(variable: str) -> bool:
     return _told(os.getpid(), variable) is not None
 
 
+def environ_of(pid: int) -> dict[str, str]:
+    """Return the environment that a process was started with; nothing where the system does not show it."""
+    told = (word.partition("=") for word in _words(pid, "environ") if "=" in word)
+    return {name: value for name, _, value in told}
+
+
 def forked_from(pid: int) -> Iterator[int]:
     """Yield the shells of which a shell is a copy, the nearest first: what a script writes as one may be several."""
     for _ in range(_MOST):
@@ -58,6 +67,21 @@ def forked_from(pid: int) -> Iterator[int]:
             return
         pid = above
         yield pid
+
+
+def forked_by() -> int:
+    """Return the parent of this process if it goes on in a copy of it, which has started no program; else 0.
+
+    A copy has the stack of its parent, which is at another place in each program that is started.
+    """
+    pid, parent = os.getpid(), os.getppid()
+    is_same = all(_words(pid, file) == _words(parent, file) != [] for file in ("cmdline", "environ"))
+    return parent if is_same and _stack(pid) == _stack(parent) else 0
+
+
+def has_children() -> bool:
+    """Whether the main thread of this process has started others, as far as the system shows it."""
+    return bool("".join(_words(os.getpid(), f"task/{os.getpid()}/children")))
 
 
 def through_shells(pid: int) -> Iterator[int]:
@@ -141,8 +165,7 @@ def _asks(word: str) -> bool:
 
 def _told(pid: int, variable: str) -> str | None:
     """Return what a process was started with."""
-    told = (word.partition("=") for word in _words(pid, "environ"))
-    return next((value for name, _, value in told if name == variable), None)
+    return environ_of(pid).get(variable)
 
 
 def _is_shell(pid: int) -> bool:
@@ -161,7 +184,16 @@ def _words(pid: int, file: str) -> list[str]:
 
 
 def _parent(pid: int) -> int:
+    return _field(pid, 1)
+
+
+def _stack(pid: int) -> int:
+    return _field(pid, 25)
+
+
+def _field(pid: int, index: int) -> int:
+    """Return one of the numbers of proc_pid_stat(5), from the state on; 0 where the system does not show it."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[index])
     except (OSError, IndexError, ValueError):
         return 0

@@ -38,6 +38,7 @@ class JobPlace:
         job_of_steps: the job, where agents of one launch are in more than one step.
         role: of the process; ranks count anew in each.
         logs: where the launcher keeps the logs of this launch, on this host; it has another folder for the next.
+        rank_pid: the process that is the rank, where it has made this one; 0 where this one is the rank.
     """
 
     rank: int = 0
@@ -57,6 +58,7 @@ class JobPlace:
     is_of_scheduler: bool = False
     role: str = ""
     logs: str = ""
+    rank_pid: int = 0
 
     @property
     def is_alone(self) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import sys
 import time
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from otel_ml import env
 from otel_ml._internal.boot_clock import seconds_since_boot
+from otel_ml._internal.identity.creator import creator_by_multiprocessing
 from otel_ml._internal.identity.group_store import agreed_id
 from otel_ml._internal.identity.launcher_process import (
     Process,
@@ -32,9 +32,7 @@ __all__ = [
     "Identity",
     "Parent",
     "awaited_id",
-    "has_creator",
     "identify",
-    "is_imported_again",
     "launched_by",
     "launcher_id",
     "named_id",
@@ -127,14 +125,20 @@ def new_instance() -> str:
 
 
 def identify(
-    config: Config, environ: Mapping[str, str], *, ppid: int | None = None, begun: Collection[int] = ()
+    config: Config,
+    environ: Mapping[str, str],
+    *,
+    instance: str = "",
+    ppid: int | None = None,
+    begun: Collection[int] = (),
 ) -> Identity:
     """Decide identity from settings and launcher, in the order of docs/protocol.md §2.3.
 
+    `instance` is who this process has been said to be; without, that is drawn here.
     `begun` are the numbers of the runs that this process has begun without being given an id. The launcher has
     one id, which no two runs may share; ranks that do the same agree on those of the later ones, too.
     """
-    parents = {_creator(), os.getppid()} if ppid is None else {ppid}
+    parents = {creator_by_multiprocessing(), os.getppid()} if ppid is None else {ppid}
     ppid = os.getppid() if ppid is None else ppid
     detected = detect(environ)
     place = _place(config, environ, detected)
@@ -147,6 +151,8 @@ def identify(
     has_world = is_size_said or not _has_variables_of(starter, parents, ppid, place.rank, config.role)
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
+    if parent is not None and parent.pid != ANYWHERE:
+        place = replace(place, rank_pid=parent.pid)
     number, run_id = 0, _given_id(config, environ, place)
     if not run_id:
         number, run_id = _own_run(config, place, ppid, begun)
@@ -154,7 +160,7 @@ def identify(
     attempt = None if config.id else place.attempt
     return Identity(
         run_id=run_id,
-        instance=new_instance(),
+        instance=instance or new_instance(),
         place=replace(place, attempt=attempt),
         parent=parent.instance if parent else None,
         starter=starter.instance if starter else None,
@@ -168,24 +174,6 @@ def _has_variables_of(starter: Parent | None, parents: Container[int | None], pp
     if starter is None or starter.role == role or starter.rank != rank:
         return False
     return starter.pid in parents or starter.pid in through_shells(ppid)
-
-
-def _creator() -> int | None:
-    """Return who made this process, where `multiprocessing` did: the parent of a forkserver's child is the server."""
-    process = sys.modules.get("multiprocessing.process")
-    creator = process.parent_process() if process is not None else None
-    return None if creator is None else int(creator.pid)
-
-
-def has_creator() -> bool:
-    """Whether `multiprocessing` made this process."""
-    return _creator() is not None or is_imported_again()
-
-
-def is_imported_again() -> bool:
-    """Whether `multiprocessing` is importing the program again, for a child that it has spawned."""
-    process = sys.modules.get("multiprocessing.process")
-    return process is not None and getattr(process.current_process(), "_inheriting", False)
 
 
 def _place(config: Config, environ: Mapping[str, str], detected: JobPlace) -> JobPlace:

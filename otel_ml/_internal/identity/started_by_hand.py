@@ -138,7 +138,8 @@ class _Rank:
     @classmethod
     def of(cls, place: JobPlace, ppid: int, before: int) -> _Rank:
         command = hashlib.sha256("\0".join(_command()).encode("utf-8", "surrogatepass")).hexdigest()
-        process = (os.getpid(), started_ns(os.getpid()))
+        pid = place.rank_pid or os.getpid()
+        process = (pid, started_ns(pid))
         return cls(
             Member(place.role, place.rank, place.world_size, process, command, place.attempt or 0),
             common_processes(ppid, place.variable, place.rank),

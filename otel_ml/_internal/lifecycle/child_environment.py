@@ -11,13 +11,12 @@ from typing import Any
 
 from otel_ml import env
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.identity.creator import creator_by_multiprocessing, is_imported_again
 from otel_ml._internal.identity.ranks import BY_HAND, detect
 from otel_ml._internal.identity.run_identity import (
     ANYWHERE,
     Identity,
     Parent,
-    has_creator,
-    is_imported_again,
     launcher_id,
 )
 from otel_ml._internal.lifecycle.init_arguments import another_run
@@ -29,6 +28,7 @@ __all__ = [
     "handed_on",
     "inherited_environ",
     "is_launch_of_its_own",
+    "launch_variables",
     "own_arguments",
     "own_environ",
     "run_environ",
@@ -38,7 +38,6 @@ _OF_A_LAUNCH = re.compile(
     r"(OTEL_ML_)?(LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_|TORCHELASTIC_|SLURM_(PROCID|STEP_ID)$|OMPI_COMM_WORLD_|PMIX?_"
     r"|FLUX_TASK_RANK$|SUBMITIT_LOCAL_GLOBALID$|PALS_RANKID$"
 )
-"""Variables by which a process finds its place in a launch."""
 
 _OF_A_RUN = (env.EXPERIMENT_NAME, env.RUN_NAME, env.EXPERIMENT_ID)
 
@@ -156,7 +155,7 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     is_asked_for = bool(arguments.get("id")) and not is_other
     is_handed = parent is None or parent.pid == ANYWHERE
     is_rank = place.launcher != "" and (is_of_launch or place.launcher not in _OF_ALL_RANKS) and not is_of_same_place
-    if (is_asked_for or is_handed or has_creator() or is_rank) and not is_other:
+    if (is_asked_for or is_handed or creator_by_multiprocessing() or is_rank) and not is_other:
         return environ
     hidden = {env.PARENT.name}
     if is_other or (parent is not None and not parent.is_id_given):
@@ -165,17 +164,22 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     handed = environ.get(env.EXPERIMENT_ID.name, "")
     if is_of_launch and env.EXPERIMENT_ID.name in hidden:
         # A program that a rank has started has the variables of its launch, and is not a rank of it.
-        return {name: value for name, value in own.items() if not _OF_A_LAUNCH.match(name)}
+        return {name: value for name, value in own.items() if name not in launch_variables(own)}
     if place.launcher and is_other and launcher_id(place, os.getppid(), 0) == handed:
         asked = "\0".join(str(arguments.get(name)) for name in ("experiment", "name"))
         own[env.EXPERIMENT_ID.name] = f"{handed}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
     return own
 
 
+def launch_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which a process finds its place in a launch."""
+    return {name: value for name, value in environ.items() if _OF_A_LAUNCH.match(name)}
+
+
 def is_launch_of_its_own(environ: Mapping[str, str]) -> bool:
     """Whether this is a rank of a launch that a process with a run has started, whose run the environment names."""
     parent, place = Parent.parse(environ.get(env.PARENT.name, "")), detect(environ)
-    if parent is None or parent.pid == ANYWHERE or parent.is_id_given or has_creator():
+    if parent is None or parent.pid == ANYWHERE or parent.is_id_given or creator_by_multiprocessing():
         return False
     return place.launcher in _OF_ALL_RANKS and place.launcher != parent.launcher
 

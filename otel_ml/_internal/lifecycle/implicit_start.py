@@ -12,7 +12,7 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.child_environment import is_launch_of_its_own
 from otel_ml._internal.lifecycle.init_arguments import say_problems
-from otel_ml._internal.lifecycle.join_parent import told_by_parent
+from otel_ml._internal.lifecycle.join_parent import child_of_rank, rank_that_made_this, told_by_parent
 from otel_ml._internal.lifecycle.join_rank_zero import Waiting, decided, has_joined, is_of_several
 from otel_ml._internal.lifecycle.run_requested import is_run_requested, is_worker
 from otel_ml._internal.lifecycle.session import Session
@@ -37,6 +37,12 @@ TIMEOUT_AT_EXIT = 2.0
 def _is_rank_0_to_say() -> bool:
     """Whether the environment leaves it open which run the launch is: what it names may be that of who started it."""
     return not os.environ.get(env.EXPERIMENT_ID.name) or is_launch_of_its_own(os.environ)
+
+
+def _as_child(config: Config, rank_pid: int) -> dict[str, str]:
+    """Return the environment as a rank sees it that no writer has started, or a process that this rank has made."""
+    environ = {name: value for name, value in os.environ.items() if name != env.PARENT.name}
+    return {**environ, **child_of_rank(config, environ, rank_pid)} if rank_pid else environ
 
 
 class Starter(Protocol):
@@ -126,16 +132,22 @@ class ImplicitStart:
 
     def _look_for_rank_0(self) -> bool:
         with self._starter.lock:
-            if not self._sessions and (variables := decided(config := Config.from_env())) is not None:
-                others = {name: value for name, value in os.environ.items() if name != env.PARENT.name}
-                self._start_from({**others, **variables})
-                has_joined(config, variables[env.EXPERIMENT_ID.name])
+            if self._sessions:
+                return True
+            if told := told_by_parent():
+                self._start_from({**os.environ, **told})
+                return bool(self._sessions)
+            config, rank_pid = Config.from_env(), rank_that_made_this(os.environ)
+            if (variables := decided(config, rank_pid)) is not None:
+                self._start_from({**_as_child(config, rank_pid), **variables})
+                has_joined(config, variables[env.EXPERIMENT_ID.name], rank_pid)
             return bool(self._sessions)
 
     def _start_alone(self) -> None:
         with self._starter.lock:
             if not self._sessions:
-                self._start_from(os.environ)
+                rank_pid = rank_that_made_this(os.environ)
+                self._start_from(_as_child(Config.from_env(), rank_pid) if rank_pid else os.environ)
 
     def _start_from(self, environ: Mapping[str, str]) -> None:
         try:

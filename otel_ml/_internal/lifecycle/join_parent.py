@@ -1,4 +1,4 @@
-"""The run of a worker that `multiprocessing` has made before its program began one: it finds that at a record.
+"""The run of a worker, made by `multiprocessing` or a fork before its program began one: it finds that at a record.
 
 ::
 
@@ -7,6 +7,11 @@
 
 The file lies in the folder of all rendezvous, which is this user's alone, for as long as the run is the one run of its
 process. Who has no children writes none.
+
+A worker of a rank may know of the run before its rank does, from rank 0. It is a child of its rank nevertheless::
+
+    worker: log(…) ── rank 0 has begun the run ──▶ <pid>-<started>.rank.launch.json: who its rank will be
+        rank: init(…) or log(…) ── it is there ──▶ that is who it is
 """
 
 from __future__ import annotations
@@ -23,14 +28,26 @@ from typing import Any
 from otel_ml import env
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.common_file import common_file
-from otel_ml._internal.identity.launcher_process import started_ns
+from otel_ml._internal.identity.creator import FORKS, creator
+from otel_ml._internal.identity.launcher_process import environ_of, forked_by, has_children, started_ns
+from otel_ml._internal.identity.ranks import detect
+from otel_ml._internal.identity.run_identity import Parent, new_instance
 from otel_ml._internal.identity.runs_of_launch import SUFFIX
-from otel_ml._internal.lifecycle.child_environment import JOINED_BY
-from otel_ml._internal.lifecycle.run_requested import creator, is_worker
+from otel_ml._internal.lifecycle.child_environment import JOINED_BY, launch_variables
+from otel_ml._internal.lifecycle.run_requested import is_worker
+from otel_ml.config import Config
 from otel_ml.wire.folder_ownership import read_ours
 from otel_ml.wire.rendezvous import rendezvous_of, write_private
 
-__all__ = ["CHILDREN", "Children", "environ_here", "has_joined_parent", "told_by_parent"]
+__all__ = [
+    "CHILDREN",
+    "Children",
+    "child_of_rank",
+    "environ_here",
+    "has_joined_parent",
+    "rank_that_made_this",
+    "told_by_parent",
+]
 
 _READ = JOINED_BY | {env.PARENT.name}
 
@@ -42,12 +59,18 @@ class Children:
         self._file: Path | None = None
         self._run = ""
         self._joined: dict[int, str] = {}
+        self._has_begun = False
+
+    def instance(self) -> str:
+        """Return who this process is in a run that it begins: in the first, who its children say that it is."""
+        is_first, self._has_begun = not self._has_begun, True
+        create = os.O_CREAT if _pids() or FORKS.any or has_children() else 0
+        return _instance_of(os.getpid(), create) if is_first else new_instance()
 
     def tell(self, variables: Mapping[str, str], run_id: str) -> None:
         """Say to those there are which run it is; say here which of them stay in a run before."""
-        module = sys.modules.get("multiprocessing.process")
-        pids = {child.pid for child in module.active_children()} if module is not None else set()
-        if not pids:
+        pids = _pids()
+        if not pids and not FORKS.any and not has_children():
             return
         self._say_who_stays(pids, run_id)
         path, started_by = _file_of(os.getpid()), (os.getpid(), started_ns(os.getpid()))
@@ -65,11 +88,12 @@ class Children:
         with suppress(OSError, ValueError), common_file(_joined(path), 0) as file:
             joined = json.load(file)["joined"].items()
             self._joined |= {int(pid): run_id for pid, run_id in joined if run_id == self._run}
-        path.with_name(_joined(path)).unlink(missing_ok=True)
+        for name in (_joined(path), _rank_file(os.getpid())):
+            path.with_name(name).unlink(missing_ok=True)
 
     def forget(self) -> None:
         """In a forked child: none of them is its own."""
-        self._file, self._joined = None, {}
+        self._file, self._joined, self._has_begun = None, {}, False
 
     def _say_who_stays(self, pids: set[int], run_id: str) -> None:
         stay = {pid: joined for pid, joined in self._joined.items() if pid in pids and joined != run_id}
@@ -80,6 +104,12 @@ class Children:
                 f"{next(iter(stay.values()))}, which they joined before. Make the pool after init(), one for each run.",
                 kind="workers-stay",
             )
+
+
+def _pids() -> set[int]:
+    """Return what `multiprocessing` has made here, and has not ended."""
+    module = sys.modules.get("multiprocessing.process")
+    return {child.pid or 0 for child in module.active_children()} if module is not None else set()
 
 
 CHILDREN = Children()
@@ -98,6 +128,37 @@ def told_by_parent() -> dict[str, str]:
         return {name: str(value) for name, value in found.items() if name in _READ}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def rank_that_made_this(environ: Mapping[str, str]) -> int:
+    """Return the process of the rank that has made this one; 0 where this is the rank.
+
+    Who is made to be a rank, by `mp.spawn` or a launch of a function, gets its number afterwards.
+    """
+    pid, told = creator() or forked_by(), launch_variables(environ)
+    is_born_so = pid and told and launch_variables(FORKS.environ or environ_of(os.getpid())) == told
+    return pid if is_born_so else 0
+
+
+def child_of_rank(config: Config, environ: Mapping[str, str], pid: int) -> dict[str, str]:
+    """Return the variable by which this process is a child of the rank that has made it, and that has no run yet."""
+    place = detect(environ)
+    rank = place.rank if config.rank is None else config.rank
+    return {env.PARENT.name: str(Parent(_instance_of(pid, os.O_CREAT), pid, rank, config.role, place.launcher))}
+
+
+def _instance_of(pid: int, create: int) -> str:
+    """Return who a process is in its first run, as it or what it has made says first; `create` as in open(2)."""
+    instance = new_instance()
+    with suppress(OSError), common_file(_rank_file(pid), create) as file:
+        with suppress(ValueError, KeyError, TypeError):
+            return str(json.load(file)["instance"])
+        _write(file, {"started_by": (pid, started_ns(pid)), "instance": instance})
+    return instance
+
+
+def _rank_file(pid: int) -> str:
+    return f"{pid}-{started_ns(pid)}.rank{SUFFIX}"
 
 
 def environ_here() -> Mapping[str, str]:

@@ -79,9 +79,9 @@ def say_who_stays(config: Config, identity: Identity) -> None:
         )
 
 
-def has_joined(config: Config, run_id: str) -> None:
-    """As another rank, say to rank 0 that this one records into the run that it has begun."""
-    place = replace(detect(os.environ), role=config.role)
+def has_joined(config: Config, run_id: str, rank_pid: int) -> None:
+    """As another rank, or what it has made, say to rank 0 that this one records into the run that it has begun."""
+    place = replace(detect(os.environ), role=config.role, rank_pid=rank_pid)
     follow(awaited_id(place, os.getppid()), place, os.getppid(), run_id)
 
 
@@ -94,9 +94,9 @@ def _sweep(folder: Path) -> None:
                 path.unlink()
 
 
-def decided(config: Config) -> Mapping[str, str] | None:
-    """Return what rank 0 has announced, or None while it has not."""
-    place = replace(detect(os.environ), role=config.role)
+def decided(config: Config, rank_pid: int = 0) -> Mapping[str, str] | None:
+    """Return what rank 0 has announced, or None while it has not; `rank_pid` is as in `JobPlace`."""
+    place = replace(detect(os.environ), role=config.role, rank_pid=rank_pid)
 
     def is_of_this(started_by: Sequence[int]) -> bool:
         # On other hosts, and by hand, the id says it all; else an earlier start of the same name may have left it.

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.identity.creator import creator
 from otel_ml._internal.identity.run_identity import Identity, identify
 from otel_ml._internal.identity.trials import trial
 from otel_ml._internal.lifecycle.child_environment import handed_on
 from otel_ml._internal.lifecycle.init_arguments import another_run, changes, checked, new_arguments, of_a_writer, shown
-from otel_ml._internal.lifecycle.run_requested import creator
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, Session
 from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.messages.recorder import recorder

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 
-__all__ = ["creator", "is_run_requested", "is_worker", "may_join_rank_zero"]
+from otel_ml._internal.identity.creator import creator
+
+__all__ = ["is_run_requested", "is_worker", "may_join_rank_zero"]
 
 _OURS = ("OTEL_ML_", "OTEL_EXPORTER_OTLP_")
 
@@ -44,17 +45,6 @@ def may_join_rank_zero(environ: Mapping[str, str]) -> bool:
     return place.world_size > 1 and place.rank > 0
 
 
-def creator() -> int:
-    """Return the process that has made this one by `multiprocessing`; 0 where none has."""
-    module = sys.modules.get("multiprocessing.process")
-    if module is None:
-        return 0
-    parent = module.parent_process()
-    if parent is not None:
-        return int(parent.pid)
-    return os.getppid() if getattr(module.current_process(), "_inheriting", False) else 0
-
-
 def is_worker() -> bool:
-    """Whether `multiprocessing` has made this process, and before that who made it had a run."""
+    """Whether another process has made this one, by `multiprocessing` or a fork, before it had a run."""
     return creator() != 0 and "OTEL_ML_PARENT" not in os.environ

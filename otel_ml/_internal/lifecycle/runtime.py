@@ -135,7 +135,7 @@ class Runtime:
         return "" if any(config.id == other.run.id for other in self._sessions.running) else config.id
 
     def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
-        identity = identify(config, environ, begun=self._begun_without_id)
+        identity = identify(config, environ, instance=CHILDREN.instance(), begun=self._begun_without_id)
         if not config.id:
             self._begun_without_id.append(identity.number)
         return identity

@@ -54,8 +54,12 @@ class UnreadableRequests:
             return
         of_run = f"-{sha256(experiment.encode()).hexdigest()[:16]}" if experiment else ""
         path = self._folder / f"{number}-{signal}{of_run}.otlp"
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        part = path.with_suffix(".part")
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
 
     def kept(self) -> Iterator[Kept]:
         """Yield what is there, in the order in which it came; whoever has stored it removes the file."""
