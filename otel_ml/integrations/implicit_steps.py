@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Collection
-from functools import lru_cache
+from functools import cache
 
 from otel_ml._internal.steps.axes import is_inside_a_step
 
@@ -42,8 +42,11 @@ class Rows:
         return step
 
 
-@lru_cache(maxsize=64)
+@cache
 def rows_of(run_id: str) -> Rows:
-    """Return the rows of a run: who joins it later, such as a second logger, goes on after those there are."""
+    """Return the rows of a run: who joins it later, such as a second logger, goes on after those there are.
+
+    Kept as long as the process: a run may end and go on by its id.
+    """
     del run_id
     return Rows()
