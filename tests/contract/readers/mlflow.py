@@ -17,6 +17,8 @@ from mlflow.store.tracking.dbmodels.models import SqlMetric
 
 from tests.contract.readers import main, number
 
+os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"  # a bar for each file hides what a long test says
+
 STEP_FILE = re.compile(r"(?P<name>.+)/(?P<axis>[^/]+)_(?P<step>\d+|none)_(?P<seq>\d+)\.\w+")
 IMAGE_FILE = re.compile(r"images/(?P<name>[^+]+)\+step\+(?P<step>\d+)\+timestamp\+\d+\+[^+]+\.png")
 
