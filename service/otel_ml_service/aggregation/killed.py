@@ -63,8 +63,11 @@ def _emit(one: _Killed, output: Output) -> None:
 
 
 def _last_step(state: WriterState) -> int | None:
+    """Return the newest step that it was heard in; who is waited for no longer has none that it is in."""
     progress = state.progress.get(state.attempts.get(keys.DEFAULT_AXIS, -1))
-    return None if progress is None else progress.current
+    if progress is None or progress.current is not None:
+        return None if progress is None else progress.current
+    return progress.done_through if progress.done_through >= 0 else progress.first
 
 
 def _sentences(one: _Killed) -> Iterator[str]:

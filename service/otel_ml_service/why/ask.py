@@ -9,7 +9,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Answer
 from otel_ml_service.why.between_steps import Between, between_steps
-from otel_ml_service.why.coincidences import completeness
+from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.metric_change import explain_metric, largest_change
 from otel_ml_service.why.slow_steps import ABOUT, explain_steps, slow_range

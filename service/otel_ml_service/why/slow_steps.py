@@ -13,7 +13,8 @@ import numpy as np
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Phase, Verdict
 from otel_ml_service.why.between_steps import between_steps, one_rank_between
-from otel_ml_service.why.coincidences import changes_near, completeness, may_be_followed
+from otel_ml_service.why.coincidences import changes_near, may_be_followed
+from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text

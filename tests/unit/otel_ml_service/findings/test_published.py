@@ -263,7 +263,7 @@ def test_a_rank_that_hung_in_a_step_and_goes_on_is_heard_again() -> None:
     steps(service, ranks, range(11, 16))
 
     [finding] = service.engine.findings
-    assert (finding["since"], finding["last"], finding["is_over"]) == (9, 11, True)
+    assert (finding["since"], finding["last"], finding["is_over"]) == (9, 10, True)
 
 
 def test_a_rank_that_left_in_a_step_and_said_goodbye_is_no_finding() -> None:
@@ -484,7 +484,7 @@ def test_a_rank_that_falls_silent_and_is_heard_again_is_named_both_times_with_it
     assert [said for said in service.notices if "silent" in said or "closed without" in said] == [
         "step 10 of role 'trainer' (attempt 0) closed without rank 3: nothing of it had arrived from there. "
         "(otel-ml explain step-incomplete)",
-        "Rank 3 of role 'trainer' is heard again at step 16: it was silent since 10. (otel-ml explain straggler)",
+        "Rank 3 of role 'trainer' is heard again: it was silent from step 10 to 15. (otel-ml explain straggler)",
     ]
     tables = [record for record in service.records if isinstance(record, Table)]
     silent = next(table for table in tables if table.rows[0][1] == "silent")
