@@ -12,7 +12,7 @@ from otel_ml_service.findings.change_points import LEAST, change_points
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.finding_text import what_was
-from otel_ml_service.why.wording import listed, number, plural, steps_text
+from otel_ml_service.why.wording import listed, number
 
 __all__ = [
     "NEAR",
