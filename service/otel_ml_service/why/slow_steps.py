@@ -11,6 +11,7 @@ from statistics import fmean, median
 import numpy as np
 
 from otel_ml_service.findings.change_points import change_points
+from otel_ml_service.findings.phases import UNTIMED
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Phase, Verdict
 from otel_ml_service.why.between_steps import between_steps, one_rank_between
 from otel_ml_service.why.coincidences import changes_near, may_be_followed
@@ -22,6 +23,7 @@ from otel_ml_service.why.late_samples import late_samples
 from otel_ml_service.why.one_host import alone_on_hosts, told_with_hosts
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
+from otel_ml_service.why.untimed import untimed
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
 __all__ = ["ABOUT", "explain_steps", "slow_range"]
@@ -141,11 +143,11 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
         sentences=(
             _what(facts, place, first, last, effect),
             cause,
-            late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths),
+            late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths, phases),
         ),
         account=phases, adds_up=paths.source in _ADD_UP,
         evidence=(
-            *evidence, *_between(facts, place, time, steps), *(one for one in outside if one not in evidence),
+            *evidence, *_in_no_timer(facts, place, time, steps), *(one for one in outside if one not in evidence),
             *_left_out(effect, place), *completeness(facts, place, first, last),
         ), look_at=tuple(looks),
     )  # fmt: skip
@@ -253,10 +255,13 @@ def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float
     return float(np.corrcoef(ranks.T)[0, 1])
 
 
-def _between(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> list[Evidence]:
-    """Return what passed between steps, which the account of them does not have."""
-    between = between_steps(facts, place, time, steps)
-    return [] if between is None else [Evidence("state", between.longest, between.passed)]
+def _in_no_timer(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> list[Evidence]:
+    """Return what passed between steps, which the account of them does not have, and what no timer has of them."""
+    between, within = between_steps(facts, place, time, steps), untimed(facts, place, time, steps)
+    return [
+        *([] if between is None else [Evidence("state", between.longest, between.passed)]),
+        *([] if within is None else [Evidence("state", within.longest, within.told)]),
+    ]
 
 
 def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
@@ -319,7 +324,8 @@ def _why(
     if time.source in _ADD_UP and phases:
         by = seconds(phases[0].seconds - (phases[0].usual_s or 0.0))
         peers = "a rank alone has no peers to be compared with" if time.is_alone else _NO_PEER
-        return f"Cannot tell: {signed(by)} of it is in {phases[0].name}, and {peers}."
+        where = "no timer" if phases[0].name == UNTIMED else phases[0].name
+        return f"Cannot tell: {signed(by)} of it is in {where}, and {peers}."
     return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
 
 
@@ -332,7 +338,13 @@ def _not_slow(causes: Iterable[Slow]) -> str:
 
 
 def _then(
-    verdict: Verdict, there: Sequence[Slow], effect: _Effect, saved: float, looks: Sequence[Look], time: StepTime
+    verdict: Verdict,
+    there: Sequence[Slow],
+    effect: _Effect,
+    saved: float,
+    looks: Sequence[Look],
+    time: StepTime,
+    phases: Sequence[Phase],
 ) -> str:
     if verdict == "caused":
         kinds = {slow.kind for slow in there}
@@ -348,6 +360,11 @@ def _then(
         return (
             "The phases of these steps do not add up: no spans of all ranks are kept, so the slowest rank of each "
             "timer is shown. The exporter `jsonl` keeps them."
+        )
+    if effect.is_noticed and phases and phases[0].name == UNTIMED:
+        return (
+            'Put `with otel_ml.timed("checkpoint"):`, or what it is, around what is in no timer; '
+            f"look at {looks[0].axis} {looks[0].step:,}."
         )
     return f"Look at {looks[0].axis} {looks[0].step:,}: {looks[0].text}." if looks else "There is no step to look at."
 
