@@ -13,7 +13,7 @@ import numpy as np
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.findings.phases import UNTIMED
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Phase, Verdict
-from otel_ml_service.why.between_steps import between_steps, one_rank_between
+from otel_ml_service.why.between_steps import one_rank_between
 from otel_ml_service.why.coincidences import changes_near, may_be_followed
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.evidence_span import shown_exactly
@@ -23,7 +23,7 @@ from otel_ml_service.why.late_samples import late_samples
 from otel_ml_service.why.one_host import alone_on_hosts, told_with_hosts
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
-from otel_ml_service.why.untimed import untimed
+from otel_ml_service.why.untimed import in_no_timer
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
 __all__ = ["ABOUT", "explain_steps", "slow_range"]
@@ -121,6 +121,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0
     late = late_samples(facts, place, time, effect.kept, effect.usual) if effect.is_noticed else None
     late = late if explained < CAUSED else None
+    saved = _shorter(causes, effect, saved)
     explained = late.part if late is not None else explained
     outside = one_rank_between(facts, place, time, steps)
     evidence = [
@@ -147,7 +148,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
         ),
         account=phases, adds_up=paths.source in _ADD_UP,
         evidence=(
-            *evidence, *_in_no_timer(facts, place, time, steps), *(one for one in outside if one not in evidence),
+            *evidence, *in_no_timer(facts, place, time, steps), *(one for one in outside if one not in evidence),
             *_left_out(effect, place), *completeness(facts, place, first, last),
         ), look_at=tuple(looks),
     )  # fmt: skip
@@ -187,6 +188,14 @@ def _saved(causes: Iterable[Slow], effect: _Effect) -> float:
     for slow in causes:
         lost[slow.phase] = max(lost.get(slow.phase, 0.0), slow.extra_s * _share(slow, effect))
     return sum(lost.values())
+
+
+def _shorter(causes: Sequence[Slow], effect: _Effect, saved: float) -> float:
+    """Return what these steps would be shorter without the causes: of one alone what was worked out for its steps."""
+    alone = causes[0] if len(causes) == 1 else None
+    if alone is None or not alone.saved_s or not effect.usual:
+        return saved
+    return alone.saved_s * _share(alone, effect)
 
 
 def _share(slow: Slow, effect: _Effect) -> float:
@@ -253,15 +262,6 @@ def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float
         return 0.0
     ranks = table.argsort(axis=0).argsort(axis=0)
     return float(np.corrcoef(ranks.T)[0, 1])
-
-
-def _in_no_timer(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> list[Evidence]:
-    """Return what passed between steps, which the account of them does not have, and what no timer has of them."""
-    between, within = between_steps(facts, place, time, steps), untimed(facts, place, time, steps)
-    return [
-        *([] if between is None else [Evidence("state", between.longest, between.passed)]),
-        *([] if within is None else [Evidence("state", within.longest, within.told)]),
-    ]
 
 
 def _left_out(effect: _Effect, place: Place) -> list[Evidence]:

@@ -10,11 +10,13 @@ from statistics import fmean, median
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.nesting import parents_of
 from otel_ml_service.findings.phases import STEP, UNTIMED
+from otel_ml_service.why.answer import Evidence
+from otel_ml_service.why.between_steps import between_steps
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.step_time import StepTime
 from otel_ml_service.why.wording import listed, seconds
 
-__all__ = ["Untimed", "untimed"]
+__all__ = ["Untimed", "in_no_timer", "untimed"]
 
 _NOTICED = 0.05
 """Of the time of the steps: less is not told."""
@@ -117,3 +119,12 @@ def _parents(facts: RunFacts, place: Place, steps: Sequence[int]) -> Mapping[str
         if (span.role, span.axis) == place:
             of_rank[span.rank].append(span)
     return next((parents_of(spans) for _, spans in sorted(of_rank.items())), {})
+
+
+def in_no_timer(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> list[Evidence]:
+    """Return what passed between steps, which the account of them does not have, and what no timer has of them."""
+    between, within = between_steps(facts, place, time, steps), untimed(facts, place, time, steps)
+    return [
+        *([] if between is None else [Evidence("state", between.longest, between.passed)]),
+        *([] if within is None else [Evidence("state", within.longest, within.told)]),
+    ]

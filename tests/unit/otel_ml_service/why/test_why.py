@@ -49,6 +49,14 @@ def test_a_slow_rank_that_costs_what_the_steps_are_longer_caused_it() -> None:
     assert answer.look_at[0].step == 85
 
 
+def test_what_steps_are_shorter_without_a_cause_is_what_its_finding_says() -> None:
+    found = (*finding(since=80, until=119, extra_s=0.0149)[:-1], 0.012)
+
+    answer = asked(job(slow=SLOW, extra_s=0.015, findings=[found]))
+
+    assert answer.sentences[2].startswith("Without it these steps are 12 ms shorter")
+
+
 @given(extra_ms=st.floats(0.0, 30.0), effect_ms=st.sampled_from([5.0, 15.0, 40.0]))
 @settings(max_examples=40, deadline=None)
 def test_nothing_is_caused_with_less_than_80_percent_of_the_effect(extra_ms: float, effect_ms: float) -> None:
