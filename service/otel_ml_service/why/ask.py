@@ -127,7 +127,7 @@ def _between(between: Between, steps: int, whole: Answer) -> tuple[str, str, str
 def _within(within: Untimed, steps: int) -> tuple[str, str, str]:
     """Return what a calm run lost in steps where nobody looked."""
     return (
-        f"Nothing stands out in {plural(steps, within.axis)}, but {within.told}.",
+        f"Nothing stands out in {plural(steps, within.axis)}, but {within.how_much}.",
         "Cannot tell: what was done there is not timed, and nobody is slow for it.",
         within.advice,
     )

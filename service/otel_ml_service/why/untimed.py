@@ -46,19 +46,21 @@ class Untimed:
     of_steps: Mapping[int, float]
 
     @property
-    def told(self) -> str:
+    def how_much(self) -> str:
         """How much it is, and in which steps it is much more than usual."""
         if len(self.of_steps) == 1:
             return f"{seconds(self.total_s)} ({self.share:.0%}) of {self.axis} {self.longest:,} is in no timer"
-        longest = self._longest()
-        much = f"{seconds(self.total_s)} ({self.share:.0%} of the time) is in no timer"
-        usual = median(self.of_steps.values())
+        return f"{seconds(self.total_s)} ({self.share:.0%} of the time) is in no timer: {self._where}"
+
+    @property
+    def _where(self) -> str:
+        usual, longest = seconds(median(self.of_steps.values())), self._longest()
         if not longest:
-            return f"{much}: {seconds(usual)} a {self.axis}"
-        mean, each = fmean(self.of_steps[step] for step in longest), "" if len(longest) == 1 else " each"
+            return f"{usual} a {self.axis}"
+        each, plural = ("", "") if len(longest) == 1 else (" each", "s")
         where = listed([f"{step:,}" for step in longest], 3)
-        steps = self.axis if len(longest) == 1 else f"{self.axis}s"
-        return f"{much}: {seconds(mean)}{each} in {steps} {where}, usually {seconds(usual)}"
+        mean = seconds(fmean(self.of_steps[step] for step in longest))
+        return f"{mean}{each} in {self.axis}{plural} {where}, usually {usual}"
 
     @property
     def total_s(self) -> float:
@@ -126,5 +128,5 @@ def in_no_timer(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[i
     between, within = between_steps(facts, place, time, steps), untimed(facts, place, time, steps)
     return [
         *([] if between is None else [Evidence("state", between.longest, between.passed)]),
-        *([] if within is None else [Evidence("state", within.longest, within.told)]),
+        *([] if within is None else [Evidence("state", within.longest, within.how_much)]),
     ]
