@@ -108,7 +108,7 @@ def _found_at(facts: RunFacts, place: Place) -> list[Slow]:
 
 def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answer:
     """Return why the steps `first` to `last` of a place took as long as they did."""
-    time = step_time(facts, place)
+    time = step_time(facts, place, first, last)
     steps = [step for step in time.seconds if first <= step <= last]
     if not steps:
         return _nothing(facts, place, first, last, time)

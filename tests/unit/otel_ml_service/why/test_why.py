@@ -224,6 +224,23 @@ def test_of_a_rank_that_was_killed_it_is_said_in_which_steps_it_is_missing_and_w
     assert "all ranks have values in 81 of 160 steps" in texts(asked(records, steps=(0, 159)))
 
 
+def test_the_last_steps_of_a_job_whose_ranks_were_killed_are_explained_without_their_account() -> None:
+    silent = ("critical", "silent", 2, "", 152, *[None] * 8, "rank 2", None)
+    rows = job(findings=[silent], values=lambda step: {"time/step": 0.012})
+    without = [
+        replace(row, values={name: value for name, value in row.values.items() if "exposed" not in name})
+        if isinstance(row, StepRecord) and row.step >= 152
+        else row
+        for row in rows
+    ]
+
+    answer = asked(without)
+
+    assert answer.sentences[0] == "Steps 152-159 took 12 ms each, as usual (12 ms)."
+    assert "rank 2 was silent, steps 152-159" in answer.sentences[1]
+    assert "rank 2 has no values in steps 152-159" in texts(answer)
+
+
 def test_a_step_that_a_restart_did_again_with_all_ranks_lacks_none() -> None:
     first, again = job(steps=40, missing=frozenset({30, 31})), job(steps=40, attempt=lambda step: 1)
 
