@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import otel_ml
+from otel_ml_service.report.contents import read_contents
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.integration.worker_process import environment, run, start
+from tests.unit.otel_ml_service.cli.program import otel_ml as otel_ml_command
 from tests.waiting import eventually, whole_lines
 
 RANK = """
@@ -112,6 +114,25 @@ def test_the_others_rows_do_not_wait_for_who_was_killed(tmp_path: Path) -> None:
 
     rows = [record for record in records(RunFolder(tmp_path / "runs" / "exp" / "one")) if hasattr(record, "step")]
     assert max(row.step for row in rows if row.step is not None) == 5
+
+
+def test_every_command_says_the_same_of_a_rank_that_was_killed(tmp_path: Path) -> None:
+    first, second = trained(tmp_path)
+    second.kill()
+    second.communicate(timeout=20)
+    first.communicate("go on\n", timeout=60)
+    runs = tmp_path / "runs"
+    folder = RunFolder(runs / "exp" / "one")
+
+    said = {name: otel_ml_command(runs, name).stdout for name in ("runs", "show", "why")}
+    page = read_contents(folder)
+
+    assert "killed" in said["runs"]
+    assert "Rank 1 was killed at step 4" in said["show"]
+    assert "Rank 1 was killed at step 4" in said["why"]
+    assert "all ranks have values in 0 of 1 step" in said["why"]
+    assert "rank 1 has no values in step 5: it was killed at step 4" in said["why"]
+    assert (page.missing, page.history.status) == (1, "killed")
 
 
 # A child

@@ -12,6 +12,7 @@ from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.naming import item_name
 from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.output import Output
+from otel_ml_service.aggregation.step_streams import StepStreams
 from otel_ml_service.aggregation.writer_state import WriterState
 from otel_ml_service.findings.unfinished import Unfinished, unfinished
 
@@ -32,13 +33,13 @@ class _Killed(NamedTuple):
     was_in: Unfinished | None
 
 
-def publish_killed(writers: Iterable[WriterState], output: Output, spans: NewestSpans) -> None:
+def publish_killed(writers: Iterable[WriterState], output: Output, spans: NewestSpans, streams: StepStreams) -> None:
     """Emit a text for each of the `writers` that ended without a word."""
     in_order = sorted(writers, key=lambda one: (one.alive_at, one.number))[:_LOOKED_AT]
     found = [_Killed(one, _was_in(one, spans)) for one in in_order]
     alike = Counter(_phase(one) for one in found)
     for one in sorted(found, key=lambda one: alike[_phase(one)])[:_NAMED]:
-        _emit(one, output)
+        _emit(one, output, streams)
 
 
 def _was_in(state: WriterState, spans: NewestSpans) -> Unfinished | None:
@@ -50,21 +51,33 @@ def _phase(one: _Killed) -> str:
     return "" if one.was_in is None else one.was_in.phase
 
 
-def _emit(one: _Killed, output: Output) -> None:
+def _emit(one: _Killed, output: Output, streams: StepStreams) -> None:
     state, writer = one.writer, one.writer.writer
     output.emit(
         Text,
         time=state.alive_at,
         name=item_name(writer.role, None, KILLED, writer.rank, with_role=True),
         axis=keys.DEFAULT_AXIS if one.was_in is None else one.was_in.axis,
-        step=_last_step(state) if one.was_in is None else one.was_in.step,
+        step=_last_step(state, streams) if one.was_in is None else one.was_in.step,
         text=" ".join(_sentences(one)),
     )
 
 
-def _last_step(state: WriterState) -> int | None:
-    progress = state.progress.get(state.attempts.get(keys.DEFAULT_AXIS, -1))
-    return None if progress is None else progress.current
+def _last_step(state: WriterState, streams: StepStreams) -> int | None:
+    """Return the step that it was in, of the axis of training; None where it had none.
+
+    Of who is waited for no longer that is the step after the last one that it said to be done with.
+    """
+    number = state.attempts.get(keys.DEFAULT_AXIS, -1)
+    progress = state.progress.get(number)
+    if progress is None or progress.current is not None:
+        return None if progress is None else progress.current
+    if progress.done_through < 0:
+        return progress.first
+    later = (
+        max(begin, progress.done_through + 1) for begin, end in streams.all[number].known if end > progress.done_through
+    )
+    return next(later, progress.done_through)
 
 
 def _sentences(one: _Killed) -> Iterator[str]:

@@ -77,7 +77,7 @@ class RunEnd:
         self._run.stragglers.finish(list(self._run.step_streams.streams.values()))
         self.state = self._status()
         self._summaries.decide()
-        publish_killed(self._killed(), self._run.output, self._run.newest_spans)
+        publish_killed(self._killed(), self._run.output, self._run.newest_spans, self._run.step_streams)
         say_missing_at_end(self._run)
         self._summarise()
         self._run.output.emit(RunStatus, time=self._run.now, status=self.state)

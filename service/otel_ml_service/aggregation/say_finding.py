@@ -38,8 +38,8 @@ def _slow(output: Output, finding: Finding, role: str, axis: str) -> None:
 def _silent(output: Output, finding: Finding, role: str, axis: str) -> None:
     output.say(
         "straggler",
-        f"Rank {finding.rank} of role {role!r} is heard again at {axis} {finding.last}: "
-        f"it was silent since {finding.since}.",
+        f"Rank {finding.rank} of role {role!r} is heard again: "
+        f"it was silent from {axis} {finding.since} to {finding.last}.",
     )
 
 

@@ -79,7 +79,7 @@ def command(base: Path, keep: int | None, older_than: float | None, undelivered:
         ["name", "experiment", "id", "last written", "size"],
         [[run.name, run.experiment, run.id, f"{age(now - run.modified)} ago", size(sizes[run.path])] for run in doomed],
         right=["size"],
-        folded=["name", "experiment"],
+        shortened=["name", "experiment"],
     )
     total = size(sum(sizes[run.path] for run in doomed))
     if not yes and not click.confirm(f"Remove {plural(len(doomed), 'run')} ({total})?"):

@@ -41,7 +41,7 @@ def run_argument(*, required: bool = True) -> Callable[[F], F]:
 
 
 class _RunType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
-    """A run: a name, an id or its beginning, `experiment/id`, an experiment's name, a folder, `latest`."""
+    """A run: a name, an id, a part of either, `experiment/id`, an experiment's name, a folder, `latest`."""
 
     name = "run"
 

@@ -60,7 +60,8 @@ def command(base: Path, limit: int, as_json: bool) -> None:
             for row in rows
         ],
         right=["steps", "size"],
-        folded=["name", "experiment", "status"],
+        shortened=["name", "experiment", "status", "id"],
+        optional=["size", "written"],
     )
     if any(row["lacking"] or row["status"] == NOT_FINISHED for row in rows):
         output.note("What is not finished, or not in all of its backends: otel-ml recover")

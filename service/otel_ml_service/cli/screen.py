@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from otel_ml.printable import printable
+from otel_ml_service.stored_runs.shortened_name import shortened as shortened_name
 
 __all__ = ["Screen", "screen"]
 
@@ -74,27 +75,32 @@ class Screen:
         rows: Iterable[Sequence[str]],
         *,
         right: Sequence[str] = (),
-        folded: Sequence[str] | None = None,
+        shortened: Sequence[str] | None = None,
+        optional: Sequence[str] = (),
     ) -> None:
-        """Print rows under a header.
+        """Print rows under a header; in a pipe with whole cells.
 
         Args:
             columns: the header.
             rows: a cell for each column.
             right: columns of numbers.
-            folded: columns that go on in a further line where the terminal is too narrow; all, if left out.
+            shortened: columns of names, whose middle is left out where the terminal is too narrow, so that each row is
+                one line; without them cells go on in a further line.
+            optional: columns that are left out, the first one first, where the others do not fit.
         """
         cells = [[printable(cell) for cell in row] for row in rows]
         if not self.is_terminal:
             self._plain_table(columns, cells, right)
             return
+        if shortened is not None:
+            columns, cells = _fitted(columns, cells, self.out.width, shortened, optional)
         table = Table(box=None, header_style="bold", pad_edge=False)
         for column in columns:
             table.add_column(
                 column,
                 justify="right" if column in right else "left",
                 overflow="fold",
-                no_wrap=folded is not None and column not in folded,
+                no_wrap=shortened is not None,
             )
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
@@ -109,6 +115,41 @@ class Screen:
                 for cell, width, column in zip(line, widths, columns, strict=True)
             ]
             self.out.print(Text(_GAP.join(padded).rstrip()))
+
+
+def _fitted(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, names: Sequence[str], optional: Sequence[str]
+) -> tuple[Sequence[str], list[list[str]]]:
+    """Return the columns that fit into `width`, and the rows in which `names` are as short as that needs."""
+    widths = {column: max(map(len, cells)) for column, *cells in zip(columns, columns, *rows, strict=True)}
+    kept = list(columns)
+    for column in optional:
+        least = sum(min(widths[one], _SHORTEST_NAME) if one in names else widths[one] for one in kept)
+        if column in kept and least + len(_GAP) * (len(kept) - 1) > width:
+            kept.remove(column)
+    room = width - len(_GAP) * (len(kept) - 1) - sum(widths[one] for one in kept if one not in names)
+    limits = _shares({one: widths[one] for one in kept if one in names}, room)
+    at = [columns.index(one) for one in kept]
+    return kept, [[_shortened(row[index], limits.get(columns[index])) for index in at] for row in rows]
+
+
+def _shares(widths: Mapping[str, int], room: int) -> dict[str, int]:
+    """Return how wide columns of names may be: the widest is made narrower, as long as they do not fit."""
+    limits = dict(widths)
+    while limits and sum(limits.values()) > room:
+        widest = max(limits, key=lambda one: limits[one])
+        if limits[widest] <= _SHORTEST_NAME:
+            break
+        limits[widest] -= 1
+    return limits
+
+
+def _shortened(cell: str, limit: int | None) -> str:
+    return cell if limit is None else shortened_name(cell, limit)
+
+
+_SHORTEST_NAME = 12
+"""Characters of a name that tell it from others as a rule."""
 
 
 def screen() -> Screen:

@@ -29,6 +29,7 @@ from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
+from otel_ml_service.stored_runs.shortened_name import is_part_of
 from otel_ml_service.stored_runs.status_word import standing
 from otel_ml_service.why.wording import plural, seconds
 
@@ -57,7 +58,7 @@ def command(
     folder = find(run, base)
     tables: dict[str, Table] = {}
     read = history_of(folder, metrics, partial(_note_findings, tables))
-    chosen = _chosen(read, metrics, folder) if metrics else list(read.matching("*"))
+    chosen = _chosen(read, metrics, folder, parts=not as_csv) if metrics else list(read.matching("*"))
     if metrics or as_csv:
         _print_chosen(output, chosen, as_csv=as_csv, height=height, log=log)
     else:
@@ -93,10 +94,11 @@ def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table
             output.line(line)
 
 
-def _chosen(read: History, patterns: Sequence[str], folder: RunFolder) -> Chosen:
+def _chosen(read: History, patterns: Sequence[str], folder: RunFolder, *, parts: bool) -> Chosen:
+    """Return the series that are meant; with `parts` also by a part of a name, which no program should rely on."""
     chosen: dict[SeriesName, Series] = {}
     for pattern in patterns:
-        found = dict(read.matching(pattern))
+        found = dict(read.matching(pattern)) or (_with_part(read, pattern) if parts else {})
         if not found:
             names = sorted({key.name for key in read.series})
             near = difflib.get_close_matches(pattern, names, n=3)
@@ -107,6 +109,12 @@ def _chosen(read: History, patterns: Sequence[str], folder: RunFolder) -> Chosen
             )
         chosen |= found
     return list(chosen.items())
+
+
+def _with_part(read: History, written: str) -> dict[SeriesName, Series]:
+    """Return the series of which a person copied a part of the name, without otel_ml's own."""
+    names = {key.name for key in read.series if is_part_of(written, key.name) and not _is_account(key.name)}
+    return {key: series for name in sorted(names) for key, series in read.matching(name)}
 
 
 def _print_csv(chosen: Chosen) -> None:
@@ -198,7 +206,8 @@ def _print_series(output: Screen, chosen: Chosen) -> None:
         [*columns, ""],
         [[*row, curve] for row, curve in zip(rows, curves, strict=True)],
         right=columns[2:],
-        folded=["metric"],
+        shortened=["metric"],
+        optional=["min", "max"],
     )
 
 

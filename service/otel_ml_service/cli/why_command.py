@@ -14,6 +14,7 @@ from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.without_option import print_without, without_option
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_folders import find
+from otel_ml_service.stored_runs.shortened_name import shortened
 from otel_ml_service.why.answer import Answer, Phase
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import read_facts
@@ -26,6 +27,9 @@ _WIDTH = 80
 """Columns; a wider line is harder to read, not more exact."""
 
 _PHASES = 8
+
+_NAME = 24
+"""Characters of a phase: the figures behind it stay within the width."""
 
 _TRACE = 8
 """Last lines of a traceback; the text in the backends has all of it."""
@@ -112,8 +116,7 @@ def _row(phase: Phase) -> list[str]:
     more = "" if phase.usual_s is None else signed(seconds(phase.seconds - phase.usual_s))
     usual = "" if phase.usual_s is None else seconds(phase.usual_s)
     front = "" if phase.rank is None else f"{phase.rank}, in {phase.at_front:,} of {phase.steps:,}"
-    name = phase.name if len(phase.name) <= 24 else f"…{phase.name[-23:]}"
-    return [name, seconds(phase.seconds), usual, more, f"{phase.share:.0%}", front]
+    return [shortened(phase.name, _NAME), seconds(phase.seconds), usual, more, f"{phase.share:.0%}", front]
 
 
 def _print_list(output: Screen, title: str, texts: list[str]) -> None:

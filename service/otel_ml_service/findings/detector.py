@@ -84,6 +84,7 @@ class Detector:
         self._has: Flags = np.zeros((0, 0), dtype=bool)
         self._late = np.zeros(0)
         self._processes: set[tuple[int, str]] = set()
+        self._saved_before: dict[tuple[int, str], float] = {}
         self._warm_up: dict[int, int] = {}
         self.open: dict[tuple[int, str], Finding] = {
             (one.rank, one.phase): one for one in open_findings if one.rank is not None
@@ -227,6 +228,11 @@ class Detector:
         """Return the ranks that are slow in a phase."""
         return {rank for (rank, of_it), one in self.open.items() if of_it == phase and one.kind == "slow"}
 
+    def seems_over(self, rank: int, phase: str) -> bool:
+        """Whether a rank was not long in a phase in the newest steps: it may be as quick as the others again."""
+        place = self._place(rank, phase)
+        return min(place) < 0 or bool(self._cells.relief[place] > 0) or not self._cells.is_open[place]
+
     def suspects(self, phase: str) -> set[int]:
         """Return the ranks that may be found slow in a phase soon."""
         column = self._cells.phases.get(phase)
@@ -353,6 +359,7 @@ class Detector:
                 cells.seconds[relieved],
                 cells.total[relieved],
             )
+            self._saved_before |= {key: self.open[key].saved_s for key in self._names(relieved) if key in self.open}
             relief = np.maximum(cells.relief - gain, 0.0)
             cells.relief = np.where(seen & cells.is_open, relief, cells.relief)
             self._relieved = cells.is_open & (cells.relief >= -limits.steps * for_it * (1 - 1e-9))
@@ -376,7 +383,8 @@ class Detector:
             slowdown = float(cells.total_before[place]) / steps
             level: Level = "critical" if slowdown >= self._thresholds.critical else "warning"
             over = replace(finding, level=level, last=last, is_over=True, slowdown=slowdown)
-            found.append(replace(over, extra_s=cost_s / steps, cost_s=cost_s))
+            saved_s = self._saved_before.pop((rank, phase), finding.saved_s)
+            found.append(replace(over, extra_s=cost_s / steps, cost_s=cost_s, saved_s=saved_s))
         cells.relief[relieved] = 0.0
         return found
 

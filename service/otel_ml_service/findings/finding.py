@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["COLUMNS", "Finding", "Kind", "Level", "rank_number", "row_of"]
+__all__ = ["COLUMNS", "Finding", "Kind", "Level", "mean_with", "rank_number", "row_of"]
 
 Kind = Literal["slow", "silent", "stage", "load", "shape", "pause"]
 Level = Literal["warning", "critical"]
@@ -38,8 +38,9 @@ class Finding:
             one of a rank that fell silent.
         stage: of a `stage`, which one.
         correlation: of a `shape`, between its two timers.
-        saved_s: seconds that a step would be shorter without it (`what_if.py`), lately; less than `extra_s` where
-            somebody else is nearly as late. Of a stage: if its work were spread over all of them.
+        saved_s: seconds that a step would be shorter without it (`what_if.py`), mean over its steps; less than
+            `extra_s` where somebody else is nearly as late; of a load and a shape lately. Of a stage: if its work
+            were spread over all of them.
         where: of several ranks, the host or the coordinates that they have in common: `host n3`, `dp 2`.
         ranks: of several ranks, which ones are slow, ascending.
         times: of a `pause`, how many steps had one.
@@ -100,7 +101,24 @@ COLUMNS = (
     "span of", "at step", "span", "trace", "place", "s saved per step", "ranks", "times", "every",
     "amount", "given",
 )  # fmt: skip
-"""Of the table of findings; `until` is empty while the trouble lasts, those of spans where its rank sent none."""
+"""Of the table of findings; `until` is empty while the trouble lasts, those of spans where its rank sent none.
+
+`s per step` and `s saved per step` are means over all its steps, so that they are the same wherever they are shown.
+"""
+
+
+def mean_with(finding: Finding, saved_s: float) -> float:
+    """Return what its steps would be shorter without it, with the newest one: the mean over all since it began.
+
+    Those before it was found count as the first one that is known.
+
+    Examples:
+        >>> round(mean_with(Finding("slow", 3, "forward", "warning", 40, 43, saved_s=0.2), 0.4), 3)
+        0.25
+    """
+    if not finding.saved_s:
+        return saved_s
+    return finding.saved_s + (saved_s - finding.saved_s) / (finding.last - finding.since + 1)
 
 
 def rank_number(finding: Finding) -> int:
@@ -118,6 +136,8 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
         ('stage 3', 0.2, None, None, None)
     """
     measured = finding.kind != "silent"
+    per_step_s = finding.cost_s / (finding.last - finding.since + 1) if finding.cost_s else finding.extra_s
+    saved_s = finding.saved_s if finding.kind == "stage" else min(finding.saved_s, per_step_s)
     return (
         finding.level,
         finding.kind,
@@ -126,14 +146,14 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
         finding.since,
         finding.last if finding.is_over else None,
         round(finding.slowdown, 4) if measured and finding.kind != "load" else None,
-        round(finding.extra_s, 6) if measured else None,
+        round(per_step_s, 6) if measured else None,
         round(finding.cost_s, 6) if measured else None,
         finding.span_name or None,
         finding.span_step,
         finding.span_id or None,
         finding.trace_id or None,
         finding.place,
-        round(finding.saved_s, 6) if measured else None,
+        round(saved_s, 6) if measured else None,
         " ".join(map(str, finding.ranks)) or None,
         finding.times or None,
         finding.every,

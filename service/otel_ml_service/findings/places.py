@@ -50,6 +50,7 @@ class _Place:
         ranks: all of its ranks; `slow` are those that are slow now, `hidden` those of them that are told with it alone.
         told: as it stands.
         ended: findings of its ranks that are over.
+        saved_before: what its steps would have been shorter without it, before it seemed to be over; else None.
     """
 
     ranks: frozenset[int]
@@ -57,6 +58,7 @@ class _Place:
     slow: set[int] = field(default_factory=set)
     hidden: set[int] = field(default_factory=set)
     ended: list[Finding] = field(default_factory=list)
+    saved_before: float | None = None
 
     def end(self, finding: Finding) -> None:
         """Note that one of its ranks is as quick as the others again."""
@@ -75,7 +77,7 @@ class _Place:
             ranks=tuple(sorted(map(rank_number, members))),
             since=self.told.since,
             level="critical" if any(one.level == "critical" for one in members) else "warning",
-            saved_s=self.told.saved_s,
+            saved_s=self.told.saved_s if self.saved_before is None or not worst.is_over else self.saved_before,
         )
 
 
@@ -125,9 +127,13 @@ class Places:
         rank, phase = key
         return key in self._waiting or any(rank in place.hidden for place in self._in(phase))
 
-    def save(self, where: str, phase: str, saved_s: float) -> None:
-        """Note what a step would be shorter without a place."""
+    def save(self, where: str, phase: str, saved_s: float, *, seems_over: bool) -> None:
+        """Note what its steps would be shorter without a place, and what it was before that seemed to be over."""
         place = self.open[where, phase]
+        if not seems_over:
+            place.saved_before = None
+        elif place.saved_before is None:
+            place.saved_before = place.told.saved_s
         place.told = replace(place.told, saved_s=saved_s)
 
     def _in(self, phase: str) -> Iterator[_Place]:

@@ -30,7 +30,7 @@ def silence(
     for key, before in [entry for entry in open_findings.items() if entry[1].kind == "silent"]:
         if key[0] in heard:
             del open_findings[key]
-            found.append(replace(before, last=step, is_over=True))
+            found.append(replace(before, is_over=True))
             continue
         is_long = step - before.since + 1 >= silent_steps
         open_findings[key] = replace(before, last=step, level="critical" if is_long else "warning")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml_service.findings.detector import Detector
-from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.finding import Finding, mean_with
 from otel_ml_service.findings.medians import low_median
 from otel_ml_service.findings.phases import STEP, UNTIMED, accuses
 from otel_ml_service.findings.step_timers import StepTimers
@@ -25,7 +25,6 @@ __all__ = ["Stages", "surplus_of_stage", "work_of_stages", "working_phases"]
 Floats = npt.NDArray[np.float64]
 
 _WORK = "work"
-_SMOOTHING = 0.3
 
 
 class Stages:
@@ -58,8 +57,7 @@ class Stages:
         for key, one in self._detector.open.items():
             if key[0] in stages:
                 saved = saved_without_stage(seconds, stages.index(key[0]))
-                weight = _SMOOTHING if one.saved_s else 1.0
-                self._detector.open[key] = replace(one, saved_s=one.saved_s + weight * (saved - one.saved_s))
+                self._detector.open[key] = replace(one, saved_s=mean_with(one, saved))
         return [*self._told(found), *self._begun(explained_s)]
 
     @property

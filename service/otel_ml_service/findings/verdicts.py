@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from otel_ml_service.findings.detector import Detector, Floats
-from otel_ml_service.findings.finding import Finding, Kind, rank_number
+from otel_ml_service.findings.finding import Finding, Kind, mean_with, rank_number
 from otel_ml_service.findings.frontier import Exposed, Line, exposed, line_of
 from otel_ml_service.findings.loads import Loads
 from otel_ml_service.findings.pauses import Pauses
@@ -24,7 +24,6 @@ __all__ = ["Verdicts"]
 
 _PLAYED = 8
 """Findings of which it is worked out in each step what it would take without them; the costliest ones."""
-_SMOOTHING = 0.3
 
 
 class Verdicts:
@@ -128,10 +127,11 @@ class Verdicts:
         line = None if is_pipeline(timers.phases, timers.kinds) else line_of(timers, parents)
         for one in costliest:
             saved = self._saved([rank_number(one)], one.phase, timers, line)
-            self.know(replace(one, saved_s=_smoothed(one.saved_s, saved)))
+            self.know(replace(one, saved_s=mean_with(one, saved)))
         for (where, phase), place in self._places.open.items():
             saved = self._saved(sorted(place.slow), phase, timers, line)
-            self._places.save(where, phase, _smoothed(place.told.saved_s, saved))
+            seems_over = all(self._detector.seems_over(rank, phase) for rank in place.slow)
+            self._places.save(where, phase, mean_with(place.told, saved), seems_over=seems_over)
 
     def _look_at_loads(self, step: int, timers: StepTimers, parents: Mapping[str, str]) -> list[Finding]:
         """Look at who has more to do, where phases are a line: elsewhere nobody knows who waits for whom."""
@@ -156,10 +156,6 @@ class Verdicts:
             return 0.0
         saved = saved_without(line.seconds, rows, line.phases.index(in_line))
         return saved if np.isfinite(saved) else 0.0
-
-
-def _smoothed(before: float, now: float) -> float:
-    return before + (_SMOOTHING if before else 1.0) * (now - before)
 
 
 def _without_containers(timers: StepTimers, parents: Mapping[str, str]) -> StepTimers:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.loss_reasons import lost_values
-from otel_ml.wire.published_name import is_own
+from otel_ml.wire.published_name import is_own, published_name
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
 from otel_ml_exporters.span_lines import SpanLines, span_of
 from otel_ml_service.report.rank_times import RankTimes
 from otel_ml_service.stored_runs.deliveries import deliveries, not_taken
 from otel_ml_service.stored_runs.follow_spans import newest_spans
+from otel_ml_service.stored_runs.missing_ranks import silences, steps_without_a_rank
 from otel_ml_service.stored_runs.rank_places import hosts_of
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.read_spans import SpanRow
@@ -23,6 +24,8 @@ from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import History
 
 __all__ = ["Contents", "contents", "read_contents", "without_collecting"]
+
+_FINDINGS = "otel_ml/findings"
 
 _SPANS = 20_000
 """Newest spans that are kept: the views of steps show them."""
@@ -40,7 +43,7 @@ class Contents:
         steps: (role, axis) → step → the last attempt that did it, of those with values of the user.
         recorded: (role, axis) → step → when it was recorded, in seconds since the epoch.
         redone: steps that an attempt did again.
-        missing: step records of which a rank was missing.
+        lacking: (role, axis) → steps whose row says that a rank was missing.
         energy: (axis, step, attempt) → what was measured of energy then: a step that was done again used it again.
         name: what people call it; empty where nobody has said.
         notes: what they wrote about it.
@@ -62,7 +65,7 @@ class Contents:
     steps: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
     recorded: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
     redone: int = 0
-    missing: int = 0
+    lacking: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
     energy: dict[tuple[str, int, int], dict[str, float]] = field(default_factory=dict)
     not_taken: dict[str, int] = field(default_factory=dict)
     hosts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
@@ -102,8 +105,9 @@ class Contents:
 
     def _add_step(self, record: StepRecord) -> None:
         self.attempts.add(record.attempt)
-        self.missing += record.writers_missing > 0
         if not record.amendment:
+            lacking = self.lacking[record.role, record.axis]
+            (lacking.add if record.writers_missing else lacking.discard)(record.step)
             self.recorded.setdefault((record.role, record.axis), {})[record.step] = record.time
         energy = {name: value for name, value in record.values.items() if "hw.energy" in name}
         if energy:
@@ -131,6 +135,15 @@ class Contents:
             return sizes.get("trainer", max(sizes.values()))
         said = (self.history.params.get(name) for name in ("world_size", "ranks", "num_gpus", "gpus"))
         return next((int(value) for value in said if isinstance(value, (int, float)) and value >= 1), None)
+
+    @property
+    def missing(self) -> int:
+        """How many steps are not of all ranks."""
+        missing = 0
+        for place, recorded in self.recorded.items():
+            silent = silences(self.tables.get(published_name(*place, _FINDINGS)))
+            missing += len(steps_without_a_rank(recorded, self.lacking[place], silent))
+        return missing
 
     @property
     def unheard(self) -> int:

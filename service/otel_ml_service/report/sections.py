@@ -47,7 +47,7 @@ def facts(run: Contents) -> Markup:
         ("attempts", str(len(run.attempts)) if run.attempts else "", ""),
         *((name, f"{count:,}", "") for name, count in _steps(run)),
         ("steps done again", f"{run.redone:,}" if run.redone else "", ""),
-        ("rows with a rank missing", f"{run.missing:,}", "warning" if run.missing else ""),
+        ("steps with a rank missing", f"{run.missing:,}", "warning" if run.missing else ""),
         (
             "values lost",
             "not known" if run.lost is None else f"{run.lost:,}",

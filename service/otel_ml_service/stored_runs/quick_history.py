@@ -25,6 +25,7 @@ from otel_ml_service.stored_runs.follow_jsonl import UNDECODABLE, opened_file, r
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 from otel_ml_service.stored_runs.run_history import History
+from otel_ml_service.stored_runs.shortened_name import is_part_of
 
 __all__ = ["history_of"]
 
@@ -46,7 +47,8 @@ def history_of(run: RunFolder, patterns: Sequence[str] = (), note: Note | None =
 
     Args:
         run: one that is recorded now too.
-        patterns: names and globs of the metrics whose values are wanted; the other series may be empty. All without.
+        patterns: names, parts of names and globs of the metrics whose values are wanted; the other series may be
+            empty. All without.
         note: is called with each record that is not a step, and with some of the others, in the order of `seq`.
 
     Raises:
@@ -135,7 +137,7 @@ class _Reader:
 
     def _wants(self, key: SeriesKey) -> bool:
         if key not in self._wanted:
-            globs = (fnmatchcase(key.name, pattern) for pattern in self._patterns)
+            globs = (fnmatchcase(key.name, one) or is_part_of(one, key.name) for one in self._patterns)
             self._wanted[key] = not self._patterns or key.name in self._names or any(globs)
             _ = self.history.series[key]  # that there is one is known, also where nobody asks for it
         return self._wanted[key]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.wire.readable_name import readable_name
+from otel_ml_service.stored_runs.shortened_name import is_part_of
 
 __all__ = ["LATEST", "RunFolder", "RunNotFoundError", "find", "is_there", "run_folders", "unreadable_folders"]
 
@@ -131,7 +132,7 @@ def _may_look(path: Path) -> bool:
 
 
 def find(text: str, base: Path) -> RunFolder:
-    """Return the run meant by a folder, an id or its beginning, a name, `experiment/id` or `experiment/name`, `latest`.
+    """Return the run meant by a folder, an id or its beginning, a name or a part of it, `experiment/…`, `latest`.
 
     Of several runs with the name, or in the experiment, it is the newest.
 
@@ -165,6 +166,13 @@ def _chosen(text: str, base: Path, runs: Sequence[RunFolder]) -> RunFolder:
         raise RunNotFoundError(
             f"{text!r} is the beginning of {len(found)} runs: {_listed(found)}. Write more characters of the id."
         )
+    parts = [run for run in runs if _has_part(run, text)]
+    if len({(run.experiment, run.name) for run in parts}) == 1:
+        return parts[0]
+    if parts:
+        raise RunNotFoundError(
+            f"{text!r} is a part of the names of {len(parts)} runs: {_listed(parts)}. Write more of a name, or an id."
+        )
     if not runs:
         raise RunNotFoundError(
             f"There is no run in {str(base)!r}. Set OTEL_ML_DIR to the folder of your runs, or try `otel-ml demo`."
@@ -173,6 +181,11 @@ def _chosen(text: str, base: Path, runs: Sequence[RunFolder]) -> RunFolder:
     near = difflib.get_close_matches(text, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise RunNotFoundError(f"No run in {str(base)!r} is called {text!r}.{hint} There are: {_listed(runs)}.")
+
+
+def _has_part(run: RunFolder, text: str) -> bool:
+    names = (run.id, run.name, f"{run.experiment}/{run.name}")
+    return any(is_part_of(text, name) for name in names)
 
 
 def _called(run: RunFolder) -> str:

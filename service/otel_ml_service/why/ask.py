@@ -9,11 +9,12 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Answer
 from otel_ml_service.why.between_steps import Between, between_steps
-from otel_ml_service.why.coincidences import completeness
+from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.metric_change import explain_metric, largest_change
 from otel_ml_service.why.slow_steps import ABOUT, explain_steps, slow_range
 from otel_ml_service.why.step_time import step_time
+from otel_ml_service.why.untimed import Untimed, untimed
 from otel_ml_service.why.wording import plural
 
 __all__ = ["Question", "why"]
@@ -96,9 +97,12 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
     whole = explain_steps(facts, place, steps[0], steps[-1])
     if whole.verdict == "coincided":
         return whole
-    between = between_steps(facts, place, step_time(facts, place), steps)
-    if between is not None:
+    time = step_time(facts, place)
+    between, within = between_steps(facts, place, time, steps), untimed(facts, place, time, steps)
+    if between is not None and (within is None or between.total_s >= within.total_s):
         return replace(whole, verdict="cannot tell", sentences=_between(between, len(steps), whole))
+    if within is not None:
+        return replace(whole, verdict="cannot tell", sentences=_within(within, len(steps)))
     return Answer(
         facts.id, ABOUT, place.role, place.axis, steps[0], steps[-1], "cannot tell", None, 0.0,
         (
@@ -117,6 +121,15 @@ def _between(between: Between, steps: int, whole: Answer) -> tuple[str, str, str
         "Cannot tell: what was done there is not timed, and nobody is slow for it.",
         'Put `with otel_ml.timed("checkpoint"):`, or what it is, around it; '
         f"look at what comes before {whole.axis} {between.longest:,}.",
+    )
+
+
+def _within(within: Untimed, steps: int) -> tuple[str, str, str]:
+    """Return what a calm run lost in steps where nobody looked."""
+    return (
+        f"Nothing stands out in {plural(steps, within.axis)}, but {within.how_much}.",
+        "Cannot tell: what was done there is not timed, and nobody is slow for it.",
+        within.advice,
     )
 
 

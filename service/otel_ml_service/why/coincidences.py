@@ -12,12 +12,12 @@ from otel_ml_service.findings.change_points import LEAST, change_points
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.finding_text import what_was
-from otel_ml_service.why.wording import listed, number, plural, steps_text
+from otel_ml_service.why.wording import listed, number
 
 __all__ = [
     "NEAR",
     "changes_near",
-    "completeness",
+    "eligible",
     "first_not_finite",
     "is_looked_at",
     "is_of_time",
@@ -166,7 +166,8 @@ def _is_further_of(name: str, but: str) -> bool:
     return bool(but) and (name == base or name.startswith((f"{but}/", f"{base}/")))
 
 
-def _eligible(facts: RunFacts) -> int:
+def eligible(facts: RunFacts) -> int:
+    """Return how many metrics of a run are looked at for changes."""
     found = sum(is_looked_at(name) for place in facts.times for name, _ in facts.series(place))
     return min(found, _MOST)
 
@@ -212,27 +213,3 @@ def first_not_finite(values: Mapping[int, float]) -> int | None:
     if first is None:
         return None
     return next((step for step in steps if step > first and not math.isfinite(values[step])), None)
-
-
-def completeness(facts: RunFacts, place: Place, first: int, last: int) -> list[Evidence]:
-    """Return how much of the steps there is, and whether there will be more."""
-    steps = [step for step in facts.times.get(place, {}) if first <= step <= last]
-    lacking = sum(first <= step <= last for step in facts.incomplete.get(place, ()))
-    whole = f"all ranks have values in {len(steps) - lacking:,} of {plural(len(steps), place.axis)}"
-    found = [Evidence("completeness", None, whole)]
-    if (metrics := _eligible(facts)) > 0:
-        found.append(
-            Evidence(
-                "completeness",
-                None,
-                f"{plural(metrics, 'metric')} of the run {'is' if metrics == 1 else 'are'} looked at for changes",
-            )
-        )
-    if facts.is_live and facts.history.status == "running":  # a service stays some seconds after the end of its job
-        newest = max(facts.times.get(place, {}), default=first)
-        found.append(
-            Evidence("state", None, f"the run goes on: this is as of {steps_text(newest, newest, place.axis)}")
-        )
-    elif facts.history.status != "finished":
-        found.append(Evidence("state", None, f"the run has no end: its state is {facts.history.status!r}"))
-    return found

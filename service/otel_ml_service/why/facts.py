@@ -14,6 +14,7 @@ from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.published_name import is_own, published_name
 from otel_ml_exporters.records import JsonValue, Params, Record, Span, StepRecord, Table, Text
 from otel_ml_service.stored_runs.follow_spans import spans_between
+from otel_ml_service.stored_runs.missing_ranks import Silence, silences
 from otel_ml_service.stored_runs.rank_places import hosts_of, stages_of
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder
@@ -160,8 +161,9 @@ class RunFacts:
         if record.attempt > before:
             self._attempts[place] = record.attempt
             self.restarts.setdefault(place, []).append(Restart(record.step, record.attempt))
-        if record.writers_missing:
-            self.incomplete.setdefault(place, set()).add(record.step)
+        if not record.amendment:
+            lacking = self.incomplete.setdefault(place, set())
+            (lacking.add if record.writers_missing else lacking.discard)(record.step)  # a later attempt may have all
 
     @property
     def places(self) -> list[Place]:
@@ -176,6 +178,10 @@ class RunFacts:
         """All that was found, what cost most first."""
         found = [slow for table in self.tables.values() for slow in _findings(table)]
         return sorted(found, key=lambda slow: -slow.cost_s)
+
+    def silences(self, place: Place) -> list[Silence]:
+        """Return which ranks of a place said nothing, and in which steps, by rank."""
+        return silences(self.tables.get(place.prefix + _FINDINGS))
 
     def series(self, place: Place) -> Iterator[tuple[str, Mapping[int, float]]]:
         """Yield the user's metrics of a place: no timers, nothing of otel_ml's own."""

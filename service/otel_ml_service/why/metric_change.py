@@ -10,7 +10,8 @@ from otel_ml_service.findings.change_points import LEAST, Change, ChangePoints, 
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Answer, Evidence, Look, Verdict
 from otel_ml_service.why.by_producers import told
-from otel_ml_service.why.coincidences import changes_near, completeness, first_not_finite, is_looked_at
+from otel_ml_service.why.coincidences import changes_near, first_not_finite, is_looked_at
+from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.gradual_change import gradual_turn
 from otel_ml_service.why.producers import Producer, Responsible, are_parts_of, mostly_by, producers_of, responsible_for

@@ -11,9 +11,11 @@ from statistics import fmean, median
 import numpy as np
 
 from otel_ml_service.findings.change_points import change_points
+from otel_ml_service.findings.phases import UNTIMED
 from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Phase, Verdict
-from otel_ml_service.why.between_steps import between_steps, one_rank_between
-from otel_ml_service.why.coincidences import changes_near, completeness, may_be_followed
+from otel_ml_service.why.between_steps import one_rank_between
+from otel_ml_service.why.coincidences import changes_near, may_be_followed
+from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text
@@ -21,6 +23,7 @@ from otel_ml_service.why.late_samples import late_samples
 from otel_ml_service.why.one_host import alone_on_hosts, told_with_hosts
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
+from otel_ml_service.why.untimed import in_no_timer
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
 __all__ = ["ABOUT", "explain_steps", "slow_range"]
@@ -105,7 +108,7 @@ def _found_at(facts: RunFacts, place: Place) -> list[Slow]:
 
 def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answer:
     """Return why the steps `first` to `last` of a place took as long as they did."""
-    time = step_time(facts, place)
+    time = step_time(facts, place, first, last)
     steps = [step for step in time.seconds if first <= step <= last]
     if not steps:
         return _nothing(facts, place, first, last, time)
@@ -118,6 +121,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0
     late = late_samples(facts, place, time, effect.kept, effect.usual) if effect.is_noticed else None
     late = late if explained < CAUSED else None
+    saved = _shorter(causes, effect, saved)
     explained = late.part if late is not None else explained
     outside = one_rank_between(facts, place, time, steps)
     evidence = [
@@ -140,11 +144,11 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
         sentences=(
             _what(facts, place, first, last, effect),
             cause,
-            late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths),
+            late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths, phases),
         ),
         account=phases, adds_up=paths.source in _ADD_UP,
         evidence=(
-            *evidence, *_between(facts, place, time, steps), *(one for one in outside if one not in evidence),
+            *evidence, *in_no_timer(facts, place, time, steps), *(one for one in outside if one not in evidence),
             *_left_out(effect, place), *completeness(facts, place, first, last),
         ), look_at=tuple(looks),
     )  # fmt: skip
@@ -184,6 +188,14 @@ def _saved(causes: Iterable[Slow], effect: _Effect) -> float:
     for slow in causes:
         lost[slow.phase] = max(lost.get(slow.phase, 0.0), slow.extra_s * _share(slow, effect))
     return sum(lost.values())
+
+
+def _shorter(causes: Sequence[Slow], effect: _Effect, saved: float) -> float:
+    """Return what these steps would be shorter without the causes: of one alone what was worked out for its steps."""
+    alone = causes[0] if len(causes) == 1 else None
+    if alone is None or not alone.saved_s or not effect.usual:
+        return saved
+    return alone.saved_s * _share(alone, effect)
 
 
 def _share(slow: Slow, effect: _Effect) -> float:
@@ -252,12 +264,6 @@ def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float
     return float(np.corrcoef(ranks.T)[0, 1])
 
 
-def _between(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> list[Evidence]:
-    """Return what passed between steps, which the account of them does not have."""
-    between = between_steps(facts, place, time, steps)
-    return [] if between is None else [Evidence("state", between.longest, between.passed)]
-
-
 def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
     if not effect.pauses:
         return []
@@ -318,7 +324,8 @@ def _why(
     if time.source in _ADD_UP and phases:
         by = seconds(phases[0].seconds - (phases[0].usual_s or 0.0))
         peers = "a rank alone has no peers to be compared with" if time.is_alone else _NO_PEER
-        return f"Cannot tell: {signed(by)} of it is in {phases[0].name}, and {peers}."
+        where = "no timer" if phases[0].name == UNTIMED else phases[0].name
+        return f"Cannot tell: {signed(by)} of it is in {where}, and {peers}."
     return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
 
 
@@ -331,7 +338,13 @@ def _not_slow(causes: Iterable[Slow]) -> str:
 
 
 def _then(
-    verdict: Verdict, there: Sequence[Slow], effect: _Effect, saved: float, looks: Sequence[Look], time: StepTime
+    verdict: Verdict,
+    there: Sequence[Slow],
+    effect: _Effect,
+    saved: float,
+    looks: Sequence[Look],
+    time: StepTime,
+    phases: Sequence[Phase],
 ) -> str:
     if verdict == "caused":
         kinds = {slow.kind for slow in there}
@@ -347,6 +360,11 @@ def _then(
         return (
             "The phases of these steps do not add up: no spans of all ranks are kept, so the slowest rank of each "
             "timer is shown. The exporter `jsonl` keeps them."
+        )
+    if effect.is_noticed and phases and phases[0].name == UNTIMED:
+        return (
+            'Put `with otel_ml.timed("checkpoint"):`, or what it is, around what is in no timer; '
+            f"look at {looks[0].axis} {looks[0].step:,}."
         )
     return f"Look at {looks[0].axis} {looks[0].step:,}: {looks[0].text}." if looks else "There is no step to look at."
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from statistics import fmean, median
@@ -60,20 +61,30 @@ class StepTime:
     is_alone: bool = False
 
 
-def step_time(facts: RunFacts, place: Place) -> StepTime:
-    """Return the times of a place's steps, from the best there is; empty ones where there is nothing."""
+def step_time(facts: RunFacts, place: Place, first: float = -math.inf, last: float = math.inf) -> StepTime:
+    """Return the times of a place's steps, from the best there is; empty ones where there is nothing.
+
+    That has some of the steps `first` to `last`: the last ones of a job whose ranks were killed have no account.
+    """
+    have = (one for one in _known_times(facts, place) if any(first <= step <= last for step in one.seconds))
+    if (known := next(have, None)) is not None:
+        return known
+    *_, clock = every = list(_known_times(facts, place))
+    return next((one for one in every if one.seconds), clock)
+
+
+def _known_times(facts: RunFacts, place: Place) -> Iterator[StepTime]:
     exposed = _named(facts, place, "time/exposed/")
     phases = {name: values for name, values in exposed.items() if not name.endswith("/rank")}
     account = _total(phases.values())
     if len(account) > _MOST * len(facts.times.get(place, {})):
         ranks = {name: exposed.get(f"{name}/rank", {}) for name in phases}
-        return StepTime("account", account, phases, ranks)
+        yield StepTime("account", account, phases, ranks)
     timers = _named(facts, place, "time/")
     phases = {name: values for name, values in timers.items() if _is_phase(name, timers)}
     ranks = {name: timers.get(f"{name}/argmax", {}) for name in phases}
-    if "step" in timers:
-        return StepTime("timer", timers["step"], phases, ranks)
-    return StepTime("clock", _between(facts.times.get(place, {})), phases, ranks)
+    yield StepTime("timer", timers.get("step", {}), phases, ranks)
+    yield StepTime("clock", _between(facts.times.get(place, {})), phases, ranks)
 
 
 def _named(facts: RunFacts, place: Place, prefix: str) -> dict[str, Values]:

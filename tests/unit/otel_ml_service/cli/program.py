@@ -27,10 +27,10 @@ def otel_ml(base: Path, *arguments: str, **settings: str) -> subprocess.Complete
     )
 
 
-def in_a_terminal(base: Path, *arguments: str, **settings: str) -> tuple[int, str]:
-    """Run it in a terminal of 80 columns; return its status and what it wrote, with the escape sequences."""
+def in_a_terminal(base: Path, *arguments: str, columns: int = 80, **settings: str) -> tuple[int, str]:
+    """Run it in a terminal; return its status and what it wrote, with the escape sequences."""
     ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     variables = environment(base, TERM="xterm", **settings)
     variables.pop("COLUMNS", None)
     process = subprocess.Popen([*PROGRAM, *arguments], env=variables, stdout=theirs, stderr=theirs)

@@ -557,8 +557,10 @@ def test_one_metric_is_shown_as_it_is_among_all_others(otel_ml: Run, tmp_path: P
 
     _, one, _ = otel_ml("show", "01abc", "loss", "--csv")
     _, glob, _ = otel_ml("show", "01abc", "los*", "--csv")
-    status, _, errors = otel_ml("show", "01abc", "los")
+    status, _, errors = otel_ml("show", "01abc", "los", "--csv")
+    _, for_a_person, _ = otel_ml("show", "01abc", "los")
 
     assert one == glob == "axis,name,step,value\nstep,loss,0,0.5\nstep,loss,1,2.0\neval,loss,1,7.0\n"
     assert status == 1
     assert "Did you mean 'loss'?" in errors
+    assert for_a_person.startswith("loss   last 2")

@@ -1,4 +1,4 @@
-"""Tables in a terminal of 80 columns: what a person reads is not torn."""
+"""Tables in a narrow terminal: what a person reads is not torn."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
+from otel_ml_exporters.records import StepRecord
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import in_a_terminal, otel_ml
 
 _IDS = ("01M8F23108RN4QKFZRG9ZG7R6Y", "01M8F26KKSPC1X1MXJC45YMVQ6", "01M8F26QZRQFBYB59RYARMWHJY")
 
 
-def _lines(base: Path, *arguments: str) -> list[str]:
-    status, text = in_a_terminal(base, *arguments, NO_COLOR="1")
+def _lines(base: Path, *arguments: str, columns: int = 80) -> list[str]:
+    status, text = in_a_terminal(base, *arguments, columns=columns, NO_COLOR="1")
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "").split("\n")
     assert status == 0, text
     return [line for line in lines if line.strip()]
@@ -33,13 +36,59 @@ def test_the_list_of_runs_has_a_line_for_each_whose_id_finds_it(tmp_path: Path) 
         assert row.split()[0] in found.stdout
 
 
-def test_a_long_name_goes_on_in_a_further_line_and_leaves_the_other_columns_whole(tmp_path: Path) -> None:
-    write_run(tmp_path, "a-name-that-says-what-the-run-is-for-and-who-asked-for-it", digits_records(steps=2))
+_LONG = "llama-3-8b-instruct-lr-3e-4-warmup-2000-packed-8192-seed-"
 
-    header, first, *_ = _lines(tmp_path, "runs")
 
-    assert header.split() == ["name", "experiment", "status", "steps", "written", "size", "id"]
-    assert first.split()[1:4] == ["digits", "finished", "2"]
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_run_with_a_long_name_is_one_row_that_is_found_by_what_it_shows(tmp_path: Path, columns: int) -> None:
+    ids = [f"{_LONG}{seed}" for seed in (17, 18)]
+    for run_id in ids:
+        write_run(tmp_path, run_id, digits_records(steps=2), experiment="an-experiment-of-many-words")
+
+    header, *rows = _lines(tmp_path, "runs", columns=columns)
+
+    assert len(rows) == len(ids)
+    assert max(map(len, [header, *rows])) <= columns
+    shown = [row.split()[0] for row in rows]
+    assert [name[-2:] for name in shown] == ["18", "17"]
+    for name in [*shown, *(one.split("…")[-1] for one in shown), *(row.split()[-1] for row in rows)]:
+        found = otel_ml(tmp_path, "show", name)
+        assert found.returncode == 0, found.stderr
+        assert f"{_LONG}{name[-2:]}" in found.stdout
+
+
+def test_a_part_that_several_names_have_lists_them(tmp_path: Path) -> None:
+    for seed in (17, 18):
+        write_run(tmp_path, f"{_LONG}{seed}", digits_records(steps=2))
+
+    found = otel_ml(tmp_path, "show", "warmup-2000")
+
+    assert found.returncode != 0
+    assert "'warmup-2000' is a part of the names of 2 runs" in found.stderr
+    assert f"{_LONG}17" in found.stderr
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_long_metric_is_one_row_that_is_found_by_what_it_shows(tmp_path: Path, columns: int) -> None:
+    name = "validation/perplexity-of-the-held-out-split-of-code/python/mean-over-files"
+    write_run(tmp_path, _IDS[0], [StepRecord(1, "trainer", "step", 0, 0, 1.0, {name: 2.5, "loss": 1.0})])
+
+    rows = [line for line in _lines(tmp_path, "show", "latest", columns=columns) if " step " in line]
+
+    assert len(rows) == 2
+    assert max(map(len, rows)) <= columns
+    shown = next(row.split()[0] for row in rows if row.startswith("validation"))
+    for text in (shown, shown.split("…")[-1]):
+        assert otel_ml(tmp_path, "show", "latest", text).stdout.startswith(f"{name}   last 2.5")
+
+
+def test_in_a_pipe_names_are_whole_whatever_the_columns(tmp_path: Path) -> None:
+    run_id = f"{_LONG}17"
+    write_run(tmp_path, run_id, digits_records(steps=2))
+
+    _, row = otel_ml(tmp_path, "runs", COLUMNS="40").stdout.splitlines()
+
+    assert row.split()[0] == row.split()[-1] == run_id
 
 
 def test_a_program_that_reads_the_list_of_runs_has_whole_ids(tmp_path: Path) -> None:

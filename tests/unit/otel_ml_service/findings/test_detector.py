@@ -137,10 +137,10 @@ def test_a_silent_rank_is_found_at_once_critical_when_it_lasts_and_over_when_hea
     found += [change for step in range(3, 8) for change in detector.step(step, without)]
     found += detector.step(8, timers)
 
-    assert [(one.kind, one.rank, one.level, one.since, one.is_over) for one in found] == [
-        ("silent", 1, "warning", 3, False),
-        ("silent", 1, "critical", 3, False),
-        ("silent", 1, "critical", 3, True),
+    assert [(one.kind, one.rank, one.level, one.since, one.last, one.is_over) for one in found] == [
+        ("silent", 1, "warning", 3, 3, False),
+        ("silent", 1, "critical", 3, found[1].last, False),
+        ("silent", 1, "critical", 3, 7, True),
     ]
 
 

@@ -11,6 +11,9 @@ from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.observation import Spans
 from otel_ml_service.aggregation.writer_state import WriterState
+from otel_ml_service.cli.time_account import finding_lines
+from otel_ml_service.why.ask import Question, why
+from otel_ml_service.why.facts import facts_of
 from tests.strategies import Rank, Service
 
 
@@ -77,6 +80,39 @@ def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> No
     assert said.startswith("Rank 2 of role 'trainer' is slow in 'forward' since step 10: 1 s longer than the usual")
 
 
+def test_of_a_finding_that_is_over_every_command_has_the_same_figures_of_all_its_steps() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(20))
+    steps(service, ranks, range(20, 40), slow=2)
+
+    steps(service, ranks, range(40, 60))
+
+    row = newest_row(service)
+    assert (row["since"], row["until"]) == (20, 39)
+    assert (row["s per step"], row["s in all"], row["s saved per step"]) == pytest.approx((1.0, 20.0, 1.0))
+    [table] = [record for record in service.records if isinstance(record, Table)][-1:]
+    assert list(finding_lines(table)) == [
+        "critical: rank 2 slow in forward, steps 20-39: +1 s a step, 1 s shorter without it"
+    ]
+    answer = why(facts_of("run", service.records), Question())
+    assert "rank 2 was slow in forward, steps 20-39: +1 s a step, 20 s in all" in [one.text for one in answer.evidence]
+
+
+def test_what_lasts_has_the_figures_of_all_its_steps_though_it_grows() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(20))
+    steps(service, ranks, range(20, 30), slow=2)
+
+    steps(service, ranks, range(30, 40), slow=2, by=3.0)
+    service.take(*[rank.bye("finished") for rank in ranks])
+    service.wait(700)
+
+    row = newest_row(service)
+    assert (row["since"], row["until"]) == (20, None)
+    assert (row["s per step"], row["s in all"]) == pytest.approx((2.0, 40.0))
+    assert row["s saved per step"] == pytest.approx(2.0, rel=0.15)  # what a rank loses is smoothed
+
+
 def test_a_stage_with_more_work_is_told_and_no_rank_is_named() -> None:
     service = Service()
     ranks = [Rank(rank, world_size=4, topology=(("pp", rank % 2, 2),)) for rank in range(4)]
@@ -124,6 +160,7 @@ def test_a_host_whose_ranks_are_all_slow_is_told_once_with_its_ranks() -> None:
     assert ends.startswith("Host n2 of role 'trainer' is no longer slow in 'forward': from step 5 to 29, ")
     row = newest_row(service)
     assert (row["place"], row["rank"], row["ranks"], row["until"]) == ("host n2", None, "4 5", 29)
+    assert (row["s per step"], row["s saved per step"]) == pytest.approx((0.3, 0.3))
 
 
 def test_checkpoints_every_ten_steps_are_told_once_and_when_there_are_no_more() -> None:
@@ -263,7 +300,7 @@ def test_a_rank_that_hung_in_a_step_and_goes_on_is_heard_again() -> None:
     steps(service, ranks, range(11, 16))
 
     [finding] = service.engine.findings
-    assert (finding["since"], finding["last"], finding["is_over"]) == (9, 11, True)
+    assert (finding["since"], finding["last"], finding["is_over"]) == (9, 10, True)
 
 
 def test_a_rank_that_left_in_a_step_and_said_goodbye_is_no_finding() -> None:
@@ -484,7 +521,7 @@ def test_a_rank_that_falls_silent_and_is_heard_again_is_named_both_times_with_it
     assert [said for said in service.notices if "silent" in said or "closed without" in said] == [
         "step 10 of role 'trainer' (attempt 0) closed without rank 3: nothing of it had arrived from there. "
         "(otel-ml explain step-incomplete)",
-        "Rank 3 of role 'trainer' is heard again at step 16: it was silent since 10. (otel-ml explain straggler)",
+        "Rank 3 of role 'trainer' is heard again: it was silent from step 10 to 15. (otel-ml explain straggler)",
     ]
     tables = [record for record in service.records if isinstance(record, Table)]
     silent = next(table for table in tables if table.rows[0][1] == "silent")

@@ -55,8 +55,8 @@ def test_steps_are_counted_once_for_each_role_and_axis() -> None:
 def test_rows_that_lack_a_writer_are_counted() -> None:
     texts = shown(step(0), step(1, writers_missing=2), step(2, writers_missing=1), step(3))
 
-    assert after(texts, "rows with a rank missing") == "2"
-    assert after(shown(step(0), step(1)), "rows with a rank missing") == "0"
+    assert after(texts, "steps with a rank missing") == "2"
+    assert after(shown(step(0), step(1)), "steps with a rank missing") == "0"
 
 
 def test_steps_that_a_restart_did_again_are_told_apart() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.records import Params, Record, Span, StepRecord
+from otel_ml_exporters.records import Params, Record, RunStatus, Span, StepRecord, Text
 from otel_ml_service.why.answer import Answer
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
@@ -47,6 +47,14 @@ def test_a_slow_rank_that_costs_what_the_steps_are_longer_caused_it() -> None:
     assert answer.adds_up
     assert sum(phase.seconds for phase in answer.account) == pytest.approx(0.027, rel=0.02)
     assert answer.look_at[0].step == 85
+
+
+def test_what_steps_are_shorter_without_a_cause_is_what_its_finding_says() -> None:
+    found = (*finding(since=80, until=119, extra_s=0.0149)[:-1], 0.012)
+
+    answer = asked(job(slow=SLOW, extra_s=0.015, findings=[found]))
+
+    assert answer.sentences[2].startswith("Without it these steps are 12 ms shorter")
 
 
 @given(extra_ms=st.floats(0.0, 30.0), effect_ms=st.sampled_from([5.0, 15.0, 40.0]))
@@ -201,6 +209,44 @@ def test_how_much_is_known_is_said() -> None:
     answer = asked(job(slow=SLOW, extra_s=0.015, findings=[found], missing=frozenset({90, 91})))
 
     assert "all ranks have values in 38 of 40 steps" in texts(answer)
+
+
+def test_of_a_rank_that_was_killed_it_is_said_in_which_steps_it_is_missing_and_why() -> None:
+    silent = ("critical", "silent", 2, "", 81, *[None] * 8, "rank 2", None)
+    killed = Text(0, 1001.0, "otel_ml/killed/rank_2", "step", 80, "Killed. Nothing was heard of it since.")
+    records = [*job(findings=[silent], more=[killed])[:-1], RunStatus(0, 1002.0, "killed")]
+
+    said = texts(asked(records))
+
+    assert "all ranks have values in 0 of 79 steps" in said
+    assert "rank 2 has no values in steps 81-159: it was killed at step 80" in said
+    assert "the run ended as 'killed'" in said
+    assert "all ranks have values in 81 of 160 steps" in texts(asked(records, steps=(0, 159)))
+
+
+def test_the_last_steps_of_a_job_whose_ranks_were_killed_are_explained_without_their_account() -> None:
+    silent = ("critical", "silent", 2, "", 152, *[None] * 8, "rank 2", None)
+    rows = job(findings=[silent], values=lambda step: {"time/step": 0.012})
+    without = [
+        replace(row, values={name: value for name, value in row.values.items() if "exposed" not in name})
+        if isinstance(row, StepRecord) and row.step >= 152
+        else row
+        for row in rows
+    ]
+
+    answer = asked(without)
+
+    assert answer.sentences[0] == "Steps 152-159 took 12 ms each, as usual (12 ms)."
+    assert "rank 2 was silent, steps 152-159" in answer.sentences[1]
+    assert "rank 2 has no values in steps 152-159" in texts(answer)
+
+
+def test_a_step_that_a_restart_did_again_with_all_ranks_lacks_none() -> None:
+    first, again = job(steps=40, missing=frozenset({30, 31})), job(steps=40, attempt=lambda step: 1)
+
+    said = texts(asked(numbered([*first[:-1], *again]), steps=(20, 39)))
+
+    assert "all ranks have values in 20 of 20 steps" in said
 
 
 def noisy(seed: int, level: float, since: int, by: float) -> list[float]:

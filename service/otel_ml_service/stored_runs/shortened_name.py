@@ -1,0 +1,35 @@
+"""Names that are too long for a line, and what a person means who copies a part of one."""
+
+from __future__ import annotations
+
+__all__ = ["is_part_of", "shortened"]
+
+_CUT = "…"
+
+
+def shortened(name: str, width: int) -> str:
+    """Return a name in at most `width` characters: names differ at their ends, so the middle is left out.
+
+    Examples:
+        >>> shortened("llama-8b-lr-3e-4-seed-17", 14), shortened("llama-8b", 14)
+        ('llama-8…eed-17', 'llama-8b')
+    """
+    if len(name) <= width:
+        return name
+    kept = max(width - len(_CUT), 2)
+    return f"{name[: kept - kept // 2]}{_CUT}{name[-(kept // 2) :]}"
+
+
+def is_part_of(written: str, name: str) -> bool:
+    """Whether a text is a part of a name, or the name as it is shown where it is too long.
+
+    Examples:
+        >>> is_part_of("seed-17", "llama-8b-lr-3e-4-seed-17"), is_part_of("llama-8…eed-17", "llama-8b-lr-3e-4-seed-17")
+        (True, True)
+        >>> is_part_of("", "llama"), is_part_of("llama…llama", "llama"), is_part_of("ama…a", "llama")
+        (False, False, False)
+    """
+    begin, cut, end = written.partition(_CUT)
+    if not cut:
+        return bool(written) and written in name
+    return len(name) >= len(begin) + len(end) and name.startswith(begin) and name.endswith(end)
