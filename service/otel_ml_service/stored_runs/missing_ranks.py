@@ -45,7 +45,7 @@ def steps_without_a_rank(recorded: Iterable[int], lacking: Collection[int], sile
 
     Args:
         recorded: all steps there are.
-        lacking: those whose row says that a member was missing. Who is silent for long is no member any more.
+        lacking: those whose row says that a member was missing. Who is silent for long is no longer a member.
         silent: ranks, and in which steps.
 
     Examples:
