@@ -123,7 +123,9 @@ def test_a_run_whose_service_says_nothing_here_is_not_called_finished(environ: d
     there = {**environ, "XDG_RUNTIME_DIR": str(tmp_path / "elsewhere")}
     run(JOB, environ, tmp_path)
     eventually(lambda: row_of(there, tmp_path)["delivering"])
-    (tmp_path / "runs/digits/one/state/delivery.json").unlink()  # as an older service, or a full disk, has none
+    state = tmp_path / "runs/digits/one/state"
+    (state / "delivery.json.new").mkdir()  # it cannot write one anymore, as on a full disk, or an older one
+    (state / "delivery.json").unlink()
 
     row = row_of(there, tmp_path)
     listed, shown = (otel_ml_command(*command, env=there, cwd=tmp_path) for command in (["runs"], ["show", "one"]))

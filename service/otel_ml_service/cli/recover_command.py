@@ -239,10 +239,16 @@ def _account(done: Recovered) -> str:
     """Return what was done in one line."""
     if not done.exporters and not done.lacking:
         return "nothing was left of it" if done.is_done else "nothing is delivered yet"
+    if done.is_done and done.was_whole:
+        before = f"nothing was missing: {plural(done.values, 'value')} delivered to {', '.join(done.exporters)} before"
+        return f"{before}{_lost(done)}"
     sources = f"{plural(done.spools, 'spool')} and the journal" if done.spools else "the journal"
     where = f"delivered to {', '.join(done.exporters)}" if done.exporters else "delivered to no backend"
-    lost = sum(done.lost.values())
-    missing = f", {thousands(lost)} lost: {', '.join(done.lost)}" if lost else ", 0 lost"
     # What waits for an open step is in no backend, though each has all there is to write.
     some = "" if done.is_done or done.delivered >= done.values else f"{thousands(done.delivered)} of "
-    return f"{some}{plural(done.values, 'value')} of {sources} {where}{missing}"
+    return f"{some}{plural(done.values, 'value')} of {sources} {where}{_lost(done)}"
+
+
+def _lost(done: Recovered) -> str:
+    lost = sum(done.lost.values())
+    return f", {thousands(lost)} lost: {', '.join(done.lost)}" if lost else ", 0 lost"
