@@ -61,12 +61,14 @@ def test_a_job_below_shells_of_a_container_is_delivered_by_its_own_account_and_r
     tmp_path: Path,
 ) -> None:
     (tmp_path / "program.py").write_text(
-        "import otel_ml\nwith otel_ml.init('exp', id='one', exporters='jsonl'):\n    otel_ml.log({'loss': 1.0}, step=0)\n"
+        "import otel_ml\notel_ml.init('exp', id='one', exporters='jsonl')\notel_ml.log({'loss': 1.0}, step=0)\n"
     )
     environ = environment(tmp_path)
 
     def ran(*command: str) -> str:
-        done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        )
         return done.stdout
 
     ran(*CONTAINER, "sh", "-c", f"sh -c '{sys.executable} program.py; true'; exit")

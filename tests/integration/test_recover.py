@@ -247,6 +247,7 @@ def test_a_backend_that_was_never_reached_is_named_until_it_has_everything(
     assert while_down.returncode == 1, while_down.stdout + while_down.stderr
     assert "delivered to jsonl, 0 lost" in while_down.stdout
     assert "mlflow does not have all of it: " in while_down.stdout
+    assert re.search(r"one: waits for mlflow, for at most [34] s: mlflow: ", while_down.stderr), while_down.stderr
     assert (while_up.returncode, again.returncode) == (0, 0), while_up.stdout + while_up.stderr
     assert "2 values of the journal delivered to jsonl, mlflow, 0 lost" in while_up.stdout
     with closing(sqlite3.connect(store)) as database:
@@ -391,6 +392,36 @@ def test_who_names_the_run_has_it_here_and_what_was_left_holds_no_credentials(tm
     assert (listed.returncode, done.returncode) == (0, 0), done.stdout + done.stderr
     assert "Left alone: 1 process" in " ".join(listed.stdout.split())
     assert written(tmp_path).get("after") == ([1], [2.0])
+
+
+def test_what_was_on_its_way_to_one_endpoint_goes_to_another_only_where_that_is_said_before(tmp_path: Path) -> None:
+    was, port = f"http://127.0.0.1:{free_port()}", free_port()
+    here = leaves(tmp_path, was)
+    elsewhere = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+
+    listed = otel_ml_command(elsewhere, "recover", "--dry-run")
+    while_down = otel_ml_command(elsewhere, "recover", "--timeout", "2")
+    with serving(here, port):
+        done = otel_ml_command(elsewhere, "recover", "--timeout", "20")
+        eventually(lambda: "after" in written(tmp_path))
+
+    where = f"http://127.0.0.1:{port} (OTEL_EXPORTER_OTLP_ENDPOINT)"
+    assert (listed.returncode, while_down.returncode, done.returncode) == (0, 1, 0), done.stdout + done.stderr
+    for said in (listed, while_down, done):
+        assert f"Its processes sent to {was}; what they left goes to {where} instead" in said.stdout
+    assert f"one: sending to {where}, for at most 2 s" in while_down.stderr
+
+
+def test_recover_names_the_variable_in_which_the_job_had_its_endpoint(tmp_path: Path) -> None:
+    here = environment(tmp_path, {"OTEL_ML_END_SILENCE": "1", "OTEL_ML_EXPORTERS": "jsonl"})
+    of_metrics = {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": f"http://127.0.0.1:{free_port()}/v1/metrics"}
+    run(LEFT_BEHIND, {**here, **of_metrics}, tmp_path, code=-signal.SIGKILL)
+
+    left = otel_ml_command(here, "recover")
+
+    assert left.returncode == 1, left.stdout
+    assert "Run this again with OTEL_EXPORTER_OTLP_METRICS_ENDPOINT set as it was" in left.stdout
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" not in left.stdout
 
 
 def test_a_job_that_lives_and_sends_to_an_endpoint_is_nothing_that_is_left(tmp_path: Path) -> None:

@@ -134,17 +134,17 @@ def _figures(name: str, values: Sequence[float]) -> str:
 
 
 def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen, *, everything: bool) -> None:
-    told = deliveries(folder)
-    status = standing(folder, read.status, is_told=told is not None)
+    known = deliveries(folder)
+    status = standing(folder, read.status, is_told=known is not None)
     output.line(f"{folder.experiment}/{folder.name}  {status}", style="bold")
     if folder.notes:
         output.line(folder.notes)
     output.line(f"{folder.path}", style="dim")
     for line in failure_lines(read.failures):
         output.line(line, style="red")
-    if told is None and status != LIVE:
+    if known is None and status != LIVE:
         output.line(UNTOLD, style="yellow")
-    found = told or ()
+    found = known or ()
     _print_deliveries(output, found)
     if (names := lacking(found)) and not is_live(folder):
         output.line(f"not all of it is in {', '.join(names)}: otel-ml recover {folder.id}", style="yellow")

@@ -33,18 +33,20 @@ class DeliveryFile:
 
     def keep(self, last_seq: int, exporters: Mapping[str, PipelineStatus]) -> None:
         """Write it, if it says something new. A disk that takes no more is no reason not to go on with the run."""
-        content = json.dumps({
-            "last_seq": last_seq,
-            "exporters": {
-                name: {
-                    "pending": max(0, last_seq - found.delivered),
-                    "state": found.state,
-                    "problem": found.problem,
-                    "lost": dict(found.lost),
-                }
-                for name, found in exporters.items()
-            },
-        })
+        content = json.dumps(
+            {
+                "last_seq": last_seq,
+                "exporters": {
+                    name: {
+                        "pending": max(0, last_seq - found.delivered),
+                        "state": found.state,
+                        "problem": found.problem,
+                        "lost": dict(found.lost),
+                    }
+                    for name, found in exporters.items()
+                },
+            }
+        )
         if content == self._kept:
             return
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""How far each backend is with a run: what `run.db` has, or, as long as a service has that open, what it says or wrote."""
+"""How far each backend is with a run: what `run.db` has; as long as a service has that open, what it says or wrote."""
 
 from __future__ import annotations
 
