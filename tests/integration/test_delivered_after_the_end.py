@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.worker_process import environment, run
 from tests.plugin_package import install
+from tests.ports import free_port
 from tests.waiting import eventually
 
 MODULE = """
@@ -136,3 +137,25 @@ def test_a_run_whose_service_says_nothing_here_is_not_called_finished(environ: d
     for text in (listed, shown):
         assert "a service has it open, and does not say here how far delivery is" in text
         assert "finished" not in text
+
+
+def test_a_run_that_serve_has_open_is_not_finished_before_its_backend_has_it(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    port = free_port()
+    command = ["serve", "--to", "jsonl,store", "--http", f"127.0.0.1:{port}", "--grpc", "127.0.0.1:0"]
+    serve = subprocess.Popen([sys.executable, "-m", "otel_ml_service", *command], env=environ, cwd=tmp_path)
+    try:
+        remote = {**environ, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+        run(JOB.replace('exporters="jsonl,store"', ""), remote, tmp_path)
+        eventually(lambda: row_of(environ, tmp_path)["status"] in {"finished", "ended"})
+        while_away = row_of(environ, tmp_path)
+        (tmp_path / "answer").write_text("take")
+        eventually(lambda: not row_of(environ, tmp_path)["delivering"])
+        at_last = row_of(environ, tmp_path)
+    finally:
+        serve.terminate()
+        serve.wait(timeout=60)
+
+    assert (while_away["status"], while_away["delivering"]) == ("finished", ["store"])
+    assert (at_last["status"], at_last["delivery_known"], at_last["lacking"]) == ("finished", True, [])

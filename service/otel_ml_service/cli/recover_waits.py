@@ -17,14 +17,14 @@ class Waits:
 
     Args:
         timeout: seconds the run may take.
-        say: prints a sentence.
+        show: prints a sentence.
         clock: seconds that only go forward.
     """
 
     def __init__(
-        self, timeout: float, say: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
+        self, timeout: float, show: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._say = say
+        self._show = show
         self._clock = clock
         self._began = clock()
         self._timeout = timeout
@@ -45,4 +45,4 @@ class Waits:
             return
         self._said.add((what, bool(problem)))
         left = max(0.0, self._timeout - waited)
-        self._say(f"waits for {what}, for at most {left:.0f} s{f': {problem}' if problem else ''}")
+        self._show(f"waits for {what}, for at most {left:.0f} s{f': {problem}' if problem else ''}")

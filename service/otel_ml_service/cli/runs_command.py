@@ -70,7 +70,7 @@ def command(base: Path, limit: int, as_json: bool) -> None:
 
 def _shown(row: Mapping[str, Any]) -> str:
     """Return a run's status, which backends do not have all of it yet, and which never will."""
-    untold = "" if row["told"] else f", {UNTOLD}"
+    untold = "" if row["delivery_known"] else f", {UNTOLD}"
     going_on = f", on its way to {', '.join(row['delivering'])}" if row["delivering"] else ""
     behind = f", not all in {', '.join(row['lacking'])}" if row["lacking"] else ""
     refused = "".join(f", {thousands(count)} values not in {name}" for name, count in row["not_taken"].items())
@@ -102,14 +102,14 @@ def described(run: RunFolder) -> dict[str, Any]:
     """Return how a run stands, as plain data."""
     read = _read(run)
     status = None if read is None else read.status
-    told = () if standing(run, status) == LIVE else deliveries(run)  # of a job that goes on some is always on its way
-    found = told or ()
+    known = () if standing(run, status) == LIVE else deliveries(run)  # a job that goes on always has some on its way
+    found = known or ()
     return {
         "id": run.id,
         "name": run.name,
         "experiment": run.experiment,
-        "status": standing(run, status, is_told=told is not None),
-        "told": told is not None,
+        "status": standing(run, status, is_told=known is not None),
+        "delivery_known": known is not None,
         "delivering": list(delivering(found)),
         "lacking": list(lacking(found)),
         "not_taken": not_taken(found),
