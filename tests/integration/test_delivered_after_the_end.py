@@ -146,7 +146,7 @@ def test_a_run_that_serve_has_open_is_not_finished_before_its_backend_has_it(
     command = ["serve", "--to", "jsonl,store", "--http", f"127.0.0.1:{port}", "--grpc", "127.0.0.1:0"]
     serve = subprocess.Popen([sys.executable, "-m", "otel_ml_service", *command], env=environ, cwd=tmp_path)
     try:
-        remote = {**environ, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+        remote = {**environ, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_ML_EXIT_WAIT": "5"}
         run(JOB.replace('exporters="jsonl,store"', ""), remote, tmp_path)
         eventually(lambda: row_of(environ, tmp_path)["status"] in {"finished", "ended"})
         while_away = row_of(environ, tmp_path)
