@@ -98,14 +98,17 @@ def test_what_a_backend_lost_after_the_end_is_said_by_show_and_runs_and_before_t
         assert store.endswith("delivered, but for 3 values: the store is read-only (3)")
 
 
+@pytest.mark.parametrize("is_reached", [True, False], ids=["of the same user", "of a container"])
 def test_another_terminal_than_the_jobs_names_the_backend_that_a_run_is_on_its_way_to(
-    environ: dict[str, str], tmp_path: Path
+    environ: dict[str, str], tmp_path: Path, is_reached: bool
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     there = {**environ, "XDG_RUNTIME_DIR": str(tmp_path / "elsewhere")}
     run(JOB, environ, tmp_path)
     eventually(lambda: row_of(there, tmp_path)["status"] in {"finished", "ended"})
 
+    if not is_reached:
+        (tmp_path / "runs/digits/one/state/rendezvous").unlink()
     row = row_of(there, tmp_path)
     listed, shown = (otel_ml_command(*command, env=there, cwd=tmp_path) for command in (["runs"], ["show", "one"]))
     (tmp_path / "answer").write_text("take")
@@ -127,6 +130,7 @@ def test_a_run_whose_service_says_nothing_here_is_not_called_finished(environ: d
     state = tmp_path / "runs/digits/one/state"
     (state / "delivery.json.new").mkdir()  # it cannot write one anymore, as on a full disk, or an older one
     (state / "delivery.json").unlink()
+    (state / "rendezvous").unlink()  # as in another container, or for another user
 
     row = row_of(there, tmp_path)
     listed, shown = (otel_ml_command(*command, env=there, cwd=tmp_path) for command in (["runs"], ["show", "one"]))

@@ -255,6 +255,26 @@ def test_a_backend_that_was_never_reached_is_named_until_it_has_everything(
     assert kept == {"before": 1.0, "after": 2.0}
 
 
+def test_recover_in_another_terminal_than_the_jobs_brings_what_its_ranks_left(tmp_path: Path) -> None:
+    told = {"OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000", "OTEL_ML_FLUSH_INTERVAL": "60000"}
+    process = start(KILLED, environment(tmp_path, told), tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "delivered\n"
+    [announced] = tmp_path.glob("run/*/*/service.json")
+    os.kill(Service.from_json(announced.read_text()).pid, signal.SIGKILL)
+    process.communicate("go\n", timeout=30)
+    (tmp_path / "elsewhere").mkdir()
+    there = {**environment(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "elsewhere")}
+
+    listed = otel_ml_command(there, "recover", "--dry-run")
+    done = otel_ml_command(there, "recover", "--timeout", "60")
+
+    assert "exp/one: not finished, 1 spool of workers" in listed.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 values of 1 spool and the journal delivered to jsonl, 0 lost" in done.stdout
+    assert not list(tmp_path.glob("run/*/*/spool"))
+
+
 def test_an_exporter_that_was_left_out_for_its_package_gets_the_run_once_that_is_there(tmp_path: Path) -> None:
     without = tmp_path / "without"
     without.mkdir()

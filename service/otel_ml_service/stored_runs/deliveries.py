@@ -12,8 +12,8 @@ from otel_ml._internal.lifecycle.notices import run_status
 from otel_ml._internal.transport.embedded import endpoint_of
 from otel_ml._internal.transport.link import transport_to
 from otel_ml.exceptions import VersionError
-from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.live_runs.delivery_file import kept_delivery
+from otel_ml_service.live_runs.meeting_place import meeting_place
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.stored_runs.read_records import Facts, facts, is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
@@ -101,7 +101,7 @@ def _told(run: RunFolder) -> Mapping[str, Any] | None:
     """Return what the service that has announced itself to the run's processes on this host says."""
     run_id = marked_id(run) or run.id
     with suppress(VersionError):
-        service = rendezvous_of(run_id).read_service()
+        service = meeting_place(run.database.parent, run_id).read_service()
         if service is None:
             return None
         transport = transport_to(endpoint_of(service))

@@ -15,6 +15,7 @@ from otel_ml.explanation import explained
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
 from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool_format import SUFFIX, Leftover, read_spool
+from otel_ml_service.live_runs.meeting_place import meeting_place
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
@@ -126,7 +127,7 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
     for folder in run_folders(base):
         run_id = marked_id(folder)
         if run_id is not None:
-            rendezvous = rendezvous_of(run_id)
+            rendezvous = meeting_place(folder.database.parent, run_id)
             yield Unfinished(
                 run_id,
                 folder.experiment,
