@@ -5,8 +5,8 @@ r"""The file format of a worker's spool: telemetry that no one has acknowledged 
     <rendezvous folder>/spool/<writer>-<number>.spool
     header   "otel_ml spool <version>\n"; another version may add a space and which otel_ml it was
     frame    kind (1 byte) · points (u32) · length (u32) · CRC-32 of the payload (u32) · payload
-             R  the encoded OTLP Resource of the writer, first in every file; a second one, where a user has named the
-                endpoint of the job: its address, without credentials (older readers pass it over)
+             R  the encoded OTLP Resource of the writer, first in every file; where a user has named the endpoint of the
+                job, a second one, its address without credentials, and a third, its variable (older readers pass over)
              M  one ScopeMetrics, S  one ScopeSpans, L  one ScopeLogs: each with its protobuf tag, so that
                 `resource + payloads` of one kind is the body of a ResourceMetrics, ResourceSpans, ResourceLogs
 
@@ -71,12 +71,14 @@ class Leftover(NamedTuple):
     Attributes:
         damaged: bytes of frames that were written whole and are not what was written.
         endpoint: where its writer sent to, as a user has said; "" where otel_ml chose that itself.
+        variable: in which the user has said it; "" where an older writer did not note that.
     """
 
     resource: bytes
     frames: tuple[Frame, ...]
     damaged: int = 0
     endpoint: str = ""
+    variable: str = ""
 
 
 def encode_frame(frame: Frame) -> bytes:
@@ -84,14 +86,16 @@ def encode_frame(frame: Frame) -> bytes:
     return FRAME.pack(frame.kind.encode(), frame.points, len(frame.payload), zlib.crc32(frame.payload))
 
 
-def encode_head(resource: bytes, endpoint: str = "") -> list[bytes]:
+def encode_head(resource: bytes, endpoint: str = "", variable: str = "") -> list[bytes]:
     """Return what a file begins with, in parts.
 
     Args:
         resource: of its writer, encoded.
         endpoint: that a user has named, without credentials; "" where otel_ml chose it itself.
+        variable: in which the user has named it.
     """
-    frames = [Frame("R", resource), *([Frame("R", endpoint.encode())] if endpoint else [])]
+    named = [Frame("R", endpoint.encode()), Frame("R", variable.encode())] if endpoint else []
+    frames = [Frame("R", resource), *named]
     return [HEADER, *(part for frame in frames for part in (encode_frame(frame), frame.payload))]
 
 
@@ -110,8 +114,8 @@ def read_spool(path: Path) -> Leftover:
     # By the kernel's clock, which wrote the file's time: a process' own may have been set since.
     left_for = max(0, time.clock_gettime_ns(time.CLOCK_REALTIME) - path.stat().st_mtime_ns) // 1_000_000
     resource = frames[0].payload + key_values(1, {LEFT_FOR: left_for})
-    endpoint = frames[1].payload.decode("utf-8", "replace") if [frame.kind for frame in frames[1:2]] == ["R"] else ""
-    return Leftover(resource, tuple(frame for frame in frames if frame.kind in PATHS), sum(damaged), endpoint)
+    said = [frame.payload.decode("utf-8", "replace") for frame in frames[1:3] if frame.kind == "R"]
+    return Leftover(resource, tuple(frame for frame in frames if frame.kind in PATHS), sum(damaged), *said)
 
 
 def _body(path: Path, content: bytes) -> int:

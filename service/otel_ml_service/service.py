@@ -31,6 +31,7 @@ from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.live_runs.console_lines import ConsoleLines
 from otel_ml_service.live_runs.embedded_service import EmbeddedService
 from otel_ml_service.live_runs.engine_loop import EngineLoop
+from otel_ml_service.live_runs.meeting_place import keep_meeting_place
 from otel_ml_service.live_runs.run_account import account
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.self_telemetry import run_measures
@@ -333,6 +334,7 @@ class Service:
 
     def _announce(self, life: EmbeddedService, names: EmbeddedRun) -> None:
         run = self._runs.of(Writer(names.experiment, role="", instance="", experiment_name=names.experiment_name))
+        keep_meeting_place(run.folder / "state", names.rendezvous)
         for problem in self._config.problems:
             run.say("wrong-setting", problem)
         for problem in self._problems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -54,6 +55,28 @@ def test_the_main_process_of_a_container_leaves_when_every_backend_has_everythin
     assert len(client.get_metric_history(run.info.run_id, "loss")) == 20
     assert "waiting for" in said
     assert "finished. 1 process, 60 values recorded, 60 delivered, 0 lost." in said
+
+
+def test_a_job_below_shells_of_a_container_is_delivered_by_its_own_account_and_recover_finds_nothing_missing(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "program.py").write_text(
+        "import otel_ml\notel_ml.init('exp', id='one', exporters='jsonl')\notel_ml.log({'loss': 1.0}, step=0)\n"
+    )
+    environ = environment(tmp_path)
+
+    def ran(*command: str) -> str:
+        done = subprocess.run(
+            command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout
+
+    ran(*CONTAINER, "sh", "-c", f"sh -c '{sys.executable} program.py; true'; exit")
+    shown = ran(sys.executable, "-m", "otel_ml_service", "show", "one")
+    recovered = ran(sys.executable, "-m", "otel_ml_service", "recover")
+
+    assert re.search(r"^jsonl +delivered$", shown, re.MULTILINE), shown
+    assert "one: nothing was missing: 1 value delivered to jsonl before, 0 lost" in recovered
 
 
 def test_who_may_not_wait_says_what_is_pending_and_does_not_call_it_finished(tmp_path: Path) -> None:

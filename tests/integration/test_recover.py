@@ -247,11 +247,32 @@ def test_a_backend_that_was_never_reached_is_named_until_it_has_everything(
     assert while_down.returncode == 1, while_down.stdout + while_down.stderr
     assert "delivered to jsonl, 0 lost" in while_down.stdout
     assert "mlflow does not have all of it: " in while_down.stdout
+    assert re.search(r"one: waits for mlflow, for at most [34] s: mlflow: ", while_down.stderr), while_down.stderr
     assert (while_up.returncode, again.returncode) == (0, 0), while_up.stdout + while_up.stderr
     assert "2 values of the journal delivered to jsonl, mlflow, 0 lost" in while_up.stdout
     with closing(sqlite3.connect(store)) as database:
         kept = dict(database.execute("SELECT key, value FROM metrics WHERE key IN ('before', 'after')"))
     assert kept == {"before": 1.0, "after": 2.0}
+
+
+def test_recover_in_another_terminal_than_the_jobs_brings_what_its_ranks_left(tmp_path: Path) -> None:
+    told = {"OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000", "OTEL_ML_FLUSH_INTERVAL": "60000"}
+    process = start(KILLED, environment(tmp_path, told), tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "delivered\n"
+    [announced] = tmp_path.glob("run/*/*/service.json")
+    os.kill(Service.from_json(announced.read_text()).pid, signal.SIGKILL)
+    process.communicate("go\n", timeout=30)
+    (tmp_path / "elsewhere").mkdir()
+    there = {**environment(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "elsewhere")}
+
+    listed = otel_ml_command(there, "recover", "--dry-run")
+    done = otel_ml_command(there, "recover", "--timeout", "60")
+
+    assert "exp/one: not finished, 1 spool of workers" in listed.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 values of 1 spool and the journal delivered to jsonl, 0 lost" in done.stdout
+    assert not list(tmp_path.glob("run/*/*/spool"))
 
 
 def test_an_exporter_that_was_left_out_for_its_package_gets_the_run_once_that_is_there(tmp_path: Path) -> None:
@@ -391,6 +412,36 @@ def test_who_names_the_run_has_it_here_and_what_was_left_holds_no_credentials(tm
     assert (listed.returncode, done.returncode) == (0, 0), done.stdout + done.stderr
     assert "Left alone: 1 process" in " ".join(listed.stdout.split())
     assert written(tmp_path).get("after") == ([1], [2.0])
+
+
+def test_what_was_on_its_way_to_one_endpoint_goes_to_another_only_where_that_is_said_before(tmp_path: Path) -> None:
+    was, port = f"http://127.0.0.1:{free_port()}", free_port()
+    here = leaves(tmp_path, was)
+    elsewhere = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+
+    listed = otel_ml_command(elsewhere, "recover", "--dry-run")
+    while_down = otel_ml_command(elsewhere, "recover", "--timeout", "2")
+    with serving(here, port):
+        done = otel_ml_command(elsewhere, "recover", "--timeout", "20")
+        eventually(lambda: "after" in written(tmp_path))
+
+    where = f"http://127.0.0.1:{port} (OTEL_EXPORTER_OTLP_ENDPOINT)"
+    assert (listed.returncode, while_down.returncode, done.returncode) == (0, 1, 0), done.stdout + done.stderr
+    for said in (listed, while_down, done):
+        assert f"Its processes sent to {was}; what they left goes to {where} instead" in said.stdout
+    assert f"one: sending to {where}, for at most 2 s" in while_down.stderr
+
+
+def test_recover_names_the_variable_in_which_the_job_had_its_endpoint(tmp_path: Path) -> None:
+    here = environment(tmp_path, {"OTEL_ML_END_SILENCE": "1", "OTEL_ML_EXPORTERS": "jsonl"})
+    of_metrics = {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": f"http://127.0.0.1:{free_port()}/v1/metrics"}
+    run(LEFT_BEHIND, {**here, **of_metrics}, tmp_path, code=-signal.SIGKILL)
+
+    left = otel_ml_command(here, "recover")
+
+    assert left.returncode == 1, left.stdout
+    assert "Run this again with OTEL_EXPORTER_OTLP_METRICS_ENDPOINT set as it was" in left.stdout
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" not in left.stdout
 
 
 def test_a_job_that_lives_and_sends_to_an_endpoint_is_nothing_that_is_left(tmp_path: Path) -> None:

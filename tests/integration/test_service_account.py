@@ -90,6 +90,40 @@ def test_what_is_acknowledged_and_not_decided_yet_is_pending_and_its_writer_has_
     assert sender.run(query="?writer=rank-0")["last"]
 
 
+def test_of_a_run_that_has_ended_is_pending_what_a_backend_has_until_that_is_stored(bench: Bench) -> None:
+    may_export, may_store, is_held = threading.Event(), threading.Event(), threading.Event()
+    may_store.set()
+
+    class Slow(RecordingExporter):
+        def export(self, records: Sequence[Record]) -> None:
+            may_export.wait(20.0)
+            super().export(records)
+
+    def clock() -> float:  # the engine asks what time it is before it stores positions
+        if threading.current_thread().name == "otel-ml-engine" and not may_store.is_set():
+            is_held.set()
+            may_store.wait(20.0)
+        return time.time()
+
+    sender, writer = bench.sender(bench.service({"slow": Slow}, clock=clock)), FakeWriter(instance="rank-0")
+    try:
+        sender.send("metrics", writer.step(0, {"loss": 1.0}))
+        sender.send("logs", writer.goodbye())
+        eventually(lambda: (sender.run() or {}).get("status") == "finished")
+        may_store.clear()
+        assert is_held.wait(20.0)
+        may_export.set()
+        eventually(lambda: sender.run()["delivered"] == 1)
+        meanwhile = sender.run()
+    finally:
+        may_export.set()
+        may_store.set()
+
+    assert meanwhile["exporters"]["slow"]["pending"] == 0
+    assert meanwhile["pending"] > 0  # who leaves now may end this service, too
+    eventually(lambda: sender.run()["pending"] == 0)
+
+
 def test_health_and_metrics_are_there_for_machines(bench: Bench) -> None:
     sender = bench.sender(bench.service())
     sender.send("metrics", FakeWriter().step(1, {"loss": 1.0}))

@@ -229,6 +229,7 @@ class Session:
             limit=config.spool_max,
             say=reporter.say,
             endpoint=config.endpoint.shown if config.is_remote else "",
+            variable=config.endpoint.source,
         )
         return Worker(
             config,

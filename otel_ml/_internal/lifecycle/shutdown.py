@@ -50,7 +50,7 @@ class ShutdownSequence:
     Args:
         ask: returns what the service says of this run, given a query such as `?writer=<instance>`, or None.
         is_last_chance: whether the service ends with this job: who leaves last waits for it.
-        is_remote: whether the run is in a service elsewhere: the commands of this host do not find it.
+        variable: in which a user has named the service, elsewhere: the commands of this host do not find the run then.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ShutdownSequence:
         *,
         ask: Callable[..., Mapping[str, Any] | None],
         is_last_chance: bool,
-        is_remote: bool,
+        variable: str,
     ) -> None:
         self._recorder = recorder
         self._sender = sender
@@ -74,7 +74,7 @@ class ShutdownSequence:
         self._console = console
         self._ask = ask
         self._is_last_chance = is_last_chance
-        self._is_remote = is_remote
+        self._variable = variable
         self._least_timeout = TIMEOUT_WITH_DELIVERY if is_last_chance else TIMEOUT_AT_EXIT
 
     def message(self, status: Status, *, duration_s: float) -> LogRecord:
@@ -124,7 +124,8 @@ class ShutdownSequence:
         if is_last or self._notices.query:
             self._notices.print_of(run, is_last=is_last)
         if run is not None and is_last:
-            self._console.line(finished_line(run, status, outlived=not self._is_last_chance, is_remote=self._is_remote))
+            is_remote = bool(self._variable)
+            self._console.line(finished_line(run, status, outlived=not self._is_last_chance, is_remote=is_remote))
         elif run is None or not run.get("left"):
             self._say(unwritten_line, identity, reached, status)  # nobody may be left who could say more
 
@@ -203,8 +204,8 @@ class ShutdownSequence:
         """Return who sends what is kept on this host."""
         if self._link.serves_here and not self._is_last_chance:
             return "The service on this host brings them into the run; if it does not: otel-ml recover"
-        if self._is_remote:  # without it, `recover` leaves it alone
-            command = "with OTEL_EXPORTER_OTLP_ENDPOINT set as it was: otel-ml recover"
+        if self._variable:  # without it, `recover` leaves it alone
+            command = f"with {self._variable} set as it was: otel-ml recover"
             return f"The next start of this run sends them, or, {command}"
         return "The next start of this run sends them, or: otel-ml recover"
 

@@ -99,7 +99,7 @@ class Worker:
             self._console,
             ask=self._ask,
             is_last_chance=is_last_chance,
-            is_remote=config.is_remote,
+            variable=config.endpoint.source if config.is_remote else "",
         )
         self._started = time.monotonic()
         self._last_send = self._started

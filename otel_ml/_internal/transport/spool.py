@@ -95,6 +95,7 @@ class Spool:
         resource: the encoded Resource that every file begins with.
         limit: most bytes kept; beyond it the oldest file goes.
         endpoint: noted in every file, for who finds it: where a user has said that this is sent to.
+        variable: in which the user has said it; noted beside it.
         say: told once if the folder cannot be written.
 
     Attributes:
@@ -110,12 +111,13 @@ class Spool:
         limit: int,
         say: Say,
         endpoint: str = "",
+        variable: str = "",
     ) -> None:
         self._folder = folder
         self._writer = writer
         self._resource = resource
         self._limit = limit
-        self._endpoint = endpoint
+        self._sent_to = endpoint, variable
         self.on_lost: Callable[[Lost], None] = lambda lost: None
         self._say = say
         self._segments: deque[Segment] = deque()
@@ -274,12 +276,12 @@ class Spool:
         self._number += 1
         for _ in range(_FOLDER_TRIES):
             with suppress(FileNotFoundError):
-                return FileSegment(path, self._resource, self._endpoint)
+                return FileSegment(path, self._resource, *self._sent_to)
             # FileExistsError: it was there for mkdir, and removed before mkdir looked whether it is a folder.
             with suppress(FileNotFoundError, FileExistsError):
                 for folder in (self._folder.parent, self._folder):
                     folder.mkdir(mode=0o700, exist_ok=True)
-        return FileSegment(path, self._resource, self._endpoint)
+        return FileSegment(path, self._resource, *self._sent_to)
 
     def _move_to_memory(self, error: OSError) -> Segment:
         self._in_memory = True

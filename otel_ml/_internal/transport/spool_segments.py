@@ -49,13 +49,13 @@ class FileSegment:
     It is opened again where the program has closed it.
     """
 
-    def __init__(self, path: Path, resource: bytes, endpoint: str = "") -> None:
+    def __init__(self, path: Path, resource: bytes, endpoint: str = "", variable: str = "") -> None:
         self._path = path
         self.size = 0
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._file = OwnDescriptor(above_standard(os.open(path, flags, 0o600)))
         try:
-            self._begin(encode_head(resource, endpoint))
+            self._begin(encode_head(resource, endpoint, variable))
         except BaseException:  # a full disk, once a second: neither the descriptor nor the name is left behind
             self.delete()
             raise

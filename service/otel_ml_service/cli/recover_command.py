@@ -17,6 +17,7 @@ from otel_ml.recovery import LOSSES
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_service.cli.figures import thousands
 from otel_ml_service.cli.parameters import RUN, dir_option
+from otel_ml_service.cli.recover_waits import Waits
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
 from otel_ml_service.storage.database import StorageError
@@ -113,7 +114,7 @@ def _left_for_its_endpoint(run: Unfinished, base: Path) -> str:
     where = ", ".join(sorted(set(run.sent_to.values())))
     return (
         f"{_described(run, base)}. Left alone: {senders} of it sent to {where}. Run this again with "
-        f"OTEL_EXPORTER_OTLP_ENDPOINT set as it was, or start the job again; or have it in {run.folder.path} instead: "
+        f"{run.variable} set as it was, or start the job again; or have it in {run.folder.path} instead: "
         f"otel-ml recover {run.id}"
     )
 
@@ -121,7 +122,7 @@ def _left_for_its_endpoint(run: Unfinished, base: Path) -> str:
 def _list(found: Sequence[Unfinished], chosen: Sequence[Unfinished], base: Path, output: Screen) -> None:
     """Say what would be touched, and what is not, before anything is."""
     for run in chosen:
-        output.line(f"{_described(run, base)}{_without_endpoint(run)}")
+        output.line(f"{_described(run, base)}{_destination(run)}")
     others = [run for run in found if run not in chosen]
     for run in others[:_OTHERS]:
         output.line(f"{_described(run, base)}. Left alone: otel-ml recover {run.id}, or --all")
@@ -137,11 +138,27 @@ def _described(run: Unfinished, base: Path) -> str:
     return f"{run.experiment}/{run.id}: not finished{spools}; it belongs to {folder}"
 
 
-def _without_endpoint(run: Unfinished) -> str:
-    """Return where a run goes of which no service of this host knows: it may have been meant for one elsewhere."""
-    if run.has_folder or not run.spools or Config.from_env().is_remote:
+def _destination(run: Unfinished) -> str:
+    """Return where spools go that were, or may have been, on their way to another place."""
+    config = Config.from_env()
+    is_sent = _is_to_be_sent(run, config)
+    others = sorted(set(run.sent_to.values()) - ({config.endpoint.shown} if is_sent else set()))
+    if others and is_sent:
+        return f". Its processes sent to {', '.join(others)}; what they left goes to {_where(config.endpoint)} instead"
+    if others:
+        return f". Its processes sent to {', '.join(others)}; what they left goes into {run.folder.path} instead"
+    if run.has_folder or not run.spools or config.is_remote:
         return ""
-    return f". OTEL_EXPORTER_OTLP_ENDPOINT is not set, so it goes into {run.folder.path}"
+    return f". {run.variable} is not set, so it goes into {run.folder.path}"
+
+
+def _is_to_be_sent(run: Unfinished, config: Config) -> bool:
+    """Whether what is left of a run goes to the endpoint of this shell."""
+    return config.is_remote and bool(run.spools) and (run.is_of_serve or not run.has_folder)
+
+
+def _where(endpoint: Endpoint) -> str:
+    return f"{endpoint.shown} ({endpoint.source})"
 
 
 def _check_folder(base: Path, runs: tuple[str, ...]) -> None:
@@ -164,7 +181,7 @@ def _nothing(runs: tuple[str, ...], base: Path) -> str:
 def _outcome(run: Unfinished, timeout: float, output: Screen) -> int:
     """Deliver a run as far as it can be; return its part of the exit code."""
     config = Config.from_env()
-    if config.is_remote and run.spools and (run.is_of_serve or not run.has_folder):
+    if _is_to_be_sent(run, config):
         return _sent(run, config.endpoint, timeout, output)
     if run.is_of_serve:
         output.line(f"{run.id}: not done, `otel-ml serve` recorded it, and goes on with it. {_what_to_do(run)}")
@@ -174,7 +191,7 @@ def _outcome(run: Unfinished, timeout: float, output: Screen) -> int:
 
 def _what_to_do(run: Unfinished) -> str:
     if run.spools:
-        return "Set OTEL_EXPORTER_OTLP_ENDPOINT as it was for the job, and run this again while it is up."
+        return f"Set {run.variable} as it was for the job, and run this again while it is up."
     return _again(run.base)
 
 
@@ -190,8 +207,9 @@ def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -
         said.add(slug)
         output.line(explained(sentence, slug))
 
+    where = _where(endpoint)
+    output.note(f"{run.id}: sending to {where}, for at most {timeout:.0f} s")
     sent = send(run, endpoint, timeout, say)
-    where = f"{endpoint.shown} ({endpoint.source})"
     if sent.is_done and sent.spools:
         output.line(f"{run.id}: {plural(sent.spools, 'spool')} sent to {where}")
     elif sent.is_done:
@@ -226,11 +244,13 @@ def _recovered(run: Unfinished, timeout: float, output: Screen) -> Recovered:
         TextColumn("{task.description}"), TimeElapsedColumn(),
         console=output.err, transient=True, disable=not output.is_terminal,
     ) as bar:  # fmt: skip
+        waits = Waits(timeout, lambda sentence: output.note(f"{run.id}: {sentence}"))
         task = bar.add_task(f"{run.id}: starting", total=None)
 
         def show(account: Mapping[str, Any]) -> None:
             delivered, pending = account.get("delivered", 0), account.get("pending", 0)
             bar.update(task, description=f"{run.id}: {thousands(delivered)} values delivered, {pending} records left")
+            waits.look(account)
 
         return recover(run, timeout, show)
 
@@ -239,10 +259,16 @@ def _account(done: Recovered) -> str:
     """Return what was done in one line."""
     if not done.exporters and not done.lacking:
         return "nothing was left of it" if done.is_done else "nothing is delivered yet"
+    if done.is_done and done.was_whole:
+        before = f"nothing was missing: {plural(done.values, 'value')} delivered to {', '.join(done.exporters)} before"
+        return f"{before}{_lost(done)}"
     sources = f"{plural(done.spools, 'spool')} and the journal" if done.spools else "the journal"
     where = f"delivered to {', '.join(done.exporters)}" if done.exporters else "delivered to no backend"
-    lost = sum(done.lost.values())
-    missing = f", {thousands(lost)} lost: {', '.join(done.lost)}" if lost else ", 0 lost"
     # What waits for an open step is in no backend, though each has all there is to write.
     some = "" if done.is_done or done.delivered >= done.values else f"{thousands(done.delivered)} of "
-    return f"{some}{plural(done.values, 'value')} of {sources} {where}{missing}"
+    return f"{some}{plural(done.values, 'value')} of {sources} {where}{_lost(done)}"
+
+
+def _lost(done: Recovered) -> str:
+    lost = sum(done.lost.values())
+    return f", {thousands(lost)} lost: {', '.join(done.lost)}" if lost else ", 0 lost"

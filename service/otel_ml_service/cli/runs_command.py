@@ -20,7 +20,7 @@ from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.read_records import RunUnreadableError
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders, unreadable_folders
 from otel_ml_service.stored_runs.run_history import History
-from otel_ml_service.stored_runs.status_word import LIVE, NOT_FINISHED, standing
+from otel_ml_service.stored_runs.status_word import LIVE, NOT_FINISHED, UNTOLD, standing
 
 __all__ = ["command", "described"]
 
@@ -71,10 +71,11 @@ def command(base: Path, limit: int, as_json: bool) -> None:
 
 def _shown(row: Mapping[str, Any]) -> str:
     """Return a run's status, which backends do not have all of it yet, and which never will."""
+    untold = "" if row["delivery_known"] else f", {UNTOLD}"
     going_on = f", on its way to {', '.join(row['delivering'])}" if row["delivering"] else ""
     behind = f", not all in {', '.join(row['lacking'])}" if row["lacking"] else ""
     refused = "".join(f", {thousands(count)} values not in {name}" for name, count in row["not_taken"].items())
-    return f"{row['status']}{going_on}{behind}{refused}"
+    return f"{row['status']}{untold}{going_on}{behind}{refused}"
 
 
 def _beginning(run_id: str, ids: Sequence[str]) -> str:
@@ -101,13 +102,15 @@ _SHORTEST_ID = 8
 def described(run: RunFolder) -> dict[str, Any]:
     """Return how a run stands, as plain data."""
     read = _read(run)
-    status = standing(run, None if read is None else read.status)
-    found = () if status == LIVE else deliveries(run)  # of a job that goes on something is always on its way
+    status = None if read is None else read.status
+    known = () if standing(run, status) == LIVE else deliveries(run)  # a job that goes on always has some on its way
+    found = known or ()
     return {
         "id": run.id,
         "name": run.name,
         "experiment": run.experiment,
-        "status": status,
+        "status": standing(run, status, is_told=known is not None),
+        "delivery_known": known is not None,
         "delivering": list(delivering(found)),
         "lacking": list(lacking(found)),
         "not_taken": not_taken(found),

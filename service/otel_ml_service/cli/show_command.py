@@ -30,7 +30,7 @@ from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 from otel_ml_service.stored_runs.shortened_name import is_part_of
-from otel_ml_service.stored_runs.status_word import standing
+from otel_ml_service.stored_runs.status_word import LIVE, UNTOLD, standing
 from otel_ml_service.why.wording import plural, seconds
 
 __all__ = ["command"]
@@ -142,13 +142,17 @@ def _figures(name: str, values: Sequence[float]) -> str:
 
 
 def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen, *, everything: bool) -> None:
-    output.line(f"{folder.experiment}/{folder.name}  {standing(folder, read.status)}", style="bold")
+    known = deliveries(folder)
+    status = standing(folder, read.status, is_told=known is not None)
+    output.line(f"{folder.experiment}/{folder.name}  {status}", style="bold")
     if folder.notes:
         output.line(folder.notes)
     output.line(f"{folder.path}", style="dim")
     for line in failure_lines(read.failures):
         output.line(line, style="red")
-    found = deliveries(folder)
+    if known is None and status != LIVE:
+        output.line(UNTOLD, style="yellow")
+    found = known or ()
     _print_deliveries(output, found)
     if (names := lacking(found)) and not is_live(folder):
         output.line(f"not all of it is in {', '.join(names)}: otel-ml recover {folder.id}", style="yellow")

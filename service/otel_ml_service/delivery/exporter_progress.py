@@ -114,8 +114,8 @@ class Progress:
 
     def advance(self, seq: int) -> None:
         """Note that everything up to `seq` is stored, or counted as lost."""
+        self._mark(seq, self._losses.counts)  # first: who sees that all is delivered has to see what is not stored
         self.change(delivered=seq)
-        self._mark(seq, self._losses.counts)
 
     def failed(self, error: BaseException, *, state: str, is_passing: bool = True) -> None:
         """Say what it fails with, once for as long as it is the same."""

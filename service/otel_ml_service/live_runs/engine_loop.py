@@ -190,7 +190,7 @@ class EngineLoop:
         now = self._clock()
         deadlines = [deadline - now for run in self._runs if (deadline := run.next_deadline()) is not None]
         look_s = _IDLE_S if self._dead is None else self._dead.wait_s
-        commit_s = _COMMIT_S if any(run.awaits_the_dead for run in self._runs) else _IDLE_S
+        commit_s = _COMMIT_S if any(run.awaits_the_dead or run.is_ending for run in self._runs) else _IDLE_S
         return max(0.005, min([look_s, commit_s, *deadlines]))
 
     def _observe(self, entries: Sequence[tuple[int, Decoded]], now: float) -> set[str]:

@@ -22,6 +22,7 @@ from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter
 from otel_ml_service.live_runs.artifact_store import with_content
 from otel_ml_service.live_runs.artifact_thread import ArtifactThread
 from otel_ml_service.live_runs.dead_writers import Died
+from otel_ml_service.live_runs.delivery_file import DeliveryFile
 from otel_ml_service.live_runs.late_file import LateFile
 from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.live_runs.name_files import keep_name
@@ -87,6 +88,7 @@ class LiveRun:
         self._telemetry = telemetry
         self._journal = journal
         self.outbox = Outbox(folder / "state" / "run.db")
+        self._delivery = DeliveryFile(folder / "state")
         self.log = RunLog(experiment, folder / settings.log if settings.log else None)
         try:
             self._engine = self._restored()
@@ -227,6 +229,7 @@ class LiveRun:
             self.is_touched = False
         if self._unstored is None:
             return
+        self._keep_delivery(self._engine.status, self._unstored.records)  # before the end can be read anywhere
         self.outbox.commit(self._unstored)
         self._tell("storage", self.trouble.over())
         for sentence in self._unstored.notices:
@@ -252,15 +255,33 @@ class LiveRun:
         return self._unstored is not None or self._unwritten is not None
 
     @property
+    def is_ending(self) -> bool:
+        """Whether the run has ended, and is about to be delivered, or that to be stored: someone may wait for it."""
+        return self.status.state != "running" and (self.outbox.unsaved or self.pipelines.are_at_work)
+
+    @property
     def is_over(self) -> bool:
         """Whether the run has ended, everything is delivered, and the exporters are closed."""
         return self.status.state != "running" and self.pipelines.is_delivered and self.pipelines.are_stopped
 
     def finish(self) -> None:
-        """Close the exporters of a run that has ended, once they have everything."""
+        """Close the exporters of a run that has ended, once they have everything, and that is stored.
+
+        The last process of a job waits until they are closed; in a container this service ends with it.
+        """
+        self._keep_delivery(self.status)
         if self.status.state == "running" or not self.pipelines.is_delivered:
             return
+        if self.outbox.unsaved and not self.is_stuck:
+            return
         self.pipelines.ask_to_stop(_FINISH_S)
+
+    def _keep_delivery(self, status: Status, more: Sequence[Record] = ()) -> None:
+        """Let commands know how far each exporter is; `more` records follow."""
+        if status.state == "running":
+            self._delivery.remove()
+        else:
+            self._delivery.keep(more[-1].seq if more else self.outbox.last_seq, self.pipelines.exporters)
 
     def make_room(self, share: float, limit: int) -> None:
         """Forget the oldest records; the quickest exporter keeps its place, whatever the others lose.
@@ -287,6 +308,7 @@ class LiveRun:
         self.files.close()
         self.pipelines.join()
         self.outbox.close()
+        self._delivery.remove()
         self.log.close()
 
     def say(self, slug: str, sentence: str) -> None:

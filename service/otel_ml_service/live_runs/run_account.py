@@ -26,6 +26,7 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
         lost |= {f"{name}: {reason}": count for reason, count in exporter.lost.items()}
     there = max(0, status.recorded - status.superseded - sum(lost_values(lost).values()))
     on_its_way = _on_its_way(status, behind, there)
+    unstored = status.state != "running" and run.outbox.unsaved  # in a container this service ends with who asks
     return {
         "id": run.experiment,
         "name": run.info.name,
@@ -53,7 +54,7 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
         "unreceived": status.unreceived,
         "superseded": status.superseded,
         "lost": lost,
-        "pending": behind + status.open_steps + undecided + run.files.waiting + status.unreceived,
+        "pending": behind + status.open_steps + undecided + run.files.waiting + status.unreceived + unstored,
         "files": run.files.waiting,
         "problem": run.trouble.text or None,
         "notices": list(run.outbox.notices),

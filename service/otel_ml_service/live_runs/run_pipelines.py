@@ -130,6 +130,13 @@ class RunPipelines:
         return all(pipeline.is_stopped for pipeline in self.started.values())
 
     @property
+    def are_at_work(self) -> bool:
+        """Whether an exporter writes, or closes as all have everything; one whose backend is away does not."""
+        if self.is_delivered:
+            return not self.are_stopped
+        return any(each.behind and each.status.state in {"starting", "running"} for each in self.started.values())
+
+    @property
     def exporters(self) -> dict[str, PipelineStatus]:
         """How far each exporter is that was asked for, also of those that have not been started, or cannot be."""
         return {name: self._exporter_status(name) for name in (*self._settings.exporters, *self._settings.unavailable)}

@@ -181,7 +181,7 @@ def read_contents(run: RunFolder) -> Contents:
     read = contents(run.id, run.experiment, records(run))
     if not read.workers:  # while the service has the run open
         read.add(SpanBatch(0, newest_spans(run.path / "spans.jsonl")))
-    read.not_taken, read.hosts = not_taken(deliveries(run)), hosts_of(run)
+    read.not_taken, read.hosts = not_taken(deliveries(run) or ()), hosts_of(run)
     read.name, read.notes = run.name, run.notes
     return read
 

@@ -172,6 +172,7 @@ class Outbox:
         # Guards the two below: exporters' threads set marks while the engine's thread commits them.
         self._marks_lock = threading.Lock()
         self._dirty_marks: set[str] = set()
+        self._marks_on_the_way: set[str] = set()
 
     @property
     def consumed(self) -> tuple[str, int] | None:
@@ -234,8 +235,8 @@ class Outbox:
 
     @property
     def unsaved(self) -> bool:
-        """Whether a mark waits for a commit."""
-        return bool(self._dirty_marks)
+        """Whether a mark is not on the disk yet; any thread may ask."""
+        return bool(self._dirty_marks or self._marks_on_the_way)
 
     def commit(self, commit: Commit) -> None:
         """Make `commit` and all marks durable, then let the exporters have its records.
@@ -347,7 +348,8 @@ class Outbox:
     @contextmanager
     def _taken_marks(self) -> Iterator[Sequence[tuple[str, int, str]]]:
         with self._marks_lock:
-            taken, self._dirty_marks = self._dirty_marks, set()
+            taken = self._marks_on_the_way = self._dirty_marks
+            self._dirty_marks = set()
             rows = [(name, self._marks[name].seq, json.dumps(dict(self._marks[name].lost))) for name in taken]
         try:
             yield rows
@@ -356,6 +358,8 @@ class Outbox:
                 # They were not stored: the next commit takes them again.
                 self._dirty_marks |= taken
             raise
+        finally:
+            self._marks_on_the_way = set()
 
     def _opened(self, key: str, value: bytes) -> bytes:
         """Return an entry of the engine's state without its seal."""

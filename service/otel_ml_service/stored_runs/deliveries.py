@@ -1,4 +1,4 @@
-"""How far each backend is with a run: what `run.db` has of it, or, as long as a service has that open, what it says."""
+"""How far each backend is with a run: what `run.db` has; as long as a service has that open, what it says or wrote."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from otel_ml._internal.lifecycle.notices import run_status
 from otel_ml._internal.transport.embedded import endpoint_of
 from otel_ml._internal.transport.link import transport_to
 from otel_ml.exceptions import VersionError
-from otel_ml.wire.rendezvous import rendezvous_of
+from otel_ml_service.live_runs.delivery_file import kept_delivery
+from otel_ml_service.live_runs.meeting_place import meeting_place
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.stored_runs.read_records import Facts, facts, is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
@@ -50,12 +51,15 @@ class Delivery:
         return max(0, self.last_seq - self.seq)
 
 
-def deliveries(run: RunFolder) -> tuple[Delivery, ...]:
-    """Return how far each backend is; none where nobody can tell, as where `otel-ml serve` has the run open."""
-    if is_live(run):
-        return _told(run)
+def deliveries(run: RunFolder) -> tuple[Delivery, ...] | None:
+    """Return how far each backend is; None where a service has the run open, and does not say it here."""
+    said = _told(run) or kept_delivery(run.database.parent) if is_live(run) else None
+    if said is not None:
+        return tuple(_of_account(said))
     known = facts(run)
-    return () if known is None else tuple(_stored(run, known))
+    if known is None:
+        return None if is_live(run) else ()
+    return tuple(_stored(run, known))
 
 
 def delivering(found: Iterable[Delivery]) -> tuple[str, ...]:
@@ -93,20 +97,19 @@ def _asked_for(run: RunFolder) -> tuple[str, ...]:
     return ()
 
 
-def _told(run: RunFolder) -> tuple[Delivery, ...]:
+def _told(run: RunFolder) -> Mapping[str, Any] | None:
     """Return what the service that has announced itself to the run's processes on this host says."""
     run_id = marked_id(run) or run.id
     with suppress(VersionError):
-        service = rendezvous_of(run_id).read_service()
+        service = meeting_place(run.database.parent, run_id).read_service()
         if service is None:
-            return ()
+            return None
         transport = transport_to(endpoint_of(service))
         try:
-            said = run_status(transport, run_id, {}, _ANSWER_S)
+            return run_status(transport, run_id, {}, _ANSWER_S)
         finally:
             transport.close()
-        return () if said is None else tuple(_of_account(said))
-    return ()
+    return None
 
 
 def _of_account(said: Mapping[str, Any]) -> Iterable[Delivery]:

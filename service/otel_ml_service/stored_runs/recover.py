@@ -14,7 +14,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml.recovery import Sent, send_leftovers
 from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_service.service import Service
-from otel_ml_service.stored_runs.read_records import facts
+from otel_ml_service.stored_runs.read_records import Facts, facts
 from otel_ml_service.stored_runs.serve_again import service_again
 from otel_ml_service.stored_runs.unfinished import MARKS, Unfinished
 
@@ -47,6 +47,7 @@ class Recovered:
         lacking: exporter → why it does not, "" where there is no reason but time.
         lost: reason → what was recorded and will never be in every backend.
         said: what the service had to say meanwhile, such as of a damaged file.
+        was_whole: every backend had everything before.
     """
 
     is_done: bool
@@ -57,6 +58,7 @@ class Recovered:
     lacking: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, int] = field(default_factory=dict)
     said: tuple[str, ...] = ()
+    was_whole: bool = False
 
 
 def recover(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, Any]], None]) -> Recovered:
@@ -131,7 +133,15 @@ def _delivered(
         lacking={name: found["problem"] or "" for name, found in exporters.items() if found["pending"]},
         lost=account.get("lost", {}),
         said=said,
+        was_whole=known is not None and _was_whole(known, account),
     )
+
+
+def _was_whole(known: Facts, account: Mapping[str, Any]) -> bool:
+    """Whether nothing was to be done: no record came to those that were there, and all positions were at the end."""
+    there = {mark.name: mark.seq for mark in known.exporters}
+    asked = account.get("exporters", {})
+    return account.get("last_seq") == known.last_seq and all(there.get(name) == known.last_seq for name in asked)
 
 
 def _take_up(run: Unfinished) -> None:

@@ -6,7 +6,7 @@ from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 from otel_ml_service.stored_runs.unfinished import MARKS
 
-__all__ = ["LIVE", "NOT_FINISHED", "standing"]
+__all__ = ["ENDED", "LIVE", "NOT_FINISHED", "UNTOLD", "standing"]
 
 LIVE = "live"
 """The job goes on."""
@@ -15,7 +15,14 @@ NOT_FINISHED = "not finished"
 """The service is gone, and was not done with the run."""
 
 
-def standing(run: RunFolder, status: str | None) -> str:
+ENDED = "ended"
+"""The job finished, and nobody here can say whether the run did: what is not delivered is not finished."""
+
+UNTOLD = "a service has it open, and does not say here how far delivery is"
+"""Beside the status of a run that has ended."""
+
+
+def standing(run: RunFolder, status: str | None, *, is_told: bool = True) -> str:
     """Return how the job ended; before its end `live`, `running` or `not finished`.
 
     A service keeps a run open for some seconds after the job's end: then the end counts.
@@ -23,7 +30,10 @@ def standing(run: RunFolder, status: str | None) -> str:
     Args:
         run: its folder.
         status: of its last record; None where it cannot be read.
+        is_told: whether it is known how far delivery is.
     """
+    if status == "finished" and not is_told:
+        return ENDED
     if status is not None and status != "running":
         return status
     if is_live(run):

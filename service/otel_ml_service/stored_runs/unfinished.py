@@ -9,11 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from otel_ml.env import ENDPOINT
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
 from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool_format import SUFFIX, Leftover, read_spool
+from otel_ml_service.live_runs.meeting_place import meeting_place
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
@@ -41,6 +43,7 @@ class Unfinished:
             journal what it acknowledged.
         sent_to: process that has ended, by its instance → the endpoint that a user had named for it, of those that left
             something: it may be up again one day.
+        variable: in which a user had named that.
         is_sending: whether a process that sends to such an endpoint lives.
         origin: folder of all runs to which its job wrote; another one than `base` where its folder is gone.
     """
@@ -56,6 +59,7 @@ class Unfinished:
     is_of_serve: bool = False
     origin: Path | None = None
     sent_to: Mapping[str, str] = field(default_factory=dict)
+    variable: str = ENDPOINT.name
     is_sending: bool = False
 
     def belongs_to(self, base: Path) -> bool:
@@ -123,7 +127,7 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
     for folder in run_folders(base):
         run_id = marked_id(folder)
         if run_id is not None:
-            rendezvous = rendezvous_of(run_id)
+            rendezvous = meeting_place(folder.database.parent, run_id)
             yield Unfinished(
                 run_id,
                 folder.experiment,
@@ -186,7 +190,8 @@ def _with_endpoints(run: Unfinished, left: Mapping[Path, Leftover]) -> Unfinishe
         for path, one in left.items()
         if path not in locked and (one.frames or one.damaged)
     }
-    return replace(run, sent_to=sent_to, is_sending=bool(locked))
+    variables = sorted({one.variable for one in left.values() if one.variable})
+    return replace(run, sent_to=sent_to, variable=" and ".join(variables) or run.variable, is_sending=bool(locked))
 
 
 def _is_locked(spool: Path) -> bool:

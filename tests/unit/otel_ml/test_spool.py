@@ -168,15 +168,19 @@ def test_a_full_spool_drops_the_oldest_and_tells_which_steps(spool: Spool) -> No
     assert len(spool.pending) + len(dropped) == 100
 
 
-@pytest.mark.parametrize("endpoint", ["", "http://gateway:4318"])
-def test_a_file_says_where_its_writer_sent_to_and_nothing_of_that_is_sent(tmp_path: Path, endpoint: str) -> None:
-    spool = Spool(tmp_path, "writer", b"resource", limit=2**20, say=lambda *_: None, endpoint=endpoint)
+@pytest.mark.parametrize(("endpoint", "variable"), [("", ""), ("http://gateway:4318", "OTEL_EXPORTER_OTLP_ENDPOINT")])
+def test_a_file_says_where_its_writer_sent_to_and_nothing_of_that_is_sent(
+    tmp_path: Path, endpoint: str, variable: str
+) -> None:
+    spool = Spool(
+        tmp_path, "writer", b"resource", limit=2**20, say=lambda *_: None, endpoint=endpoint, variable=variable
+    )
     spool.append(Frame("M", b"first", 1))
     [path] = tmp_path.iterdir()
 
     left = read_spool(path)
 
-    assert left.endpoint == endpoint
+    assert (left.endpoint, left.variable) == (endpoint, variable)
     assert left.resource.startswith(b"resource")
     assert b"gateway" not in left.resource
     assert left.frames == (Frame("M", b"first", 1),)

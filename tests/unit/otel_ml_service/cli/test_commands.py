@@ -17,7 +17,9 @@ import pytest
 
 from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, RunStatus, StepRecord, Table, Text
 from otel_ml_service.cli import main
+from otel_ml_service.delivery.exporter_progress import PipelineStatus
 from otel_ml_service.findings.finding import COLUMNS, Finding, row_of
+from otel_ml_service.live_runs.delivery_file import DeliveryFile
 from otel_ml_service.storage.outbox import Commit, Mark, Outbox
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.recorded_run import digits_records, write_run
@@ -96,7 +98,9 @@ def test_a_run_that_has_ended_is_called_finished_by_all_while_its_service_is_the
     otel_ml: Run, tmp_path: Path
 ) -> None:
     run = write_run(tmp_path, "01abc", digits_records(steps=3))
-    with closing(Outbox(run.database)):
+    with closing(Outbox(run.database)) as outbox:
+        told = DeliveryFile(run.database.parent)
+        told.keep(outbox.last_seq, {"jsonl": PipelineStatus("stopped", outbox.last_seq)})
         _, listed, _ = otel_ml("runs", "--json")
         _, shown, _ = otel_ml("show", "01abc")
 
