@@ -3,41 +3,81 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 
-__all__ = ["FORKS", "creator", "creator_by_multiprocessing", "is_imported_again"]
+__all__ = [
+    "FORKS",
+    "creator",
+    "creator_by_multiprocessing",
+    "is_imported_again",
+    "launch_variables",
+    "parent_of_program",
+]
+
+_OF_A_LAUNCH = re.compile(
+    r"(OTEL_ML_)?(LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_|TORCHELASTIC_|SLURM_(PROCID|STEP_ID)$|OMPI_COMM_WORLD_|PMIX?_"
+    r"|FLUX_TASK_RANK$|SUBMITIT_LOCAL_GLOBALID$|PALS_RANKID$"
+)
+
+
+def launch_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which a process finds its place in a launch."""
+    return {name: value for name, value in environ.items() if _OF_A_LAUNCH.match(name)}
 
 
 class Forks:
-    """The fork by which this process was made, and those that it has made.
+    """The forks by which this process was made, and those that it has made.
 
     Attributes:
-        creator: the process that this one was forked from, which used otel_ml by then; else 0.
-        environ: the environment at that fork.
+        creator: the process of which this one is a fork, or a fork of a fork; 0 where there is none that used otel_ml.
+            Who is given another place in a launch is a rank: its forks begin with it.
+        line: the processes in between, and those that `multiprocessing` has had make them.
+        environ: the environment at the last fork.
+        parent: of `creator`, at the time.
         any: whether this process has forked others since it uses otel_ml.
     """
 
     def __init__(self) -> None:
         self.creator = 0
+        self.line: frozenset[int] = frozenset()
         self.environ: Mapping[str, str] = {}
+        self.parent = 0
         self.any = False
-        os.register_at_fork(after_in_parent=self._made, after_in_child=self._was_made)
+        self._ppid = 0
+        os.register_at_fork(before=self._before, after_in_parent=self._made, after_in_child=self._was_made)
+
+    def is_place_kept(self, environ: Mapping[str, str]) -> bool:
+        """Whether this is a fork that has no other place in a launch than the process that it was forked from."""
+        return self.creator != 0 and launch_variables(self.environ) == launch_variables(environ)
+
+    def _before(self) -> None:
+        self._ppid = os.getppid()
 
     def _made(self) -> None:
         self.any = True
 
     def _was_made(self) -> None:
-        self.creator, self.environ, self.any = os.getppid(), os.environ.copy(), False
+        made_by = os.getppid()
+        self.line |= {made_by, creator_by_multiprocessing()} - {0}  # before `multiprocessing` says who this process is
+        if not self.is_place_kept(os.environ):
+            self.creator, self.parent = made_by, self._ppid
+        self.environ, self.any = os.environ.copy(), False
 
 
 FORKS = Forks()
 """Those of this process; a program that it starts is not one."""
 
 
+def parent_of_program(environ: Mapping[str, str]) -> int:
+    """Return who has started the program that this process runs: of a fork the parent of the first one."""
+    return FORKS.parent if FORKS.is_place_kept(environ) else os.getppid()
+
+
 def creator() -> int:
-    """Return the process that has made this one by `multiprocessing` or a fork; 0 where none has."""
-    return creator_by_multiprocessing() or FORKS.creator
+    """Return the process that has made this one by forks or `multiprocessing`; 0 where none has."""
+    return FORKS.creator or creator_by_multiprocessing()
 
 
 def creator_by_multiprocessing() -> int:

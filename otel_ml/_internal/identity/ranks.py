@@ -143,6 +143,7 @@ def slurm(environ: Environ) -> JobPlace | None:
         hosts=_size(environ, "SLURM_STEP_NUM_NODES", "SLURM_NNODES") or 1,
         attempt=_number(environ, "SLURM_RESTART_COUNT"),
         host=_number(environ, "SLURM_NODEID") or 0,
+        variable="SLURM_PROCID",
         task=_number(environ, "SLURM_TASK_PID") if world_size == 1 else None,
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from otel_ml import env
 from otel_ml._internal.boot_clock import seconds_since_boot
-from otel_ml._internal.identity.creator import creator_by_multiprocessing
+from otel_ml._internal.identity.creator import FORKS, creator_by_multiprocessing, parent_of_program
 from otel_ml._internal.identity.group_store import agreed_id
 from otel_ml._internal.identity.launcher_process import (
     Process,
@@ -138,8 +138,8 @@ def identify(
     `begun` are the numbers of the runs that this process has begun without being given an id. The launcher has
     one id, which no two runs may share; ranks that do the same agree on those of the later ones, too.
     """
-    parents = {creator_by_multiprocessing(), os.getppid()} if ppid is None else {ppid}
-    ppid = os.getppid() if ppid is None else ppid
+    parents = {creator_by_multiprocessing(), os.getppid(), *FORKS.line} if ppid is None else {ppid}
+    ppid = parent_of_program(environ) if ppid is None else ppid
     detected = detect(environ)
     place = _place(config, environ, detected)
     starter = parent = Parent.parse(config.parent)

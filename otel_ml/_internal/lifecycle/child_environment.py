@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from otel_ml import env
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.identity.creator import creator_by_multiprocessing, is_imported_again
+from otel_ml._internal.identity.creator import creator_by_multiprocessing, is_imported_again, launch_variables
 from otel_ml._internal.identity.ranks import BY_HAND, detect
 from otel_ml._internal.identity.run_identity import (
     ANYWHERE,
@@ -28,16 +27,10 @@ __all__ = [
     "handed_on",
     "inherited_environ",
     "is_launch_of_its_own",
-    "launch_variables",
     "own_arguments",
     "own_environ",
     "run_environ",
 ]
-
-_OF_A_LAUNCH = re.compile(
-    r"(OTEL_ML_)?(LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_|TORCHELASTIC_|SLURM_(PROCID|STEP_ID)$|OMPI_COMM_WORLD_|PMIX?_"
-    r"|FLUX_TASK_RANK$|SUBMITIT_LOCAL_GLOBALID$|PALS_RANKID$"
-)
 
 _OF_A_RUN = (env.EXPERIMENT_NAME, env.RUN_NAME, env.EXPERIMENT_ID)
 
@@ -169,11 +162,6 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
         asked = "\0".join(str(arguments.get(name)) for name in ("experiment", "name"))
         own[env.EXPERIMENT_ID.name] = f"{handed}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
     return own
-
-
-def launch_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which a process finds its place in a launch."""
-    return {name: value for name, value in environ.items() if _OF_A_LAUNCH.match(name)}
 
 
 def is_launch_of_its_own(environ: Mapping[str, str]) -> bool:

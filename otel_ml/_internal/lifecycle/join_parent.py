@@ -28,12 +28,12 @@ from typing import Any
 from otel_ml import env
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.common_file import common_file
-from otel_ml._internal.identity.creator import FORKS, creator
+from otel_ml._internal.identity.creator import FORKS, creator, launch_variables
 from otel_ml._internal.identity.launcher_process import environ_of, forked_by, has_children, started_ns
 from otel_ml._internal.identity.ranks import detect
 from otel_ml._internal.identity.run_identity import Parent, new_instance
 from otel_ml._internal.identity.runs_of_launch import SUFFIX
-from otel_ml._internal.lifecycle.child_environment import JOINED_BY, launch_variables
+from otel_ml._internal.lifecycle.child_environment import JOINED_BY
 from otel_ml._internal.lifecycle.run_requested import is_worker
 from otel_ml.config import Config
 from otel_ml.wire.folder_ownership import read_ours

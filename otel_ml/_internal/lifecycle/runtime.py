@@ -421,7 +421,11 @@ class Runtime:
             return
         if (worker := workers[sessions.index(session)]) is not None:
             session.sleep_as(child_of(worker.identity))
-        elif not session.is_asleep and not session.config.disabled:
+        elif (
+            session.is_asleep
+        ):  # its parent has recorded nothing: this one is a child of the parent's parent, as that is
+            session.sleep_as(replace(child_of(session.identity), parent=session.identity.parent))
+        elif not session.config.disabled:
             return
         session.is_of_process = True
         self._sessions.add(session)
