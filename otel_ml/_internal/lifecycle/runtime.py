@@ -28,7 +28,7 @@ from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
 from otel_ml._internal.lifecycle.init_arguments import checked, exporters_unused
 from otel_ml._internal.lifecycle.join_parent import CHILDREN, environ_here, has_joined_parent
-from otel_ml._internal.lifecycle.join_rank_zero import announce, say_who_stays
+from otel_ml._internal.lifecycle.join_rank_zero import announce, say_who_has_ended, say_who_stays
 from otel_ml._internal.lifecycle.repeated_init import RepeatedInit
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings
@@ -181,6 +181,7 @@ class Runtime:
             announce(config, identity, run_environ(config, identity))
         with InScope(session.scope):
             say_who_stays(config, identity)
+            say_who_has_ended(config, identity)
             if not NOW.several:
                 CHILDREN.tell(inherited_environ(config, identity), identity.run_id)
         has_joined_parent(identity.run_id)
