@@ -147,7 +147,7 @@ def _counted(name: str, array: Any, bins: int) -> object:
 
     values = np.asarray(array, np.float64).ravel()
     finite = values[np.isfinite(values)]
-    if not len(finite):
+    if len(values) and not len(finite):
         raise ValueError(f"log_histogram(): {name!r}: {len(values)} values were given, and none of them is finite.")
     if left_out := len(values) - len(finite):
         reporter.dropped["nonfinite"] += left_out

@@ -339,7 +339,7 @@ class Steps:
 
     def _default_axis_unset(self) -> bool:
         default = self.axes.get(DEFAULT_AXIS)
-        return default is None or default.current is None
+        return default is None or (default.current is None and default.fetched is None)
 
     def _move(self, axis: Axis, step: Step) -> None:
         before = axis.current

@@ -152,8 +152,8 @@ def test_a_histogram_counts_and_says_once_what_of_its_values_is_not_finite(captu
     assert recorder.dropped == {"nonfinite": 4}
 
 
-@pytest.mark.parametrize(("values", "edges"), [([], None), ([math.nan, math.inf], None), ([math.nan, 1.0], [0, 1, 2])])
-def test_a_histogram_of_no_finite_value_is_none_and_that_is_said(
+@pytest.mark.parametrize(("values", "edges"), [([math.nan, math.inf], None), ([math.nan, 1.0], [0, 1, 2])])
+def test_a_histogram_without_a_finite_value_or_with_counts_that_are_none_is_absent_and_that_is_said(
     captured: Capture, values: list[float], edges: list[int] | None
 ) -> None:
     otel_ml.log_histogram("weights", values, edges=edges)

@@ -542,3 +542,33 @@ def test_several_records_of_a_first_step_without_a_baseline_are_not_accused(reco
     recorded.collect(final=True)
 
     assert said == []
+
+
+@pytest.mark.parametrize("enter", ["steps", "set_step"])
+def test_a_loader_that_counts_on_an_axis_of_its_own_records_each_item_at_the_step_it_loads_for(recorded, enter):
+    def shards():
+        if enter == "steps":
+            yield from steps(range(3), axis="shard")
+            return
+        for number in range(3):
+            set_step(number, axis="shard")
+            yield number
+
+    def loader():
+        for number in shards():
+            with timed("read"):
+                log({"samples": float(number)})
+            log({"sharded": 1.0}, axis="shard")
+            yield number
+
+    for _ in steps(loader()):
+        log({"loss": 1.0})
+    log({"after": 1.0})
+
+    batch = recorded.collect(final=True)
+    for name in ("samples", "time/read", "loss"):
+        assert [(point.axis, point.step) for point in points(batch, name)] == [("step", 0), ("step", 1), ("step", 2)]
+    assert [(point.axis, point.step) for point in points(batch, "sharded")] == [
+        ("shard", number) for number in range(3)
+    ]
+    assert counts(batch, "after") == {2: 1}
