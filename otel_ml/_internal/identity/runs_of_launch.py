@@ -28,7 +28,7 @@ from otel_ml._internal.identity.started_by_hand import common_processes
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of
 
-__all__ = ["SUFFIX", "do_names_tell", "follow", "followers_of", "lose", "number_in_launch", "take_lost"]
+__all__ = ["SUFFIX", "as_meant", "do_names_tell", "follow", "followers_of", "lose", "number_in_launch", "take_lost"]
 
 SUFFIX = ".launch.json"
 """How the names of files about a launch end. Each says who has `started_by` it, with whom it may be removed."""
@@ -79,8 +79,8 @@ def do_names_tell(place: JobPlace) -> bool:
 
 def number_in_launch(launch: str, place: JobPlace, ppid: int, config: Config, begun: Collection[int]) -> int:
     """Return the number, from 0, of the run that this rank asks for; `begun` are those that it has begun before."""
-    experiment = None if config.experiment == env.EXPERIMENT_NAME.default else _as_meant(config.experiment)
-    asked = AskedRun(0, experiment, _as_meant(config.name) if config.name else None)
+    experiment = None if config.experiment == env.EXPERIMENT_NAME.default else as_meant(config.experiment)
+    asked = AskedRun(0, experiment, as_meant(config.name) if config.name else None)
     try:
         with _written_down(launch, place, ppid) as written:
             return _joined(written, asked, begun)
@@ -161,11 +161,11 @@ _MADE_UP = re.compile(
 """What ranks that mean one run write in different ways."""
 
 
-def _as_meant(text: str) -> str:
+def as_meant(text: str) -> str:
     """Return the words of a name but what each rank makes up for itself; a number such as that of a fold is a word.
 
     Examples:
-        >>> _as_meant("resnet_2026-11-27T20:31"), _as_meant("train-1795817475.12 rank3"), _as_meant("fold-12, lr=0.1")
+        >>> as_meant("resnet_2026-11-27T20:31"), as_meant("train-1795817475.12 rank3"), as_meant("fold-12, lr=0.1")
         ('resnet', 'train rank', 'fold 12 lr 0 1')
     """
     return " ".join(word for word in re.split(r"[\W_]+", _MADE_UP.sub("", text)) if word)

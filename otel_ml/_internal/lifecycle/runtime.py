@@ -13,6 +13,7 @@ from typing import Any
 
 from otel_ml._internal.console import Console
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.identity.first_of_loop import Asked, first_of_loop, note_first_of_loop
 from otel_ml._internal.identity.resource import resource_attributes
 from otel_ml._internal.identity.run_identity import Identity, identify, named_id
 from otel_ml._internal.lifecycle.after_fork import child_of, forget_parent
@@ -67,7 +68,7 @@ class Runtime:
         self._repeated = RepeatedInit(self, self._sessions)
         self._begun_without_id: list[int] = []
         self._has_begun = False
-        self._first_of_id: dict[str, tuple[str, str]] = {}
+        self._first_of_id: dict[str, Asked] = {}
         self._environment = RunEnvironment()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
         self._tracing = Tracing(self._resource, self._use_tracing)
@@ -130,7 +131,10 @@ class Runtime:
         Empty where a run that goes on has it: the launcher then says which it is.
         """
         asked = config.experiment, config.name
-        if asked != self._first_of_id.setdefault(config.id, asked):
+        if config.id not in self._first_of_id:
+            self._first_of_id[config.id] = first_of_loop(config)
+        if asked != (first := self._first_of_id[config.id]):
+            note_first_of_loop(config, first)
             return named_id(config.id, *asked)
         return "" if any(config.id == other.run.id for other in self._sessions.running) else config.id
 
