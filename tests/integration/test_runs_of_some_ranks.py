@@ -277,3 +277,39 @@ def test_a_launch_that_begins_no_run_and_asks_for_none_says_nothing(tmp_path: Pa
     rank = RANK_0_IS_LATE.replace("RECORDS", "3").replace("BEGIN", 'otel_ml.log({"loss": 1.0})')
 
     assert launch_unasked(tmp_path, rank, LAUNCHERS[told]) == ""
+
+
+def test_launches_that_begin_no_run_leave_nothing_behind_but_for_the_last_one(tmp_path: Path) -> None:
+    rank = 'otel_ml.log({"loss": 1.0})'
+    for told in [*LAUNCHERS.values()] * 2:
+        launch_unasked(tmp_path, rank, told)
+
+    left = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert len([path for path in left if path.name.endswith(".launch.json")]) <= 1, left
+    assert len(left) <= 2, left
+
+
+ONE_AFTER_THE_OTHER = """
+import os, subprocess, sys
+launch = {**os.environ, "WORLD_SIZE": "2", "MASTER_PORT": "29500"}
+for program in ("prepare.py", "train.py"):
+    ranks = [subprocess.Popen([sys.executable, program], env={**launch, "RANK": str(i)}) for i in (0, 1)]
+    assert not sum(process.wait() for process in ranks)
+"""
+
+
+def test_what_one_rank_recorded_before_by_hand_parts_no_ranks_of_the_program_that_follows(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    (tmp_path / "prepare.py").write_text(f"{RANK}\nif rank == 1:\n    otel_ml.log({{'tokens': 1.0}})\n")
+    (tmp_path / "train.py").write_text(
+        f"{RANK}\nos.environ['OTEL_EXPORTER_OTLP_ENDPOINT'] = os.environ['RECEIVER']\n"
+        "with otel_ml.init('exp'):\n    otel_ml.log({'loss': float(rank)}, step=0)\n"
+    )
+    environ = environment(tmp_path, {"RECEIVER": server.url})
+    del environ["OTEL_ML_DIR"]
+
+    _, errors = run(ONE_AFTER_THE_OTHER, environ, tmp_path)
+
+    assert len(ids_of(server, "loss")) == 1
+    assert "Values lost: 1." in errors

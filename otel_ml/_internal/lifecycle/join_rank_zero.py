@@ -25,6 +25,7 @@ from otel_ml._internal.identity.launcher_process import is_alive
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id
 from otel_ml._internal.identity.runs_of_launch import SUFFIX, follow, followers_of, lose, take_lost
+from otel_ml._internal.identity.started_by_hand import address, common_processes
 from otel_ml._internal.lifecycle.child_environment import JOINED_BY
 from otel_ml._internal.signal_mask import leave_signals_to_the_program
 from otel_ml._internal.transport.multi_host import meeting_file
@@ -109,10 +110,18 @@ def leave_unheard(config: Config, rank_pid: int, values: int) -> bool:
         is_begun = decided(config, rank_pid) is not None
         return is_begun
 
-    launch = launcher_id(place, ppid, 0)  # a start by hand begins with it: rank 0 is to find it
-    lose(launch, place, ppid, values, look)
-    _sweep(rendezvous_of(launch).folder.parent)
+    lose(_before_a_run(place), place, ppid, values, look)
+    _sweep(rendezvous_of("").folder.parent)
     return is_begun
+
+
+def _before_a_run(place: JobPlace) -> str:
+    """Name a launch whose id its ranks may only agree on when its run begins: by who starts them, and where they meet.
+
+    A rank that ends before agrees on none: it would take the place of a rank of the program that follows.
+    """
+    starter = common_processes(os.getppid(), place.variable, place.rank)[-1]
+    return json.dumps([*starter, *address(place), place.trial])
 
 
 def say_who_has_ended(config: Config, identity: Identity) -> None:
@@ -120,11 +129,11 @@ def say_who_has_ended(config: Config, identity: Identity) -> None:
     if not _decides(identity):
         return
     place = replace(detect(os.environ), role=config.role)
-    lost = take_lost(launcher_id(place, os.getppid(), 0))
+    lost = take_lost(_before_a_run(place))
     if not lost:
         return
     values = sum(lost.values())
-    named = f"Rank{'s' if len(lost) > 1 else ''} {', '.join(map(str, [*lost][:8]))}"
+    named = f"Rank{'s' if len(lost) > 1 else ''} {', '.join(map(str, sorted(lost)[:8]))}"
     reporter.dropped["ended_before_init"] += values
     reporter.say(
         "ended-before-init",
