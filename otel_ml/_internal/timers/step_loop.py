@@ -285,7 +285,7 @@ def steps(
     Sets the step before the loop's body and ends it after; records `time/data` (waiting for the item)
     and `time/step` (that and the body). What the loader records while it is waited for belongs to the step that it
     loads for. The steps of a second loop follow those of the first. A loop inside of another one on the same axis
-    counts nothing: it is in the step of that one.
+    counts nothing: it is in the step of that one; so does one in a stage, which is in the step of training.
 
     What counts by one from further on than the last step, such as `range(60, 70)`, `enumerate(loader, 60)`,
     `itertools.count(60)`, a list of consecutive numbers, or any of these under tqdm, says itself which step it is.
