@@ -11,7 +11,7 @@ static struct {
         Py_ssize_t asked, axes, boundaries, generation, lock, process, staged;
     } of_steps;
     struct {
-        Py_ssize_t current, entered, explicit, latest, steps;
+        Py_ssize_t current, entered, explicit, fetched, latest, steps;
     } of_axis;
     struct {
         Py_ssize_t axis, base, blocks, ended, ended_ns, generation, index, last_ns, pending, points, said, spans, stage,
@@ -29,7 +29,7 @@ static PyObject *set_step_function(PyObject *module, PyObject *arguments)
 {
     static const char *const of_steps[] = {"asked", "axes",    "boundaries", "generation",
                                            "lock",  "process", "staged",     NULL};
-    static const char *const of_axis[] = {"current", "entered", "explicit", "latest", "steps", NULL};
+    static const char *const of_axis[] = {"current", "entered", "explicit", "fetched", "latest", "steps", NULL};
     static const char *const of_step[] = {"axis",    "base",    "blocks", "ended", "ended_ns", "generation", "index", "last_ns",
                                           "pending", "points",  "said",   "spans", "stage",    "waiting",    NULL};
     static const char *const of_now[] = {"boundary", "off", "several", "step", NULL};
@@ -126,7 +126,8 @@ static int move(PyObject *axis, PyObject *step, PyObject *index)
 static int is_default_unset(PyObject *axes)
 {
     PyObject *axis = PyDict_GetItemWithError(axes, steps.default_axis);
-    return axis == NULL || slot(axis, steps.of_axis.current) == Py_None;
+    return axis == NULL ||
+           (slot(axis, steps.of_axis.current) == Py_None && slot(axis, steps.of_axis.fetched) == Py_None);
 }
 
 /* Steps.set, of an axis that is known; with the lock */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,6 +124,55 @@ def test_where_the_environment_has_one_id_named_folds_are_runs_that_a_restart_go
     assert sorted(losses.values()) == [sorted(2 * values) for values in EACH]
     assert "grpo-7" in losses.keys() | ids_of(server, "score")
     assert all(run_id.startswith("grpo-7") for run_id in losses)
+
+
+RESUMED = """
+import pathlib, sys, time
+import otel_ml
+begin, end, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+for fold in range(begin, end):
+    with otel_ml.init("cv", name=name.format(fold=fold, now=time.time_ns())) as run:
+        otel_ml.log({"loss": 100.0 * fold + begin}, step=begin)
+        with pathlib.Path("ids").open("a") as ids:
+            print(fold, run.id, file=ids)
+"""
+
+
+def ids_of_starts(folder: Path, name: str, *starts: tuple[int, int], **more: str) -> list[tuple[int, str]]:
+    """Run folds in several starts of a job; return each fold that was begun, and the id of its run."""
+    (folder / "folds.py").write_text(RESUMED)
+    environ = environment(folder, {"OTEL_ML_EXPERIMENT_ID": "cv-7", "OTEL_ML_EXPORTERS": "jsonl", **more})
+    for begin, end in starts:
+        command = [sys.executable, "folds.py", str(begin), str(end), name]
+        subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, timeout=100)
+    lines = (folder / "ids").read_text().splitlines()
+    return [(int(fold), run_id) for fold, run_id in map(str.split, lines)]
+
+
+def test_a_loop_that_is_started_again_in_the_middle_goes_on_with_the_run_of_each_fold(tmp_path: Path) -> None:
+    begun = ids_of_starts(tmp_path, "fold-{fold}", (0, 3), (2, 4), (0, 1), (3, 4))
+
+    ids: dict[int, set[str]] = {}
+    for fold, run_id in begun:
+        ids.setdefault(fold, set()).add(run_id)
+    assert ids.pop(0) == {"cv-7"}
+    assert [len(each) for each in ids.values()] == [1, 1, 1]
+    assert len(set.union(*ids.values()) - {"cv-7"}) == 3
+
+
+@pytest.mark.parametrize("starts", [[(0, 1), (1, 2)], [(0, 2), (0, 1)]], ids=["no loop", "the first of a loop"])
+def test_a_job_whose_name_is_of_the_time_goes_on_with_its_run_when_it_is_started_again(
+    tmp_path: Path, starts: list[tuple[int, int]]
+) -> None:
+    begun = ids_of_starts(tmp_path, "fold-{fold} {now}", *starts)
+
+    assert (begun[0][1], begun[-1][1]) == ("cv-7", "cv-7")
+
+
+def test_a_job_that_sends_all_it_has_elsewhere_leaves_no_folder(server: OtlpServer, tmp_path: Path) -> None:
+    ids_of_starts(tmp_path, "fold-{fold}", (0, 2), OTEL_EXPORTER_OTLP_ENDPOINT=server.url, OTEL_ML_EXPORTERS="")
+
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_fold_that_fails_is_the_one_that_failed(server: OtlpServer, tmp_path: Path) -> None:

@@ -36,8 +36,19 @@ def wait_for(name, ranks):
 
 def launch(folder: Path, server: OtlpServer, rank: str, told: dict[str, str], **more: str) -> str:
     """Run a program as three ranks; return what they have said."""
+    return launch_in(environment(folder, variables(server, **more)), folder, rank, told)
+
+
+def launch_unasked(folder: Path, rank: str, told: dict[str, str], **more: str) -> str:
+    """The same in an environment that asks for no run."""
+    environ = environment(folder, more)
+    del environ["OTEL_ML_DIR"]
+    return launch_in(environ, folder, rank, told)
+
+
+def launch_in(environ: dict[str, str], folder: Path, rank: str, told: dict[str, str]) -> str:
     (folder / "rank.py").write_text(RANK + rank)
-    _, errors = run(LAUNCH.replace("TOLD", repr(told)), environment(folder, variables(server, **more)), folder)
+    _, errors = run(LAUNCH.replace("TOLD", repr(told)), environ, folder)
     return errors
 
 
@@ -219,3 +230,86 @@ else:
 """
 
     assert "ranks-stay" not in launch(tmp_path, server, rank, LAUNCHERS["torchrun"])
+
+
+RANK_0_IS_LATE = """
+import atexit
+if rank == 0:
+    wait_for("ended", [1, 2])
+    BEGIN
+else:
+    atexit.register(touch, "ended")  # called after what is registered at the first record
+    if rank == 1:
+        for i in range(RECORDS):
+            otel_ml.log({"loss": float(i), "lr": 0.1}, step=i)
+        otel_ml.log_text("note", "and one more")
+"""
+
+TWO_FOLDS = """
+    os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = os.environ["RECEIVER"]
+    for fold in range(2):
+        with otel_ml.init("cv", name=f"fold-{fold}"):
+            otel_ml.log({"loss": 1.0}, step=0)
+"""
+
+
+@pytest.mark.parametrize("told", LAUNCHERS)
+@pytest.mark.parametrize("records", [3, 30_000])
+def test_what_a_rank_loses_that_ends_before_rank_0_begins_a_run_is_said_once_and_counted_in_that_run(
+    server: OtlpServer, tmp_path: Path, told: str, records: int
+) -> None:
+    rank = RANK_0_IS_LATE.replace("RECORDS", str(records)).replace("BEGIN", TWO_FOLDS)
+
+    errors = launch_unasked(tmp_path, rank, LAUNCHERS[told], RECEIVER=server.url)
+
+    lost = 2 * records + 1
+    assert errors.count("explain ended-before-init") == 1, errors
+    assert "Rank 1 had ended before rank 0 began run cv/" in errors
+    assert f"Values lost: {lost:,}." in errors
+    (said,) = [event for event in server.events("ml.notice") if "ended-before-init" in str(event.body)]
+    assert said.resource["ml.run.name"] == "fold-0"
+    dropped = [event.attributes["otel_ml.dropped"] for event in server.events("ml.writer.end")]
+    assert [each for each in dropped if each] == [{"ended_before_init": lost}]
+
+
+@pytest.mark.parametrize("told", LAUNCHERS)
+def test_a_launch_that_begins_no_run_and_asks_for_none_says_nothing(tmp_path: Path, told: str) -> None:
+    rank = RANK_0_IS_LATE.replace("RECORDS", "3").replace("BEGIN", 'otel_ml.log({"loss": 1.0})')
+
+    assert launch_unasked(tmp_path, rank, LAUNCHERS[told]) == ""
+
+
+def test_launches_that_begin_no_run_leave_nothing_behind_but_for_the_last_one(tmp_path: Path) -> None:
+    rank = 'otel_ml.log({"loss": 1.0})'
+    for told in [*LAUNCHERS.values()] * 2:
+        launch_unasked(tmp_path, rank, told)
+
+    left = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert len([path for path in left if path.name.endswith(".launch.json")]) <= 1, left
+    assert len(left) <= 2, left
+
+
+ONE_AFTER_THE_OTHER = """
+import os, subprocess, sys
+launch = {**os.environ, "WORLD_SIZE": "2", "MASTER_PORT": "29500"}
+for program in ("prepare.py", "train.py"):
+    ranks = [subprocess.Popen([sys.executable, program], env={**launch, "RANK": str(i)}) for i in (0, 1)]
+    assert not sum(process.wait() for process in ranks)
+"""
+
+
+def test_what_one_rank_recorded_before_by_hand_parts_no_ranks_of_the_program_that_follows(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    (tmp_path / "prepare.py").write_text(f"{RANK}\nif rank == 1:\n    otel_ml.log({{'tokens': 1.0}})\n")
+    (tmp_path / "train.py").write_text(
+        f"{RANK}\nos.environ['OTEL_EXPORTER_OTLP_ENDPOINT'] = os.environ['RECEIVER']\n"
+        "with otel_ml.init('exp'):\n    otel_ml.log({'loss': float(rank)}, step=0)\n"
+    )
+    environ = environment(tmp_path, {"RECEIVER": server.url})
+    del environ["OTEL_ML_DIR"]
+
+    _, errors = run(ONE_AFTER_THE_OTHER, environ, tmp_path)
+
+    assert len(ids_of(server, "loss")) == 1
+    assert "Values lost: 1." in errors

@@ -250,7 +250,9 @@ def log_histogram(
 
     For one histogram over all ranks record scalars with `reduce="histogram"` instead.
     """
-    _log_made(keys.EVENT_HISTOGRAM, "log_histogram()", name, step, axis, lambda: media.histogram(values, bins, edges))
+    _log_made(
+        keys.EVENT_HISTOGRAM, "log_histogram()", name, step, axis, lambda: media.histogram(name, values, bins, edges)
+    )
 
 
 @public

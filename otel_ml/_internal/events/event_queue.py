@@ -85,9 +85,14 @@ class EventQueue:
 
     def take_late(self) -> int:
         """Drop what was queued after the last look of a run that has ended; return how much of it a call asked for."""
-        late = sum(call != NOTICE for call, _ in (*self._queued, *self._files))
+        late = self.asked
         self.forget()
         return late
+
+    @property
+    def asked(self) -> int:
+        """How much of what is queued a call asked for."""
+        return sum(call != NOTICE for call, _ in (*self._queued, *self._files))
 
     def take_files(self) -> Iterator[Read]:
         """Yield what reads the files that were queued, and counts and says what it cannot read."""

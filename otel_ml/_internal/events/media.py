@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from otel_ml._internal.devices.arrays import ArrayLike, copied
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.config_values import config_value
 from otel_ml.wire.png import CHANNELS, encode_png, png_size
 
@@ -55,11 +56,11 @@ def audio(value: ArrayLike, sample_rate: int, caption: str | None) -> Callable[[
     return lambda: (_limited(_wav(read(), sample_rate)), _captioned({"ml.sample_rate": sample_rate}, caption))
 
 
-def histogram(values: ArrayLike, bins: int, edges: ArrayLike | None) -> Callable[[], Made]:
+def histogram(name: str, values: ArrayLike, bins: int, edges: ArrayLike | None) -> Callable[[], Made]:
     """Copy values now and count them later; with `edges`, `values` are the counts."""
     read = copied(values)
     read_edges = None if edges is None else copied(edges)
-    return lambda: (_given_counts(read(), read_edges()) if read_edges else _counted(read(), bins), {})
+    return lambda: (_given_counts(read(), read_edges()) if read_edges else _counted(name, read(), bins), {})
 
 
 def table(data: Any, columns: Sequence[str] | None) -> Callable[[], Made]:
@@ -141,12 +142,21 @@ def _wav(array: Any, sample_rate: int) -> bytes:
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
-def _counted(array: Any, bins: int) -> object:
+def _counted(name: str, array: Any, bins: int) -> object:
     import numpy as np
 
     values = np.asarray(array, np.float64).ravel()
-    values = values[np.isfinite(values)]
-    counts, edges = np.histogram(values, bins=bins)
+    finite = values[np.isfinite(values)]
+    if len(values) and not len(finite):
+        raise ValueError(f"log_histogram(): {name!r}: {len(values)} values were given, and none of them is finite.")
+    if left_out := len(values) - len(finite):
+        reporter.dropped["nonfinite"] += left_out
+        reporter.say(
+            "nonfinite",
+            f"log_histogram(): {name!r}: {left_out} of {len(values)} values are NaN or infinite, and left out.",
+            kind=f"nonfinite {name}",
+        )
+    counts, edges = np.histogram(finite, bins=bins)
     return {"edges": edges.tolist(), "counts": counts.astype(np.float64).tolist()}
 
 
@@ -156,10 +166,11 @@ def _given_counts(counts: Any, edges: Any) -> object:
     edge_list = np.asarray(edges, np.float64).ravel().tolist()
     count_list = np.asarray(counts, np.float64).ravel().tolist()
     ascending = all(low < high for low, high in itertools.pairwise(edge_list))
-    if len(edge_list) != len(count_list) + 1 or not ascending or not all(map(math.isfinite, edge_list)):
+    finite = all(map(math.isfinite, (*edge_list, *count_list)))
+    if len(edge_list) != len(count_list) + 1 or not ascending or not finite:
         raise ValueError(
             f"{len(count_list)} counts and {len(edge_list)} edges were given. "
-            "Expected one more edge than counts, finite and ascending."
+            "Expected one more edge than counts, ascending, and all of them finite."
         )
     return {"edges": edge_list, "counts": count_list}
 

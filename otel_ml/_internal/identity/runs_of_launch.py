@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
@@ -28,7 +28,7 @@ from otel_ml._internal.identity.started_by_hand import common_processes
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of
 
-__all__ = ["SUFFIX", "do_names_tell", "follow", "followers_of", "number_in_launch"]
+__all__ = ["SUFFIX", "as_meant", "do_names_tell", "follow", "followers_of", "lose", "number_in_launch", "take_lost"]
 
 SUFFIX = ".launch.json"
 """How the names of files about a launch end. Each says who has `started_by` it, with whom it may be removed."""
@@ -63,11 +63,13 @@ class _Launch:
         started_by: the process that has started it.
         runs: those that its ranks have asked for.
         followers: by the id of a run, the ranks that have joined it without having asked for one.
+        lost: by rank, how much it held that has ended before a run was begun, and is not said yet.
     """
 
     started_by: tuple[int, int]
     runs: list[AskedRun] = field(default_factory=list)
     followers: dict[str, list[int]] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
 
 
 def do_names_tell(place: JobPlace) -> bool:
@@ -77,8 +79,8 @@ def do_names_tell(place: JobPlace) -> bool:
 
 def number_in_launch(launch: str, place: JobPlace, ppid: int, config: Config, begun: Collection[int]) -> int:
     """Return the number, from 0, of the run that this rank asks for; `begun` are those that it has begun before."""
-    experiment = None if config.experiment == env.EXPERIMENT_NAME.default else _as_meant(config.experiment)
-    asked = AskedRun(0, experiment, _as_meant(config.name) if config.name else None)
+    experiment = None if config.experiment == env.EXPERIMENT_NAME.default else as_meant(config.experiment)
+    asked = AskedRun(0, experiment, as_meant(config.name) if config.name else None)
     try:
         with _written_down(launch, place, ppid) as written:
             return _joined(written, asked, begun)
@@ -104,6 +106,28 @@ def followers_of(launch: str) -> dict[str, list[int]]:
     with suppress(OSError), common_file(_file_of(launch), 0) as file:
         written = _read(file)
         return written.followers if written else {}
+    return {}
+
+
+def lose(launch: str, place: JobPlace, ppid: int, values: int, is_begun: Callable[[], bool]) -> None:
+    """Write down what this rank takes with it, unless rank 0 has begun a run by now.
+
+    Rank 0 reads it after it has said that it has begun: one of the two knows of the other.
+    """
+    with suppress(OSError), _written_down(launch, place, ppid) as written:
+        if not is_begun():
+            rank = str(place.rank)
+            written.lost[rank] = written.lost.get(rank, 0) + values
+
+
+def take_lost(launch: str) -> dict[int, int]:
+    """Return by rank of this host what it has lost so; nobody is told again."""
+    with suppress(OSError), common_file(_file_of(launch), 0) as file:
+        written = _read(file)
+        if written is not None and written.lost:
+            lost, written.lost = written.lost, {}
+            _write(file, written)
+            return {int(rank): values for rank, values in sorted(lost.items(), key=lambda each: int(each[0]))}
     return {}
 
 
@@ -137,11 +161,11 @@ _MADE_UP = re.compile(
 """What ranks that mean one run write in different ways."""
 
 
-def _as_meant(text: str) -> str:
+def as_meant(text: str) -> str:
     """Return the words of a name but what each rank makes up for itself; a number such as that of a fold is a word.
 
     Examples:
-        >>> _as_meant("resnet_2026-11-27T20:31"), _as_meant("train-1795817475.12 rank3"), _as_meant("fold-12, lr=0.1")
+        >>> as_meant("resnet_2026-11-27T20:31"), as_meant("train-1795817475.12 rank3"), as_meant("fold-12, lr=0.1")
         ('resnet', 'train rank', 'fold 12 lr 0 1')
     """
     return " ".join(word for word in re.split(r"[\W_]+", _MADE_UP.sub("", text)) if word)
@@ -152,13 +176,17 @@ def _written_down(launch: str, place: JobPlace, ppid: int) -> Iterator[_Launch]:
     with common_file(_file_of(launch), os.O_CREAT) as file:
         written = _read(file) or _Launch(common_processes(ppid, place.variable, place.rank)[-1])
         yield written
-        file.seek(0)
-        file.truncate()
-        json.dump(asdict(written), file)
+        _write(file, written)
 
 
 def _file_of(launch: str) -> str:
     return f"{rendezvous_of(launch).folder.name}.runs{SUFFIX}"
+
+
+def _write(file: IO[str], launch: _Launch) -> None:
+    file.seek(0)
+    file.truncate()
+    json.dump(asdict(launch), file)
 
 
 def _read(file: IO[str]) -> _Launch | None:
@@ -166,6 +194,7 @@ def _read(file: IO[str]) -> _Launch | None:
     try:
         found: dict[str, Any] = json.load(file)
         pid, started = found["started_by"]
-        return _Launch((pid, started), [AskedRun(**run) for run in found["runs"]], found["followers"])
+        runs = [AskedRun(**run) for run in found["runs"]]
+        return _Launch((pid, started), runs, found["followers"], found.get("lost", {}))
     except (ValueError, KeyError, TypeError):
         return None

@@ -29,7 +29,7 @@ from otel_ml._internal.identity.launcher_process import (
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace
 from otel_ml.wire.pid_namespace import pid_namespace
 
-__all__ = ["awaited_start", "common_processes", "joined_start"]
+__all__ = ["address", "awaited_start", "common_processes", "joined_start"]
 
 _FILE = "starts-by-hand-2-{namespace}.json"
 """The number is that of its form: another version of otel_ml does not read it. Nor does a container, whose processes
@@ -143,7 +143,7 @@ class _Rank:
         return cls(
             Member(place.role, place.rank, place.world_size, process, command, place.attempt or 0),
             common_processes(ppid, place.variable, place.rank),
-            json.dumps([*_address(place), place.trial, before]),
+            json.dumps([*address(place), place.trial, before]),
         )
 
     def joined(self, starts: Sequence[Start]) -> str:
@@ -174,7 +174,7 @@ def _command() -> list[str]:
     return sys.argv if "--multiprocessing-fork" in sys.orig_argv else sys.orig_argv
 
 
-def _address(place: JobPlace) -> list[str | None]:
+def address(place: JobPlace) -> list[str | None]:
     """Return where the ranks of a start meet; a launch of torch may have another port when it starts them again."""
     if place.launcher == BY_HAND:
         return [os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")]

@@ -13,7 +13,7 @@ from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.child_environment import is_launch_of_its_own
 from otel_ml._internal.lifecycle.init_arguments import say_problems
 from otel_ml._internal.lifecycle.join_parent import child_of_rank, rank_that_made_this, told_by_parent
-from otel_ml._internal.lifecycle.join_rank_zero import Waiting, decided, has_joined, is_of_several
+from otel_ml._internal.lifecycle.join_rank_zero import Waiting, decided, has_joined, is_of_several, leave_unheard
 from otel_ml._internal.lifecycle.run_requested import is_run_requested, is_worker
 from otel_ml._internal.lifecycle.session import Session
 from otel_ml._internal.lifecycle.sessions import Sessions
@@ -114,9 +114,14 @@ class ImplicitStart:
             waiting.leave()
 
     def end(self) -> None:
-        """At the exit of the process: wait a last time."""
-        if self._waiting is not None:
-            self._waiting.end(TIMEOUT_AT_EXIT)
+        """At the exit of the process: wait a last time; where no run has begun, leave word of what is lost."""
+        waiting = self._waiting
+        if waiting is None:
+            return
+        waiting.end(TIMEOUT_AT_EXIT)
+        is_lost = self._waiting is waiting and recorder.held > 0
+        if is_lost and leave_unheard(Config.from_env(), rank_that_made_this(os.environ), recorder.held):
+            self._look_for_rank_0()
 
     def forget(self) -> None:
         """In a forked child nobody waits. Of a parent that would begin no run at a record the child begins none."""

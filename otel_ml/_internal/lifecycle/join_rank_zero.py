@@ -24,7 +24,8 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.launcher_process import is_alive
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id
-from otel_ml._internal.identity.runs_of_launch import SUFFIX, follow, followers_of
+from otel_ml._internal.identity.runs_of_launch import SUFFIX, follow, followers_of, lose, take_lost
+from otel_ml._internal.identity.started_by_hand import address, common_processes
 from otel_ml._internal.lifecycle.child_environment import JOINED_BY
 from otel_ml._internal.signal_mask import leave_signals_to_the_program
 from otel_ml._internal.transport.multi_host import meeting_file
@@ -32,7 +33,16 @@ from otel_ml.config import Config
 from otel_ml.wire.folder_ownership import read_ours
 from otel_ml.wire.rendezvous import rendezvous_of, write_private
 
-__all__ = ["Waiting", "announce", "decided", "has_joined", "is_of_several", "say_who_stays"]
+__all__ = [
+    "Waiting",
+    "announce",
+    "decided",
+    "has_joined",
+    "is_of_several",
+    "leave_unheard",
+    "say_who_has_ended",
+    "say_who_stays",
+]
 
 LOOK_S = 0.1
 """Seconds between looks for what rank 0 has decided; longer the longer it takes."""
@@ -83,6 +93,54 @@ def has_joined(config: Config, run_id: str, rank_pid: int) -> None:
     """As another rank, or what it has made, say to rank 0 that this one records into the run that it has begun."""
     place = replace(detect(os.environ), role=config.role, rank_pid=rank_pid)
     follow(awaited_id(place, os.getppid()), place, os.getppid(), run_id)
+
+
+def leave_unheard(config: Config, rank_pid: int, values: int) -> bool:
+    """As a rank that ends and in whose launch no run has begun, leave word of what it loses.
+
+    Returns:
+        whether rank 0 has begun one meanwhile: then nothing is lost.
+    """
+    place = replace(detect(os.environ), role=config.role, rank_pid=rank_pid)
+    ppid = os.getppid()
+    is_begun = False
+
+    def look() -> bool:
+        nonlocal is_begun
+        is_begun = decided(config, rank_pid) is not None
+        return is_begun
+
+    lose(_before_a_run(place), place, ppid, values, look)
+    _sweep(rendezvous_of("").folder.parent)
+    return is_begun
+
+
+def _before_a_run(place: JobPlace) -> str:
+    """Name a launch whose id its ranks may only agree on when its run begins: by who starts them, and where they meet.
+
+    A rank that ends before agrees on none: it would take the place of a rank of the program that follows.
+    """
+    starter = common_processes(os.getppid(), place.variable, place.rank)[-1]
+    return json.dumps([*starter, *address(place), place.trial])
+
+
+def say_who_has_ended(config: Config, identity: Identity) -> None:
+    """As rank 0 of a launch, count what ranks of this host held that have ended before this run began, and say it."""
+    if not _decides(identity):
+        return
+    place = replace(detect(os.environ), role=config.role)
+    lost = take_lost(_before_a_run(place))
+    if not lost:
+        return
+    values = sum(lost.values())
+    named = f"Rank{'s' if len(lost) > 1 else ''} {', '.join(map(str, sorted(lost)[:8]))}"
+    reporter.dropped["ended_before_init"] += values
+    reporter.say(
+        "ended-before-init",
+        f"{named} had ended before rank 0 began run {config.experiment}/{identity.run_id}, and had recorded for it. "
+        f"Values lost: {values:,}. Call init() on rank 0 before the other ranks end.",
+        kind="ended-before-init",
+    )
 
 
 def _sweep(folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from otel_ml._internal.console import Console
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.identity.first_of_loop import Asked, first_of_loop, note_first_of_loop
 from otel_ml._internal.identity.resource import resource_attributes
 from otel_ml._internal.identity.run_identity import Identity, identify, named_id
 from otel_ml._internal.lifecycle.after_fork import child_of, forget_parent
@@ -28,7 +29,7 @@ from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
 from otel_ml._internal.lifecycle.init_arguments import checked, exporters_unused
 from otel_ml._internal.lifecycle.join_parent import CHILDREN, environ_here, has_joined_parent
-from otel_ml._internal.lifecycle.join_rank_zero import announce, say_who_stays
+from otel_ml._internal.lifecycle.join_rank_zero import announce, say_who_has_ended, say_who_stays
 from otel_ml._internal.lifecycle.repeated_init import RepeatedInit
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings
@@ -67,7 +68,7 @@ class Runtime:
         self._repeated = RepeatedInit(self, self._sessions)
         self._begun_without_id: list[int] = []
         self._has_begun = False
-        self._first_of_id: dict[str, tuple[str, str]] = {}
+        self._first_of_id: dict[str, Asked] = {}
         self._environment = RunEnvironment()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
         self._tracing = Tracing(self._resource, self._use_tracing)
@@ -130,7 +131,10 @@ class Runtime:
         Empty where a run that goes on has it: the launcher then says which it is.
         """
         asked = config.experiment, config.name
-        if asked != self._first_of_id.setdefault(config.id, asked):
+        if config.id not in self._first_of_id:
+            self._first_of_id[config.id] = first_of_loop(config)
+        if asked != (first := self._first_of_id[config.id]):
+            note_first_of_loop(config, first)
             return named_id(config.id, *asked)
         return "" if any(config.id == other.run.id for other in self._sessions.running) else config.id
 
@@ -181,6 +185,7 @@ class Runtime:
             announce(config, identity, run_environ(config, identity))
         with InScope(session.scope):
             say_who_stays(config, identity)
+            say_who_has_ended(config, identity)
             if not NOW.several:
                 CHILDREN.tell(inherited_environ(config, identity), identity.run_id)
         has_joined_parent(identity.run_id)

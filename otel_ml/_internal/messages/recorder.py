@@ -17,7 +17,7 @@ from otel_ml._internal.messages.encode_metrics import encoded_gauge, encoded_sco
 from otel_ml._internal.messages.sequence_number import Sequence
 from otel_ml._internal.messages.watermark import is_step_complete
 from otel_ml._internal.native import native
-from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
+from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN, values_in
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.record.baseline import Baseline
 from otel_ml._internal.record.fold import FOLDER
@@ -282,6 +282,12 @@ class Recorder:
         dropped = known.steps.get(step) if known is not None else None
         if dropped is not None:
             dropped.points -= points
+
+    @property
+    def held(self) -> int:
+        """Values and events that wait for a run, in a process in which none has begun."""
+        deferred = sum([value.size for _, _, value, _ in FOLDER.deferred])
+        return FOLDER.recorded + deferred + values_in([*RECORDS]) + self.scope.events.asked
 
     def take_late(self) -> int:
         """Return how many values were recorded after the final collection: they are in no run."""

@@ -78,11 +78,13 @@ class Axis:
         first_of_loop: step 0 of a loop, where something was logged at step 0 before; or None.
         is_fetched_new: nobody knew that step before.
         open: the steps that have open blocks.
+        staged: the latest step, while blocks and loops in a stage have entered all there are, else -1.
+        staged_at: `Steps.boundaries` when a loop in a stage entered its last one.
     """
 
     __slots__ = (
         "counted", "current", "entered", "explicit", "fetched", "first_of_loop", "is_fetched_new", "latest", "name",
-        "open", "steps",
+        "open", "staged", "staged_at", "steps",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -97,10 +99,29 @@ class Axis:
         self.first_of_loop: Step | None = None
         self.is_fetched_new: bool = False
         self.open: dict[Step, None] = {}
+        self.staged: int = -1
+        self.staged_at: int = 0
 
     def following(self) -> int:
-        """The step after the largest one entered; 0 after `log(step=0)` alone, a baseline: no step was done with it."""
-        return self.latest + 1 if self.explicit or self.latest > 0 else 0
+        """The step after the largest one entered; 0 after a baseline alone, at step 0: no step was done with it.
+
+        That is what `log(step=0)` has recorded, and what was recorded in a stage.
+        """
+        return self.latest + 1 if self.latest > 0 or (self.explicit and self.is_entered) else 0
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether the program has entered a step of it outside of stages."""
+        return self.latest > self.staged or self.entered > self.staged_at
+
+    @property
+    def is_only_block_0(self) -> bool:
+        """Whether blocks on step 0, which may be a baseline or a step of training, are all that has entered one."""
+        return self.explicit and self.latest == 0 > self.staged and not self.entered
+
+    def note_stage(self) -> None:
+        """Know that its latest step was entered in a stage."""
+        self.staged, self.staged_at = self.latest, self.entered
 
     def inside(self) -> Step | None:
         """The largest step the process is inside of by `set_step()` or `step()`, or None."""
@@ -290,11 +311,16 @@ class Steps:
         with self.lock:
             self.blocks_used = self.asked = axis.explicit = True
             NOW.step = None
+            is_staged = self.staged and self.stage.get() is not None and not axis.is_entered
             step = self.step(axis, index)
             step.blocks += 1
             step.ended = False
             axis.open[step] = None
             axis.latest = max(axis.latest, index)
+            if is_staged:
+                axis.note_stage()
+            else:
+                axis.staged = -1
             self.boundaries += 1
         return step
 
@@ -339,7 +365,7 @@ class Steps:
 
     def _default_axis_unset(self) -> bool:
         default = self.axes.get(DEFAULT_AXIS)
-        return default is None or default.current is None
+        return default is None or (default.current is None and default.fetched is None)
 
     def _move(self, axis: Axis, step: Step) -> None:
         before = axis.current

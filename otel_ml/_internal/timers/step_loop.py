@@ -10,7 +10,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.run_scope import NOW, InScope, Scope
 from otel_ml._internal.signature import public, public_type, publish
-from otel_ml._internal.steps.axes import Step, Steps, scope_steps
+from otel_ml._internal.steps.axes import Axis, Step, Steps, scope_steps
 from otel_ml._internal.steps.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timers.loader_position import UnexpectedNumbers, first_number
 from otel_ml._internal.timers.timer_definitions import timer_definition
@@ -41,7 +41,7 @@ class StepLoop(Generic[T]):
         return len(self._iterable)  # without a length it raises what the iterable raises
 
     def __iter__(self) -> Iterator[T]:
-        if NOW.off or self._is_within_another():
+        if NOW.off or self._is_within_another() or self._is_of_a_stage():
             yield from self._iterable
             return
         loop = _Counted(self._axis, self._start, first_number(self._iterable), self._scope)
@@ -62,13 +62,33 @@ class StepLoop(Generic[T]):
             loop.leave()
 
     def __aiter__(self) -> AsyncIterator[T]:
-        if NOW.off or self._is_within_another():
+        if NOW.off or self._is_within_another() or self._is_of_a_stage():
             return aiter(self._iterable)
         return _AsyncLoop(self._counted_async, _Counted(self._axis, self._start, None, self._scope))
 
+    def _is_of_a_stage(self) -> bool:
+        """Whether all of it belongs to the step that training has come to: the stage is recorded there, which is said.
+
+        Before training has a step the loop counts: a program that only evaluates has these steps alone.
+        """
+        steps = self._steps()
+        stage = steps.stage.get() if steps.staged and self._axis == DEFAULT_AXIS else None
+        if stage is None:
+            return False
+        if stage.name is None:  # nothing in it is recorded
+            return True
+        if self._start is not None or not steps.axis(self._axis).is_entered:
+            return False
+        said = _IN_A_STAGE.format(stage=stage.name)
+        reporter.say("steps-inside", said, f"steps in stage {stage.name}")
+        return True
+
+    def _steps(self) -> Steps:
+        return scope_steps() if self._scope is None else self._scope.steps
+
     def _is_within_another(self) -> bool:
         """Whether another loop on the same axis is around this one: its step goes on, which is said."""
-        steps = scope_steps() if self._scope is None else self._scope.steps
+        steps = self._steps()
         around = _AROUND.get()
         while around is not None and not around.is_around(self._axis, steps):
             around = around.outer
@@ -97,6 +117,21 @@ class StepLoop(Generic[T]):
 _INSIDE = (
     "steps() inside of steps() on axis {axis!r}: the step stays that of the outer loop, to which all values of the "
     "inner one belong. Give the outer loop another axis where the inner one is to count: steps(epochs, axis='epoch')."
+)
+
+_IN_A_STAGE = (
+    "steps() in the stage {stage!r}: the step stays the one that training has come to, to which all values of the "
+    "stage belong. Give the loop an axis of its own where it is to count: steps(loader, axis={stage!r})."
+)
+
+_AFTER_A_STAGE = (
+    "steps() begins at step {index}: a loop in a stage has counted those before, on the same axis. On ranks that were "
+    "not in that stage it begins at 0. Give the loop of the stage an axis of its own: steps(…, axis='eval')."
+)
+
+_AFTER_BLOCK_0 = (
+    "steps() begins at step 1, for `with step(0)` was before it. On ranks without that it begins at 0. If that was a "
+    "baseline, before the first step of training, call steps(…, start=0)."
 )
 
 _AROUND: ContextVar[_Counted | None] = ContextVar("otel_ml_steps_around", default=None)
@@ -147,16 +182,27 @@ class _Counted:
         self._scope = scope
         self._steps = scope_steps() if scope is None else scope.steps
         entered = self._steps.axis(axis)
+        in_stage = self._steps.staged and self._steps.stage.get() is not None
+        self._is_staged = in_stage and not entered.is_entered
         following = entered.following()
         # What counts from further on says where it is; from below, as a second epoch does, it only counts.
         self._index = max(following, number or 0) if start is None else start
         if start is None and number == entered.latest != entered.counted:
             self._index = entered.latest  # the step that was logged at, or set, is the one that the loop begins with
+        if start is None and number != self._index == following and not in_stage:
+            self._say_what_it_follows(entered)
         if self._index == entered.latest == 0 and not entered.explicit:
             self._steps.keep_baseline_apart(entered)
         self._unasked = UnexpectedNumbers(following) if start is None and number is None else None
         self._whole: Timing | None = None
         self._waits_since = self._generation = 0
+
+    def _say_what_it_follows(self, entered: Axis) -> None:
+        """Say where it begins if loops of a stage, or a block that may be a baseline, have moved it."""
+        if self._index and not entered.is_entered:
+            reporter.say("loop-follows", _AFTER_A_STAGE.format(index=self._index), "steps after those of a stage")
+        elif entered.is_only_block_0:
+            reporter.say("loop-follows", _AFTER_BLOCK_0, "steps after a block on step 0")
 
     def is_around(self, axis: str, steps: Steps) -> bool:
         """Whether the program is in a step of it, on this axis of this run; not as a child that was forked there."""
@@ -176,6 +222,8 @@ class _Counted:
         axis = self._steps.axis(self._axis)
         axis.fetched = None
         axis.counted = self._index
+        if self._is_staged:
+            axis.note_stage()
         own = axis.current if self._steps.blocks.get() is None else None
         if self._scope is None:
             self._measure(own)
@@ -237,7 +285,7 @@ def steps(
     Sets the step before the loop's body and ends it after; records `time/data` (waiting for the item)
     and `time/step` (that and the body). What the loader records while it is waited for belongs to the step that it
     loads for. The steps of a second loop follow those of the first. A loop inside of another one on the same axis
-    counts nothing: it is in the step of that one.
+    counts nothing: it is in the step of that one; so does one in a stage, which is in the step of training.
 
     What counts by one from further on than the last step, such as `range(60, 70)`, `enumerate(loader, 60)`,
     `itertools.count(60)`, a list of consecutive numbers, or any of these under tqdm, says itself which step it is.

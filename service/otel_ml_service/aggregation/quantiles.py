@@ -55,8 +55,7 @@ class Distribution:
         """
         if math.isnan(self.total):
             return math.nan
-        finite = self.zero + sum(self.positive.values()) + sum(self.negative.values())
-        lost = self.records - round(finite)
+        lost = self.nonfinite
         rank = nearest_rank(q, self.records)
         if lost > 0 and math.isinf(self.total):
             if self.total > 0 and rank > self.records - lost:
@@ -92,6 +91,11 @@ class Distribution:
         if math.isfinite(self.low) and value < self.low:
             return self.low
         return self.high if math.isfinite(self.high) and value > self.high else value
+
+    @property
+    def nonfinite(self) -> int:
+        """Records that are in no bucket."""
+        return self.records - round(self.zero + sum(self.positive.values()) + sum(self.negative.values()))
 
     def bins(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return (edges, counts), edges ascending and finite, at most 512 bins; empty where nothing is finite."""

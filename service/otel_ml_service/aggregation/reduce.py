@@ -64,11 +64,24 @@ class Bins(NamedTuple):
 
 @dataclass(slots=True)
 class Reduced:
-    """All values of one reduction at one step; `coarse` quantiles came from buckets wider than 0.6 %."""
+    """All values of one reduction at one step.
+
+    Attributes:
+        values: those to publish.
+        histograms: those to publish.
+        left_out: how many records are in no bin of a histogram, where there are some: they are NaN or infinite.
+        coarse: quantiles from buckets wider than 0.6 %.
+    """
 
     values: list[Value] = field(default_factory=list)
     histograms: list[Bins] = field(default_factory=list)
+    left_out: list[Value] = field(default_factory=list)
     coarse: int = 0
+
+    def leave_out(self, value: Value, records: int) -> None:
+        """Count records that a histogram cannot show."""
+        if records > 0:
+            self.left_out.append(value._replace(value=float(records)))
 
 
 def reduce_windows(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> list[Reduced]:
@@ -264,13 +277,16 @@ def _spread_buckets(result: Reduced, value: Value, distribution: Distribution, a
     result.coarse += distribution.scale < FULL_SCALE
     if is_quantile(across):
         result.values.append(value._replace(value=distribution.quantile(quantile_of(across))))
-    elif (bins := distribution.bins())[0]:
+        return
+    result.leave_out(value, distribution.nonfinite)
+    if (bins := distribution.bins())[0]:
         result.histograms.append(Bins(value.name, value.attributes, value.place, *bins))
 
 
 def _spread_exact(result: Reduced, value: Value, values: Floats, across: str) -> None:
     if not is_quantile(across):
         finite = values[np.isfinite(values)]
+        result.leave_out(value, len(values) - len(finite))
         if len(finite):
             counts, edges = np.histogram(finite, bins=min(64, max(1, len(finite))))
             result.histograms.append(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.records import HistogramValue, StepRecord
 from otel_ml_service.aggregation.naming import changed, metric_name, rank_name, reduced_name
@@ -38,7 +39,22 @@ def row_of(folded: Folded, stream: StepStream, output: Output) -> Row:
     if len(row.values) < sum(len(reduced.values) for _, reduced in folded.results):
         _set_apart(folded, stream, output, with_role=with_role)
         row = _named(folded, stream, with_role=with_role)
+    _tell_left_out(row, folded, stream, output, with_role=with_role)
     return row
+
+
+def _tell_left_out(row: Row, folded: Folded, stream: StepStream, output: Output, *, with_role: bool) -> None:
+    """Add to a row how many records its histograms cannot show, and say so once for each of them."""
+    for reduction, reduced in folded.results:
+        for value in reduced.left_out:
+            counted = value._replace(name=f"{RESERVED_PREFIX}nonfinite/{value.name}")
+            name = _published(counted, reduction, stream, with_role=with_role)
+            row.values[name] = value.value
+            output.say(
+                "nonfinite",
+                f"Metric {value.name!r} of role {stream.role!r} is NaN or infinite at times: its histogram holds the "
+                f"finite values. How many it leaves out of a step is {name}.",
+            )
 
 
 def _named(folded: Folded, stream: StepStream, *, with_role: bool) -> Row:

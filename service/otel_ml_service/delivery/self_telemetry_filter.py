@@ -48,7 +48,8 @@ _ROUTINE = re.compile(r"(?:delivered|recorded|overhead_s|clock)(?:/|$)")
 _LAG = "lag/"
 _STEP = "step"
 _COUNTS = re.compile(
-    r"(?:amended|dropped|duplicate|lost|overflow|quantile_coarse|rejected|steps_redone|superseded|too_late)(?:/|$)"
+    r"(?:amended|dropped|duplicate|lost|nonfinite|overflow|quantile_coarse|rejected|steps_redone|superseded|too_late)"
+    r"(?:/|$)"
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import tempfile
 import wave
 from argparse import Namespace
@@ -134,11 +135,32 @@ def test_audio_is_a_wav_that_the_standard_library_reads(captured: Capture) -> No
 
 @pytest.mark.feature("N7", "better", "real in TensorBoard, MLflow and W&B alike")
 def test_histograms_of_values_and_of_counts(captured: Capture) -> None:
-    otel_ml.log_histogram("weights", [0.0, 1.0, 1.0, float("nan")], bins=2)
+    otel_ml.log_histogram("weights", [0.0, 1.0, 1.0], bins=2)
     assert newest(captured, "ml.histogram").body == {"edges": [0.0, 0.5, 1.0], "counts": [1.0, 2.0]}
 
     otel_ml.log_histogram("weights", [3, 4], edges=[0, 1, 2])
     assert newest(captured, "ml.histogram").body == {"edges": [0.0, 1.0, 2.0], "counts": [3.0, 4.0]}
+
+
+def test_a_histogram_counts_and_says_once_what_of_its_values_is_not_finite(captured: Capture) -> None:
+    for _ in range(2):
+        otel_ml.log_histogram("weights", [0.0, 1.0, 1.0, math.nan, -math.inf], bins=2)
+
+    assert [event.body["counts"] for event in captured.events if event.kind == "ml.histogram"] == [[1.0, 2.0]] * 2
+    [said] = captured.notices
+    assert "'weights': 2 of 5 values are NaN or infinite" in said
+    assert recorder.dropped == {"nonfinite": 4}
+
+
+@pytest.mark.parametrize(("values", "edges"), [([math.nan, math.inf], None), ([math.nan, 1.0], [0, 1, 2])])
+def test_a_histogram_without_a_finite_value_or_with_counts_that_are_none_is_absent_and_that_is_said(
+    captured: Capture, values: list[float], edges: list[int] | None
+) -> None:
+    otel_ml.log_histogram("weights", values, edges=edges)
+
+    assert len(captured.notices) == 1
+    assert [event.kind for event in captured.events] == ["ml.notice"]
+    assert recorder.dropped == {"bad_event": 1}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from tqdm import tqdm
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log
-from otel_ml._internal.steps.step import set_step
+from otel_ml._internal.steps.stage import Stage
+from otel_ml._internal.steps.step import set_step, step
 from otel_ml._internal.timers.step_loop import steps
 from otel_ml._internal.timers.timing import timed
 from tests.unit.otel_ml.record.decoded import counts, manifests, plain, points, spans, sums
@@ -540,5 +541,186 @@ def test_several_records_of_a_first_step_without_a_baseline_are_not_accused(reco
     set_step(0)
     log({"loss": 1.0})
     recorded.collect(final=True)
+
+    assert said == []
+
+
+@pytest.mark.parametrize("enter", ["steps", "set_step"])
+def test_a_loader_that_counts_on_an_axis_of_its_own_records_each_item_at_the_step_it_loads_for(recorded, enter):
+    def shards():
+        if enter == "steps":
+            yield from steps(range(3), axis="shard")
+            return
+        for number in range(3):
+            set_step(number, axis="shard")
+            yield number
+
+    def loader():
+        for number in shards():
+            with timed("read"):
+                log({"samples": float(number)})
+            log({"sharded": 1.0}, axis="shard")
+            yield number
+
+    for _ in steps(loader()):
+        log({"loss": 1.0})
+    log({"after": 1.0})
+
+    batch = recorded.collect(final=True)
+    for name in ("samples", "time/read", "loss"):
+        assert [(point.axis, point.step) for point in points(batch, name)] == [("step", 0), ("step", 1), ("step", 2)]
+    assert [(point.axis, point.step) for point in points(batch, "sharded")] == [
+        ("shard", number) for number in range(3)
+    ]
+    assert counts(batch, "after") == {2: 1}
+
+
+def evaluated(batch):
+    """Return how many batches of `evaluate()` are at each step."""
+    return Counter(point.step for point in points(batch, "eval/acc"))
+
+
+def evaluate(batches):
+    with Stage("eval"):
+        for _ in steps(batches):
+            log({"acc": 1.0})
+
+
+def test_a_loop_in_a_stage_after_training_counts_nothing_and_training_goes_on_where_it_was(recorded):
+    said: list[str] = []
+    reporter.connect(said.append)
+    for _ in range(2):
+        for _ in steps("abc"):
+            log({"loss": 1.0})
+        evaluate("de")
+
+    batch = recorded.collect()
+    assert counts(batch, "loss") == dict.fromkeys(range(6), 1)
+    assert evaluated(batch) == {2: 2, 5: 2}
+    assert counts(batch, "time/step") == dict.fromkeys(range(6), 1)
+    assert [sentence for sentence in said if "stage 'eval'" in sentence] == said[:1] == said
+
+
+@pytest.mark.parametrize("train", [lambda: set_step(7), lambda: log({"loss": 1.0}, step=7)])
+def test_a_loop_in_a_stage_leaves_the_step_that_the_program_said(recorded, train):
+    train()
+    evaluate("de")
+    log({"lr": 1.0})
+
+    batch = recorded.collect()
+    assert evaluated(batch) == {7: 2}
+    assert counts(batch, "lr") == {7: 1}
+
+
+def test_an_async_loop_in_a_stage_counts_nothing_either(recorded):
+    async def loader():
+        yield 1
+        yield 2
+
+    async def validate():
+        with Stage("eval"):
+            async for _ in steps(loader()):
+                log({"acc": 1.0})
+
+    set_step(7)
+    asyncio.run(validate())
+
+    assert evaluated(recorded.collect()) == {7: 2}
+
+
+def test_a_loop_in_a_stage_that_records_nothing_moves_no_step(recorded):
+    with Stage(None):
+        for _ in steps("ab"):
+            log({"acc": 1.0})
+    for _ in steps("cd"):
+        log({"loss": 1.0})
+
+    assert counts(recorded.collect(), "loss") == {0: 1, 1: 1}
+
+
+def test_a_program_that_only_evaluates_counts_the_steps_of_each_loop(recorded):
+    evaluate("ab")
+    evaluate("cd")
+    with Stage("test"):
+        for _ in steps("e", axis="batch"):
+            log({"acc": 1.0}, axis="batch")
+
+    batch = recorded.collect()
+    assert counts(batch, "eval/acc") == dict.fromkeys(range(4), 1)
+    assert [(point.axis, point.step) for point in points(batch, "acc")] == [("batch", 0)]
+
+
+def test_that_a_loop_begins_after_those_of_a_stage_is_said_once(recorded):
+    said: list[str] = []
+    reporter.connect(said.append)
+    evaluate("ab")
+    for _ in range(2):
+        for _ in steps("cd"):
+            log({"loss": 1.0})
+
+    assert counts(recorded.collect(), "loss") == {2: 1, 3: 1, 4: 1, 5: 1}
+    [sentence] = said
+    assert "begins at step 2" in sentence
+    assert "steps(…, axis='eval')" in sentence
+
+
+@pytest.mark.parametrize("is_evaluated", [False, True], ids=["block", "loop"])
+def test_what_a_stage_did_at_step_0_alone_is_a_baseline(recorded, is_evaluated):
+    said: list[str] = []
+    reporter.connect(said.append)
+    if is_evaluated:
+        evaluate("a")
+    else:
+        with Stage("eval"), step(0):
+            log({"acc": 1.0})
+    for _ in steps("cd"):
+        log({"loss": 1.0})
+
+    batch = recorded.collect()
+    assert counts(batch, "eval/acc") == {0: 1}
+    assert counts(batch, "loss") == {0: 1, 1: 1}
+    assert said == []
+
+
+def train_in_a_block():
+    with step(0):
+        log({"loss": 1.0})
+
+
+@pytest.mark.parametrize("enter", [lambda: set_step(0), train_in_a_block, lambda: [*steps("t")]])
+def test_a_step_0_that_was_trained_in_after_a_baseline_in_a_stage_is_done(recorded, enter):
+    with Stage("eval"), step(0):
+        log({"acc": 1.0})
+    enter()
+    for _ in steps("cd"):
+        pass
+
+    assert sorted(counts(recorded.collect(), "time/step"))[-2:] == [1, 2]
+
+
+@pytest.mark.parametrize("block", [lambda: step(0), lambda: step(np.int64(0))])
+def test_that_a_loop_follows_a_block_at_step_0_is_said_once(recorded, block):
+    said: list[str] = []
+    reporter.connect(said.append)
+    with block():
+        log({"val/loss": 9.0})
+    for _ in range(2):
+        for _ in steps("ab"):
+            log({"loss": 1.0})
+
+    assert counts(recorded.collect(), "loss") == {1: 1, 2: 1, 3: 1, 4: 1}
+    [sentence] = said
+    assert "begins at step 1" in sentence
+    assert "start=0" in sentence
+
+
+@pytest.mark.parametrize("loop", [lambda: steps("ab", start=0), lambda: steps(range(1, 3))])
+def test_a_loop_that_says_where_it_begins_after_a_block_is_not_accused(recorded, loop):
+    said: list[str] = []
+    reporter.connect(said.append)
+    with step(0):
+        log({"val/loss": 9.0})
+    for _ in loop():
+        pass
 
     assert said == []

@@ -8,6 +8,7 @@ import pytest
 from opentelemetry.sdk.metrics import Histogram
 from opentelemetry.sdk.metrics.view import Aggregation, ExplicitBucketHistogramAggregation
 
+from otel_ml_exporters.records import HistogramValue
 from tests.sdk import Sdk
 from tests.strategies import Rank, Service
 
@@ -58,6 +59,35 @@ def test_values_that_are_not_finite_are_still_shown(reduce: str, odd: float) -> 
     found = reduced(HUGE, odd, HUGE, reduce=reduce)
 
     assert math.isnan(found) if reduce == "std" else found == odd or (math.isnan(found) and math.isnan(odd))
+
+
+@pytest.mark.parametrize("reduce", ["histogram", "mean>histogram", "p50,histogram"])
+def test_what_a_histogram_cannot_show_is_counted_in_its_step_and_said_once(reduce: str) -> None:
+    service, ranks = Service(), [Rank(number) for number in range(4)]
+    for step in range(2):
+        values = (1.0, math.nan, math.inf, 2.0)
+        service.take(*(rank.step(step, {"x": value}, reduce) for rank, value in zip(ranks, values, strict=True)))
+    service.take(*(rank.step(2, {"x": 1.0}, reduce) for rank in ranks), *(rank.bye() for rank in ranks))
+
+    counted = {
+        step: value
+        for step, row in service.rows(own=True).items()
+        for name, value in row.items()
+        if name.startswith("otel_ml/nonfinite/x")
+    }
+    assert counted == {0: 2.0, 1: 2.0}
+    histograms = [sum(record.counts) for record in service.records if isinstance(record, HistogramValue)]
+    assert histograms == [2.0, 2.0, 4.0]
+    assert len([said for said in service.notices if "nonfinite" in said]) == 1
+
+
+def test_a_histogram_without_a_finite_value_is_absent_and_counted() -> None:
+    service, rank = Service(), Rank(0)
+
+    service.take(rank.record(0, {"x": [math.nan, -math.inf]}, "histogram"), rank.done(0), rank.bye())
+
+    assert service.rows(own=True)[0]["otel_ml/nonfinite/x"] == 2.0
+    assert not [record for record in service.records if isinstance(record, HistogramValue)]
 
 
 def test_a_quantile_lies_between_the_extremes_of_each_rank() -> None:
