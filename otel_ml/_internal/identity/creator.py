@@ -70,9 +70,9 @@ FORKS = Forks()
 """Those of this process; a program that it starts is not one."""
 
 
-def parent_of_program(environ: Mapping[str, str]) -> int:
+def parent_of_program() -> int:
     """Return who has started the program that this process runs: of a fork the parent of the first one."""
-    return FORKS.parent if FORKS.is_place_kept(environ) else os.getppid()
+    return FORKS.parent if FORKS.is_place_kept(os.environ) else os.getppid()
 
 
 def creator() -> int:

@@ -17,6 +17,7 @@ __all__ = [
     "has_children",
     "is_alive",
     "launcher_process",
+    "makers",
     "most_agents",
     "ranks_below",
     "started_ns",
@@ -32,6 +33,10 @@ _MOST = 64
 
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "busybox"})
 """Programs that go on in a copy of themselves, as in `( … ) &` and in a pipeline."""
+
+
+_OF_MULTIPROCESSING = ("--multiprocessing-fork", "multiprocessing.forkserver", "loky.backend.popen_loky")
+"""What their commands have in common, each of one way to make processes."""
 
 
 def launcher_process(ppid: int, variable: str) -> int:
@@ -70,13 +75,31 @@ def forked_from(pid: int) -> Iterator[int]:
 
 
 def forked_by() -> int:
-    """Return the parent of this process if it goes on in a copy of it, which has started no program; else 0.
-
-    A copy has the stack of its parent, which is at another place in each program that is started.
-    """
+    """Return the parent of this process if it goes on in a copy of it, which has started no program; else 0."""
     pid, parent = os.getpid(), os.getppid()
+    return parent if _is_copy(pid, parent) else 0
+
+
+def makers() -> Iterator[int]:
+    """Yield the processes that have made this one by forks and `multiprocessing`, the nearest first: one program."""
+    pid = os.getpid()
+    for _ in range(_MOST):
+        above = _parent(pid)
+        if above <= 0 or not (_is_copy(pid, above) or _is_of_multiprocessing(pid)):
+            return
+        pid = above
+        yield pid
+
+
+def _is_copy(pid: int, parent: int) -> bool:
+    """Whether a process is a fork: it has the stack of its parent, which is elsewhere in each program that starts."""
     is_same = all(_words(pid, file) == _words(parent, file) != [] for file in ("cmdline", "environ"))
-    return parent if is_same and _stack(pid) == _stack(parent) else 0
+    return is_same and _stack(pid) == _stack(parent)
+
+
+def _is_of_multiprocessing(pid: int) -> bool:
+    """Whether a process runs the code of its parent: one that is spawned, a server of forks, and those of joblib."""
+    return any(sign in word for word in _words(pid, "cmdline") for sign in _OF_MULTIPROCESSING)
 
 
 def has_children() -> bool:

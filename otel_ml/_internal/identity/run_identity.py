@@ -16,6 +16,7 @@ from otel_ml._internal.identity.group_store import agreed_id
 from otel_ml._internal.identity.launcher_process import (
     Process,
     launcher_process,
+    makers,
     most_agents,
     started_ns,
     through_shells,
@@ -139,7 +140,7 @@ def identify(
     one id, which no two runs may share; ranks that do the same agree on those of the later ones, too.
     """
     parents = {creator_by_multiprocessing(), os.getppid(), *FORKS.line} if ppid is None else {ppid}
-    ppid = parent_of_program(environ) if ppid is None else ppid
+    ppid = parent_of_program() if ppid is None else ppid
     detected = detect(environ)
     place = _place(config, environ, detected)
     starter = parent = Parent.parse(config.parent)
@@ -149,6 +150,8 @@ def identify(
             starter = parent = None
     is_size_said = config.world_size is not None and env.WORLD_SIZE.name not in environ
     has_world = is_size_said or not _has_variables_of(starter, parents, ppid, place.rank, config.role)
+    if parent is not None and parent.pid not in parents:
+        parents.update(makers())
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
         parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
     if parent is not None and parent.pid != ANYWHERE:

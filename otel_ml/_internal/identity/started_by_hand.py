@@ -7,6 +7,7 @@ host write down who has joined, in a file that only this user can read, and the 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -31,7 +32,7 @@ from otel_ml.wire.pid_namespace import pid_namespace
 
 __all__ = ["address", "awaited_start", "common_processes", "joined_start"]
 
-_FILE = "starts-by-hand-2-{namespace}.json"
+_FILE = "starts-by-hand-3-{namespace}.json"
 """The number is that of its form: another version of otel_ml does not read it. Nor does a container, whose processes
 have numbers of their own."""
 
@@ -46,6 +47,7 @@ class Member:
         process: the one that it is.
         command: a digest of it; a rank that is started again has the same one.
         attempt: how many starts of this rank came before, where the launcher counts them.
+        above: processes that have led to it, below who starts the ranks: what one of these starts may be here first.
     """
 
     role: str
@@ -54,6 +56,7 @@ class Member:
     process: Process
     command: str
     attempt: int = 0
+    above: tuple[Process, ...] = ()
 
     def is_same_rank(self, other: Member) -> bool:
         """Whether two processes have one place."""
@@ -140,21 +143,27 @@ class _Rank:
         command = hashlib.sha256("\0".join(_command()).encode("utf-8", "surrogatepass")).hexdigest()
         pid = place.rank_pid or os.getpid()
         process = (pid, started_ns(pid))
+        starters = common_processes(ppid, place.variable, place.rank)
+        above = tuple(itertools.takewhile(lambda one: one not in starters, ancestors(pid)))
         return cls(
-            Member(place.role, place.rank, place.world_size, process, command, place.attempt or 0),
-            common_processes(ppid, place.variable, place.rank),
+            Member(place.role, place.rank, place.world_size, process, command, place.attempt or 0, above),
+            starters,
             json.dumps([*address(place), place.trial, before]),
         )
 
     def joined(self, starts: Sequence[Start]) -> str:
         alike = [start for start in starts if start.told == self.told and start.may_have(self.member)]
         family = {self.member.process, *ancestors(self.member.process[0])}
-        known = [start for start in alike if any(one.process in family for one in start.members)]
+        known = [start for start in alike if any(one.process in family or self._led_to(one) for one in start.members)]
         if known:
             return known[-1].id
         by_starter = (start for one in self.starters for start in reversed(alike) if one in start.starters)
         newest = next(by_starter, None)
         return self._join(newest) if newest is not None and newest.takes(self.member) else ""
+
+    def _led_to(self, other: Member) -> bool:
+        """Whether the other is what this rank has started, and was first."""
+        return self.member.process in other.above and self.member.is_same_rank(other)
 
     def begun(self, starts: list[Start], proposed: str) -> str:
         starts.append(Start(proposed, self.told))
@@ -201,8 +210,13 @@ def _read(text: str) -> list[Start]:
 
 
 def _start(one: Mapping[str, Any]) -> Start:
-    members = [Member(**{**each, "process": _process(each["process"])}) for each in one["members"]]
+    members = [_member(each) for each in one["members"]]
     return Start(one["id"], one["told"], [_process(each) for each in one["starters"]], members)
+
+
+def _member(one: Mapping[str, Any]) -> Member:
+    above = tuple(_process(each) for each in one["above"])
+    return Member(**{**one, "process": _process(one["process"]), "above": above})
 
 
 def _process(written: Sequence[int]) -> Process:

@@ -10,7 +10,12 @@ from typing import Any
 
 from otel_ml import env
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.identity.creator import creator_by_multiprocessing, is_imported_again, launch_variables
+from otel_ml._internal.identity.creator import (
+    creator_by_multiprocessing,
+    is_imported_again,
+    launch_variables,
+    parent_of_program,
+)
 from otel_ml._internal.identity.ranks import BY_HAND, detect
 from otel_ml._internal.identity.run_identity import (
     ANYWHERE,
@@ -158,7 +163,7 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     if is_of_launch and env.EXPERIMENT_ID.name in hidden:
         # A program that a rank has started has the variables of its launch, and is not a rank of it.
         return {name: value for name, value in own.items() if name not in launch_variables(own)}
-    if place.launcher and is_other and launcher_id(place, os.getppid(), 0) == handed:
+    if place.launcher and is_other and launcher_id(place, parent_of_program(), 0) == handed:
         asked = "\0".join(str(arguments.get(name)) for name in ("experiment", "name"))
         own[env.EXPERIMENT_ID.name] = f"{handed}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
     return own

@@ -114,13 +114,20 @@ class ImplicitStart:
             waiting.leave()
 
     def end(self) -> None:
-        """At the exit of the process: wait a last time; where no run has begun, leave word of what is lost."""
+        """At the exit of the process: wait a last time; where no run has begun, leave word of what is lost.
+
+        Nobody waits in what a rank has made: the rank waits for that, and may be the one that begins the run.
+        """
         waiting = self._waiting
         if waiting is None:
             return
-        waiting.end(TIMEOUT_AT_EXIT)
+        rank_pid = rank_that_made_this(os.environ)
+        if rank_pid:
+            self._look_for_rank_0()
+        else:
+            waiting.end(TIMEOUT_AT_EXIT)
         is_lost = self._waiting is waiting and recorder.held > 0
-        if is_lost and leave_unheard(Config.from_env(), rank_that_made_this(os.environ), recorder.held):
+        if is_lost and leave_unheard(Config.from_env(), rank_pid, recorder.held):
             self._look_for_rank_0()
 
     def forget(self) -> None:

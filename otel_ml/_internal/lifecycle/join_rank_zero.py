@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.identity.creator import parent_of_program
 from otel_ml._internal.identity.launcher_process import is_alive
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id
@@ -60,8 +61,8 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
     if not _decides(identity):
         return
     place = replace(detect(os.environ), role=config.role)
-    content = json.dumps({"started_by": launched_by(place, os.getppid()), "variables": {**variables}})
-    for path in _files(config, place, launcher_id(place, os.getppid(), 0)):
+    content = json.dumps({"started_by": launched_by(place, parent_of_program()), "variables": {**variables}})
+    for path in _files(config, place, launcher_id(place, parent_of_program(), 0)):
         with suppress(OSError):  # nobody waits, or those that do begin without
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(path, content)
@@ -77,7 +78,7 @@ def say_who_stays(config: Config, identity: Identity) -> None:
     if not _decides(identity):
         return
     place = replace(detect(os.environ), role=config.role)
-    followers = followers_of(launcher_id(place, os.getppid(), 0))
+    followers = followers_of(launcher_id(place, parent_of_program(), 0))
     others = {run_id: ranks for run_id, ranks in followers.items() if run_id != identity.run_id}
     for run_id, ranks in others.items():
         named = ", ".join(map(str, ranks[:8]))
@@ -92,7 +93,7 @@ def say_who_stays(config: Config, identity: Identity) -> None:
 def has_joined(config: Config, run_id: str, rank_pid: int) -> None:
     """As another rank, or what it has made, say to rank 0 that this one records into the run that it has begun."""
     place = replace(detect(os.environ), role=config.role, rank_pid=rank_pid)
-    follow(awaited_id(place, os.getppid()), place, os.getppid(), run_id)
+    follow(awaited_id(place, parent_of_program()), place, parent_of_program(), run_id)
 
 
 def leave_unheard(config: Config, rank_pid: int, values: int) -> bool:
@@ -102,7 +103,7 @@ def leave_unheard(config: Config, rank_pid: int, values: int) -> bool:
         whether rank 0 has begun one meanwhile: then nothing is lost.
     """
     place = replace(detect(os.environ), role=config.role, rank_pid=rank_pid)
-    ppid = os.getppid()
+    ppid = parent_of_program()
     is_begun = False
 
     def look() -> bool:
@@ -120,7 +121,7 @@ def _before_a_run(place: JobPlace) -> str:
 
     A rank that ends before agrees on none: it would take the place of a rank of the program that follows.
     """
-    starter = common_processes(os.getppid(), place.variable, place.rank)[-1]
+    starter = common_processes(parent_of_program(), place.variable, place.rank)[-1]
     return json.dumps([*starter, *address(place), place.trial])
 
 
@@ -159,9 +160,9 @@ def decided(config: Config, rank_pid: int = 0) -> Mapping[str, str] | None:
     def is_of_this(started_by: Sequence[int]) -> bool:
         # On other hosts, and by hand, the id says it all; else an earlier start of the same name may have left it.
         is_told = place.hosts > 1 or place.launcher == BY_HAND
-        return is_told or tuple(started_by) == launched_by(place, os.getppid())
+        return is_told or tuple(started_by) == launched_by(place, parent_of_program())
 
-    for path in _files(config, place, awaited_id(place, os.getppid())):
+    for path in _files(config, place, awaited_id(place, parent_of_program())):
         try:
             found = json.loads(read_ours(path))
             if is_of_this(found["started_by"]):

@@ -173,6 +173,8 @@ class Session:
         """Send what it failed with, and the shutdown message; return whether everything was acknowledged in time."""
         deadline = time.monotonic() + timeout
         self._mark_boundary()
+        if self.identity.parent is not None and isinstance(error, SystemExit):
+            error = None  # the exit code of a child is for its parent: it may mean anything
         if status == "failed" and error is not None and self.worker is not None and self.config.capture != "off":
             record_failure(error)
         worker, self.worker = self.worker, None

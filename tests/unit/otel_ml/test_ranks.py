@@ -39,7 +39,7 @@ def test_torchrun_inside_a_slurm_step_takes_the_jobs_identity_from_slurm() -> No
 
 
 def test_srun_says_rank_and_job() -> None:
-    assert detect(SRUN) == JobPlace(3, 8, 3, "slurm", "slurm-77.0", True, 2, None)
+    assert detect(SRUN) == JobPlace(3, 8, 3, "slurm", "slurm-77.0", is_unique=True, hosts=2, variable="SLURM_PROCID")
 
 
 def test_a_slurm_array_task_and_a_requeue_are_told_apart() -> None:
