@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import sys
 
+from otel_ml._internal.forks import FORKS as _FORKS
 from otel_ml.exceptions import ConfigError, MissingDependencyError, OtelMLError
+
+_FORKS.watch()
 
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it takes 12 ms
 

@@ -14,7 +14,6 @@ __all__ = [
     "environ_of",
     "forked_by",
     "forked_from",
-    "has_children",
     "is_alive",
     "launcher_process",
     "makers",
@@ -100,11 +99,6 @@ def _is_copy(pid: int, parent: int) -> bool:
 def _is_of_multiprocessing(pid: int) -> bool:
     """Whether a process runs the code of its parent: one that is spawned, a server of forks, and those of joblib."""
     return any(sign in word for word in _words(pid, "cmdline") for sign in _OF_MULTIPROCESSING)
-
-
-def has_children() -> bool:
-    """Whether the main thread of this process has started others, as far as the system shows it."""
-    return bool("".join(_words(os.getpid(), f"task/{os.getpid()}/children")))
 
 
 def through_shells(pid: int) -> Iterator[int]:

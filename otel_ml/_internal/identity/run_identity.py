@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from otel_ml import env
 from otel_ml._internal.boot_clock import seconds_since_boot
-from otel_ml._internal.identity.creator import FORKS, creator_by_multiprocessing, parent_of_program
+from otel_ml._internal.forks import FORKS, creator_by_multiprocessing, parent_of_program
 from otel_ml._internal.identity.group_store import agreed_id
 from otel_ml._internal.identity.launcher_process import (
     Process,

@@ -10,7 +10,7 @@ from typing import Any
 
 from otel_ml import env
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.identity.creator import (
+from otel_ml._internal.forks import (
     creator_by_multiprocessing,
     is_imported_again,
     launch_variables,

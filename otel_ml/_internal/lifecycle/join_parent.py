@@ -27,9 +27,9 @@ from typing import Any
 
 from otel_ml import env
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.forks import FORKS, creator, launch_variables
 from otel_ml._internal.identity.common_file import common_file
-from otel_ml._internal.identity.creator import FORKS, creator, launch_variables
-from otel_ml._internal.identity.launcher_process import environ_of, forked_by, has_children, started_ns
+from otel_ml._internal.identity.launcher_process import environ_of, forked_by, started_ns
 from otel_ml._internal.identity.ranks import detect
 from otel_ml._internal.identity.run_identity import Parent, new_instance
 from otel_ml._internal.identity.runs_of_launch import SUFFIX
@@ -64,13 +64,13 @@ class Children:
     def instance(self) -> str:
         """Return who this process is in a run that it begins: in the first, who its children say that it is."""
         is_first, self._has_begun = not self._has_begun, True
-        create = os.O_CREAT if _pids() or FORKS.any or has_children() else 0
+        create = os.O_CREAT if _pids() or FORKS.any else 0
         return _instance_of(os.getpid(), create) if is_first else new_instance()
 
     def tell(self, variables: Mapping[str, str], run_id: str) -> None:
         """Say to those there are which run it is; say here which of them stay in a run before."""
         pids = _pids()
-        if not pids and not FORKS.any and not has_children():
+        if not pids and not FORKS.any:
             return
         self._say_who_stays(pids, run_id)
         path, started_by = _file_of(os.getpid()), (os.getpid(), started_ns(os.getpid()))

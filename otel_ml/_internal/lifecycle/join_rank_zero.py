@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.identity.creator import parent_of_program
+from otel_ml._internal.forks import parent_of_program
 from otel_ml._internal.identity.launcher_process import is_alive
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.identity.creator import creator
+from otel_ml._internal.forks import creator
 from otel_ml._internal.identity.run_identity import Identity, identify
 from otel_ml._internal.identity.trials import trial
 from otel_ml._internal.lifecycle.child_environment import handed_on

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from otel_ml._internal.identity.creator import creator
+from otel_ml._internal.forks import creator
 
 __all__ = ["is_run_requested", "is_worker", "may_join_rank_zero"]
 

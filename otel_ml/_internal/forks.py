@@ -1,9 +1,11 @@
-"""Who has made this process: `multiprocessing`, or the fork of a program that uses otel_ml."""
+"""Who has made this process: `multiprocessing`, or the fork of a program that has imported otel_ml.
+
+It is known from the import of otel_ml on: nobody can tell later which forks there were, and in which environment.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 
@@ -16,27 +18,33 @@ __all__ = [
     "parent_of_program",
 ]
 
-_OF_A_LAUNCH = re.compile(
-    r"(OTEL_ML_)?(LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_|TORCHELASTIC_|SLURM_(PROCID|STEP_ID)$|OMPI_COMM_WORLD_|PMIX?_"
-    r"|FLUX_TASK_RANK$|SUBMITIT_LOCAL_GLOBALID$|PALS_RANKID$"
+_OF_A_LAUNCH = frozenset(
+    [
+        f"{ours}{local}{which}"
+        for ours in ("", "OTEL_ML_")
+        for local in ("", "LOCAL_")
+        for which in ("RANK", "WORLD_SIZE")
+    ]
+    + ["SLURM_PROCID", "SLURM_STEP_ID", "FLUX_TASK_RANK", "SUBMITIT_LOCAL_GLOBALID", "PALS_RANKID"]
 )
+_OF_LAUNCHERS = ("GROUP_", "TORCHELASTIC_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_")
 
 
 def launch_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables by which a process finds its place in a launch."""
-    return {name: value for name, value in environ.items() if _OF_A_LAUNCH.match(name)}
+    return {name: value for name, value in environ.items() if name in _OF_A_LAUNCH or name.startswith(_OF_LAUNCHERS)}
 
 
 class Forks:
     """The forks by which this process was made, and those that it has made.
 
     Attributes:
-        creator: the process of which this one is a fork, or a fork of a fork; 0 where there is none that used otel_ml.
+        creator: the process of which this one is a fork, or a fork of a fork; 0 where there is none.
             Who is given another place in a launch is a rank: its forks begin with it.
         line: the processes in between, and those that `multiprocessing` has had make them.
         environ: the environment at the last fork.
         parent: of `creator`, at the time.
-        any: whether this process has forked others since it uses otel_ml.
+        any: whether this process has forked others.
     """
 
     def __init__(self) -> None:
@@ -46,6 +54,9 @@ class Forks:
         self.parent = 0
         self.any = False
         self._ppid = 0
+
+    def watch(self) -> None:
+        """See each fork from here on."""
         os.register_at_fork(before=self._before, after_in_parent=self._made, after_in_child=self._was_made)
 
     def is_place_kept(self, environ: Mapping[str, str]) -> bool:
