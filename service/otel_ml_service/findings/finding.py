@@ -131,7 +131,7 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
 
     Examples:
         >>> row_of(Finding("slow", 3, "forward", "warning", 40, 60, True, 0.31, 0.0312, 0.624))[:9]
-        ('warning', 'slow', 3, 'forward', 40, 60, 0.31, 0.0312, 0.624)
+        ('warning', 'slow', 3, 'forward', 40, 60, 0.31, 0.029714, 0.624)
         >>> row_of(Finding("stage", None, "", "warning", 40, 60, stage=3, saved_s=0.2))[13:18]
         ('stage 3', 0.2, None, None, None)
     """

@@ -81,7 +81,7 @@ def test_of_several_ranks_phases_are_what_they_add_to_the_step() -> None:
 
 def test_a_finding_comes_before_who_took_longest_in_one_step() -> None:
     timed = {"time/sync": 0.29, "time/sync/mean": 0.09, "time/sync/argmax": 1.0}
-    finding = Finding("slow", 2, "forward", "critical", 40, None, slowdown=2.0, extra_s=0.025, cost_s=6.0, saved_s=0.02)
+    finding = Finding("slow", 2, "forward", "critical", 40, 279, slowdown=2.0, extra_s=0.025, cost_s=6.0, saved_s=0.02)
     board = RunBoard()
     board.add(row(9, 0.0, timed))
     assert board.remark == "rank 1 longest in sync: 0.2900 s (at step 9)"
