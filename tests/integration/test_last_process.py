@@ -56,6 +56,23 @@ def test_the_main_process_of_a_container_leaves_when_every_backend_has_everythin
     assert "finished. 1 process, 60 values recorded, 60 delivered, 0 lost." in said
 
 
+OUTAGE = """
+import pathlib, subprocess, sys
+pathlib.Path("store").touch()  # a file where a folder has to be: the backend is down
+ends = "import time, pathlib; time.sleep(6); store = pathlib.Path('store'); store.unlink(); store.mkdir()"
+subprocess.Popen([sys.executable, "-c", ends])
+"""
+
+
+def test_the_main_process_of_a_container_says_for_what_it_waits(tmp_path: Path) -> None:
+    program = OUTAGE + textwrap.dedent(PROGRAM).replace("{then}", "")
+
+    said = in_container(tmp_path, program, MLFLOW_TRACKING_URI=f"sqlite:///{tmp_path}/store/mlflow.db")
+
+    assert "waiting for" in said
+    assert said.index("waiting for") < said.index("60 delivered, 0 lost.")
+
+
 def test_a_job_below_shells_of_a_container_is_delivered_by_its_own_account_and_recover_finds_nothing_missing(
     tmp_path: Path,
 ) -> None:
