@@ -59,7 +59,7 @@ def test_the_main_process_of_a_container_leaves_when_every_backend_has_everythin
 OUTAGE = """
 import pathlib, subprocess, sys
 pathlib.Path("store").touch()  # a file where a folder has to be: the backend is down
-ends = "import time, pathlib; time.sleep(6); store = pathlib.Path('store'); store.unlink(); store.mkdir()"
+ends = "import time, pathlib; time.sleep(6); store = pathlib.Path('store'); store.unlink(); store.mkdir()"  # an outage
 subprocess.Popen([sys.executable, "-c", ends])
 """
 
