@@ -19,13 +19,11 @@ __all__ = [
 ]
 
 _OF_A_LAUNCH = frozenset(
-    [
-        f"{ours}{local}{which}"
-        for ours in ("", "OTEL_ML_")
-        for local in ("", "LOCAL_")
-        for which in ("RANK", "WORLD_SIZE")
-    ]
-    + ["SLURM_PROCID", "SLURM_STEP_ID", "FLUX_TASK_RANK", "SUBMITIT_LOCAL_GLOBALID", "PALS_RANKID"]
+    {
+        *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+        *("OTEL_ML_RANK", "OTEL_ML_WORLD_SIZE", "OTEL_ML_LOCAL_RANK"),
+        *("SLURM_PROCID", "SLURM_STEP_ID", "FLUX_TASK_RANK", "SUBMITIT_LOCAL_GLOBALID", "PALS_RANKID"),
+    }
 )
 _OF_LAUNCHERS = ("GROUP_", "TORCHELASTIC_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_")
 

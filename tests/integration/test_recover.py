@@ -49,6 +49,16 @@ KILLED = """
 """
 
 
+def kill_with_its_service(folder: Path, told: dict[str, str]) -> None:
+    """Kill the service of a job once it has the first step, and the job once it has spooled the second."""
+    process = start(KILLED, environment(folder, told), folder)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "delivered\n"
+    [announced] = folder.glob("run/*/*/service.json")
+    os.kill(Service.from_json(announced.read_text()).pid, signal.SIGKILL)
+    process.communicate("go\n", timeout=30)
+
+
 def otel_ml_command(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*PROGRAM, *arguments], env=environ, capture_output=True, text=True, check=False, timeout=100)
 
@@ -195,12 +205,7 @@ def test_a_run_is_finished_where_its_exporters_were_told_to_write(tmp_path: Path
         "OTEL_ML_END_SILENCE": "1000",
         "OTEL_ML_FLUSH_INTERVAL": "60000",  # else it may miss its service before it is killed, and start another one
     }
-    process = start(KILLED, environment(tmp_path, told), tmp_path)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "delivered\n"
-    [announced] = tmp_path.glob("run/*/*/service.json")
-    os.kill(Service.from_json(announced.read_text()).pid, signal.SIGKILL)
-    process.communicate("go\n", timeout=30)
+    kill_with_its_service(tmp_path, told)
 
     done = otel_ml_command(environment(tmp_path), "recover", "--timeout", "60")
 
@@ -257,12 +262,7 @@ def test_a_backend_that_was_never_reached_is_named_until_it_has_everything(
 
 def test_recover_in_another_terminal_than_the_jobs_brings_what_its_ranks_left(tmp_path: Path) -> None:
     told = {"OTEL_ML_EXPORTERS": "jsonl", "OTEL_ML_END_SILENCE": "1000", "OTEL_ML_FLUSH_INTERVAL": "60000"}
-    process = start(KILLED, environment(tmp_path, told), tmp_path)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "delivered\n"
-    [announced] = tmp_path.glob("run/*/*/service.json")
-    os.kill(Service.from_json(announced.read_text()).pid, signal.SIGKILL)
-    process.communicate("go\n", timeout=30)
+    kill_with_its_service(tmp_path, told)
     (tmp_path / "elsewhere").mkdir()
     there = {**environment(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "elsewhere")}
 

@@ -33,7 +33,6 @@ _MOST = 64
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "busybox"})
 """Programs that go on in a copy of themselves, as in `( … ) &` and in a pipeline."""
 
-
 _OF_MULTIPROCESSING = ("--multiprocessing-fork", "multiprocessing.forkserver", "loky.backend.popen_loky")
 """What their commands have in common, each of one way to make processes."""
 

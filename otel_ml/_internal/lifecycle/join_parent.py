@@ -2,7 +2,7 @@
 
 ::
 
-    Pool(2) ──▶ init("exp") ──▶ <pid>-<started>.children.launch.json: the variables by which a child joins the run
+    Pool(2) ──▶ init("exp") ──▶ <process>.children.launch.json: the variables by which a child joins the run
         worker: log(…) ── not there: in no run ── … ── log(…) ── it is there ──▶ in that run
 
 The file lies in the folder of all rendezvous, which is this user's alone, for as long as the run is the one run of its
@@ -10,7 +10,7 @@ process. Who has no children writes none.
 
 A worker of a rank may know of the run before its rank does, from rank 0. It is a child of its rank nevertheless::
 
-    worker: log(…) ── rank 0 has begun the run ──▶ <pid>-<started>.rank.launch.json: who its rank will be
+    worker: log(…) ── rank 0 has begun the run ──▶ <process>.rank.launch.json: who its rank will be
         rank: init(…) or log(…) ── it is there ──▶ that is who it is
 """
 
@@ -37,6 +37,7 @@ from otel_ml._internal.lifecycle.child_environment import JOINED_BY
 from otel_ml._internal.lifecycle.run_requested import is_worker
 from otel_ml.config import Config
 from otel_ml.wire.folder_ownership import read_ours
+from otel_ml.wire.pid_namespace import pid_namespace
 from otel_ml.wire.rendezvous import rendezvous_of, write_private
 
 __all__ = [
@@ -158,7 +159,12 @@ def _instance_of(pid: int, create: int) -> str:
 
 
 def _rank_file(pid: int) -> str:
-    return f"{pid}-{started_ns(pid)}.rank{SUFFIX}"
+    return f"{_named(pid)}.rank{SUFFIX}"
+
+
+def _named(pid: int) -> str:
+    """Name a process, also beside those of containers that share the folder: each has a process 1."""
+    return f"{pid_namespace() or 0}-{pid}-{started_ns(pid)}"
 
 
 def environ_here() -> Mapping[str, str]:
@@ -191,4 +197,4 @@ def _joined(path: Path) -> str:
 
 @cache
 def _file_of(pid: int) -> Path:
-    return rendezvous_of("").folder.with_name(f"{pid}-{started_ns(pid)}.children{SUFFIX}")
+    return rendezvous_of("").folder.with_name(f"{_named(pid)}.children{SUFFIX}")

@@ -426,9 +426,7 @@ class Runtime:
             return
         if (worker := workers[sessions.index(session)]) is not None:
             session.sleep_as(child_of(worker.identity))
-        elif (
-            session.is_asleep
-        ):  # its parent has recorded nothing: this one is a child of the parent's parent, as that is
+        elif session.is_asleep:  # as its parent, which has recorded nothing, it is a child of the parent's parent
             session.sleep_as(replace(child_of(session.identity), parent=session.identity.parent))
         elif not session.config.disabled:
             return
