@@ -6,8 +6,6 @@ import errno
 import random
 from dataclasses import dataclass
 
-from otel_ml_service.delivery.plugin_values import asked_pause
-
 __all__ = ["Backoff", "RetryPolicy", "is_passing"]
 
 _SHORT_OF = frozenset(
@@ -58,10 +56,9 @@ class Backoff:
         """Begin anew after a success."""
         self._failures = 0
 
-    def pause(self, retry_after: float | None = None) -> float:
+    def pause(self, retry_after: float = 0.0) -> float:
         """Return the seconds to wait; never less than the backend asked for."""
         # The exponent is bounded: after a night of failures 2**n would be too large for a float.
         bound = min(self._policy.maximum_s, self._policy.initial_s * 2 ** min(self._failures, 32))
         self._failures += 1
-        drawn = self._random.uniform(0, bound)
-        return drawn if retry_after is None else max(asked_pause(retry_after), drawn)
+        return max(retry_after, self._random.uniform(0, bound))

@@ -118,6 +118,10 @@ class Pipeline:
         """Whether the exporter was shut down, or given up."""
         return self.status.state == "stopped"
 
+    def hurry(self) -> None:
+        """Try a backend that is away again now, and then often for a while: the run has ended."""
+        self._stop.hurry()
+
     def ask_to_stop(self, timeout: float) -> None:
         """Deliver what is there and shut the exporter down, within `timeout` seconds; returns at once, safe twice."""
         self._stop.stop_within(timeout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_service.delivery.backoff import Backoff, RetryPolicy
 from otel_ml_service.delivery.exporter_progress import Progress
+from otel_ml_service.delivery.plugin_values import asked_pause
 from otel_ml_service.delivery.stop_signal import StopSignal
 
 __all__ = ["Retries"]
@@ -26,15 +27,15 @@ class Retries:
             StoppedError: the deadline passed.
         """
         self._progress.failed(error, state=state, is_passing=is_passing)
-        self.pause(error.retry_after if isinstance(error, RetryableExportError) else None)
+        self.pause(asked_pause(error.retry_after) if isinstance(error, RetryableExportError) else 0.0)
 
-    def pause(self, retry_after: float | None = None) -> None:
-        """Wait before the next try.
+    def pause(self, asked: float = 0.0) -> None:
+        """Wait before the next try, `asked` seconds at least.
 
         Raises:
             StoppedError: the deadline passed.
         """
-        self._stop.pause(self._backoff.pause(retry_after))
+        self._stop.pause(self._backoff.pause(asked), asked=asked)
 
     def succeeded(self) -> None:
         """Begin anew with the shortest pause."""

@@ -10,6 +10,12 @@ __all__ = ["SHUTDOWN_GRACE_S", "StopSignal", "StoppedError"]
 SHUTDOWN_GRACE_S = 1.0
 """The least an exporter gets to close its files, also after the deadline."""
 
+HURRY_S = 30.0
+"""How long pauses are short once a run has ended: a job that takes this service with it may be waiting."""
+
+LONGEST_HURRIED_PAUSE_S = 2.0
+"""Several fit into the 10 s for which such a job waits without progress."""
+
 
 class StoppedError(Exception):
     """The deadline passed while waiting."""
@@ -28,6 +34,12 @@ class StopSignal:
         self.clock = clock
         self.wake = threading.Event()
         self.deadline: float | None = None
+        self._hurried_until = clock()
+
+    def hurry(self) -> None:
+        """Have pauses be short for a while, the one that is under way, too."""
+        self._hurried_until = self.clock() + HURRY_S
+        self.wake.set()
 
     def stop_within(self, timeout: float) -> None:
         """Have the thread be done in so many seconds; a later deadline than before is none."""
@@ -48,8 +60,12 @@ class StopSignal:
         """Return the seconds that an exporter's last calls may take."""
         return max(SHUTDOWN_GRACE_S, (self.deadline or 0.0) - self.clock())
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float, *, asked: float = 0.0) -> None:
         """Wait before the next try; being asked to stop makes that try come at once.
+
+        Args:
+            seconds: to wait, unless there is a hurry.
+            asked: what the backend asked for, which a hurry does not shorten.
 
         Raises:
             StoppedError: the deadline passed.
@@ -57,9 +73,16 @@ class StopSignal:
         # Being asked to stop cuts one pause short, not all: a backend that is down would otherwise be tried in a tight
         # loop until the deadline.
         was_stopping = self.is_stopping
-        until = self.clock() + seconds
-        while self.clock() < until and (not self.is_stopping or was_stopping):
+        began = self.clock()
+        while (now := self.clock()) < (until := began + self._bounded(seconds, asked)):
+            if self.is_stopping and not was_stopping:
+                return
             if not self.has_time():
                 raise StoppedError
-            self.wake.wait(max(0.0, min(until, self.deadline or until) - self.clock()))
+            self.wake.wait(max(0.0, min(until, self.deadline or until) - now))
             self.wake.clear()
+
+    def _bounded(self, seconds: float, asked: float) -> float:
+        """Return how long a pause is now."""
+        is_hurried = self.clock() < self._hurried_until
+        return max(asked, min(seconds, LONGEST_HURRIED_PAUSE_S)) if is_hurried else seconds

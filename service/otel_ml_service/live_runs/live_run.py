@@ -235,6 +235,8 @@ class LiveRun:
         for sentence in self._unstored.notices:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
+        if self.status.state == "running" != self._engine.status.state:
+            self.pipelines.hurry()
         self.status = self._engine.status
         self.awaits_the_dead = self._is_someone_leaving
         self.findings = self._engine.findings

@@ -72,6 +72,11 @@ class RunPipelines:
                 with self._log.speaking():
                     self.started[name].start()
 
+    def hurry(self) -> None:
+        """Tell those that are not done, and whose backend is away, that the run has ended."""
+        for pipeline in self.started.values():
+            pipeline.hurry()
+
     def ask_to_stop(self, timeout: float) -> None:
         """Tell every exporter to deliver what it can and close, within `timeout` seconds."""
         for pipeline in self.started.values():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import random
 
 import pytest
@@ -12,6 +13,7 @@ from otel_ml_exporters import (
 )
 from otel_ml_exporters.testing import FlakyExporter, RecordingExporter
 from otel_ml_service.delivery.backoff import Backoff, RetryPolicy
+from otel_ml_service.delivery.stop_signal import StopSignal
 from tests.unit.otel_ml_service.delivery.driver import Driver, MemorySource, seqs, steps
 from tests.waiting import eventually
 
@@ -135,3 +137,37 @@ def test_who_is_stopping_still_waits_between_two_tries_and_gives_up_at_the_deadl
 
     assert exporter.calls <= 3
     assert (pipeline.is_stopped, pipeline.behind) == (True, 3)
+
+
+def test_when_a_run_has_ended_a_backend_that_was_away_is_tried_again_soon(driver: Driver) -> None:
+    exporter = FlakyExporter(lambda call, _: RetryableExportError("away") if call <= 2 else None)
+    long = RetryPolicy(initial_s=1e9, maximum_s=1e9)  # a pause below two seconds is drawn once in so many tests
+    pipeline = driver.start_with(lambda: exporter, MemorySource(steps(3)), retry=long)
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.hurry()
+
+    eventually(lambda: pipeline.behind == 0)
+    assert seqs(exporter) == [1, 2, 3]
+
+
+def test_a_backend_that_asks_for_a_pause_gets_it_at_the_end_of_a_run_too(driver: Driver) -> None:
+    exporter = FlakyExporter(lambda *_: RetryableExportError("away", retry_after=1000.0))
+    pipeline = driver.start(exporter, MemorySource(steps(3)))
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    pipeline.hurry()
+    pipeline.ask_to_stop(0.3)
+    assert pipeline.join()
+
+    assert exporter.calls == 2  # the second time as it was asked to stop
+
+
+def test_pauses_are_as_long_as_ever_where_a_backend_is_away_long_after_the_end_of_a_run() -> None:
+    now = itertools.count(0.0, 20.0)  # each look at the clock is 20 s later
+    signal = StopSignal(lambda: next(now))
+
+    signal.hurry()
+    signal.pause(60.0)
+
+    assert next(now) > 60.0
