@@ -59,3 +59,8 @@ def run(program: str, environ: Mapping[str, str], folder: Path, *, code: int = 0
     output, errors = process.communicate(timeout=100)  # a busy machine is slow, not wrong
     assert process.returncode == code, errors
     return output, errors
+
+
+def status(server: OtlpServer) -> list[str]:
+    """Return how each process said that it ended."""
+    return [event.attributes["ml.status"] for event in server.events("ml.writer.end")]

@@ -8,9 +8,13 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["PROGRAM", "environment", "in_a_terminal", "otel_ml"]
+__all__ = ["PROGRAM", "Run", "environment", "in_a_terminal", "otel_ml"]
+
+Run = Callable[..., tuple[int, str, str]]
+"""A command in this process: its arguments, and (status, standard output, standard error)."""
 
 PROGRAM = [sys.executable, "-m", "otel_ml_service"]
 

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.records import Params, Record, RunStatus, Span, StepRecord, Text
-from otel_ml_service.why.answer import Answer
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
-from tests.unit.otel_ml_service.why.jobs import event, finding, job, no_rank, numbered
-
-ACCOUNT = ("time/exposed/forward", "time/exposed/all_reduce")
-SLOW = range(80, 120)
-
-
-def asked(
-    records: Sequence[Record], metric: str | None = None, steps: tuple[int, int] | None = None, axis: str | None = None
-) -> Answer:
-    return why(facts_of("run", records), Question(metric, *(steps or (None, None)), axis=axis))
-
-
-def texts(answer: Answer) -> str:
-    return "\n".join([*answer.sentences, *(one.text for one in answer.evidence)])
+from tests.unit.otel_ml_service.why.asking import SLOW, asked, texts
+from tests.unit.otel_ml_service.why.jobs import event, finding, job, numbered
 
 
 def test_a_slow_rank_that_costs_what_the_steps_are_longer_caused_it() -> None:
@@ -117,20 +100,6 @@ def test_what_changed_elsewhere_does_not_coincide() -> None:
 
     assert answer.verdict == "cannot tell"
     assert "lr" not in texts(answer).replace("already", "")
-
-
-def test_a_step_time_that_follows_a_metric_is_said_to_follow_it() -> None:
-    rng = np.random.default_rng(3)
-    tokens = rng.lognormal(size=200)
-    rows = [
-        StepRecord(0, "trainer", "step", step, 0, 1e3 + step, {"tokens": float(count), "time/step": 0.01 + count / 500})
-        for step, count in enumerate(tokens)
-    ]  # fmt: skip
-
-    answer = asked(numbered(rows), steps=(int(tokens.argmax()),) * 2)
-
-    assert answer.verdict == "coincided"
-    assert "step time follows tokens (r = 1.00)" in answer.sentences[1]
 
 
 def test_a_usual_step_has_nothing_to_explain() -> None:
@@ -249,96 +218,6 @@ def test_a_step_that_a_restart_did_again_with_all_ranks_lacks_none() -> None:
     assert "all ranks have values in 20 of 20 steps" in said
 
 
-def noisy(seed: int, level: float, since: int, by: float) -> list[float]:
-    rng = np.random.default_rng(seed)
-    return [level + 0.05 * rng.normal() + (by if step >= since else 0.0) for step in range(160)]
-
-
-def test_a_metric_that_falls_when_a_rate_changes_coincided_and_is_never_caused() -> None:
-    reward = noisy(1, 0.8, 100, -0.4)
-
-    answer = asked(job(values=lambda step: {"reward": reward[step], "lr": 0.1 if step < 101 else 0.5}), metric="reward")
-
-    assert (answer.verdict, answer.first) == ("coincided", 100)
-    assert answer.sentences[0].startswith("reward fell at step 100 from 0.8")
-    assert "lr went from 0.1 to 0.5 at step 101" in answer.sentences[1]
-    assert answer.effect == pytest.approx(-0.4, abs=0.05)
-
-
-def test_a_metric_that_falls_alone_cannot_be_told() -> None:
-    reward = noisy(1, 0.8, 100, -0.4)
-
-    answer = asked(job(values=lambda step: {"reward": reward[step]}), metric="reward", steps=(130, 130))
-
-    assert (answer.verdict, answer.first) == ("cannot tell", 100)
-    assert "log what may" in answer.sentences[1]
-
-
-def test_another_role_is_met_in_time() -> None:
-    reward = noisy(1, 0.8, 100, -0.4)
-    rows = job(values=lambda step: {"reward": reward[step]})
-    times = {row.step: row.time for row in rows if isinstance(row, StepRecord)}
-    rollouts = [
-        StepRecord(0, "generator", "rollout", number, 0, times[2 * number] + 0.001, {
-            "generator/rollout/version": 390.0 if number >= 50 else 410.0
-        })
-        for number in range(80)
-    ]  # fmt: skip
-
-    answer = asked(numbered([*rows, *rollouts]), metric="reward")
-
-    assert answer.verdict == "coincided"
-    assert "generator/rollout/version went from 410 to 390 at rollout 50 (beside step 101)" in answer.sentences[1]
-
-
-def test_a_device_that_is_measured_by_the_clock_is_met_in_time() -> None:
-    rows = job(slow=SLOW, extra_s=0.4)
-    begin, end = (
-        next(row.time for row in rows if isinstance(row, StepRecord) and row.step == step) for step in (80, 119)
-    )
-    clocks = [
-        StepRecord(0, "trainer", "time", second, 0, 1000.0 + second * 0.05, {
-            "hw.gpu.clock": 700.0 if begin - 0.4 <= 1000.0 + second * 0.05 <= end else 1980.0
-        })
-        for second in range(420)
-    ]  # fmt: skip
-
-    answer = asked(numbered([*rows, *clocks]))
-
-    assert answer.verdict == "coincided"
-    assert "hw.gpu.clock went from 1980 to 700" in answer.sentences[1]
-
-
-def test_a_metric_that_is_no_longer_a_number_is_told_with_its_step() -> None:
-    answer = asked(job(values=lambda step: {"loss": 1.0 / (step + 1) if step < 70 else math.nan}))
-
-    assert answer.about == "loss"
-    assert answer.sentences[0] == "loss became nan at step 70; the step before had 0.01429."
-    assert answer.sentences[2].startswith("Norms of gradients and activations")
-
-
-def test_of_a_random_walk_nothing_is_told() -> None:
-    walk = np.cumsum(np.random.default_rng(5).normal(size=160)).tolist()
-
-    answer = asked(job(values=lambda step: {"walk": walk[step]}), metric="walk")
-
-    assert answer.verdict == "cannot tell"
-    assert "follow one another" in answer.sentences[1]
-
-
-def test_a_short_metric_says_how_many_values_it_takes() -> None:
-    answer = asked(job(steps=20, values=lambda step: {"reward": float(step > 10)}), metric="reward")
-
-    assert "takes 44 values to be told from noise, and there are 20" in answer.sentences[1]
-
-
-def test_a_metric_that_is_not_there_is_named_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'reward'"):
-        asked(job(values=lambda step: {"reward": 1.0}), metric="rewrad")
-    with pytest.raises(ConfigError, match=r"no steps of axis 'rollout' .* It has: axis 'step' of role 'trainer'"):
-        asked(job(), steps=(1, 2), axis="rollout")
-
-
 def test_a_healthy_run_has_no_culprit() -> None:
     answer = asked(job(steps=600))
 
@@ -381,31 +260,6 @@ def test_a_pause_before_does_not_make_slow_steps_usual() -> None:
     assert answer.effect == pytest.approx(0.015, rel=0.05)
 
 
-def test_a_stage_with_more_work_from_the_first_step_on_caused_it_and_no_rank_is_accused() -> None:
-    found = no_rank("stage", "stage 2", "", since=0, last=159, saved_s=0.004)
-
-    answer = asked(job(findings=[found]))
-
-    assert (answer.verdict, answer.first, answer.last) == ("caused", 0, 159)
-    assert answer.effect == pytest.approx(0.004)
-    assert answer.sentences[0].endswith("ms each: 4 ms (33%) more than without what was found; no step was without it.")
-    assert answer.sentences[1] == (
-        "Caused: stage 2 had 1.77 × the work of the other stages, steps 0-159; none of its ranks was slow."
-    )
-    assert answer.sentences[2].startswith("With the work spread over all stages these steps are 4 ms shorter")
-    assert "rank" not in answer.sentences[0] + answer.evidence[0].text
-
-
-def test_a_rank_that_is_slow_from_the_first_step_on_caused_what_a_step_is_shorter_without_it() -> None:
-    found = finding(since=0, until=159, extra_s=0.005)
-
-    answer = asked(job(slow=range(160), extra_s=0.005, findings=[found]))
-
-    assert answer.verdict == "caused"
-    assert answer.effect == pytest.approx(0.005)
-    assert "rank 2 was slow in forward, steps 0-159" in answer.sentences[1]
-
-
 @pytest.mark.feature(
     "M38", "better", "a slow device is told from a slow program: `otel-ml why` names the rank in the test's own timer"
 )
@@ -416,64 +270,6 @@ def test_a_rank_that_is_slow_in_the_test_of_the_hardware_is_named_with_it() -> N
 
     assert answer.verdict == "caused"
     assert "rank 2 was slow in hardware_test/matmul, steps 80-119" in answer.sentences[1]
-
-
-def test_what_saves_next_to_nothing_has_nothing_to_explain() -> None:
-    found = no_rank("stage", "stage 2", "", since=0, last=159, saved_s=0.0002)
-
-    assert asked(job(findings=[found]), steps=(0, 159)).verdict == "cannot tell"
-
-
-def test_times_that_follow_the_data_coincided_and_nobody_is_accused() -> None:
-    found = no_rank("shape", "nobody", "forward and backward", since=0, last=159, saved_s=0.003)
-
-    answer = asked(job(findings=[found]))
-
-    assert (answer.verdict, answer.explained) == ("coincided", 0.0)
-    assert "followed the data (forward and backward varied together), and nobody was slow" in answer.sentences[1]
-    assert answer.sentences[2] == "Where the longest rank is given as much as the mean one, a step is 3 ms shorter."
-    assert "rank None" not in texts(answer)
-
-
-def test_the_metric_that_goes_with_the_shape_of_the_data_is_named() -> None:
-    found = no_rank("shape", "nobody", "forward and backward", since=0, last=159, saved_s=0.003)
-    rows = job(findings=[found])
-    seconds = {row.step: sum(row.values[name] for name in ACCOUNT) for row in rows if isinstance(row, StepRecord)}
-
-    answer = asked(
-        job(findings=[found], values=lambda step: {"tokens/max": 4e5 * seconds[step], "tokens": 2048.0 + step % 7})
-    )
-
-    assert answer.verdict == "coincided"
-    assert "step time follows tokens/max (r = 1.00)" in answer.sentences[1]
-    assert "tokens (r" not in texts(answer)
-
-
-def varying(values: Callable[[int, float], Mapping[str, float]]) -> Answer:
-    """Ask why of a run whose steps take 10 ms, times what a wide distribution gives, and a little less each time."""
-    rng = np.random.default_rng(4)
-    rows: list[Record] = []
-    for step in range(160):
-        seconds = 0.01 * rng.lognormal(0.0, 0.4) + 0.00002 * (160 - step)
-        timers = {"time/exposed/forward": seconds, "time/exposed/forward/rank": float(step % 4)}
-        found = {**timers, **values(step, seconds)}
-        rows.append(StepRecord(0, "trainer", "step", step, 0, 1000.0 + step, found))
-    return asked(numbered(rows))
-
-
-def test_a_healthy_run_whose_steps_go_with_their_tokens_has_no_culprit_and_names_these() -> None:
-    answer = varying(lambda step, seconds: {"tokens": 2e5 * seconds, "loss": 1 / (step + 1)})
-
-    assert answer.verdict == "coincided"
-    assert "Coincided: step time follows tokens (r = 1.00); nobody was slow" in answer.sentences[1]
-
-
-def test_what_falls_as_step_time_falls_is_not_what_it_follows() -> None:
-    rng = np.random.default_rng(9)
-
-    answer = varying(lambda step, seconds: {"loss": 1 / (step + 1), "seen": 0.1 * step + rng.normal()})
-
-    assert answer.verdict == "cannot tell"
 
 
 def test_of_a_finding_whose_span_is_of_other_steps_the_one_that_shows_it_is_looked_up() -> None:
@@ -491,15 +287,3 @@ def test_of_a_finding_whose_span_is_of_other_steps_the_one_that_shows_it_is_look
 
     assert (answer.look_at[0].step, answer.look_at[0].text) == (97, "span s97-2-forward of rank 2, forward")
     assert "look at step 97" in answer.sentences[2]
-
-
-def test_a_metric_that_falls_and_recovers_is_asked_about_for_its_fall() -> None:
-    noise = np.random.default_rng(5).normal(scale=0.02, size=240)
-
-    def reward(step: int) -> dict[str, float]:
-        return {"reward": (0.5 if 80 <= step < 140 else 1.3 if step >= 140 else 1.0) + noise[step]}
-
-    answer = asked(job(steps=240, values=reward), "reward")
-
-    assert answer.first == 80, "and not for the way back, which is larger"
-    assert answer.sentences[0].startswith("reward fell at step 80")

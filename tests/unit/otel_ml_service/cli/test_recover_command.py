@@ -1,296 +1,32 @@
-"""Commands that talk to a service or start a program: real processes, real sockets."""
+"""`otel-ml recover`: what dead jobs left, and what it leaves alone."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import re
-import signal
 import subprocess
 import sys
-import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
-import grpc
 import pytest
 
 from otel_ml.wire.rendezvous import Service as Announcement
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.cli.recover_command import _account
-from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.recover import Recovered
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import history
 from tests.otlp import FakeWriter, write_spool
-from tests.otlp_server import Reply, otlp_server
+from tests.otlp_server import otlp_server
 from tests.ports import free_port
 from tests.recorded_run import digits_records, write_run
-from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
+from tests.unit.otel_ml_service.cli.program import otel_ml
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.long
-
-
-@contextmanager
-def served(base: Path, *arguments: str, **settings: str) -> Iterator[str]:
-    """Run `otel-ml serve` and yield the URL that it says."""
-    command = [*PROGRAM, "serve", "--to", "jsonl", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", *arguments]
-    process = subprocess.Popen(command, env=environment(base, **settings), stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        said = next(line for line in process.stderr if "OTLP/HTTP on" in line)
-        yield re.findall(r"http://\S+", said)[0]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
-
-
-@contextmanager
-def stranger() -> Iterator[str]:
-    """Serve OTLP as a Collector does: everything is accepted, nothing is said."""
-
-    class Accepting(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Accepting)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def test_serve_answers_and_ends_on_sigterm(tmp_path: Path) -> None:
-    with served(tmp_path) as url, urllib.request.urlopen(f"{url}/healthz", timeout=5) as answer:
-        assert json.load(answer)["service"] == "otel_ml"
-
-
-def test_serve_says_a_wrong_exporter_and_a_wrong_setting_at_once(tmp_path: Path) -> None:
-    done = otel_ml(tmp_path, "serve", "--to", "jsonl,tensorbord", OTEL_ML_DIR_MAX="much")
-
-    assert done.returncode != 0
-    assert "2 settings are wrong" in done.stderr
-    assert "OTEL_ML_DIR_MAX: expected a size" in done.stderr
-    assert "'tensorbord'" in done.stderr
-
-
-def test_serve_refuses_an_open_address_without_a_token(tmp_path: Path) -> None:
-    done = otel_ml(tmp_path, "serve", "--http", "0.0.0.0:0")
-
-    assert done.returncode == 1
-    assert "OTEL_ML_TOKEN" in done.stderr
-
-
-def test_doctor_is_content_where_a_service_answers(tmp_path: Path) -> None:
-    with served(tmp_path) as url:
-        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
-
-    assert done.returncode == 0, done.stdout
-    assert f"an otel_ml service answers at {url}" in done.stdout
-    assert list(tmp_path.glob("*/*/metrics.jsonl")) == []
-
-
-def test_doctor_leaves_nothing_behind_that_an_alert_or_the_log_of_the_service_would_tell_of(tmp_path: Path) -> None:
-    with served(tmp_path) as url:
-        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
-        with urllib.request.urlopen(f"{url}/metrics") as answer:
-            metrics = answer.read().decode()
-
-    assert done.returncode == 0, done.stdout
-    assert "otel_ml_probes_total 1" in metrics
-    assert "otel_ml_rejected_total{" not in metrics
-
-
-@pytest.mark.parametrize("variable", ["OTEL_ML_TOKEN", "OTEL_ML_TOKEN_FILE"])
-def test_doctor_says_where_the_token_is_that_a_service_does_not_take(tmp_path: Path, variable: str) -> None:
-    file = tmp_path / "token"
-    file.write_text("old\n")
-    with served(tmp_path, OTEL_ML_TOKEN="new") as url:
-        shown = {variable: "old" if variable == "OTEL_ML_TOKEN" else str(file)}
-        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url, **shown)
-
-    found, do = done.stdout.splitlines()[-2:]
-    assert done.returncode == 1
-    assert "does not take the credentials of this process: HTTP 401" in found
-    assert variable in do
-    assert "otel-ml serve" not in do
-
-
-@pytest.mark.parametrize(("count", "said"), [(1, "1 run takes "), (2, "2 runs take ")])
-def test_doctor_says_how_much_runs_take(tmp_path: Path, count: int, said: str) -> None:
-    for number in range(count):
-        write_run(tmp_path, f"0{number}abc", digits_records(steps=2))
-
-    assert said in otel_ml(tmp_path, "doctor").stdout
-
-
-def test_doctor_fails_where_something_else_takes_otlp(tmp_path: Path) -> None:
-    with stranger() as url:
-        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
-
-    assert done.returncode == 1
-    assert "is not an otel_ml service" in done.stdout
-    assert "otel-ml doctor --service" in done.stdout
-
-
-def test_doctor_takes_no_web_page_for_a_receiver(tmp_path: Path) -> None:
-    with otlp_server() as server:
-        server.replies.append(Reply(200, {"content-type": "text/html"}, b"<html>Please log in</html>"))
-        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
-
-    assert done.returncode == 1
-    assert "does not answer as OTLP does: HTTP 200 text/html: <html>Please log in</html>" in done.stdout
-
-
-def test_doctor_tells_a_port_for_grpc_from_one_for_http(tmp_path: Path) -> None:
-    listening = grpc.server(ThreadPoolExecutor(1))
-    port = listening.add_insecure_port("127.0.0.1:0")
-    listening.start()
-    with otlp_server() as server:
-        over_http = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{port}")
-        over_grpc = otel_ml(
-            tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=server.url, OTEL_EXPORTER_OTLP_PROTOCOL="grpc"
-        )
-    listening.stop(0).wait()
-
-    assert (over_http.returncode, over_grpc.returncode) == (1, 1)
-    assert f"127.0.0.1:{port} speaks gRPC. Set OTEL_EXPORTER_OTLP_PROTOCOL=grpc" in over_http.stdout
-    assert f"127.0.0.1:{server.port} speaks HTTP/1.1, not gRPC" in over_grpc.stdout
-
-
-def test_doctor_fails_where_nobody_listens(tmp_path: Path) -> None:
-    done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
-
-    assert done.returncode == 1
-    assert "otel-ml serve" in done.stdout
-
-
-def test_doctor_fails_on_a_setting_that_cannot_be_read(tmp_path: Path) -> None:
-    done = otel_ml(tmp_path, "doctor", OTEL_ML_FLUSH_INTERVAL="5s")
-
-    assert done.returncode == 1
-    assert "OTEL_ML_FLUSH_INTERVAL" in done.stdout
-    assert "'5s'" in done.stdout
-
-
-def test_doctor_fails_on_a_misspelled_setting_and_names_the_right_one(tmp_path: Path) -> None:
-    done = otel_ml(tmp_path, "doctor", OTEL_ML_EXPORTER="jsonl")
-
-    assert done.returncode == 1
-    assert "OTEL_ML_EXPORTER is not a setting" in done.stdout
-    assert "set OTEL_ML_EXPORTERS, if that is meant" in done.stdout
-
-
-def test_doctor_lets_a_plug_in_have_variables_of_its_own_and_a_collector_those_it_reads(tmp_path: Path) -> None:
-    done = otel_ml(tmp_path, "doctor", OTEL_ML_ACME_URL="http://acme.example", OTEL_ML_SERVICE="service:4317")
-
-    assert done.returncode == 0, done.stdout
-    assert "OTEL_ML_ACME_URL is not a setting of otel_ml: a plug-in may read it" in done.stdout
-    assert "OTEL_ML_SERVICE" not in done.stdout
-
-
-def test_env_says_where_each_value_comes_from_and_masks_secrets(tmp_path: Path) -> None:
-    done = otel_ml(tmp_path, "env", OTEL_ML_TOKEN="hush", OTEL_ML_EXPORTERS="jsonl,wandb")
-
-    rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.startswith("OTEL")}
-    assert done.returncode == 0, done.stderr
-    assert rows["OTEL_ML_TOKEN"] == ["***", "environment"]
-    assert rows["OTEL_ML_EXPORTERS"] == ["jsonl,wandb", "environment"]
-    assert rows["OTEL_ML_FLUSH_INTERVAL"] == ["1000", "ms", "default"]
-    assert "hush" not in done.stdout + done.stderr
-
-
-def test_env_fails_on_a_misspelled_setting_and_names_the_right_one(tmp_path: Path) -> None:
-    done = otel_ml(tmp_path, "env", OTEL_ML_EXPORTER="jsonl")
-
-    assert done.returncode == 1
-    assert "OTEL_ML_EXPORTER: there is no such setting. Did you mean OTEL_ML_EXPORTERS?" in done.stderr
-
-
-def test_replay_writes_a_run_to_another_exporter_with_every_value(tmp_path: Path) -> None:
-    recorded = digits_records(steps=20)
-    run = write_run(tmp_path, "01abc", recorded, exporters=[])
-
-    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl")
-
-    assert done.returncode == 0, done.stderr
-    assert "jsonl: 25 records" in done.stdout
-    run.database.unlink()  # what is left is what the exporter wrote
-    assert history(records(run)).series == history(recorded).series
-
-
-def test_replaying_twice_doubles_nothing(tmp_path: Path) -> None:
-    run = write_run(tmp_path, "01abc", digits_records(steps=20), exporters=["jsonl"])
-    before = run.jsonl.read_bytes()
-
-    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl")
-
-    assert done.returncode == 0, done.stderr
-    assert run.jsonl.read_bytes() == before
-
-
-def test_replay_into_another_experiment_leaves_the_source_alone(tmp_path: Path) -> None:
-    run = write_run(tmp_path, "01abc", digits_records(steps=20))
-
-    done = otel_ml(tmp_path, "replay", str(run.jsonl), "--to", "jsonl", "--experiment", "copies")
-
-    copy = RunFolder(tmp_path / "copies" / "01abc")
-    assert done.returncode == 0, done.stderr
-    assert copy.jsonl.read_bytes() == run.jsonl.read_bytes()
-
-
-def test_replay_merges_what_came_too_late_and_says_so(tmp_path: Path) -> None:
-    run = write_run(tmp_path, "01abc", digits_records(steps=5))
-    writer = FakeWriter(experiment="01abc", rank=3)
-    for name, reduction in (("samples", "sum"), ("loss", "mean"), ("new", "mean")):
-        body = writer.step(2, {name: 32.0}, reduction=reduction).SerializeToString()
-        with (run.path / "late.otlp").open("ab") as file:
-            file.write(len(body).to_bytes(4, "big") + body)
-
-    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl", "--experiment", "copies")
-
-    copy = history(records(RunFolder(tmp_path / "copies" / "01abc")))
-    assert done.returncode == 0, done.stderr
-    assert "late.otlp: 2 values merged" in done.stdout
-    assert "late.otlp: not merged, the step's own records would be needed: loss" in done.stdout
-    assert (copy.get("samples")[2], copy.get("new"), copy.get("loss")[2]) == (160.0, {2: 32.0}, 2.0 / 3)
-
-
-def test_replay_names_an_unknown_exporter(tmp_path: Path) -> None:
-    write_run(tmp_path, "01abc", digits_records(steps=2))
-
-    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonll")
-
-    assert done.returncode == 1
-    assert "Did you mean 'jsonl'?" in done.stderr
-
-
-def test_replay_waits_for_the_service_of_a_job_that_has_just_ended(tmp_path: Path) -> None:
-    run = write_run(tmp_path, "01abc", digits_records(steps=20), exporters=[])
-    command = [*PROGRAM, "replay", "latest", "--to", "jsonl"]
-    service = Outbox(run.database)
-    with subprocess.Popen(command, env=environment(tmp_path), stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        service.close()
-
-    assert "The service of run 01abc is still at work" in said
-    assert process.returncode == 0
-    assert len(history(records(run)).get("loss")) == 20
-    assert run.jsonl.exists()
 
 
 def test_recover_finds_nothing_where_nothing_is_left(tmp_path: Path) -> None:

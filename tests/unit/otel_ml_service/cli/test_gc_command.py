@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from otel_ml_service.stored_runs.run_folders import RunFolder
+from tests.recorded_run import digits_records, write_run
+from tests.unit.otel_ml_service.cli.program import Run
+
+
+def test_gc_removes_only_what_was_asked_for_and_only_with_consent(
+    otel_ml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = write_run(tmp_path, "02new", digits_records(steps=2))
+    old = write_run(tmp_path, "01old", digits_records(steps=2), experiment="old")
+    for path in (old.database, old.jsonl):
+        os.utime(path, (1, 1))
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    _, refused, _ = otel_ml("gc", "--keep", "1")
+    still_there = old.path.exists()
+    status, out, _ = otel_ml("gc", "--keep", "1", "--yes")
+
+    assert "Nothing was removed" in refused
+    assert re.search(rf"^{old.name} +old +01old", refused, re.MULTILINE)
+    assert still_there
+    assert status == 0
+    assert "Removed 1 run" in out
+    assert kept.path.exists()
+    assert not old.path.parent.exists()
+
+
+def test_gc_leaves_alone_what_is_not_delivered_what_others_made_and_what_a_link_leads_to(
+    otel_ml: Run, tmp_path: Path
+) -> None:
+    done, left = (write_run(tmp_path, run_id, digits_records(steps=2)) for run_id in ("01done", "02left"))
+    left.database.with_name("undelivered").touch()
+    foreign = tmp_path / "digits" / "foreign"
+    foreign.mkdir()
+    (foreign / "metrics.jsonl").write_text('{"loss": 1}\n')
+    elsewhere = write_run(tmp_path.with_name("elsewhere"), "03far", digits_records(steps=2))
+    (tmp_path / "digits" / "link").symlink_to(elsewhere.path)
+    (tmp_path / "linked").symlink_to(elsewhere.path.parent)
+
+    _, out, _ = otel_ml("gc", "--keep", "0", "--yes")
+    there = [path.exists() for path in (done.path, left.path, foreign, elsewhere.path)]
+    otel_ml("gc", "--keep", "0", "--yes", "--undelivered")
+
+    assert there == [False, True, True, True]
+    assert "1 run left alone, not finished or not in all backends" in out
+    assert [path.exists() for path in (left.path, foreign, elsewhere.path)] == [False, True, True]
+
+
+def test_gc_says_that_a_run_is_being_recorded(otel_ml: Run, live_run: RunFolder, tmp_path: Path) -> None:
+    write_run(tmp_path, "01old", digits_records(steps=2))
+
+    _, out, _ = otel_ml("gc")
+
+    said = " ".join(out.split())
+    assert said.startswith("Nothing to remove: 1 run, ")
+    assert said.endswith(", and 1 run being recorded.")
+    assert live_run.path.exists()
+
+
+def test_gc_understands_ages_and_says_what_an_age_is(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "02new", digits_records(steps=2))
+
+    nothing, out, _ = otel_ml("gc", "--older-than", "30d", "--yes")
+    wrong, _, err = otel_ml("gc", "--older-than", "soon")
+
+    assert (nothing, wrong) == (0, 2)
+    assert "Nothing to remove" in out
+    assert "12h, 30d, 4w" in err
