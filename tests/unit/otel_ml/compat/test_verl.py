@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import otel_ml
 from otel_ml.compat import wandb
@@ -97,6 +101,40 @@ def test_all_elements_of_all_workers_lists_count() -> None:
         "a_max": 3.0,
         "b": 2.0,
     }
+
+
+def test_the_dictionary_that_is_given_is_the_one_that_is_reduced() -> None:
+    metrics = {"loss": [1.0, 3.0], "none": [], "lr": 0.5}
+
+    assert reduce_metrics(metrics) is metrics
+    assert metrics == {"loss": 2.0, "lr": 0.5}
+
+
+@pytest.mark.parametrize("name", ["x.max", "x-max", "x max", "x/max@8", "max:x"])
+def test_a_word_ends_at_whatever_is_no_letter_and_no_digit(name: str) -> None:
+    assert reduce_metrics({name: [1.0, 3.0]}) == {name: 3.0}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        range(1, 4),
+        deque([1, 3]),
+        [Fraction(1), Fraction(3)],
+        torch.tensor([1.0, 3.0], dtype=torch.bfloat16),
+        [torch.tensor(1.0, dtype=torch.float16, requires_grad=True), np.float32(3)],
+    ],
+    ids=["range", "deque", "fractions", "bfloat16", "float16"],
+)
+def test_numbers_in_any_sequence_are_reduced(values: Any) -> None:
+    assert reduce_metrics({"loss": values}) == {"loss": 2.0}
+
+
+@pytest.mark.parametrize("name", ["loss", "loss/max"])
+def test_what_cannot_be_reduced_stays_and_the_others_are_reduced(name: str) -> None:
+    odd = [None, "x"]
+
+    assert reduce_metrics({name: odd, "other": [1.0, 3.0]}) == {name: odd, "other": 2.0}
 
 
 @pytest.mark.parametrize("name", ["x/max", "x/min", "x"])
