@@ -18,6 +18,7 @@ import otel_ml
 from otel_ml.compat import wandb
 from otel_ml.compat.verl import (
     DapoFilteredRewardTableLogger,
+    FileLogger,
     RLInsightLogger,
     Tracking,
     ValidationGenerationsLogger,
@@ -288,3 +289,13 @@ def test_a_transfer_queue_that_is_to_be_scraped_is_said_not_to_be(
     RLInsightLogger.init("p", "e", {"transfer_queue": {"metrics": {"enabled": True}}})
 
     assert any("'transfer_queue'" in notice and "nothing is scraped" in notice for notice in captured.notices)
+
+
+@pytest.mark.parametrize("values", [np.array([1.0, math.nan, math.inf]), torch.tensor([1.0, math.nan, math.inf])])
+def test_the_file_is_json_also_where_an_array_has_values_that_json_has_not(tmp_path: Path, values: Any) -> None:
+    logger = FileLogger("grpo", "dev")
+    logger.log({"lengths": values}, step=1)
+    logger.finish()
+
+    line = (tmp_path / "grpo" / "dev.jsonl").read_text(encoding="utf-8")
+    assert json.loads(line, parse_constant=pytest.fail) == {"step": 1, "data": {"lengths": [1.0, None, None]}}
