@@ -193,7 +193,9 @@ ORIGINALS: tuple[Original, ...] = (
         better={
             "record_metric": "reduced over all ranks in every mode, in every backend",
             "GlobalLoggingActor.flush": "a rank that fails is named, and keeps its state for the next flush",
-            "StdAccumulator": "keeps the digits of large values",
+            "StdAccumulator": "keeps the digits of large values; NaN if any value is",
+            "MaxAccumulator": "NaN if any value is",
+            "MinAccumulator": "NaN if any value is",
             "MeanAccumulator": "an empty one records nothing, not 0",
             "Tracer": "device times are read by a thread that nobody waits for",
             "trace": "device times are read by a thread that nobody waits for",

@@ -19,7 +19,6 @@ from otel_ml.compat.forge.accumulators import (
     MinAccumulator,
     StdAccumulator,
     SumAccumulator,
-    reduce_metrics_states,
 )
 from otel_ml.compat.forge.controller import (
     GlobalLoggingActor,
@@ -27,6 +26,7 @@ from otel_ml.compat.forge.controller import (
     MetricCollector,
     get_or_create_metric_logger,
 )
+from otel_ml.compat.forge.merging import reduce_metrics_states
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
 from otel_ml.compat.forge.modes import LoggingMode
 from otel_ml.compat.forge.recording import child_env, record_episode_sample, record_metric

@@ -7,13 +7,12 @@ import heapq
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from otel_ml.compat.forge.metric import Metric, Reduce, Sample
+from otel_ml.compat.forge.metric import Reduce, Sample
 from otel_ml.compat.forge.states import KNOWN, State, in_our_words
-from otel_ml.exceptions import ConfigError
 from otel_ml.warn_once import say
 
 __all__ = [
@@ -26,9 +25,6 @@ __all__ = [
     "StdAccumulator",
     "SumAccumulator",
     "accumulator_for",
-    "merged_metrics",
-    "reduce_metrics_states",
-    "say_failed",
 ]
 
 
@@ -47,7 +43,7 @@ class MetricAccumulator(ABC):
     `self.reduction_type.value` too.
 
     Attributes:
-        is_reset: True until a subclass says otherwise; nothing here asks for it.
+        is_reset: whether it has taken no value; of one's own what the subclass says. Nothing here asks for it.
     """
 
     name: ClassVar[str] = ""
@@ -94,74 +90,98 @@ class SumAccumulator(MetricAccumulator):
     total: float
 
     def reset(self) -> None:
-        self.count, self.total = 0, 0.0
+        self.is_reset, self.count, self.total = True, 0, 0.0
 
     def append(self, value: Any) -> None:
-        self.count += 1
-        self.total += float(value)
+        self.total += _number_in(value)
+        self.is_reset, self.count = False, self.count + 1
 
     def get_value(self) -> float:
-        return self.get_reduced_value_from_states([self.get_state()]) or 0.0
+        return self.total
 
     def get_state(self) -> dict[str, Any]:
         return {"reduction_type": self.name, "total": self.total, "count": self.count}
 
     @classmethod
-    def get_reduced_value_from_states(cls, states: Sequence[State]) -> float | None:
-        used = [state for state in in_our_words(states) if state["count"]]
-        return math.fsum(state["sum"] for state in used) if used else None
+    def get_reduced_value_from_states(cls, states: Sequence[State]) -> float:
+        # Not fsum(): it raises where inf and -inf meet, which are NaN.
+        return sum((state["sum"] for state in in_our_words(states)), 0.0)
 
 
-class MeanAccumulator(SumAccumulator):
+class MeanAccumulator(MetricAccumulator):
     """Mean of all values of all states; an empty one is 0.0, as in torchforge, and nothing is recorded of it."""
 
     name = "mean"
+    count: int
+    sum: float
+
+    def reset(self) -> None:
+        self.is_reset, self.count, self.sum = True, 0, 0.0
+
+    def append(self, value: Any) -> None:
+        self.sum += _number_in(value)
+        self.is_reset, self.count = False, self.count + 1
+
+    def get_value(self) -> float:
+        return self.sum / self.count if self.count else 0.0
 
     def get_state(self) -> dict[str, Any]:
-        return {"reduction_type": self.name, "sum": self.total, "count": self.count}
+        return {"reduction_type": self.name, "sum": self.sum, "count": self.count}
 
     @classmethod
-    def get_reduced_value_from_states(cls, states: Sequence[State]) -> float | None:
+    def get_reduced_value_from_states(cls, states: Sequence[State]) -> float:
         count = sum(state["count"] for state in states)
-        return math.fsum(state["sum"] for state in states) / count if count else None
+        return sum((state["sum"] for state in states), 0.0) / count if count else 0.0
 
 
 class MaxAccumulator(MetricAccumulator):
     """Largest value; NaN if any is. An empty one is -inf, as in torchforge, and nothing is recorded of it."""
 
     name = "max"
-    choose: ClassVar[Any] = max
-    empty: ClassVar[float] = -math.inf
+    count: int
+    max_val: float
 
     def reset(self) -> None:
-        self.value: float | None = None
+        self.is_reset, self.count, self.max_val = True, 0, -math.inf
 
     def append(self, value: Any) -> None:
-        number = float(value)
-        self.value = number if self.value is None else self._extreme([self.value, number])
+        self.max_val = _largest((self.max_val, _number_in(value)))
+        self.is_reset, self.count = False, self.count + 1
 
     def get_value(self) -> float:
-        return self.empty if self.value is None else self.value
+        return self.max_val
 
     def get_state(self) -> dict[str, Any]:
-        return {"reduction_type": self.name, f"{self.name}_val": self.value}
+        return {"reduction_type": self.name, "max_val": self.max_val, "count": self.count}
 
     @classmethod
-    def _extreme(cls, values: Sequence[float]) -> float:
-        return math.nan if any(map(math.isnan, values)) else float(cls.choose(values))
-
-    @classmethod
-    def get_reduced_value_from_states(cls, states: Sequence[State]) -> float | None:
-        values = [state[cls.name] for state in in_our_words(states) if state[cls.name] is not None]
-        return cls._extreme(values) if values else None
+    def get_reduced_value_from_states(cls, states: Sequence[State]) -> float:
+        return _largest([state["max"] for state in in_our_words(states)])
 
 
-class MinAccumulator(MaxAccumulator):
+class MinAccumulator(MetricAccumulator):
     """Smallest value; NaN if any is. An empty one is inf, as in torchforge, and nothing is recorded of it."""
 
     name = "min"
-    choose: ClassVar[Any] = min
-    empty: ClassVar[float] = math.inf
+    count: int
+    min_val: float
+
+    def reset(self) -> None:
+        self.is_reset, self.count, self.min_val = True, 0, math.inf
+
+    def append(self, value: Any) -> None:
+        self.min_val = _smallest((self.min_val, _number_in(value)))
+        self.is_reset, self.count = False, self.count + 1
+
+    def get_value(self) -> float:
+        return self.min_val
+
+    def get_state(self) -> dict[str, Any]:
+        return {"reduction_type": self.name, "min_val": self.min_val, "count": self.count}
+
+    @classmethod
+    def get_reduced_value_from_states(cls, states: Sequence[State]) -> float:
+        return _smallest([state["min"] for state in in_our_words(states)])
 
 
 class StdAccumulator(MetricAccumulator):
@@ -172,27 +192,38 @@ class StdAccumulator(MetricAccumulator):
     mean: float
     m2: float
 
+    @property
+    def sum(self) -> float:
+        """Of the values, as torchforge has it."""
+        return self.mean * self.count
+
+    @property
+    def sum_sq(self) -> float:
+        """Of the squares of the values, as torchforge has it."""
+        return self.m2 + self.mean * self.sum
+
     def reset(self) -> None:
+        self.is_reset = True
         self.count, self.mean, self.m2 = 0, 0.0, 0.0
 
     def append(self, value: Any) -> None:
-        self.count, self.mean, self.m2 = _chan((self.count, self.mean, self.m2), (1, float(value), 0.0))
+        self.count, self.mean, self.m2 = _chan((self.count, self.mean, self.m2), (1, _number_in(value), 0.0))
+        self.is_reset = False
 
     def get_value(self) -> float:
-        return self.get_reduced_value_from_states([self.get_state()]) or 0.0
+        return _deviation((self.count, self.mean, self.m2))
 
     def get_state(self) -> dict[str, Any]:
         """Return the exact moments, and beside them torchforge's sums."""
-        total = self.mean * self.count
-        theirs = {"sum": total, "sum_sq": self.m2 + self.mean * total}
+        theirs = {"sum": self.sum, "sum_sq": self.sum_sq}
         return {"reduction_type": self.name, "count": self.count, "mean": self.mean, "m2": self.m2, **theirs}
 
     @classmethod
-    def get_reduced_value_from_states(cls, states: Sequence[State]) -> float | None:
-        count, mean, m2 = 0, 0.0, 0.0
+    def get_reduced_value_from_states(cls, states: Sequence[State]) -> float:
+        moments = 0, 0.0, 0.0
         for state in in_our_words(states):
-            count, mean, m2 = _chan((count, mean, m2), (state["count"], state["mean"], state["m2"]))
-        return math.sqrt(m2 / count) if count else None
+            moments = _chan(moments, (state["count"], state["mean"], state["m2"]))
+        return _deviation(moments)
 
 
 _Moments = tuple[int, float, float]
@@ -205,6 +236,24 @@ def _chan(one: _Moments, other: _Moments) -> _Moments:
     distance = other[1] - one[1]
     mean = one[1] + distance * other[0] / count
     return count, mean, one[2] + other[2] + distance * distance * one[0] * other[0] / count
+
+
+def _deviation(moments: _Moments) -> float:
+    count, _, m2 = moments
+    return math.sqrt(m2 / count) if count else 0.0
+
+
+def _largest(values: Sequence[float]) -> float:
+    return math.nan if any(map(math.isnan, values)) else max(values, default=-math.inf)
+
+
+def _smallest(values: Sequence[float]) -> float:
+    return -_largest([-value for value in values])
+
+
+def _number_in(value: Any) -> float:
+    """Return a number, also that of an array or a tensor with one element."""
+    return float(value.item() if hasattr(value, "item") else value)
 
 
 class SampleAccumulator(MetricAccumulator):
@@ -265,7 +314,7 @@ def _keep(heap: list[tuple[float, int, Any]], entry: tuple[float, int, Any], mos
 
 def _number(value: Any) -> float | None:
     try:
-        number = float(value)
+        number = _number_in(value)
     except (TypeError, ValueError):
         return None
     return None if math.isnan(number) else number
@@ -276,76 +325,3 @@ def accumulator_for(reduction: Reduce | Sample | type[MetricAccumulator]) -> Met
     if isinstance(reduction, Sample):
         return SampleAccumulator(reduction)
     return (reduction.accumulator_class if isinstance(reduction, Reduce) else reduction)(reduction)
-
-
-def say_failed(key: str, error: Exception) -> None:
-    """Say that a reduction failed with a value or a state."""
-    say(
-        "compat-forge",
-        f"Metric {key!r} is not recorded: its reduction failed with {type(error).__name__}: {error}. "
-        "The others are; correct the reduction or the value.",
-    )
-
-
-def reduce_metrics_states(states: Sequence[Mapping[str, State]]) -> list[Metric]:
-    """Merge the states of several processes exactly, key by key.
-
-    Raises:
-        ConfigError: a ValueError; processes disagree about the reduction of a key. A flush goes on, see
-            `merged_metrics()`.
-    """
-    for key in _keys(states):
-        kinds = list(_by_kind(key, states))
-        if len(kinds) > 1:
-            named = " vs ".join(kinds)
-            wrong = f"Mismatched reduction types for key {key!r}: {named}. Give it one of them."
-            raise ConfigError(wrong, slug="compat-forge")
-    return merged_metrics(states)
-
-
-def merged_metrics(states: Sequence[Mapping[str, State]]) -> list[Metric]:
-    """Merge the states of several processes exactly, key by key; never raises.
-
-    A key whose processes disagree about its reduction becomes one metric for each, `key/<reduction>`: said, and no
-    reason to lose the others.
-    """
-    return [metric for key in _keys(states) for metric in _merged(key, states)]
-
-
-def _keys(states: Sequence[Mapping[str, State]]) -> Iterable[str]:
-    return dict.fromkeys(key for state in states for key in state)
-
-
-def _by_kind(key: str, states: Sequence[Mapping[str, State]]) -> dict[str, list[State]]:
-    by_kind: dict[str, list[State]] = {}
-    for state in states:
-        if key in state:
-            by_kind.setdefault(_kind(state[key]["reduction_type"]), []).append(state[key])
-    return by_kind
-
-
-def _merged(key: str, states: Sequence[Mapping[str, State]]) -> Iterator[Metric]:
-    by_kind = _by_kind(key, states)
-    if len(by_kind) > 1:
-        say(
-            "compat-forge",
-            f"Metric {key!r} has several reductions: {', '.join(sorted(by_kind))}. "
-            f"Each is recorded as {key}/<reduction>. Give it one, or two names.",
-        )
-    for kind, merged in by_kind.items():
-        try:
-            value = KNOWN[kind].get_reduced_value_from_states(merged)
-        except Exception as error:  # noqa: BLE001 (a user's reduction fails in any way)
-            say_failed(key, error)
-            continue
-        if value is not None:
-            yield Metric(key if len(by_kind) == 1 else f"{key}/{kind}", value, _reduction_of(kind))
-
-
-def _kind(reduction: Any) -> str:
-    """Return what `KNOWN` calls a reduction that a state names: by its name, or by what has it as `value`."""
-    return str(getattr(reduction, "value", reduction))
-
-
-def _reduction_of(kind: str) -> Reduce | type[MetricAccumulator]:
-    return Reduce(kind) if kind in {reduce.value for reduce in Reduce} else KNOWN[kind]

@@ -14,15 +14,9 @@ from typing import NamedTuple
 import otel_ml
 from otel_ml._internal.steps.axes import Step, current_step
 from otel_ml._internal.steps.step import At
-from otel_ml.compat.forge.accumulators import (
-    MetricAccumulator,
-    SampleAccumulator,
-    State,
-    accumulator_for,
-    merged_metrics,
-    say_failed,
-)
+from otel_ml.compat.forge.accumulators import MetricAccumulator, SampleAccumulator, State, accumulator_for
 from otel_ml.compat.forge.environment_variables import are_metrics_off
+from otel_ml.compat.forge.merging import merged_metrics, say_failed
 from otel_ml.compat.forge.metric import Metric, Reduce, held_value
 from otel_ml.compat.forge.modes import LoggingMode, modes_from, publish, stream
 from otel_ml.compat.tracking.run_of_the_job import has_run

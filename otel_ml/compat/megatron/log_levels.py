@@ -65,8 +65,7 @@ class _Quiet(logging.Filter):
         self._modules = tuple(modules)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        is_theirs = any(record.name == module or record.name.startswith(f"{module}.") for module in self._modules)
-        return not (is_theirs or (self._drops_warnings and record.levelno == logging.WARNING))
+        return module_filter(record, self._modules) and not (self._drops_warnings and not warning_filter(record))
 
 
 def setup_logging(
@@ -80,7 +79,8 @@ def setup_logging(
     Args:
         logging_level: a number or name; else MEGATRON_LOGGING_LEVEL, MEGATRON_BRIDGE_LOGGING_LEVEL, else INFO.
         filter_warning: drop records of level WARNING.
-        modules_to_filter: loggers whose records are dropped, with those below them; also loggers made later.
+        modules_to_filter: prefixes of loggers whose records are dropped: `torch` is `torchvision`, too; also of
+            loggers made later.
         set_level_for_all_loggers: set the level of each logger there is, not of the root and `megatron.bridge` alone.
     """
     level = _level(logging_level)

@@ -60,8 +60,8 @@ class Timer:
         return self.since("elapsed", reset=reset)
 
     def active_time(self) -> float:
-        """Return all seconds it ever ran; never reset."""
-        return self._active + self._running()
+        """Return all seconds it ran until it was last stopped or read; never reset."""
+        return self._active
 
     def set_elapsed(self, value: float) -> None:
         """Take a duration in seconds that was measured elsewhere, in place of what ran since the last reset.
@@ -88,17 +88,17 @@ class Timer:
         One that read without a reset leaves that to the others, as Megatron's training loop does: it writes, and has
         `log()` reset.
         """
-        total = self._total + self._running()
-        seconds = total - self._marks.get(reader, self._base)
+        if self._began is not None:
+            now = perf_counter()
+            self._take(now)
+            self._began = now
+        seconds = self._total - self._marks.get(reader, self._base)
         if reset:
             self._followers.discard(reader)
-            self._marks.update(dict.fromkeys((reader, *self._followers), total))
+            self._marks.update(dict.fromkeys((reader, *self._followers), self._total))
         else:
             self._followers.add(reader)
         return max(seconds, 0.0)
-
-    def _running(self) -> float:
-        return 0.0 if self._began is None else perf_counter() - self._began
 
     def _take(self, now: float) -> None:
         if self._began is not None:
@@ -171,6 +171,8 @@ class Timers:
         timer = self._timers.get(name)
         if timer is None:
             level = MAX_LEVEL if log_level is None else log_level
+            if level > MAX_LEVEL:
+                _say_wrong(name, f"given level {level} of {MAX_LEVEL}", "It measures nothing: lower its level")
             if level > self._level:
                 return self._dummy
             self._levels[name] = level
@@ -253,6 +255,13 @@ class Timers:
     def _seconds(
         self, names: Iterable[str] | None, reader: str, normalizer: float, reset: bool
     ) -> list[tuple[str, float]]:
+        if not normalizer > 0:
+            say(
+                "compat-megatron",
+                f"Timers were given normalizer={normalizer!r}, expected a number above 0. Their times are not divided; "
+                "pass the iterations since the last report.",
+            )
+            normalizer = 1.0
         chosen = self._timers if names is None else names
         known = [(name, self._timers[name]) for name in chosen if name in self._timers]
         return [(name, timer.since(reader, reset=reset) / normalizer) for name, timer in known]

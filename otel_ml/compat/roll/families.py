@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from otel_ml.compat.tracking.as_array import as_array
+
 __all__ = ["group_metrics", "token_metrics", "validation_metrics", "value_metrics"]
 
 Array = NDArray[Any]
@@ -22,9 +24,9 @@ CORRECT, INCORRECT = 1, 0
 def token_metrics(batch: Any, prefix: str) -> Metrics:
     """Return lengths of prompts, responses and both, and those of right and wrong responses."""
     data = batch.batch
-    response = _array(data["response_mask"])[:, 1:].astype(bool).sum(-1).astype(float)
-    prompt = _array(data["prompt_mask"]).astype(bool).sum(-1).astype(float)
-    longest = _array(data["responses"]).shape[-1]
+    response = as_array(data["response_mask"])[:, 1:].astype(bool).sum(-1).astype(float)
+    prompt = as_array(data["prompt_mask"]).astype(bool).sum(-1).astype(float)
+    longest = as_array(data["responses"]).shape[-1]
     found = _extremes("prompt_length", prompt)
     found |= _extremes("response_length", response, diff=True)
     found |= _extremes("total_length", prompt + response, diff=True)
@@ -39,11 +41,11 @@ def token_metrics(batch: Any, prefix: str) -> Metrics:
 def value_metrics(batch: Any, prefix: str) -> Metrics:
     """Return scores, rewards, advantages, returns, values, entropy and log-probabilities: those the batch has."""
     data = batch.batch
-    scores = _array(data["scores"])
-    is_used = _array(data["final_response_mask"] if "final_response_mask" in data else data["response_mask"]).astype(
+    scores = as_array(data["scores"])
+    is_used = as_array(data["final_response_mask"] if "final_response_mask" in data else data["response_mask"]).astype(
         bool
     )
-    rewards = _array(data["token_level_rewards"])
+    rewards = as_array(data["token_level_rewards"])
     found = _extremes("score", scores)
     found["correct/mean"] = found["score_distribution/correct_samples_ratio"] = float((scores == CORRECT).mean())
     found["score_distribution/incorrect_samples_ratio"] = float((scores == INCORRECT).mean())
@@ -51,7 +53,7 @@ def value_metrics(batch: Any, prefix: str) -> Metrics:
     found |= _extremes("rewards", rewards.sum(-1)) | _extremes("token_level_rewards_mean", rewards.mean(-1))
     for key in ("advantages", "raw_advantages"):
         if key in data:
-            tokens = _aligned(_array(data[key]), is_used)
+            tokens = _aligned(as_array(data[key]), is_used)
             found |= _extremes(key, tokens[0][tokens[1]])
             for name, mask in _outcomes(data):
                 chosen = tokens[0][tokens[1] & mask[:, None]]
@@ -60,11 +62,11 @@ def value_metrics(batch: Any, prefix: str) -> Metrics:
                     found[f"{name}_response/{key}/std"] = float(chosen.std(ddof=1))
     for key in ("returns", "values"):
         if key in data:
-            tokens = _aligned(_array(data[key]), is_used)
+            tokens = _aligned(as_array(data[key]), is_used)
             found |= _extremes(key, tokens[0][tokens[1]])
     for key in ("ref_log_probs", "old_log_probs"):
         if key in data:
-            tokens = _aligned(_array(data[key]), is_used)
+            tokens = _aligned(as_array(data[key]), is_used)
             found |= _mean(key.removesuffix("s"), tokens[0][tokens[1]])
     entropy = (getattr(batch, "meta_info", None) or {}).get("agg_entropy")
     if entropy is not None:
@@ -77,8 +79,8 @@ def group_metrics(batch: Any, n_sample: int, prefix: str) -> Metrics:
     if n_sample <= 1:
         return {}
     data = batch.batch
-    scores = _array(data["scores"]).reshape(-1, n_sample)
-    mask = _array(data["response_mask"])[:, 1:].astype(bool)
+    scores = as_array(data["scores"]).reshape(-1, n_sample)
+    mask = as_array(data["response_mask"])[:, 1:].astype(bool)
     lengths = mask.sum(-1).reshape(-1, n_sample).astype(float)
     found = _extremes("response_length_diff", np.ptp(lengths, axis=1))
     is_right, is_wrong = scores == CORRECT, scores == INCORRECT
@@ -90,7 +92,7 @@ def group_metrics(batch: Any, n_sample: int, prefix: str) -> Metrics:
     found["all_correct_groups_ratio"], found["all_incorrect_groups_ratio"] = all_right, all_wrong
     found["mixed_groups_ratio"] = 1 - all_right - all_wrong
     if "advantages" in data:
-        tokens, used = _aligned(_array(data["advantages"]), mask)
+        tokens, used = _aligned(as_array(data["advantages"]), mask)
         totals = np.where(used, tokens, 0.0).sum(-1) / np.maximum(used.sum(-1), 1)
         of_sample = totals.reshape(-1, n_sample)
         found |= _extremes("advantage_diff", np.ptp(of_sample, axis=1))
@@ -104,7 +106,7 @@ def group_metrics(batch: Any, n_sample: int, prefix: str) -> Metrics:
 
 def validation_metrics(scores: Any, tags: Any = None) -> Metrics:
     """Return mean, max and min of validation scores, of all and of each environment tag."""
-    found_scores = _array(scores)
+    found_scores = as_array(scores)
     found = _extremes("score", found_scores)
     if tags is not None:
         names = np.asarray([str(tag) for tag in tags])
@@ -114,7 +116,7 @@ def validation_metrics(scores: Any, tags: Any = None) -> Metrics:
 
 
 def _outcomes(data: Mapping[str, Any]) -> list[tuple[str, Array]]:
-    scores = _array(data["scores"])
+    scores = as_array(data["scores"])
     return [("right", scores == CORRECT), ("error", scores == INCORRECT)]
 
 
@@ -134,14 +136,6 @@ def _mean(name: str, values: Array) -> Metrics:
 def _aligned(tokens: Array, mask: Array) -> tuple[Array, Array]:
     """Return both with the same number of tokens: a mask over all of them begins one before the first prediction."""
     return tokens, mask[:, mask.shape[1] - tokens.shape[1] :] if mask.shape[1] > tokens.shape[1] else mask
-
-
-def _array(value: Any) -> Array:
-    if not hasattr(value, "detach"):
-        return np.asarray(value)
-    tensor = value.detach()
-    # numpy has no bfloat16, and sums float16 in itself.
-    return np.asarray(tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor)
 
 
 def _prefixed(prefix: str, found: Metrics) -> Metrics:

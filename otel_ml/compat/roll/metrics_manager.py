@@ -9,6 +9,8 @@ import numpy as np
 
 from otel_ml.compat.roll.families import group_metrics, token_metrics, validation_metrics, value_metrics
 from otel_ml.compat.roll.reducing import reduce_metrics
+from otel_ml.never_raises import call_site
+from otel_ml.warn_once import reporter
 
 __all__ = ["MetricsManager"]
 
@@ -84,19 +86,19 @@ class MetricsManager:
 
     def add_token_metrics(self, batch: Any, prefix: str = "tokens") -> dict[str, float]:
         """Add lengths of prompts and responses; return them."""
-        return self._added(token_metrics(batch, prefix))
+        return self._added(token_metrics, batch, prefix)
 
     def add_values_metrics(self, batch: Any, prefix: str = "critic") -> dict[str, float]:
         """Add scores, rewards, advantages, returns and values; return them."""
-        return self._added(value_metrics(batch, prefix))
+        return self._added(value_metrics, batch, prefix)
 
     def add_group_metrics(self, batch: Any, n_sample: int, prefix: str = "group") -> dict[str, float]:
         """Add how the samples of one prompt differ; return it."""
-        return self._added(group_metrics(batch, n_sample, prefix))
+        return self._added(group_metrics, batch, n_sample, prefix)
 
     def add_validation_metrics(self, scores: Any, tags: Any = None) -> dict[str, float]:
         """Add `val/score/mean`, `max`, `min`, and `val/<tag>/score/…` of each environment; return them."""
-        return self._added(validation_metrics(scores, tags))
+        return self._added(validation_metrics, scores, tags)
 
     def add_all_metrics(
         self,
@@ -119,7 +121,8 @@ class MetricsManager:
         """Add values and tokens of each domain's batch as `domain/key`."""
         del global_step
         for domain, batch in batch_grouped.items():
-            self.add_domain_metrics(domain, value_metrics(batch, "critic") | token_metrics(batch, "tokens"))
+            for family, prefix in ((value_metrics, "critic"), (token_metrics, "tokens")):
+                self.add_domain_metrics(domain, _found(family, batch, prefix))
 
     def get_metrics(self) -> dict[str, Any]:
         """Return all of them."""
@@ -130,6 +133,16 @@ class MetricsManager:
         """Forget them, for the next step."""
         self.metrics, self.domain_metrics = {}, {}
 
-    def _added(self, found: dict[str, float]) -> dict[str, float]:
+    def _added(self, family: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
+        found = _found(family, *arguments)
         self.metrics.update(found)
         return found
+
+
+def _found(family: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
+    """Return a family of metrics; nothing of a batch that lacks what it needs, which is reported once."""
+    try:
+        return family(*arguments)
+    except Exception as error:  # noqa: BLE001 (a batch of the program's fails in any way)
+        reporter.failed(f"{family.__name__}() at {call_site()}", error)
+        return {}

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from otel_ml.compat.roll.tags import TAGS, reduction_of
+from otel_ml.never_raises import call_site
+from otel_ml.warn_once import reporter
 
 __all__ = ["is_several", "reduce_metrics", "reduce_metrics_list"]
 
@@ -39,10 +41,23 @@ def reduce_metrics(metrics: dict[str, Any], reduce_func: Callable[[Any], Any] = 
         3.0
     """
     for key, value in metrics.items():
-        if is_several(value) and len(value):
+        if _is_sequence(value) and len(value):
             tag = reduction_of(key, default="")
-            metrics[key] = np.asarray((_REDUCE[tag] if tag in TAGS else reduce_func)(value)).item()
+            metrics[key] = _reduced(key, value, _REDUCE[tag] if tag in TAGS else reduce_func)
     return metrics
+
+
+def _is_sequence(value: Any) -> bool:
+    return is_several(value) or (isinstance(value, Sequence) and not isinstance(value, (str, bytes)))
+
+
+def _reduced(key: str, values: Any, reduce_func: Callable[[Any], Any]) -> Any:
+    """Return values as one number, a float as in ROLL; as they are where they cannot be reduced, which is reported."""
+    try:
+        return float(reduce_func(values))
+    except Exception as error:  # noqa: BLE001 (values and functions of users fail in any way)
+        reporter.failed(f"reduce_metrics() of {key!r} at {call_site()}", error)
+        return values
 
 
 def reduce_metrics_list(
@@ -57,4 +72,4 @@ def reduce_metrics_list(
     for metrics in metrics_list:
         for key, value in metrics.items():
             gathered.setdefault(key, []).extend(value if is_several(value) else [value])
-    return {key: np.asarray(reduce_func(values)).item() for key, values in gathered.items() if values}
+    return {key: _reduced(key, values, reduce_func) for key, values in gathered.items() if values}

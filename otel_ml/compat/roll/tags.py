@@ -21,7 +21,7 @@ def reduction_of(key: str, default: str = "mean") -> str:
         >>> [reduction_of(key) for key in ("loss@sum", "wait_p99", "score/max", "loss")]
         ['sum', 'p99', 'max', 'mean']
     """
-    _, at, tag = key.rpartition("@")
+    _, at, tag = map(str.strip, key.rpartition("@"))
     if at and tag in TAGS:
         return tag
     if at:
@@ -55,7 +55,7 @@ def strip_at_tag_in_log(func: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the `log(self, values, step)` of a tracker of your own, so that keys arrive without their tags."""
 
     @functools.wraps(func)
-    def stripping(self: Any, values: Mapping[str, Any], step: int, **keywords: Any) -> Any:
+    def stripping(self: Any, values: Mapping[str, Any], step: int | None = None, **keywords: Any) -> Any:
         return func(self, _stripped(values), step, **keywords)
 
     return stripping

@@ -70,4 +70,4 @@ def _json_value(value: Any) -> Any:
         return [_json_value(item) for item in value]
     device = getattr(value, "device", "cpu")
     is_here = getattr(device, "type", device) == "cpu"
-    return value.tolist() if is_here and hasattr(value, "tolist") else None
+    return _json_value(value.tolist()) if is_here and hasattr(value, "tolist") else None

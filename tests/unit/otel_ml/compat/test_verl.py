@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import otel_ml
 from otel_ml.compat import wandb
 from otel_ml.compat.verl import (
     DapoFilteredRewardTableLogger,
+    FileLogger,
     RLInsightLogger,
     Tracking,
     ValidationGenerationsLogger,
@@ -97,6 +102,40 @@ def test_all_elements_of_all_workers_lists_count() -> None:
         "a_max": 3.0,
         "b": 2.0,
     }
+
+
+def test_the_dictionary_that_is_given_is_the_one_that_is_reduced() -> None:
+    metrics = {"loss": [1.0, 3.0], "none": [], "lr": 0.5}
+
+    assert reduce_metrics(metrics) is metrics
+    assert metrics == {"loss": 2.0, "lr": 0.5}
+
+
+@pytest.mark.parametrize("name", ["x.max", "x-max", "x max", "x/max@8", "max:x"])
+def test_a_word_ends_at_whatever_is_no_letter_and_no_digit(name: str) -> None:
+    assert reduce_metrics({name: [1.0, 3.0]}) == {name: 3.0}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        range(1, 4),
+        deque([1, 3]),
+        [Fraction(1), Fraction(3)],
+        torch.tensor([1.0, 3.0], dtype=torch.bfloat16),
+        [torch.tensor(1.0, dtype=torch.float16, requires_grad=True), np.float32(3)],
+    ],
+    ids=["range", "deque", "fractions", "bfloat16", "float16"],
+)
+def test_numbers_in_any_sequence_are_reduced(values: Any) -> None:
+    assert reduce_metrics({"loss": values}) == {"loss": 2.0}
+
+
+@pytest.mark.parametrize("name", ["loss", "loss/max"])
+def test_what_cannot_be_reduced_stays_and_the_others_are_reduced(name: str) -> None:
+    odd = [None, "x"]
+
+    assert reduce_metrics({name: odd, "other": [1.0, 3.0]}) == {name: odd, "other": 2.0}
 
 
 @pytest.mark.parametrize("name", ["x/max", "x/min", "x"])
@@ -250,3 +289,13 @@ def test_a_transfer_queue_that_is_to_be_scraped_is_said_not_to_be(
     RLInsightLogger.init("p", "e", {"transfer_queue": {"metrics": {"enabled": True}}})
 
     assert any("'transfer_queue'" in notice and "nothing is scraped" in notice for notice in captured.notices)
+
+
+@pytest.mark.parametrize("values", [np.array([1.0, math.nan, math.inf]), torch.tensor([1.0, math.nan, math.inf])])
+def test_the_file_is_json_also_where_an_array_has_values_that_json_has_not(tmp_path: Path, values: Any) -> None:
+    logger = FileLogger("grpo", "dev")
+    logger.log({"lengths": values}, step=1)
+    logger.finish()
+
+    line = (tmp_path / "grpo" / "dev.jsonl").read_text(encoding="utf-8")
+    assert json.loads(line, parse_constant=pytest.fail) == {"step": 1, "data": {"lengths": [1.0, None, None]}}

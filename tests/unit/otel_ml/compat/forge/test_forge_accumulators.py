@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from otel_ml.compat.forge import (
@@ -213,6 +214,68 @@ def test_states_of_torchforge_and_ours_are_merged_together(reduction: Reduce) ->
 
     expected = {Reduce.SUM: 6.0, Reduce.STD: 0.0}.get(reduction, 3.0)
     assert merged.value == expected
+
+
+@pytest.mark.parametrize("reduction", [Reduce.SUM, Reduce.MEAN])
+@pytest.mark.parametrize(
+    ("values", "expected"), [((math.inf, -math.inf), math.nan), ((1e308, 1e308), math.inf), ((-math.inf,), -math.inf)]
+)
+def test_what_is_infinite_in_several_processes_is_recorded_and_not_refused(
+    reduction: Reduce, values: Sequence[float], expected: float
+) -> None:
+    [merged] = reduce_metrics_states([taken(reduction, value) for value in values])
+
+    assert merged.value == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize("reduction", OF_TORCHFORGE)
+def test_an_array_of_one_element_is_its_number_and_a_value_that_is_none_leaves_the_others_as_they_are(
+    reduction: Reduce,
+) -> None:
+    accumulator = reduction.accumulator_class(reduction)
+    for value in (np.array([3.0]), np.array([[3.0]])):
+        accumulator.append(value)
+    with pytest.raises(ValueError, match="could not convert"):
+        accumulator.append("three")
+
+    assert accumulator.get_value() == {Reduce.SUM: 6.0, Reduce.STD: 0.0}.get(reduction, 3.0)
+    assert accumulator.get_state().get("count") == 2
+
+
+EMPTY = {Reduce.MEAN: 0.0, Reduce.SUM: 0.0, Reduce.MAX: -math.inf, Reduce.MIN: math.inf, Reduce.STD: 0.0}
+
+
+@pytest.mark.parametrize("reduction", EMPTY)
+def test_empty_states_have_the_number_of_torchforge_which_merges_them(reduction: Reduce) -> None:
+    empty = reduction.accumulator_class(reduction).get_state()
+
+    assert None not in empty.values()
+    assert reduction.accumulator_class.get_reduced_value_from_states([empty]) == EMPTY[reduction]
+
+
+def test_accumulators_have_the_attributes_that_subclasses_of_torchforges_read() -> None:
+    attributes = {
+        Reduce.MEAN: {"sum": 3.0, "count": 1},
+        Reduce.SUM: {"total": 3.0},
+        Reduce.MAX: {"max_val": 3.0},
+        Reduce.MIN: {"min_val": 3.0},
+        Reduce.STD: {"sum": 3.0, "sum_sq": 9.0, "count": 1},
+    }
+    for reduction, expected in attributes.items():
+        accumulator = reduction.accumulator_class(reduction)
+        assert accumulator.is_reset
+        accumulator.append(3.0)
+
+        assert {name: getattr(accumulator, name) for name in expected} == expected
+        assert not accumulator.is_reset
+        accumulator.reset()
+        assert accumulator.is_reset
+
+
+def taken(reduction: Reduce, value: float) -> dict[str, State]:
+    accumulator = reduction.accumulator_class(reduction)
+    accumulator.append(value)
+    return {"k": accumulator.get_state()}
 
 
 def test_an_empty_accumulator_is_absent_not_zero() -> None:

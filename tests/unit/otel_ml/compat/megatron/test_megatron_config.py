@@ -151,10 +151,11 @@ def test_warnings_and_modules_are_filtered_also_of_loggers_made_later(shown: lis
         ("made.later", logging.WARNING, "warning"),
         ("made.later", logging.ERROR, "error"),
         ("noisy.inner", logging.ERROR, "noise"),
-        ("noisyneighbour", logging.INFO, "neighbour"),
+        ("noisyneighbour", logging.INFO, "a name that begins so, as for Megatron and `module_filter()`"),
+        ("not.noisy", logging.INFO, "other"),
     )
 
-    assert found == ["info", "error", "neighbour"]
+    assert found == ["info", "error", "other"]
 
 
 def test_the_last_call_counts(shown: list[str]) -> None:

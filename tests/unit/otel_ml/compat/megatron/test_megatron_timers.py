@@ -111,6 +111,38 @@ def test_a_reset_stops_a_timer_and_what_ran_is_not_counted(caplog: pytest.LogCap
     assert "started twice" not in caplog.text
 
 
+def test_active_time_is_what_ran_until_the_last_stop_or_read_and_is_never_less_than_before() -> None:
+    timer = Timers(0, "max")("interval-time", log_level=0)
+
+    timer.start()
+    assert timer.active_time() == 0.0
+    read = timer.elapsed()
+    assert timer.active_time() == read
+    timer.reset()
+
+    assert timer.active_time() == read
+
+
+@pytest.mark.parametrize("normalizer", [0, -1.0, math.nan])
+def test_a_normalizer_that_cannot_divide_is_said_and_the_times_are_not_divided(
+    normalizer: float, captured: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    timers = Timers(0, "max")
+    ran(timers, "interval-time", 0.5)
+
+    assert "500.00" in (timers.get_all_timers_string(normalizer=normalizer) or "")
+    timers.write(["interval-time"], None, 1, normalizer=normalizer)
+
+    assert captured.values("interval-time-time") == [0.5]
+    assert caplog.text.count(f"normalizer={normalizer!r}, expected a number above 0") == 1
+
+
+def test_a_level_that_no_timer_can_have_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    assert isinstance(Timers(2, "max")("optimizer", log_level=3), DummyTimer)
+
+    assert "'optimizer' was given level 3 of 2" in caplog.text
+
+
 def test_wrong_use_does_not_stop_training(caplog: pytest.LogCaptureFixture) -> None:
     timers = Timers(2, "max")
     timer = timers("optimizer", log_level=1)

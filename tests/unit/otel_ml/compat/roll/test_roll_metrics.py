@@ -18,7 +18,9 @@ from otel_ml.compat.roll import (
     MetricsManager,
     dump_trajectories,
     log_trajectories,
+    reduce_metrics,
     reduce_metrics_list,
+    strip_at_tag_in_log,
 )
 from otel_ml.compat.roll.tracker import Tracker
 from otel_ml.testing import Capture, capture
@@ -292,3 +294,42 @@ def test_what_workers_have_reduced_is_averaged_over_them() -> None:
     assert reduce_metrics_list(workers) == {"adv_std": 2.0, "wait_p99": 15.0, "n@sum": 2.0, "of_one": 7.0}
     assert reduce_metrics_list(workers, max)["wait_p99"] == 20.0
     assert reduce_metrics_list([]) == {}
+
+
+def test_a_reduced_list_is_a_float_as_in_roll_also_of_whole_numbers_and_of_any_sequence() -> None:
+    reduced = reduce_metrics({"n@sum": [1, 2], "turns_max": (1, 4), "steps": range(3)})
+
+    assert [(value, type(value)) for value in reduced.values()] == [(3.0, float), (4.0, float), (1.0, float)]
+
+
+def test_blanks_around_a_tag_do_not_make_it_another_one(caplog: pytest.LogCaptureFixture) -> None:
+    assert reduce_metrics({"loss@ sum ": [1.0, 2.0]}) == {"loss@ sum ": 3.0}
+    assert "is not a reduction" not in caplog.text
+
+
+def test_what_cannot_be_reduced_stays_and_the_others_are_reduced() -> None:
+    assert reduce_metrics({"odd@sum": [None, "x"], "loss": [1.0, 3.0]}) == {"odd@sum": [None, "x"], "loss": 2.0}
+    assert reduce_metrics_list([{"odd": "x", "loss": 1.0}, {"loss": 3.0}])["loss"] == 2.0
+
+
+@pytest.mark.parametrize("lacking", ["scores", "response_mask", "token_level_rewards"])
+def test_a_batch_without_what_a_family_needs_does_not_stop_training(lacking: str) -> None:
+    manager, batch = MetricsManager(), the_batch()
+    del batch.batch[lacking]
+
+    manager.add_metric("loss", 1.0)
+    manager.add_token_metrics(batch)
+    manager.add_values_metrics(batch)
+    assert manager.add_group_metrics(batch, 3) == {}  # four samples are no groups of three
+    manager.add_domain_all_metrics(1, {"math": batch})
+
+    assert manager.get_metrics()["loss"] == 1.0
+
+
+def test_a_tracker_of_ones_own_is_called_without_a_step_too() -> None:
+    class Own:
+        @strip_at_tag_in_log
+        def log(self, values: dict[str, float], step: int | None) -> tuple[dict[str, float], int | None]:
+            return values, step
+
+    assert Own().log({"loss@sum": 1.0}) == ({"loss": 1.0}, None)
