@@ -104,8 +104,7 @@ class SumAccumulator(MetricAccumulator):
 
     @classmethod
     def get_reduced_value_from_states(cls, states: Sequence[State]) -> float:
-        # Not fsum(): it raises where inf and -inf meet, which are NaN.
-        return sum((state["sum"] for state in in_our_words(states)), 0.0)
+        return _total([state["sum"] for state in in_our_words(states)])
 
 
 class MeanAccumulator(MetricAccumulator):
@@ -131,7 +130,7 @@ class MeanAccumulator(MetricAccumulator):
     @classmethod
     def get_reduced_value_from_states(cls, states: Sequence[State]) -> float:
         count = sum(state["count"] for state in states)
-        return sum((state["sum"] for state in states), 0.0) / count if count else 0.0
+        return _total([state["sum"] for state in states]) / count if count else 0.0
 
 
 class MaxAccumulator(MetricAccumulator):
@@ -241,6 +240,13 @@ def _chan(one: _Moments, other: _Moments) -> _Moments:
 def _deviation(moments: _Moments) -> float:
     count, _, m2 = moments
     return math.sqrt(m2 / count) if count else 0.0
+
+
+def _total(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # too large for a float, or inf and -inf: what adding them up makes of it
+        return sum(values, 0.0)
 
 
 def _largest(values: Sequence[float]) -> float:
