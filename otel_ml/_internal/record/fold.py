@@ -12,8 +12,8 @@ from typing import Any
 
 from otel_ml._internal.device_tensor import Deferred
 from otel_ml._internal.devices.cuda_graphs import CAPTURED
-from otel_ml._internal.devices.device_batch import STAGING
 from otel_ml._internal.devices.device_timers import DEVICE_TIMERS
+from otel_ml._internal.devices.non_blocking_copy import STAGING
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
 from otel_ml._internal.record.backpressure import BACKPRESSURE

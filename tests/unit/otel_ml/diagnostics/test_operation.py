@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import otel_ml
-from otel_ml._internal.devices.cuda import CUDA
+from otel_ml._internal.devices.cuda_calls import CUDA
 from otel_ml.diagnostics.device_memory import report_memory
 from otel_ml.diagnostics.offload import state_offload_manager, state_offload_manger
 from otel_ml.testing import Capture, otel_ml_capture
