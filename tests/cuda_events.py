@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from otel_ml._internal.devices.cuda import CUDA
+from otel_ml._internal.devices.cuda_calls import CUDA
 from otel_ml._internal.devices.device_timers import DEVICE_TIMERS
 
 __all__ = ["CudaEvents", "cuda_events"]

@@ -61,7 +61,7 @@ class Deferred(ABC):
         return 1
 
     def unlaunched(self) -> Iterable[Any]:
-        """Return what of it has yet to be copied on its device, with all else of the call (`device_batch.launch()`)."""
+        """Return what is still to be copied on its device, with the rest of the call (`non_blocking_copy.launch()`)."""
         return ()
 
     def records(self, series: Any, step: Any, time_ns: int) -> Iterable[Any]:

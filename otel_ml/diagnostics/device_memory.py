@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from otel_ml._internal.devices.cuda import CUDA, CudaCalls
+from otel_ml._internal.devices.cuda_calls import CUDA, CudaCalls
 from otel_ml._internal.record.log import log
 from otel_ml.warn_once import reporter
 

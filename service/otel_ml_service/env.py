@@ -71,7 +71,7 @@ LATE_MAX: Final = Variable(
 )  # fmt: skip
 SERIES_MAX: Final = Variable(
     "OTEL_ML_SERIES_MAX", integer(1), 100_000,
-    "Most series (role, name, attributes) of a run; further ones are left out, counted and said.",
+    "Most series (role, name, attributes) of a run; further ones are left out, counted and reported.",
 )  # fmt: skip
 TOP_RANKS: Final = Variable(
     "OTEL_ML_TOP_RANKS", integer(0), 0,

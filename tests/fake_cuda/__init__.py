@@ -43,15 +43,14 @@ __all__ = ["CudaTensor", "FakeCuda", "FakeGraph", "fake_cuda"]
 
 def _forget_other_cards() -> None:
     """Have otel_ml know no card, as in a process that has just begun."""
-    from otel_ml._internal.devices import arrays, device_batch, device_timers
-    from otel_ml._internal.devices import cuda as cuda_calls
+    from otel_ml._internal.devices import arrays, cuda_calls, device_timers, non_blocking_copy
     from otel_ml._internal.devices import cuda_graphs as captured
     from otel_ml._internal.devices import cuda_thread as device_thread
 
     captured.CAPTURED.forget()  # a graph outlives its run, since it may be replayed in the next one, but not its card
     cuda_calls.CUDA.forget()
     device_timers.DEVICE_TIMERS.forget()
-    device_batch.STAGING.__init__()  # type: ignore[misc]
+    non_blocking_copy.STAGING.__init__()  # type: ignore[misc]
     arrays._streams.clear()
     device_thread._here.__dict__.clear()
 

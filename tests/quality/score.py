@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
-from otel_ml_service.findings.verdicts import Verdicts
 from tests.quality.truths import STEPS, Job, Pausing
 
 __all__ = ["Score", "score", "table"]
@@ -50,16 +50,16 @@ def table(scores: Iterable[tuple[str, Score]]) -> str:
 
 
 def score(job: Job) -> Score:
-    verdicts = Verdicts()
+    step_findings = StepFindings()
     ranks = tuple(range(len(next(iter(job.seconds())))))
     stands: dict[int, list[Finding]] = {}
     every: list[Finding] = []
     for step, seconds in enumerate(job.seconds()):
         where = {"stages": job.stages, "hosts": job.hosts, "topologies": job.topologies}
-        changes = verdicts.step(step, StepTimers(ranks, job.phases, seconds, **where), {})
+        changes = step_findings.step(step, StepTimers(ranks, job.phases, seconds, **where), {})
         every += [finding for finding in changes if finding.is_over]
-        stands[step] = sorted(verdicts, key=lambda one: -one.extra_s)
-    every += verdicts
+        stands[step] = sorted(step_findings, key=lambda one: -one.extra_s)
+    every += step_findings
     wanted = [one for one in job.slow if one.is_to_be_found]
     result = Score(
         culprits=len(wanted), healthy=sum(not any(one.at(step) for one in job.slow) for step in range(STEPS))

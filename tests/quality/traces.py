@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
-from otel_ml_service.findings.verdicts import Verdicts
 from tests.quality.pipelines import one_forward_one_backward
 
 __all__ = ["Trace", "found_in", "read", "slowdown", "traces"]
@@ -63,17 +63,17 @@ def read(path: Path) -> Trace:
     return Trace({name: seconds for name, seconds in operations.items() if name != "gc"}, ranks)
 
 
-def found_in(trace: Trace) -> Verdicts:
+def found_in(trace: Trace) -> StepFindings:
     """Return what stands after the last step."""
-    verdicts = Verdicts()
+    step_findings = StepFindings()
     phases = tuple(trace.operations)
     ranks = tuple(trace.ranks.ravel().tolist())
     where = tuple(np.indices(trace.ranks.shape)[1].ravel().tolist())
     totals = np.stack([seconds.sum(axis=3).reshape(-1, len(ranks)) for seconds in trace.operations.values()], axis=2)
     totals[totals == 0] = np.nan
     for step, seconds in enumerate(totals):
-        verdicts.step(step, StepTimers(ranks, phases, seconds, stages=where), {})
-    return verdicts
+        step_findings.step(step, StepTimers(ranks, phases, seconds, stages=where), {})
+    return step_findings
 
 
 def slowdown(trace: Trace) -> float:
@@ -144,12 +144,12 @@ def traces(folder: Path) -> Iterator[str]:
     yield "|---|---|---|---|"
     for path in sorted(folder.glob("trace-*.parquet")):
         trace = read(path)
-        verdicts = found_in(trace)
-        every = sorted(verdicts, key=lambda one: -one.saved_s)
+        step_findings = found_in(trace)
+        every = sorted(step_findings, key=lambda one: -one.saved_s)
         said = [
             f"{one.place}: {one.kind} {one.phase}, {one.slowdown:+.0%}, {_figures(one.correlation)}" for one in every
         ]
-        cost = max(verdicts.cost_s, *(one.saved_s for one in every), 0.0)
+        cost = max(step_findings.cost_s, *(one.saved_s for one in every), 0.0)
         name = path.stem.removeprefix("trace-")
         yield f"| {name} | {'; '.join(said).replace(', ;', ';').rstrip(', ')} | {cost:.2f} | {slowdown(trace):.3f} |"
 

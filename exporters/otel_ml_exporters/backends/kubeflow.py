@@ -50,7 +50,7 @@ class KubeflowExporter(Exporter):
     **Guarantee**: at least once, of the newest step: a status has one value of a metric.
     **Ordering**: by `seq`; a correction of an older step is not shown.
     **Non-finite values**: `nan`, `inf`, `-inf`, as text, which all values of a status are.
-    **Names**: as published; one of more than 64 characters is left out, and said once.
+    **Names**: as published; one of more than 64 characters is left out, and reported once.
     """
 
     max_batch = 10_000

@@ -16,8 +16,8 @@ from typing import Any
 
 from otel_ml._internal.device_tensor import Deferred, Weighted
 from otel_ml._internal.devices.cuda_thread import be_on
-from otel_ml._internal.devices.device_batch import Staged
 from otel_ml._internal.devices.graph_ring_buffer import Cell, Ring, Row
+from otel_ml._internal.devices.non_blocking_copy import Staged
 from otel_ml._internal.devices.plain_torch_mode import plain_torch_mode
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.run_scope import NOW

@@ -12,7 +12,7 @@ from threading import get_ident
 from typing import Any
 
 from otel_ml._internal.device_tensor import Deferred
-from otel_ml._internal.devices.cuda import CUDA
+from otel_ml._internal.devices.cuda_calls import CUDA
 from otel_ml._internal.devices.cuda_thread import be_on
 from otel_ml._internal.error_reporting import reporter
 

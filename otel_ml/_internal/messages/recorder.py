@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.devices.cuda_graphs import CAPTURED
-from otel_ml._internal.devices.device_batch import STAGING
+from otel_ml._internal.devices.non_blocking_copy import STAGING
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.messages.encode_metrics import encoded_gauge, encoded_scopes
 from otel_ml._internal.messages.sequence_number import Sequence

@@ -9,7 +9,7 @@ from typing import Any
 
 from otel_ml._internal.device_tensor import BeingCapturedError, Deferred
 from otel_ml._internal.devices.cuda_graphs import CAPTURED
-from otel_ml._internal.devices.device_batch import STAGING, Staged, StagedRow, launch, launch_plainly
+from otel_ml._internal.devices.non_blocking_copy import STAGING, Staged, StagedRow, launch, launch_plainly
 from otel_ml._internal.devices.stream_buffer import BacklogError
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from otel_ml._internal.background_thread import BackgroundThread
 from otel_ml._internal.device_tensor import Deferred
 from otel_ml._internal.devices.cuda_graphs import CAPTURED
-from otel_ml._internal.devices.device_batch import STAGING
 from otel_ml._internal.devices.device_timers import DEVICE_TIMERS
+from otel_ml._internal.devices.non_blocking_copy import STAGING
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
 from otel_ml._internal.record.backpressure import BACKPRESSURE
@@ -25,6 +24,7 @@ from otel_ml._internal.series.buffer import MOST, RECORDS, STRIDE, take
 from otel_ml._internal.series.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.series.pending import Order, StepPartials
 from otel_ml._internal.series.row import Row
+from otel_ml._internal.single_thread_executor import SingleThreadExecutor
 from otel_ml._internal.steps.axes import Step, Steps
 
 __all__ = ["BACKLOG", "FOLDER", "NO_RUN", "Folder", "fold_in_python", "relieve"]
@@ -63,7 +63,7 @@ class Folder:
     def forget(self) -> None:
         """Start with nothing, and with a lock nobody holds."""
         self.lock = threading.Lock()
-        self.background = BackgroundThread()
+        self.background = SingleThreadExecutor()
         # A forked child must not free device memory of its parent: what is deferred stays referenced.
         self._inherited = self.deferred
         self.deferred = []

@@ -9,7 +9,7 @@ from itertools import compress
 from typing import Any
 
 from otel_ml._internal.device_tensor import Deferred, DeviceArray, DeviceTensor, Weighted, copied_tensor
-from otel_ml._internal.devices.device_batch import Staged
+from otel_ml._internal.devices.non_blocking_copy import Staged
 from otel_ml._internal.safe_repr import safe_repr
 
 __all__ = [

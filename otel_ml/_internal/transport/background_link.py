@@ -6,7 +6,7 @@ cost 200 ms of records then, too.
 
 from __future__ import annotations
 
-from otel_ml._internal.background_thread import BackgroundTask, BackgroundThread
+from otel_ml._internal.single_thread_executor import BackgroundTask, SingleThreadExecutor
 from otel_ml._internal.transport.link import Link, Reached
 
 __all__ = ["BackgroundLink"]
@@ -23,7 +23,7 @@ class BackgroundLink:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._background = BackgroundThread()
+        self._background = SingleThreadExecutor()
         self._look: BackgroundTask[Reached | None] | None = None
 
     def reach(self, now: float, *, failing_s: float) -> Reached | None:

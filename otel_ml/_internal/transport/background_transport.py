@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from otel_ml._internal.background_thread import BackgroundThread
+from otel_ml._internal.single_thread_executor import SingleThreadExecutor
 from otel_ml._internal.transport.answer import Answer, Transport
 
 __all__ = ["BackgroundTransport"]
@@ -31,7 +31,7 @@ class BackgroundTransport:
         self._meanwhile = meanwhile
         self._tick = tick
         self._next = 0.0
-        self._background = BackgroundThread()
+        self._background = SingleThreadExecutor()
 
     def post(self, path: str, body: bytes, timeout: float) -> Answer:
         given_up = Answer("retry", "no answer before the process ended")

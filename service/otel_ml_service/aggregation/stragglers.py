@@ -24,8 +24,8 @@ from otel_ml_service.findings.frontier import Exposed
 from otel_ml_service.findings.heatmap import Heatmap
 from otel_ml_service.findings.nesting import order_of, parents_of
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
-from otel_ml_service.findings.verdicts import Verdicts
 
 __all__ = ["Stragglers"]
 
@@ -68,7 +68,7 @@ class _Watch:
     """
 
     attempt: int
-    verdicts: Verdicts = field(default_factory=Verdicts)
+    step_findings: StepFindings = field(default_factory=StepFindings)
     heat: Heatmap = field(default_factory=Heatmap)
     over: list[Finding] = field(default_factory=list)
     is_published: bool = False
@@ -87,13 +87,13 @@ class _Watch:
     @property
     def findings(self) -> list[Finding]:
         """All that are remembered, in the order in which they began."""
-        every = [*self.over, *self.verdicts]
+        every = [*self.over, *self.step_findings]
         return sorted(every, key=lambda one: (one.since, -1 if one.rank is None else one.rank, *one.subject))
 
     @property
     def is_unlinked(self) -> bool:
         """Whether something lasts of which no span is known."""
-        return any(not finding.span_id for finding in self.verdicts.slow_ranks)
+        return any(not finding.span_id for finding in self.step_findings.slow_ranks)
 
     def tells(self, finding: Finding) -> bool:
         """Whether a person is told: when it begins, when it becomes critical first, and when it is over.
@@ -154,11 +154,11 @@ class Stragglers:
         self._top_ranks.add(stream, window.step, time_ns, timers)
         parents = self._parents(stream, watch, timers)
         timers = timers.in_order_of(watch.order)
-        found = watch.verdicts.step(window.step, timers, parents)
+        found = watch.step_findings.step(window.step, timers, parents)
         changes = [self._linked(stream, watch, finding) for finding in found]
-        watch.heat.add(window.step, watch.verdicts.slowdowns)
+        watch.heat.add(window.step, watch.step_findings.slowdowns)
         self._note(stream, watch, changes)
-        return {**dict(_account(stream, watch.verdicts.account)), **dict(self._values(stream, watch))}
+        return {**dict(_account(stream, watch.step_findings.account)), **dict(self._values(stream, watch))}
 
     def publish(self, stream: StepStream, *, at_end: bool = False) -> None:
         """Emit the table and the picture where there is news, not more often than every ten steps."""
@@ -172,7 +172,7 @@ class Stragglers:
         place = {"time": watch.time_ns / 1e9, "axis": stream.axis, "step": watch.step}
         rows = tuple(row_of(finding) for finding in watch.findings)
         self._output.emit(Table, **place, name=_name(stream, "findings"), columns=COLUMNS, rows=rows)
-        picture = watch.heat.picture(watch.verdicts.ranks)
+        picture = watch.heat.picture(watch.step_findings.ranks)
         if picture is not None:
             self._output.emit(Image, **place, name=_name(stream, "stragglers"), **picture._asdict())
 
@@ -180,7 +180,7 @@ class Stragglers:
         """Publish what was kept back: the run ends."""
         for stream in streams:
             watch = self._watches.get((stream.role, stream.axis))
-            if watch is not None and any(watch.verdicts):
+            if watch is not None and any(watch.step_findings):
                 watch.is_news = True  # what they cost in the end
             self.publish(stream, at_end=True)
             self._top_ranks.publish(stream)
@@ -207,10 +207,10 @@ class Stragglers:
         self._kinds = {role: dict(kinds) for role, kinds in state.get("kinds", {}).items()}
         for role, axis, attempt, is_news, is_published, step, time_ns, *entries in state.get("watches", ()):
             found = [Finding(**{**entry, "ranks": tuple(entry.get("ranks", ()))}) for entry in entries]
-            verdicts = Verdicts([one for one in found if not one.is_over])
-            watch = _Watch(attempt, verdicts, over=[one for one in found if one.is_over])
+            step_findings = StepFindings([one for one in found if not one.is_over])
+            watch = _Watch(attempt, step_findings, over=[one for one in found if one.is_over])
             watch.is_news, watch.is_published, watch.step, watch.time_ns = is_news, is_published, step, time_ns
-            watch.told = {finding.subject: finding.level for finding in verdicts}
+            watch.told = {finding.subject: finding.level for finding in step_findings}
             self._watches[role, axis] = watch
 
     def _watch(self, attempt: Attempt, window: StepWindow, absent: frozenset[int]) -> _Watch | None:
@@ -225,9 +225,10 @@ class Stragglers:
                 return None
             watch = self._watches[key] = _Watch(attempt.ordinal)
         elif attempt.ordinal > watch.attempt:
-            self._note(attempt.stream, watch, watch.verdicts.finish())
+            self._note(attempt.stream, watch, watch.step_findings.finish())
             self._top_ranks.publish(attempt.stream)
-            watch.attempt, watch.verdicts, watch.heat, watch.timers = attempt.ordinal, Verdicts(), Heatmap(), None
+            watch.attempt, watch.step_findings = attempt.ordinal, StepFindings()
+            watch.heat, watch.timers = Heatmap(), None
         return watch
 
     def _without_who_hangs(
@@ -266,12 +267,12 @@ class Stragglers:
             return finding
         found = linked(finding, stream.axis, self._spans.of(stream.role, finding.rank, watch.attempt))
         if not finding.is_over:
-            watch.verdicts.know(found)
+            watch.step_findings.know(found)
         return found
 
     def _link_the_rest(self, stream: StepStream, watch: _Watch) -> bool:
         """Look again for the spans of what lasts: they may have come after the step had closed."""
-        unshown = [finding for finding in watch.verdicts.slow_ranks if not is_shown(finding)]
+        unshown = [finding for finding in watch.step_findings.slow_ranks if not is_shown(finding)]
         asked = unshown[:_LOOKUPS]
         return [self._linked(stream, watch, finding) for finding in asked] != asked
 
@@ -292,11 +293,11 @@ class Stragglers:
 
     def _values(self, stream: StepStream, watch: _Watch) -> Iterator[tuple[str, float]]:
         """Yield the series while a rank is slow, and once more when none is; a silent one is in `writers_missing`."""
-        worst = watch.verdicts.slowest
+        worst = watch.step_findings.slowest
         if worst is None and not watch.is_published:
             return
         watch.is_published = worst is not None
-        yield _name(stream, "straggler/cost"), watch.verdicts.cost_s
+        yield _name(stream, "straggler/cost"), watch.step_findings.cost_s
         yield _name(stream, "straggler/level"), 0.0 if worst is None else _LEVELS[worst.level]
         if worst is not None and worst.rank is not None:
             yield _name(stream, "straggler/rank"), float(worst.rank)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import otel_ml
-from otel_ml._internal.background_thread import BackgroundThread
 from otel_ml._internal.one_time_event import OneTimeEvent
+from otel_ml._internal.single_thread_executor import SingleThreadExecutor
 from otel_ml.compat.roll.durations import DurationTracker
 from otel_ml.diagnostics.goodput import Goodput
 from otel_ml.testing import Capture
@@ -84,7 +84,7 @@ def test_a_handler_that_measures_on_the_device_while_that_is_measured(
 @pytest.mark.timeout(30)
 def test_a_handler_that_waits_for_the_thread_that_is_waited_for() -> None:
     """What waits by a lock of Python's, as a future of `concurrent.futures` does, never ends here."""
-    background = BackgroundThread()
+    background = SingleThreadExecutor()
 
     def waited(interrupted_at: int) -> bool:
         lines = itertools.count()

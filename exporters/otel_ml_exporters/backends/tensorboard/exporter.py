@@ -12,9 +12,9 @@ from otel_ml_exporters.backends.tensorboard import summary
 from otel_ml_exporters.backends.tensorboard.event_file import EventFile, marked
 from otel_ml_exporters.backends.tensorboard.exporter_state import ExporterState
 from otel_ml_exporters.backends.tensorboard.hparams import SUMMARY_PREFIX, flat_params, write_hparams
+from otel_ml_exporters.backends.tensorboard.hparams_sessions import MAIN, Sessions
 from otel_ml_exporters.backends.tensorboard.layout import MOST_CHARTS, bands, layout_value, metric_of
 from otel_ml_exporters.backends.tensorboard.markdown import markdown_table
-from otel_ml_exporters.backends.tensorboard.sessions import MAIN, Sessions
 from otel_ml_exporters.errors import ExporterClosedError, RetryableExportError
 from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.records import (

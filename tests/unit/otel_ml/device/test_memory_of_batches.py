@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from otel_ml._internal.devices import device_batch, pinned_memory, stream_buffer
+from otel_ml._internal.devices import non_blocking_copy, pinned_memory, stream_buffer
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
@@ -86,11 +86,11 @@ def test_a_forked_child_frees_nothing_of_its_parent_and_begins_with_nothing(
     held = cuda.allocated
     parent = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)  # the fork itself: torch's own threads would not survive it
-    device_batch.STAGING.forget()
+    non_blocking_copy.STAGING.forget()
     gc.collect()
     assert cuda.allocated == held
     with cuda.counted() as asked:
-        device_batch.STAGING.look(everything=True)
+        non_blocking_copy.STAGING.look(everything=True)
     assert asked == {}
 
 

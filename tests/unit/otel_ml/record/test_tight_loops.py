@@ -292,7 +292,7 @@ def interrupted_at(line):
 
     return trace
 
-FILES = ("fold.py", "background_thread.py", "one_time_event.py", "backpressure.py", "worker.py", "runtime.py")
+FILES = ("fold.py", "single_thread_executor.py", "one_time_event.py", "backpressure.py", "worker.py", "runtime.py")
 with capture() as captured:
     for call in (relieve, lambda: otel_ml.flush(20.0)):
         line = handled = 0

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
-from otel_ml_service.findings.verdicts import Verdicts
 from tests.strategies import Rank, Service
 
 STEPS = 120
@@ -38,8 +38,8 @@ def played(seed: int, culprit: int | None = None, by: float = 4.0, first: int = 
 
 
 def found(steps: Iterator[StepTimers]) -> list[Finding]:
-    verdicts = Verdicts()
-    every = [one for step, timers in enumerate(steps) for one in verdicts.step(step, timers, {})]
+    step_findings = StepFindings()
+    every = [one for step, timers in enumerate(steps) for one in step_findings.step(step, timers, {})]
     return [one for one in every if one.kind == "slow"]
 
 
@@ -60,26 +60,26 @@ def test_who_takes_four_times_as_long_for_a_token_is_found_within_ten_steps() ->
 
 
 def test_one_that_is_known_to_be_slow_and_not_heard_does_not_make_the_next_one_slow() -> None:
-    verdicts = Verdicts()
+    step_findings = StepFindings()
     told: list[Finding] = []
     for step in range(60):
         times = [1.0, 1.6, 4.0] if step < 20 else [1.0, 1.6, np.nan]
         ranks = (0, 1, 2) if step < 20 else (0, 1)
         seconds = np.array([[one] for one in times if not np.isnan(one)])
-        told += verdicts.step(step, StepTimers(ranks, ("generate",), seconds), {})
+        told += step_findings.step(step, StepTimers(ranks, ("generate",), seconds), {})
 
     assert {one.rank for one in told} == {2}
 
 
 def test_a_phase_that_does_not_go_with_the_amount_still_accuses() -> None:
     """What a rank has to save does not depend on its tokens: this is learned, and then more tokens excuse nothing."""
-    draw, verdicts = np.random.default_rng(0), Verdicts()
+    draw, step_findings = np.random.default_rng(0), StepFindings()
     told: list[Finding] = []
     for step in range(200):
         tokens = 300 * np.array([1.0, 2.0, 1.0, 1.0]) * draw.lognormal(0.0, 0.3, 4)
         save = np.array([1.0, 1.5, 1.0, 1.0]) * draw.lognormal(0.0, 0.01, 4)
         given = tokens[:, None]
-        told += verdicts.step(
+        told += step_findings.step(
             step, StepTimers((0, 1, 2, 3), ("store",), save[:, None], amounts=("tokens",), given=given), {}
         )
 

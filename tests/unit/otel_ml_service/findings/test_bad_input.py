@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
-from otel_ml_service.findings.verdicts import Verdicts
 
 PHASES = ("data", "forward", "recv", "checkpoint", "step", "untimed")
 
@@ -34,12 +34,12 @@ def steps(draw: st.DrawFn) -> list[StepTimers]:
 @settings(max_examples=30, deadline=None)
 @given(steps())
 def test_whatever_was_timed_nothing_raises(job: list[StepTimers]) -> None:
-    verdicts = Verdicts()
+    step_findings = StepFindings()
 
     with np.errstate(all="ignore"):  # 1e308 and more
         for step, timers in enumerate(job):
-            verdicts.step(step, timers, {"forward": "step"})
-        after = Verdicts(tuple(verdicts))
+            step_findings.step(step, timers, {"forward": "step"})
+        after = StepFindings(tuple(step_findings))
         for step, timers in enumerate(job, len(job)):
             after.step(step, timers, {})
 
@@ -47,7 +47,7 @@ def test_whatever_was_timed_nothing_raises(job: list[StepTimers]) -> None:
 
 
 def test_a_topology_of_many_dimensions_of_four_thousand_ranks_is_looked_at_within_bounds() -> None:
-    count, verdicts, draw = 4096, Verdicts(), np.random.default_rng(0)
+    count, step_findings, draw = 4096, StepFindings(), np.random.default_rng(0)
     mesh = tuple({f"d{dimension}": rank % (dimension + 2) for dimension in range(40)} for rank in range(count))
     hosts = tuple(f"n{rank // 8}" for rank in range(count))
     slow = draw.permutation(count)[:100]
@@ -57,7 +57,7 @@ def test_a_topology_of_many_dimensions_of_four_thousand_ranks_is_looked_at_withi
         table = np.column_stack((draw.lognormal(0.0, 0.01, count), np.full(count, 2.0)))
         table[slow, 0] *= 1.5
         timers = StepTimers(tuple(range(count)), ("forward", "backward"), table, hosts=hosts, topologies=mesh)
-        verdicts.step(step, timers, {})
+        step_findings.step(step, timers, {})
 
-    assert len(list(verdicts)) == 100
+    assert len(list(step_findings)) == 100
     assert time.process_time() - begun < 30  # all 2^40 combinations would take years

@@ -10,8 +10,8 @@ import pytest
 
 from otel_ml_exporters.records import Table
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
-from otel_ml_service.findings.verdicts import Verdicts
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
 from tests.strategies import Rank, Service
@@ -24,7 +24,7 @@ def played(
     tokens: Tokens, *, slow: Sequence[float] = (), seed: int = 0, steps: int = 120, before: Sequence[Finding] = ()
 ) -> tuple[list[Finding], list[Finding]]:
     """Return what was told, and what lasts, in steps whose time goes with the tokens of each rank."""
-    draw, verdicts = np.random.default_rng(seed), Verdicts(before)
+    draw, step_findings = np.random.default_rng(seed), StepFindings(before)
     told: list[Finding] = []
     for step in range(steps):
         given = np.array(tokens(step, draw), dtype=float)
@@ -34,8 +34,8 @@ def played(
         reached = work.sum(axis=1)
         seconds = np.column_stack((work, 0.01 + reached.max() - reached))
         timers = StepTimers(tuple(range(ranks)), PHASES, seconds, amounts=("tokens",), given=given[:, None])
-        told += verdicts.step(step, timers, {})
-    return told, list(verdicts)
+        told += step_findings.step(step, timers, {})
+    return told, list(step_findings)
 
 
 def always(*tokens: float) -> Tokens:
@@ -106,13 +106,13 @@ def test_times_that_follow_the_tokens_of_each_rank_name_them() -> None:
 
 
 def test_times_that_follow_something_else_name_no_metric() -> None:
-    draw, verdicts = np.random.default_rng(1), Verdicts()
+    draw, step_findings = np.random.default_rng(1), StepFindings()
     told: list[Finding] = []
     for step in range(120):
         length, tokens = draw.uniform(50, 500, 4), draw.uniform(50, 500, 4)
         seconds = np.column_stack((length * 1e-3, length * 2e-3)) * draw.lognormal(0.0, 0.01, (4, 2))
         timers = StepTimers((0, 1, 2, 3), PHASES[:2], seconds, amounts=("tokens",), given=tokens[:, None])
-        told += verdicts.step(step, timers, {})
+        told += step_findings.step(step, timers, {})
 
     assert [(one.kind, one.amount) for one in told if one.kind == "shape"] == [("shape", "")]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
-from otel_ml_service.findings.verdicts import Verdicts
 from tests.strategies import Rank, Service
 
 JOINED = 20
@@ -16,14 +16,14 @@ JOINED = 20
 
 def found(forward: Callable[[int, int], float], processes: Callable[[int], Sequence[str]]) -> list[Finding]:
     """Return what is found in 100 steps of ranks that meet in `all_reduce`, with some 1 % of noise."""
-    draw, verdicts = np.random.default_rng(3), Verdicts()
+    draw, step_findings = np.random.default_rng(3), StepFindings()
     told: list[Finding] = []
     for step in range(100):
         names = processes(step)
         work = np.array([forward(rank, step) for rank in range(len(names))]) * draw.lognormal(0.0, 0.01, len(names))
         seconds = np.column_stack((work, 0.01 + work.max() - work))
         timers = StepTimers(tuple(range(len(names))), ("forward", "all_reduce"), seconds, processes=tuple(names))
-        told += verdicts.step(step, timers, {})
+        told += step_findings.step(step, timers, {})
     return told
 
 

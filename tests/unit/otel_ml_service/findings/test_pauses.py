@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
-from otel_ml_service.findings.verdicts import Verdicts
 
 RANKS = 8
 PHASES = ("data", "forward", "backward", "all_reduce", "checkpoint")
@@ -19,16 +19,16 @@ Change = Callable[[int, np.ndarray], None]
 
 
 def played(
-    change: Change, steps: range = range(80), verdicts: Verdicts | None = None
-) -> tuple[Verdicts, list[Finding]]:
-    verdicts, draw, told = verdicts or Verdicts(), np.random.default_rng(3), []
+    change: Change, steps: range = range(80), step_findings: StepFindings | None = None
+) -> tuple[StepFindings, list[Finding]]:
+    step_findings, draw, told = step_findings or StepFindings(), np.random.default_rng(3), []
     for step in steps:
         work = np.array([0.3, 1.0, 2.0, 0.0]) * draw.lognormal(0.0, 0.01, (RANKS, 4))
         change(step, work)
         before = work[:, :3].sum(axis=1)
         table = np.column_stack((work[:, :3], before.max() - before + 0.1, work[:, 3]))
-        told += verdicts.step(step, StepTimers(tuple(range(RANKS)), PHASES, table), {})
-    return verdicts, told
+        told += step_findings.step(step, StepTimers(tuple(range(RANKS)), PHASES, table), {})
+    return step_findings, told
 
 
 def every_ten_steps(step: int, work: np.ndarray) -> None:
@@ -37,9 +37,9 @@ def every_ten_steps(step: int, work: np.ndarray) -> None:
 
 
 def test_checkpoints_are_one_finding_that_says_how_many_there_were_and_what_they_cost():
-    verdicts, told = played(every_ten_steps)
+    step_findings, told = played(every_ten_steps)
 
-    [finding] = verdicts
+    [finding] = step_findings
     assert told == [finding] or [one.kind for one in told] == ["pause"]
     assert (finding.kind, finding.place, finding.phase, finding.rank) == ("pause", "nobody", "checkpoint", None)
     assert (finding.since, finding.times, finding.every) == (15, 7, 10)
@@ -53,9 +53,9 @@ def test_the_last_step_of_what_is_over_is_that_of_the_last_pause():
         if step < 50:
             every_ten_steps(step, work)
 
-    verdicts, told = played(change, range(100))
+    step_findings, told = played(change, range(100))
 
-    assert list(verdicts) == []
+    assert list(step_findings) == []
     assert [(one.is_over, one.since, one.last, one.times) for one in told] == [
         (False, 15, 36, 3),  # in the step after the third one
         (True, 15, 45, 4),
@@ -67,9 +67,9 @@ def test_the_rank_for_which_all_wait_each_time_is_named_and_is_not_called_slow()
         if step % 5 == 0 and step > 10:
             work[0, 0] += 3.0
 
-    verdicts, told = played(change)
+    step_findings, told = played(change)
 
-    [finding] = verdicts
+    [finding] = step_findings
     assert (finding.kind, finding.place, finding.phase) == ("pause", "rank 0", "data")
     assert [one.kind for one in told] == ["pause"]
 
@@ -81,9 +81,9 @@ def test_who_has_a_turn_to_collect_garbage_is_not_named():
         if step % 4 == 0 and step > 10:
             work[draw.integers(RANKS), draw.integers(1, 3)] += 2.5
 
-    verdicts, told = played(change)
+    step_findings, told = played(change)
 
-    [finding] = verdicts
+    [finding] = step_findings
     assert (finding.kind, finding.place, finding.phase, finding.every) == ("pause", "nobody", "", 4)
     assert [one.kind for one in told] == ["pause"]
 
@@ -96,9 +96,9 @@ def test_two_pauses_and_a_step_that_is_longer_from_now_on_are_none(pauses: set[i
         if step in pauses:
             work[:, 3] = 4.0
 
-    verdicts, told = played(change)
+    step_findings, told = played(change)
 
-    assert (list(verdicts), told) == ([], [])
+    assert (list(step_findings), told) == ([], [])
 
 
 def test_what_costs_less_than_a_hundredth_is_not_worth_a_word():
@@ -106,9 +106,9 @@ def test_what_costs_less_than_a_hundredth_is_not_worth_a_word():
         if step % 200 == 100:
             work[:, 3] = 4.0
 
-    verdicts, told = played(change, range(1000))
+    step_findings, told = played(change, range(1000))
 
-    assert (list(verdicts), told) == ([], [])
+    assert (list(step_findings), told) == ([], [])
 
 
 def test_long_sequences_are_no_pauses():
@@ -117,9 +117,9 @@ def test_long_sequences_are_no_pauses():
     def change(_: int, work: np.ndarray) -> None:
         work[:, 1] *= draw.lognormal(0.0, 0.5, RANKS)  # of one phase only: of two it would be the shape of the data
 
-    verdicts, told = played(change, range(200))
+    step_findings, told = played(change, range(200))
 
-    assert [one for one in (*verdicts, *told) if one.kind == "pause"] == []
+    assert [one for one in (*step_findings, *told) if one.kind == "pause"] == []
 
 
 def test_pauses_go_on_being_counted_while_a_rank_is_slow():
@@ -128,9 +128,9 @@ def test_pauses_go_on_being_counted_while_a_rank_is_slow():
         if 30 <= step < 60:
             work[3, 2] *= 1.8
 
-    verdicts, told = played(change)
+    step_findings, told = played(change)
 
-    [pause] = verdicts
+    [pause] = step_findings
     assert (pause.kind, pause.times) == ("pause", 7)
     assert pause.cost_s == pytest.approx(28.0, rel=0.1)
     [slow] = [one for one in told if one.is_over]
@@ -138,9 +138,9 @@ def test_pauses_go_on_being_counted_while_a_rank_is_slow():
 
 
 def test_a_restart_of_the_service_in_between_changes_nothing_of_what_was_found():
-    verdicts, _ = played(every_ten_steps, range(50))
+    step_findings, _ = played(every_ten_steps, range(50))
 
-    after, told = played(every_ten_steps, range(50, 80), Verdicts(tuple(verdicts)))
+    after, told = played(every_ten_steps, range(50, 80), StepFindings(tuple(step_findings)))
 
     [finding] = after
     assert told == []

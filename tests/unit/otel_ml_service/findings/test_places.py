@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
-from otel_ml_service.findings.verdicts import Verdicts
 
 RANKS = 24
 HOSTS = tuple(f"n{rank // 4}" for rank in range(RANKS))
@@ -25,9 +25,9 @@ def played(
     until: int = 10**9,
     hosts: tuple[str, ...] = HOSTS,
     mesh: tuple[Mapping[str, int], ...] = (),
-    verdicts: Verdicts | None = None,
-) -> tuple[Verdicts, list[Finding]]:
-    verdicts, draw, told = verdicts or Verdicts(), np.random.default_rng(1), []
+    step_findings: StepFindings | None = None,
+) -> tuple[StepFindings, list[Finding]]:
+    step_findings, draw, told = step_findings or StepFindings(), np.random.default_rng(1), []
     for step in steps:
         work = np.array([1.0, 2.0]) * draw.lognormal(0.0, 0.01, (RANKS, 2))
         for rank, share in slow.items():
@@ -37,8 +37,8 @@ def played(
         timers = StepTimers(
             tuple(range(RANKS)), ("forward", "backward", "all_reduce"), table, hosts=hosts, topologies=mesh
         )
-        told += verdicts.step(step, timers, {})
-    return verdicts, told
+        told += step_findings.step(step, timers, {})
+    return step_findings, told
 
 
 def evenly(ranks: Collection[int], share: float = 0.4) -> dict[int, float]:
@@ -46,9 +46,9 @@ def evenly(ranks: Collection[int], share: float = 0.4) -> dict[int, float]:
 
 
 def test_a_host_on_which_all_ranks_are_slow_is_named_once_with_its_ranks():
-    verdicts, told = played(evenly(range(4, 8)))
+    step_findings, told = played(evenly(range(4, 8)))
 
-    [finding] = verdicts
+    [finding] = step_findings
     assert (finding.kind, finding.place, finding.rank, finding.ranks) == ("slow", "host n1", None, (4, 5, 6, 7))
     assert (finding.phase, finding.since) == ("forward", 10)
     assert [one.place for one in told] == ["host n1"]
@@ -64,18 +64,18 @@ def test_a_place_is_named_where_one_of_its_ranks_is_no_slower_than_others():
 
 @pytest.mark.parametrize("ranks", [(4, 5), (3, 4), (1, 6, 11)], ids=["half of a host", "of two hosts", "of three"])
 def test_ranks_that_are_not_nearly_all_of_a_place_are_named_themselves(ranks: tuple[int, ...]) -> None:
-    verdicts, told = played(evenly(ranks))
+    step_findings, told = played(evenly(ranks))
 
-    assert {one.place for one in verdicts} == {f"rank {rank}" for rank in ranks}
+    assert {one.place for one in step_findings} == {f"rank {rank}" for rank in ranks}
     assert {one.place for one in told} == {f"rank {rank}" for rank in ranks}
 
 
 def test_two_slow_hosts_are_two_findings():
     of_two = tuple(f"n{rank // 2}" for rank in range(RANKS))
 
-    verdicts, told = played(evenly((2, 3, 8, 9)), hosts=of_two)
+    step_findings, told = played(evenly((2, 3, 8, 9)), hosts=of_two)
 
-    assert {one.place for one in verdicts} == {"host n1", "host n4"}
+    assert {one.place for one in step_findings} == {"host n1", "host n4"}
     assert sorted(one.place for one in told) == ["host n1", "host n4"]
 
 
@@ -85,24 +85,24 @@ def test_two_slow_hosts_are_two_findings():
     ids=["a coordinate", "a tensor-parallel group", "a data-parallel group"],
 )
 def test_ranks_that_have_coordinates_in_common_are_named_by_these(ranks: tuple[int, ...], place: str) -> None:
-    verdicts, told = played(evenly(ranks), hosts=(), mesh=MESH)
+    step_findings, told = played(evenly(ranks), hosts=(), mesh=MESH)
 
-    assert [(one.place, one.ranks) for one in verdicts] == [(place, ranks)]
+    assert [(one.place, one.ranks) for one in step_findings] == [(place, ranks)]
     assert [one.place for one in told] == [place]
 
 
 def test_a_rank_that_was_slow_before_the_others_of_its_host_stays_told_and_is_in_the_place_too():
-    verdicts, told = played({5: 0.4}, range(30))
-    verdicts, more = played(evenly(range(4, 8)), range(30, 60), verdicts=verdicts)
+    step_findings, told = played({5: 0.4}, range(30))
+    step_findings, more = played(evenly(range(4, 8)), range(30, 60), step_findings=step_findings)
 
-    assert {one.place for one in verdicts} == {"rank 5", "host n1"}
+    assert {one.place for one in step_findings} == {"rank 5", "host n1"}
     assert [one.place for one in (*told, *more)] == ["rank 5", "host n1"]
 
 
 def test_a_host_is_over_once_when_its_ranks_are_as_quick_as_the_others_again():
-    verdicts, told = played(evenly(range(4, 8)), range(80), until=50)
+    step_findings, told = played(evenly(range(4, 8)), range(80), until=50)
 
-    assert list(verdicts) == []
+    assert list(step_findings) == []
     over = told[-1]
     assert [one.is_over for one in told].count(True) == 1
     assert (over.place, over.since, over.last, over.ranks) == ("host n1", 10, 49, (4, 5, 6, 7))
@@ -110,24 +110,24 @@ def test_a_host_is_over_once_when_its_ranks_are_as_quick_as_the_others_again():
 
 def test_the_rank_that_stays_slow_when_its_host_no_longer_is_is_named_then():
     slow = evenly(range(4, 8))
-    verdicts, _ = played(slow, range(40))
-    verdicts, told = played({6: 0.4}, range(40, 100), verdicts=verdicts)
+    step_findings, _ = played(slow, range(40))
+    step_findings, told = played({6: 0.4}, range(40, 100), step_findings=step_findings)
 
     assert [(one.place, one.is_over) for one in told] == [("host n1", True), ("rank 6", False)]
-    assert [one.place for one in verdicts] == ["rank 6"]
+    assert [one.place for one in step_findings] == ["rank 6"]
 
 
 def test_a_host_that_was_found_goes_on_after_a_restart_and_its_ranks_are_not_told():
     before, _ = played(evenly(range(4, 8)))
 
-    after, told = played(evenly(range(4, 8)), range(40, 60), verdicts=Verdicts(tuple(before)))
+    after, told = played(evenly(range(4, 8)), range(40, 60), step_findings=StepFindings(tuple(before)))
 
     assert [(one.place, one.since, one.ranks) for one in after] == [("host n1", 10, (4, 5, 6, 7))]
     assert told == []
 
 
 def test_another_attempt_ends_what_was_found_of_a_place():
-    verdicts, _ = played(evenly(range(4, 8)))
+    step_findings, _ = played(evenly(range(4, 8)))
 
-    assert [(one.place, one.is_over) for one in verdicts.finish()] == [("host n1", True)]
-    assert list(verdicts) == []
+    assert [(one.place, one.is_over) for one in step_findings.finish()] == [("host n1", True)]
+    assert list(step_findings) == []

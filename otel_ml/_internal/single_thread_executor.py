@@ -1,8 +1,9 @@
 """A thread that works while another one waits for it, and may stop waiting.
 
-Not `concurrent.futures`: who waits for a `Future` holds the lock of its `Condition` for moments, and the thread needs
-that lock to say that it is done. A signal handler that records in one of these moments waits for the same thread, so
-both wait for ever: within seconds where signals come every 0.3 ms. Besides, importing it takes 12 ms.
+Not `concurrent.futures.ThreadPoolExecutor`: a thread that waits for a `Future` holds the lock of its `Condition` for
+moments, and the executor's thread needs that lock to say that it is done. A signal handler that records in one of these
+moments waits for the same thread, so both wait for ever: within seconds where signals come every 0.3 ms. Besides,
+importing it takes 12 ms.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.signal_mask import leave_signals_to_the_program
 
-__all__ = ["BackgroundTask", "BackgroundThread"]
+__all__ = ["BackgroundTask", "SingleThreadExecutor"]
 
 T = TypeVar("T")
 
@@ -50,14 +51,14 @@ class BackgroundTask(Generic[T]):
         return self._results[0]
 
 
-class BackgroundThread:
-    """The thread: started with the first errand, and does one after the other.
+class SingleThreadExecutor:
+    """The thread: started with the first task, and does one after the other.
 
     It is no `threading.Thread`, which takes locks to start that the code may hold whom a signal handler, or a
     finalizer, has interrupted to record something.
 
     Attributes:
-        thread: its identifier; None before the first errand.
+        thread: its identifier; None before the first task.
     """
 
     def __init__(self) -> None:
@@ -77,7 +78,7 @@ class BackgroundThread:
         return task
 
     def close(self) -> None:
-        """Let the thread end after what it has begun; the next errand starts another one."""
+        """Let the thread end after what it has begun; the next task starts another one."""
         self._tasks.put(None)
         self.forget()
 
@@ -87,7 +88,7 @@ class BackgroundThread:
         self._tasks = SimpleQueue()
 
 
-def _do_all(errands: SimpleQueue[BackgroundTask[Any] | None]) -> None:
+def _do_all(tasks: SimpleQueue[BackgroundTask[Any] | None]) -> None:
     leave_signals_to_the_program()
-    while (task := errands.get()) is not None:
+    while (task := tasks.get()) is not None:
         task.run()

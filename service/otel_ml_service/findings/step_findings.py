@@ -20,13 +20,13 @@ from otel_ml_service.findings.stages import Stages, working_phases
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.what_if import saved_without
 
-__all__ = ["Verdicts"]
+__all__ = ["StepFindings"]
 
 _PLAYED = 8
 """Findings of which it is worked out in each step what it would take without them; the costliest ones."""
 
 
-class Verdicts:
+class StepFindings:
     """Looks at steps in their order.
 
     Attributes:

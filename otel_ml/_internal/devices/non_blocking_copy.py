@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from otel_ml._internal.background_thread import BackgroundThread
 from otel_ml._internal.device_tensor import BeingCapturedError, Deferred
 from otel_ml._internal.devices.cuda_thread import be_on, captures_left_alone
 from otel_ml._internal.devices.gather import is_fused
@@ -22,6 +21,7 @@ from otel_ml._internal.devices.pinned_memory import SIZE, PinnedPool
 from otel_ml._internal.devices.plain_torch_mode import plain_torch_mode, untransformed
 from otel_ml._internal.devices.stream_buffer import Batch, StreamBuffer, memory_of
 from otel_ml._internal.series.row import Row
+from otel_ml._internal.single_thread_executor import SingleThreadExecutor
 from otel_ml._internal.steps.axes import Step
 
 __all__ = ["STAGING", "Staged", "StagedRow", "launch", "launch_plainly"]
@@ -100,7 +100,7 @@ class Staging:
         self._pools: dict[int, PinnedPool] = {}
         self._streams: dict[int, Any] = {}
         self._inherited: list[object] = []
-        self._background = BackgroundThread()
+        self._background = SingleThreadExecutor()
         self._sending: Any = None
         self._pid = os.getpid()
 
