@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 __all__ = ["Target"]
 
 _THIS_HOST = frozenset({"localhost", "::1", "0.0.0.0", "::"})
-"""The last two are no address of a peer: whoever connects to them reaches its own host."""
+"""Who connects to one of the last two reaches the own host."""
 
 
 @dataclass(frozen=True, slots=True)
