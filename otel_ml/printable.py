@@ -6,7 +6,7 @@ __all__ = ["printable"]
 
 
 def printable(text: str) -> str:
-    r"""Return one line of `text`: what moves the cursor, colours, breaks lines or turns the direction is written out.
+    r"""Return one line of `text`: what moves the cursor, colors, breaks lines or turns the direction is written out.
 
     Examples:
         >>> printable("loss \x1b[31mred\n\u202eexe")

@@ -22,7 +22,7 @@ forget()
 reach_loopback()
 os.environ |= {"WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}
 
-# Loaded machines are slow, not wrong: the deadline of one example would measure the neighbours.
+# Loaded machines are slow, not wrong: the deadline of one example would measure the neighbors.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")

@@ -182,7 +182,7 @@ class HistogramValue:
     counts: tuple[float, ...]
 
     def merged(self, most: int) -> HistogramValue:
-        """Return it with at most `most` bins: neighbours are added up, so the total and the ends stay.
+        """Return it with at most `most` bins: neighbors are added up, so the total and the ends stay.
 
         Examples:
             >>> fine = HistogramValue(1, 0.0, "h", "step", 0, edges=(0, 1, 2, 3), counts=(5, 6, 7))

@@ -58,7 +58,7 @@ PEAKS: tuple[Peak, ...] = (
     # One package holds two dies, and each is a device of its own to the program.
     Peak("MI250X, one die", r"MI250X", {"bfloat16": 191.5, "float16": 191.5, "float32": 23.95}, "AMD MI250X, halved"),
 )
-"""Products whose peak is known. What is not here has none: a guessed peak would make a guessed utilisation."""
+"""Products whose peak is known. What is not here has none: a guessed peak would make a guessed utilization."""
 
 
 def peak_flops(device: str, dtype: str = "bfloat16") -> float | None:

@@ -8,9 +8,9 @@ import zlib
 __all__ = ["CHANNELS", "encode_png", "png_size"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
+_COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
 
-CHANNELS = frozenset(_COLOUR_TYPES)
+CHANNELS = frozenset(_COLOR_TYPES)
 """How many a pixel may have: grey, grey + alpha, RGB, RGBA."""
 
 
@@ -24,7 +24,7 @@ def encode_png(pixels: bytes, width: int, height: int, channels: int) -> bytes:
     row = width * channels
     # Each row begins with its filter: 0, none.
     rows = b"".join(part for at in range(0, row * height, row) for part in (b"\0", pixels[at : at + row]))
-    head = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
+    head = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
     return _SIGNATURE + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(rows, 6)) + _chunk(b"IEND", b"")
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS, UNNAMED_ROLES
 from otel_ml.wire.short_digest import short_digest
 
-__all__ = ["MAX_LENGTH", "ascii_spelling", "is_own", "matches", "published_name", "sanitised"]
+__all__ = ["MAX_LENGTH", "ascii_spelling", "is_own", "matches", "published_name", "sanitized"]
 
 MAX_LENGTH = 1000
 """Characters of a published name; what is longer is cut, and told from others by a digest."""
@@ -20,13 +20,13 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 
 
 @lru_cache(maxsize=65536)
-def sanitised(name: str) -> str:
+def sanitized(name: str) -> str:
     r"""Return `name` as it was written; control characters are escaped, and more than 1,000 characters are cut.
 
     Examples:
-        >>> sanitised("val/mAP@[0.5:0.95] (%)"), sanitised("损失/训练"), sanitised("two\nlines")
+        >>> sanitized("val/mAP@[0.5:0.95] (%)"), sanitized("损失/训练"), sanitized("two\nlines")
         ('val/mAP@[0.5:0.95] (%)', '损失/训练', 'two\\nlines')
-        >>> len(sanitised("layer." * 500))
+        >>> len(sanitized("layer." * 500))
         1000
     """
     text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], name) or "_"
@@ -36,7 +36,7 @@ def sanitised(name: str) -> str:
 def published_name(
     role: str, axis: str, name: str, attributes: Iterable[tuple[str, str]] = (), *, with_role: bool = True
 ) -> str:
-    """Return `<role>/<axis>/<name>/<key>/<value>…`, sanitised.
+    """Return `<role>/<axis>/<name>/<key>/<value>…`, sanitized.
 
     The role is left out for `trainer`, `unknown_service` and where the user set an empty prefix;
     the axis for `step` and `time`; either where the name already begins so.
@@ -57,7 +57,7 @@ def published_name(
     named = role not in UNNAMED_ROLES and not role.startswith("unknown_service")
     if with_role and named and not name.startswith(f"{role}/"):
         text = f"{role}/{text}"
-    return sanitised(text)
+    return sanitized(text)
 
 
 def is_own(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from otel_ml.wire.published_name import sanitised
+from otel_ml.wire.published_name import sanitized
 from otel_ml.wire.short_digest import short_digest
 
 __all__ = ["as_path", "readable", "unique_path"]
@@ -63,7 +63,7 @@ def as_path(name: str) -> str:
         >>> as_path("样本/val @ 5"), as_path("../../etc/passwd"), as_path("/a//b/.."), as_path("...")
         ('样本/val @ 5', 'etc/passwd', 'a/b', '_')
     """
-    parts = readable(sanitised(name)[:_MAX_PATH], _NOT_IN_PATHS).split("/")
+    parts = readable(sanitized(name)[:_MAX_PATH], _NOT_IN_PATHS).split("/")
     return "/".join(filter(None, map(_part, parts))) or "_"
 
 

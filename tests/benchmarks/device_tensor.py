@@ -36,7 +36,7 @@ def measure(size: Size) -> Found:
             found = answer_of(on_device, env=sending_to(url), device=device, pairs=size.pairs, turn_s=size.turn_s)
         figures[f"{name}.record"] = middle(found["ours"], UNITS["record"])
         figures[f"{name}.clone"] = middle(found["bare"], UNITS["clone"], better="neither")
-        figures[f"{name}.waits"] = Figure(float(found["waits"]), "1", note="synchronising calls on the caller's thread")
+        figures[f"{name}.waits"] = Figure(float(found["waits"]), "1", note="synchronizing calls on the caller's thread")
     return Found(figures)
 
 

@@ -1,4 +1,4 @@
-"""Curves as SVG: no background, and colours that can be read on a light page and on a dark one."""
+"""Curves as SVG: no background, and colors that can be read on a light page and on a dark one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.benchmarks.figures import Curve
 __all__ = ["draw"]
 
 GREY = "#808080"
-COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#a855f7", "#14b8a6", "#ec4899")
+COLORS = ("#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#a855f7", "#14b8a6", "#ec4899")
 STYLE: Mapping[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "otel_ml",
@@ -48,9 +48,9 @@ def draw(curve: Curve, path: Path) -> None:
 
 
 def _lines(axes: Any, curve: Curve) -> None:
-    for colour, (label, points) in zip(COLOURS * 3, curve.lines.items(), strict=False):
+    for color, (label, points) in zip(COLORS * 3, curve.lines.items(), strict=False):
         xs, ys = zip(*points, strict=True)
-        axes.plot(xs, ys, color=colour, label=label, marker="o" if len(points) < 20 else None, markersize=4)
+        axes.plot(xs, ys, color=color, label=label, marker="o" if len(points) < 20 else None, markersize=4)
     every = [point for points in curve.lines.values() for point in points]
     if curve.x != "seconds":
         _scale(axes.set_xscale, [x for x, _ in every])
@@ -65,7 +65,7 @@ def _lines(axes: Any, curve: Curve) -> None:
 
 def _bars(axes: Any, curve: Curve) -> None:
     values = [points[0][1] for points in curve.lines.values()]
-    axes.barh(list(curve.lines), values, color=COLOURS[0], height=0.6)
+    axes.barh(list(curve.lines), values, color=COLORS[0], height=0.6)
     axes.invert_yaxis()
     _scale(axes.set_xscale, values)
     axes.set_xlabel(curve.y)

@@ -1,4 +1,4 @@
-"""Two that do the same take turns: what the machine's neighbours do then happens to both.
+"""Two that do the same take turns: what the machine's neighbors do then happens to both.
 
 The garbage collector is on, as in a training program, and has run before each turn. Who begins alternates.
 """

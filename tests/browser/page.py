@@ -80,7 +80,7 @@ class Page:
         self._chrome.set_script_timeout(PATIENCE)
 
     def open(self, address: str, *, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> None:
-        """Load `address` anew, on a screen of `size` whose owner prefers the colour `scheme`."""
+        """Load `address` anew, on a screen of `size` whose owner prefers the color `scheme`."""
         width, height = size
         screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
         self._chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)

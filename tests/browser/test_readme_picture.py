@@ -16,7 +16,7 @@ from tests.e2e.jobs import ROOT
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 GROUND = {"light": "#ffffff", "dark": "#0d1117"}
-"""The colours of the page on GitHub."""
+"""The colors of the page on GitHub."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def readme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("scheme", GROUND)
-def test_the_picture_is_the_one_for_the_pages_colours(page: Page, readme: str, scheme: str) -> None:
+def test_the_picture_is_the_one_for_the_pages_colors(page: Page, readme: str, scheme: str) -> None:
     page.open(readme, scheme=scheme)
 
     picture = "const [it] = document.images; return it.complete && it.naturalWidth > 0 && it.currentSrc"

@@ -16,7 +16,8 @@ WRONG: Mapping[str, str] = {
     r"(?<![Tt]here )\b(?:is|are) no (?!longer|later|more|reason|way|need|such|one|news|other)(?=[a-z])": '"is not a …"',
     r"\bany more\b(?! than)": '"no longer"',
     r"\bmisspelt\b": '"misspelled"',
-    r"\b(?:[Rr]ecogn|[Nn]ormal|[Ii]nitial|[Oo]rgan)is(?:e|es|ed|ing)\b": 'American English: "-ize"',
+    r"(?:[Cc]ol|[Nn]eighb|[Bb]ehavi|[Ff]av)ours?\b": 'American English: "-or"',
+    r"\b(?i:recogn|normal|initial|organ|sanit|summar|optim)is(?:e|es|ed|ing)\b": 'American English: "-ize"',
 }
 """What is wrong → what to write."""
 

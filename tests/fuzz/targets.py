@@ -23,7 +23,7 @@ from otel_ml._internal.transport.http import HttpTransport
 from otel_ml._internal.transport.own_socket import OwnSocket
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError, WireError
-from otel_ml.wire.published_name import MAX_LENGTH, sanitised
+from otel_ml.wire.published_name import MAX_LENGTH, sanitized
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.rendezvous import Service, path_part
 from otel_ml.wire.safe_names import as_path, unique_path
@@ -264,7 +264,7 @@ def settings(data: bytes) -> None:
 def text(data: bytes) -> None:
     """Make names of any text: metrics, folders, reductions."""
     name = data.decode("utf-8", "surrogatepass" if _is_wtf8(data) else "replace")
-    assert _is_published(sanitised(name)), name
+    assert _is_published(sanitized(name)), name
     for path in (as_path(name), unique_path(name)):
         assert not {"", ".", ".."} & set(path.split("/")), path
         assert max(len(part.encode()) for part in path.split("/")) < 200, path

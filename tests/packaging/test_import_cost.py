@@ -71,7 +71,7 @@ def test_the_service_loads_nothing_that_records_and_nothing_that_draws() -> None
 
 
 def test_importing_otel_ml_takes_less_than_150_ms() -> None:
-    """CPU time, the best of five: what the neighbours on the machine do is not otel_ml's cost."""
+    """CPU time, the best of five: what the neighbors on the machine do is not otel_ml's cost."""
     program = "import time; a = time.process_time(); import otel_ml; print(time.process_time() - a)"
 
     assert min(float(python(program)) for _ in range(5)) < 0.150

@@ -17,7 +17,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.columns import Column, believed, beside
-from otel_ml.wire.published_name import ascii_spelling, sanitised
+from otel_ml.wire.published_name import ascii_spelling, sanitized
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.step_line import MetricFinder
 
@@ -111,7 +111,7 @@ class _Found(dict[str, Series]):
         return super().get(self._published(name), default)
 
     def _published(self, name: str) -> str:
-        spellings = (name, sanitised(name), ascii_spelling(name))
+        spellings = (name, sanitized(name), ascii_spelling(name))
         return next((one for one in spellings if super(_Found, self).__contains__(one)), name)
 
 
@@ -123,7 +123,7 @@ def _listed(names: Sequence[str]) -> str:
 def _by_axis(name: str, axes: Mapping[str, Newest]) -> Iterator[tuple[str, Newest]]:
     keeps = DEFAULT_AXIS if DEFAULT_AXIS in axes else next(iter(axes))
     for axis, steps in axes.items():
-        yield name if axis == keeps else sanitised(f"{name}/over_{axis}"), steps
+        yield name if axis == keeps else sanitized(f"{name}/over_{axis}"), steps
 
 
 def metrics_file(run: Run | str | PathLike[str]) -> Path:
@@ -173,7 +173,7 @@ def _name_of(folder: Path) -> str:
 
 
 def _spellings(names: Sequence[str]) -> Sequence[str]:
-    return list(dict.fromkeys(one for name in names for one in (name, sanitised(name), ascii_spelling(name))))
+    return list(dict.fromkeys(one for name in names for one in (name, sanitized(name), ascii_spelling(name))))
 
 
 def _rows_with(path: Path, names: Sequence[str], begin: int) -> Iterator[Mapping[str, Any]]:

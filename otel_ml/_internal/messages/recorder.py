@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.devices.cuda_graphs import CAPTURED
 from otel_ml._internal.devices.non_blocking_copy import STAGING
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.messages.encode_metrics import encoded_gauge, encoded_scopes
+from otel_ml._internal.messages.heartbeat import Heartbeat
 from otel_ml._internal.messages.sequence_number import Sequence
 from otel_ml._internal.messages.watermark import is_step_complete
 from otel_ml._internal.native import native
@@ -32,7 +31,7 @@ from otel_ml._internal.timers import spans
 from otel_ml._internal.timers.consumed import forget_consumed, settle_consumed
 from otel_ml._internal.timers.trailing_steps import TrailingSteps
 from otel_ml._internal.yield_interpreter import yield_interpreter
-from otel_ml.wire.attributes import BOOT_TIME, EVENTS, MANIFEST, POINTS, POSITION, RECORDED, REDUCTIONS, TIMERS, VALUES
+from otel_ml.wire.attributes import EVENTS, MANIFEST, POINTS, RECORDED, VALUES
 
 __all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
 
@@ -42,9 +41,6 @@ _RECORD_S, _SPAN_S = (0.5e-6 if native is None else 0.2e-6), 2e-6
 
 DEVICE_WAIT_S = 1.0
 """Seconds that the end waits for values of a device."""
-
-_TOTALS_EVERY_NS = 5_000_000_000
-"""How often a heartbeat says what was sent in all: what a kill leaves unsaid (ADR 0031)."""
 
 
 Holds = tuple[str | None, int | None, int]
@@ -104,7 +100,7 @@ class Recorder:
         self.sequence = Sequence()
         self._settings = RecordSettings()
         self._unsaid: dict[Step, None] = {}
-        self._position_ns = self._totals_ns = self._declared = self._timers = 0
+        self._heartbeat = Heartbeat(self.scope, self.sequence)
         self.sent = Sent()
         self._recorded_at_end: int | None = None
         self._trailing_steps, self._baseline = TrailingSteps(), Baseline()
@@ -157,7 +153,7 @@ class Recorder:
             self._encode(*collected.popleft(), scopes, holds)
         points = sum([count for _, _, count in holds])
         self._send_watermarks(now_ns, scopes, final=final)
-        self._say_positions(now_ns, scopes, final=final)
+        scopes += self._heartbeat.encoded(now_ns, self._settings.flush_interval_ns, self._totals, final=final)
         holds += [(None, None, 0)] * (len(scopes) - len(holds))
         yield_interpreter()
         return Batch(tuple(scopes), spans.collect(self._generation, settle_consumed), points, values, tuple(holds))
@@ -229,37 +225,7 @@ class Recorder:
                 number = self.sequence.next()
                 scopes.append(encoded_gauge(MANIFEST, step.axis.name, step.index, step.points, now_ns, number))
 
-    def _say_positions(self, now_ns: int, scopes: list[bytes], *, final: bool) -> None:
-        # Backwards, too: a clock that was set back an hour must not silence the heartbeat for one.
-        declared = self._newly_declared()
-        if not final and not declared and abs(now_ns - self._position_ns) < self._settings.flush_interval_ns:
-            return
-        is_first, self._position_ns = not self._position_ns and not declared, now_ns
-        taken = {BOOT_TIME: seconds_since_boot(), **self._totals(now_ns, final=final), **declared}
-        axes = list(self.scope.steps.axes.values())
-        inside = [(axis.name, step.index) for axis in axes if (step := axis.inside()) is not None]
-        places = [(name, index) for name, index in inside if index is not None]
-        for name, index in places:
-            scopes.append(encoded_gauge(POSITION, name, index, index, now_ns, self.sequence.next(), taken))
-        # In no step it lives, and waits: for a model to load, for another rank.
-        if not places and not is_first and (declared or not final):
-            scopes.append(encoded_gauge(POSITION, None, None, 0, now_ns, self.sequence.next(), taken))
-
-    def _newly_declared(self) -> Mapping[str, str]:
-        """Return what was said of metrics and timers since this was asked: it holds on ranks that do not say it."""
-        news = DEFINITIONS.declared[self._declared :]
-        self._declared += len(news)
-        said = [(name, str(one), ",".join(one.unsaid)) for name, one, _, _ in news if any(one.explicit)]
-        timers = list(DEFINITIONS.timers.items())[self._timers :]
-        self._timers += len(timers)
-        every = {REDUCTIONS: said, TIMERS: timers}
-        return {key: json.dumps(rows) for key, rows in every.items() if rows}
-
-    def _totals(self, now_ns: int, *, final: bool) -> Mapping[str, int]:
-        """Return what was sent in all, where it is time to say so."""
-        if not final and abs(now_ns - self._totals_ns) < _TOTALS_EVERY_NS:
-            return {}
-        self._totals_ns = now_ns
+    def _totals(self) -> Mapping[str, int]:
         return {
             RECORDED: self.recorded,
             POINTS: self.sent.points,
@@ -305,7 +271,7 @@ class Recorder:
         """
         self.sequence.restart()
         self._unsaid.clear()
-        self._position_ns = self._totals_ns = self._declared = self._timers = 0
+        self._heartbeat = Heartbeat(self.scope, self.sequence)
         self.sent = Sent()
         self._recorded_at_end = None
         self._trailing_steps, self._baseline = TrailingSteps(), Baseline()

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 __all__ = ["Target"]
 
-_LOOPBACK = frozenset({"localhost", "::1"})
+_THIS_HOST = frozenset({"localhost", "::1", "0.0.0.0", "::"})
+"""Who connects to one of the last two reaches the own host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +41,4 @@ class Target:
     @property
     def is_loopback(self) -> bool:
         """Whether it is on this host, by the way it is written."""
-        return self.host in _LOOPBACK or self.host.startswith("127.")
+        return self.host.rstrip(".") in _THIS_HOST or self.host.startswith("127.")

@@ -1,4 +1,4 @@
-"""Log lines of this process, coloured."""
+"""Log lines of this process, colored."""
 
 from __future__ import annotations
 

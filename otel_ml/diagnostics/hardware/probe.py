@@ -1,7 +1,7 @@
 """A test of the hardware every so often: the same small product and copy on every rank, timed.
 
 Ranks that do the same work in different times have different hardware below them: a throttled GPU, a slow memory, a
-neighbour on the same host.
+neighbor on the same host.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml.wire.published_name import MAX_LENGTH, published_name, sanitised
+from otel_ml.wire.published_name import MAX_LENGTH, published_name, sanitized
 from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.observation import Attributes
 
@@ -33,14 +33,14 @@ def reduced_name(series: str, reduction: Reduction, place: int, conflicting: boo
         'loss/sum'
     """
     base = f"{series}/{reduction}" if conflicting else series
-    return sanitised(base if place == 0 else f"{base}/{reduction.across[place]}")
+    return sanitized(base if place == 0 else f"{base}/{reduction.across[place]}")
 
 
 @lru_cache(maxsize=65536)
 def rank_name(series: str, reduction: Reduction, rank: int, conflicting: bool) -> str:
     """Return the name of one rank's series of the reduction `rank`."""
     base = f"{series}/{reduction}" if conflicting else series
-    return sanitised(f"{base}/rank_{rank}")
+    return sanitized(f"{base}/rank_{rank}")
 
 
 def item_name(role: str, axis: str | None, name: str, rank: int, *, with_role: bool) -> str:
@@ -51,7 +51,7 @@ def item_name(role: str, axis: str | None, name: str, rank: int, *, with_role: b
         'sample/rank_3'
     """
     base = published_name(role, axis or DEFAULT_AXIS, name, with_role=with_role)
-    return base if rank == 0 else sanitised(f"{base}/rank_{rank}")
+    return base if rank == 0 else sanitized(f"{base}/rank_{rank}")
 
 
 def changed(name: str) -> str | None:
@@ -61,7 +61,7 @@ def changed(name: str) -> str | None:
         >>> changed("mfu (%)"), changed("x" * 2000)[-64:]
         (None, 'are kept. Others like it are changed, too. Give it another name.')
     """
-    published = sanitised(name)
+    published = sanitized(name)
     if published == name:
         return None
     why = "it is not one line of text"

@@ -137,7 +137,7 @@ class Distribution:
         return tuple(edge for edge in (*left, *middle, *right) if edge is not None)
 
     def coarser(self, scale: int) -> Distribution:
-        """Return the same at a lower scale: 2^k neighbouring buckets become one."""
+        """Return the same at a lower scale: 2^k neighboring buckets become one."""
         shift = self.scale - scale
         positive, negative = _shifted(self.positive, shift), _shifted(self.negative, shift)
         return replace(self, scale=scale, positive=positive, negative=negative)

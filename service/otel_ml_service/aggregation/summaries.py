@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from otel_ml.wire.published_name import sanitised
+from otel_ml.wire.published_name import sanitized
 from otel_ml_exporters.records import Summary
 from otel_ml_service.aggregation.naming import changed, item_name
 from otel_ml_service.aggregation.observation import Event
@@ -148,7 +148,7 @@ class Summaries:
 
 
 def _apart(name: str, rank: int) -> str:
-    return sanitised(f"{name}/rank_{rank}")
+    return sanitized(f"{name}/rank_{rank}")
 
 
 def _same(one: float, other: float) -> bool:

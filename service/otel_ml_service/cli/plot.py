@@ -37,7 +37,7 @@ class _Canvas:
 def plot(
     steps: Sequence[float], values: Sequence[float], *, width: int = 80, height: int = 10, log: bool = False
 ) -> list[str]:
-    r"""Return the lines of a plot of `values` over `steps`, with labelled axes.
+    r"""Return the lines of a plot of `values` over `steps`, with labeled axes.
 
     A value that is not finite (or, with `log`, not positive) is a gap. Nothing to draw gives one line saying so.
 

@@ -1,4 +1,4 @@
-"""What commands print: rich in a terminal, plain aligned text in a pipe, no colour under NO_COLOR."""
+"""What commands print: rich in a terminal, plain aligned text in a pipe, no color under NO_COLOR."""
 
 from __future__ import annotations
 

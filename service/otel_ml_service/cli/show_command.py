@@ -37,7 +37,7 @@ __all__ = ["command"]
 
 Chosen = list[tuple[SeriesName, Series]]
 
-_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+_COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _WIDEST = 120
 """Columns of the widest plot: a wider one is harder to read, not more exact."""
 
@@ -128,10 +128,10 @@ def _print_plots(output: Screen, chosen: Chosen, *, height: int, log: bool) -> N
     width = min(output.out.width, _WIDEST)
     for index, (key, series) in enumerate(chosen):
         values = list(series.values())
-        colour = _COLOURS[index % len(_COLOURS)]
-        output.line(f"{key.name}   {_figures(key.name, values)}   over {key.axis}", style=f"bold {colour}")
+        color = _COLORS[index % len(_COLORS)]
+        output.line(f"{key.name}   {_figures(key.name, values)}   over {key.axis}", style=f"bold {color}")
         for line in plot(list(series), values, width=width, height=height, log=log):
-            output.line(line, style=colour)
+            output.line(line, style=color)
         output.line()
 
 

@@ -13,8 +13,9 @@ from otel_ml_exporters.errors import (
     StoreGoneError,
 )
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.records import Record, RunInfo, StepRecord
+from otel_ml_exporters.records import Record, RunInfo
 from otel_ml_service.delivery.backoff import is_passing
+from otel_ml_service.delivery.every_nth_step import every_nth
 from otel_ml_service.delivery.exporter_progress import Progress
 from otel_ml_service.delivery.failure_message import problem_of
 from otel_ml_service.delivery.plugin_values import shown
@@ -86,8 +87,8 @@ class ExportWithRetries:
             StoppedError: the deadline passed.
         """
         select = everything if exporter.keeps_self_telemetry else self._select
-        thinned = (record for record in records if _is_wanted(record, exporter.every))
-        wanted = [selected for record in thinned if (selected := select(record)) is not None]
+        chosen = every_nth(records, exporter.every)
+        wanted = [selected for record in chosen if (selected := select(record)) is not None]
         if wanted:
             # A batch of its own: the same exception in the next one is tried again, since it may have been the records.
             self._given_up.clear()
@@ -143,7 +144,3 @@ def require_intact(exporter: Exporter) -> None:
     """
     if not exporter.is_intact:
         raise StoreGoneError(f"What was written to {exporter.url} was deleted, moved or cut by another program.")
-
-
-def _is_wanted(record: Record, every: int) -> bool:
-    return not isinstance(record, StepRecord) or every <= 1 or record.step % every == 0

@@ -15,6 +15,6 @@ KILL_EVALUATOR_AT = 100
 
 
 def slow_down(rank: int, step: int) -> None:
-    """Make one rank slow for a while, as a hot GPU or a noisy neighbour would."""
+    """Make one rank slow for a while, as a hot GPU or a noisy neighbor would."""
     if rank == SLOW_RANK and step in SLOW_STEPS:
         time.sleep(SLOW_S)

@@ -20,7 +20,7 @@ _LABEL = 12
 
 
 class Report:
-    """Prints sections of labelled lines."""
+    """Prints sections of labeled lines."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -21,7 +21,7 @@ _PIXELS = 1024
 """Of a side of the picture, at most; a rank or a step is never less than one."""
 _HOTTEST = 1.0
 """Twice the usual time; slower looks the same."""
-_COLOURS = np.array([[28, 36, 58], [54, 92, 141], [240, 196, 84], [214, 69, 48]], dtype=np.float64)
+_COLORS = np.array([[28, 36, 58], [54, 92, 141], [240, 196, 84], [214, 69, 48]], dtype=np.float64)
 _NOTHING = (120, 120, 120)
 
 
@@ -53,7 +53,7 @@ class Heatmap:
             matrix[: len(slowdowns), column] = slowdowns
         matrix = _thinned(matrix[np.argsort(ranks)])
         tall, wide = (max(1, min(most, _PIXELS // size)) for most, size in zip((24, 8), matrix.shape, strict=True))
-        pixels = _coloured(matrix).repeat(tall, axis=0).repeat(wide, axis=1)
+        pixels = _colored(matrix).repeat(tall, axis=0).repeat(wide, axis=1)
         first, last = self._steps[0][0], self._steps[-1][0]
         caption = (
             f"How much longer than the usual rank: ranks {min(ranks)} to {max(ranks)} from top to bottom, "
@@ -73,11 +73,11 @@ def _thinned(matrix: Floats) -> Floats:
     return np.where(np.isinf(thinned), np.nan, thinned)
 
 
-def _coloured(matrix: Floats) -> npt.NDArray[np.uint8]:
+def _colored(matrix: Floats) -> npt.NDArray[np.uint8]:
     unknown = np.isnan(matrix)
     heat = np.clip(np.where(unknown, 0.0, matrix) / _HOTTEST, 0.0, 1.0)
-    stops = np.linspace(0.0, 1.0, len(_COLOURS))
-    channels = [np.interp(heat, stops, _COLOURS[:, channel]) for channel in range(3)]
-    coloured: npt.NDArray[np.uint8] = np.stack(channels, axis=-1).round().astype(np.uint8)
-    coloured[unknown] = _NOTHING
-    return coloured
+    stops = np.linspace(0.0, 1.0, len(_COLORS))
+    channels = [np.interp(heat, stops, _COLORS[:, channel]) for channel in range(3)]
+    colored: npt.NDArray[np.uint8] = np.stack(channels, axis=-1).round().astype(np.uint8)
+    colored[unknown] = _NOTHING
+    return colored

@@ -47,7 +47,7 @@ _RANK = re.compile(r"(?:.*/)?(arg(?:max|min)|time/exposed/.+/rank|otel_ml/stragg
 
 
 def is_rank(name: str) -> bool:
-    """Whether a series says which rank, from step to step: a strip of colours, no curve.
+    """Whether a series says which rank, from step to step: a strip of colors, no curve.
 
     Examples:
         >>> [is_rank(name) for name in ("time/forward/argmax", "time/exposed/forward/rank", "argmax", "lora/rank")]

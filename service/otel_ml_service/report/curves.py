@@ -16,14 +16,14 @@ from otel_ml_service.report.markup import Markup, chart_number, joined, tag
 from otel_ml_service.report.units import quantity, unit_of
 from otel_ml_service.stored_runs.run_history import Series
 
-__all__ = ["COLOURS", "Curve", "chart", "numbers", "shell", "strip", "strip_numbers", "thinned"]
+__all__ = ["COLORS", "Curve", "chart", "numbers", "shell", "strip", "strip_numbers", "thinned"]
 
 WIDTH, HEIGHT = 340, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 8, 8, 20
 _POINTS = 300
 """Points of a curve that is drawn; of more, the lowest and highest of each stretch are."""
 
-COLOURS = 6
+COLORS = 6
 """Classes `c0` … `c5` of the style sheet."""
 
 
@@ -89,7 +89,7 @@ def _holes(series: Series) -> Iterable[int]:
 
 
 def strip(title: str, axis: str, series: Series) -> Markup:
-    """Return a figure of which rank it was at each step: a row of colours, no line."""
+    """Return a figure of which rank it was at each step: a row of colors, no line."""
     shown = strip_numbers(title, axis, series)
     return tag("figure", _caption(title, str(shown["said"])), class_="chart short", tabindex=0, data_shown=_json(shown))
 
@@ -150,8 +150,8 @@ def _json(shown: Mapping[str, object]) -> str:
 
 
 def _look(number: int) -> str:
-    """Curves beyond the colours are dashed."""
-    return f"c{number % COLOURS}" + (" dashed" if number // COLOURS % 2 else "")
+    """Curves beyond the colors are dashed."""
+    return f"c{number % COLORS}" + (" dashed" if number // COLORS % 2 else "")
 
 
 def _legend(labels: Sequence[str]) -> Markup:

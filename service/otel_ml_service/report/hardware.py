@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from otel_ml_service.report.contents import Contents
 
-__all__ = ["Measured", "energy", "gpus", "processor_utilisation", "utilisation"]
+__all__ = ["Measured", "energy", "gpus", "processor_utilization", "utilization"]
 
 _TOTAL_OF_RANK = re.compile(r"hw\.energy\.total/rank_\d+(/rank_\d+)?")
 """Twice a rank: two roles have ranks of one number."""
@@ -46,7 +46,7 @@ def energy(run: Contents) -> Measured | None:
 
 
 def gpus(run: Contents) -> int | None:
-    """Return how many GPUs have energy or utilisation of their own."""
+    """Return how many GPUs have energy or utilization of their own."""
     found = (_GPU.fullmatch(key.name) for key, series in run.history.series.items() if series)
     return len({match["gpu"] for match in found if match is not None}) or None
 
@@ -89,13 +89,13 @@ def _megatrons(run: Contents) -> Measured | None:
     return Measured(sum(joules) * run.ranks, _of_ranks(run, {run.ranks})) if joules and run.ranks else None
 
 
-def utilisation(run: Contents) -> Measured | None:
+def utilization(run: Contents) -> Measured | None:
     """Return the share of the time in which a kernel ran, over all GPUs; each GPU counts the same."""
     shares = _shares(run, _GPU, "gpu")
     return Measured(fmean(shares.values()), _of_gpus(run, shares)) if shares else None
 
 
-def processor_utilisation(run: Contents) -> Measured | None:
+def processor_utilization(run: Contents) -> Measured | None:
     """Return the share of the hosts' processors in use, over all hosts."""
     shares = _shares(run, _HOST, "host")
     return Measured(fmean(shares.values()), _plural(len(shares), "host")) if shares else None

@@ -118,13 +118,13 @@ def _picture(
     percent = np.where(np.isnan(values), -1, np.clip(np.nan_to_num(values) * 100, 0, 9999)).round().astype(int)
     data = {"axis": axis, "role": role, "steps": list(steps), "rows": [row.label for row in rows],
             "values": percent.tolist(), "left": _LEFT, "top": _TOP, "width": wide, "height": tall}  # fmt: skip
-    labelled = max(1, math.ceil(14 / tall))
+    labeled = max(1, math.ceil(14 / tall))
     size = math.ceil(len(every) / len(steps))
     ends = [*every[:-1:size][: len(steps) - 1], every[-1]]
     names = [
         tag("text", row.label, x=_LEFT - 6, y=_TOP + number * tall + tall / 2 + 4, text_anchor="end")
         for number, row in enumerate(rows)
-        if number % labelled == 0
+        if number % labeled == 0
     ]
     ticks = [
         tag("text", f"{ends[column]:,}", x=f"{_LEFT + (column + 0.5) * wide:.1f}", y=_TOP + high + 14, text_anchor=side)
@@ -148,7 +148,7 @@ def _ticks(columns: int) -> list[tuple[int, str]]:
 
 
 def _image(values: Floats, width: int, height: int) -> Markup:
-    pixels = _coloured(values)
+    pixels = _colored(values)
     png = encode_png(pixels.tobytes(), pixels.shape[1], pixels.shape[0], 4)
     source = "data:image/png;base64," + b64encode(png).decode("ascii")
     return Markup(
@@ -156,20 +156,20 @@ def _image(values: Floats, width: int, height: int) -> Markup:
     )
 
 
-def _coloured(values: Floats) -> npt.NDArray[np.uint8]:
+def _colored(values: Floats) -> npt.NDArray[np.uint8]:
     heat = np.clip(np.nan_to_num(values) / _HOTTEST, 0.0, 1.0)
     stops = np.linspace(0.0, 1.0, len(_STOPS))
     channels = [np.interp(heat, stops, _STOPS[:, channel]) for channel in range(4)]
-    coloured: npt.NDArray[np.uint8] = np.stack(channels, axis=-1).round().astype(np.uint8)
-    coloured[np.isnan(values)] = _NOTHING
-    return coloured
+    colored: npt.NDArray[np.uint8] = np.stack(channels, axis=-1).round().astype(np.uint8)
+    colored[np.isnan(values)] = _NOTHING
+    return colored
 
 
 def _legend(is_thinned: bool) -> Markup:
-    colours = ", ".join(
+    colors = ", ".join(
         f"rgb({red:.0f} {green:.0f} {blue:.0f} / {alpha / 255:.2f})" for red, green, blue, alpha in _STOPS
     )
-    scale = Markup(f'<span class="scale" style="background: linear-gradient(to right, {text(colours)})"></span>')
+    scale = Markup(f'<span class="scale" style="background: linear-gradient(to right, {text(colors)})"></span>')
     each = " A column is the slowest of several steps." if is_thinned else ""
     return tag(
         "figcaption",

@@ -166,7 +166,7 @@ def _side_by_side(runs: Sequence[Contents]) -> Markup:
     columns = (
         "run", "status", "ranks", "steps", f"s per step of {place}" if place else "s per step",
         by.rate.rpartition("/")[2].replace("_per_sec", " per s").replace("_", " "), "speed-up", "efficiency",
-        "GPUs measured", "energy J", "energy of", "GPU utilisation", "CPU utilisation", "utilisation of",
+        "GPUs measured", "energy J", "energy of", "GPU utilization", "CPU utilization", "utilization of",
         "compute share",
     )  # fmt: skip
     base = next((row.run for row in rows if row.speed_up is not None), None)

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from otel_ml_service.report.contents import Contents
-from otel_ml_service.report.hardware import energy, gpus, processor_utilisation, utilisation
+from otel_ml_service.report.hardware import energy, gpus, processor_utilization, utilization
 from otel_ml_service.report.timing import timers
 from otel_ml_service.stored_runs.run_history import Series
 
@@ -44,8 +44,8 @@ class Scaling(NamedTuple):
             `throughput`, or else as if every step were the same work.
         efficiency: speed-up for each time as many ranks.
         energy_j: of the run; `energy_of` says of which part of it.
-        gpus: whose energy or utilisation was recorded.
-        utilisation, cpu_utilisation: mean over the run, of GPUs and of hosts; `utilisation_of` says of how many.
+        gpus: whose energy or utilization was recorded.
+        utilization, cpu_utilization: mean over the run, of GPUs and of hosts; `utilization_of` says of how many.
         compute: share of the step in which ranks compute.
     """
 
@@ -60,9 +60,9 @@ class Scaling(NamedTuple):
     gpus: int | None
     energy_j: float | None
     energy_of: str | None
-    utilisation: float | None
-    cpu_utilisation: float | None
-    utilisation_of: str | None
+    utilization: float | None
+    cpu_utilization: float | None
+    utilization_of: str | None
     compute: float | None
 
 
@@ -95,7 +95,7 @@ def _row(run: Contents, base: Contents | None, by: Yardstick) -> Scaling:
     speed, base_speed = _speed(run, by), None if base is None else _speed(base, by)
     speed_up = speed / base_speed if speed is not None and base_speed is not None else None
     more = run.ranks / base.ranks if base is not None and run.ranks and base.ranks else None
-    used, busy, processors = energy(run), utilisation(run), processor_utilisation(run)
+    used, busy, processors = energy(run), utilization(run), processor_utilization(run)
     times = _values(run, by.step)
     return Scaling(
         run=run.id,
@@ -109,9 +109,9 @@ def _row(run: Contents, base: Contents | None, by: Yardstick) -> Scaling:
         gpus=gpus(run),
         energy_j=None if used is None else used.value,
         energy_of=None if used is None else used.of,
-        utilisation=None if busy is None else busy.value,
-        cpu_utilisation=None if processors is None else processors.value,
-        utilisation_of=", ".join(measured.of for measured in (busy, processors) if measured is not None) or None,
+        utilization=None if busy is None else busy.value,
+        cpu_utilization=None if processors is None else processors.value,
+        utilization_of=", ".join(measured.of for measured in (busy, processors) if measured is not None) or None,
         compute=_compute(run),
     )
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from otel_ml.wire.published_name import MAX_LENGTH, ascii_spelling, matches, published_name, sanitised
+from otel_ml.wire.published_name import MAX_LENGTH, ascii_spelling, matches, published_name, sanitized
 from otel_ml.wire.safe_names import as_path, unique_path
 
 PRINTED = st.characters(exclude_categories=["Cc", "Cs", "Cf", "Zl", "Zp"])
@@ -18,24 +18,24 @@ ANY = st.text(st.characters()) | st.text("./\\ a\x00", max_size=40) | st.text("�
 
 @given(st.text(PRINTED, min_size=1, max_size=MAX_LENGTH))
 def test_what_has_no_control_characters_is_published_as_it_is(name: str) -> None:
-    assert sanitised(name) == name
+    assert sanitized(name) == name
 
 
 @given(ANY)
 @example("a\ud800b")
 def test_every_name_becomes_one_of_one_line_that_a_file_can_hold(name: str) -> None:
-    published = sanitised(name)
+    published = sanitized(name)
 
     assert 0 < len(published) <= MAX_LENGTH
     assert len(published.splitlines()) == 1
     assert published.encode().decode() == published
-    assert sanitised(published) == published
+    assert sanitized(published) == published
 
 
 def test_two_long_names_that_begin_alike_stay_two() -> None:
     names = ["layer." * 300 + end for end in ("q", "k")]
 
-    assert len({sanitised(name) for name in names}) == 2
+    assert len({sanitized(name) for name in names}) == 2
 
 
 @pytest.mark.parametrize("name", ["训练 损失", "mfu (%)", "acc[top-1]", "a@b:c"])

@@ -133,7 +133,7 @@ def test_a_proxy_that_refuses_is_named_and_nothing_is_given_up(status: str, monk
     assert f"the proxy http://{proxy} answered HTTP {status[:3]}" in tls.reason
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "[::1]"])
+@pytest.mark.parametrize("host", ["localhost", "localhost.", "127.0.0.1", "127.1.2.3", "0.0.0.0", "[::1]", "[::]"])
 def test_this_host_is_never_reached_through_a_proxy(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
 

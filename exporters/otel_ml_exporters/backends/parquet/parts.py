@@ -75,7 +75,7 @@ class Parts:
         return tail[::-1]
 
     def merge(self, parts: Sequence[Part], write: Callable[[Path], None]) -> None:
-        """Put one part in the place of `parts`, which are neighbours at the end."""
+        """Put one part in the place of `parts`, which are neighbors at the end."""
         merged = self._written(parts[0].first, parts[-1].last, write)
         self._parts = [*self._parts[: -len(parts)], merged]
         for part in parts:

@@ -1,6 +1,6 @@
 // Curves: drawn when they come into view, from the numbers beside them (a file) or from the server (live).
 const svgName = 'http://www.w3.org/2000/svg';
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const make = (name, attributes = {}, ...content) => {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -132,13 +132,13 @@ class Chart {
     let data = uPlot.join(tables);
     const series = [{}];
     lines.forEach((line, place) => {
-      const stroke = colour(`--c${place % 6}`), dash = place >= 6 ? [6, 4] : undefined;
+      const stroke = color(`--c${place % 6}`), dash = place >= 6 ? [6, 4] : undefined;
       series.push({label: line.name, stroke: look.smooth ? `color-mix(in srgb, ${stroke} 30%, transparent)` : stroke,
         width: 1.5, dash, points: {show: line.points.length < 2 ? true : undefined}});
     });
     if (look.smooth) lines.forEach((line, place) => {
       data.push(smoothed(data[place + 1], look.smooth));
-      series.push({label: line.name, stroke: colour(`--c${place % 6}`), width: 2, points: {show: false}});
+      series.push({label: line.name, stroke: color(`--c${place % 6}`), width: 2, points: {show: false}});
     });
     this.plot = new uPlot({
       width: Math.max(this.figure.clientWidth, 120), height: 170, legend: {show: false}, series,
@@ -146,10 +146,10 @@ class Chart {
       scales: {x: {time: false, range: this.onTime ? sameTime(data[0]) : undefined}, y: {distr: isLog ? 3 : 1, range: clipped ? () => uPlot.rangeNum(
         clipped.low, clipped.high, 0.1, true) : undefined}},
       axes: [
-        {stroke: colour('--quiet'), grid: {show: false}, ticks: {stroke: colour('--line')}, size: 26, space: 70,
+        {stroke: color('--quiet'), grid: {show: false}, ticks: {stroke: color('--line')}, size: 26, space: 70,
           font: '11px system-ui', values: (_, splits) => splits.map(value => this.onTime ? quantity(value, 's') :
             Number.isInteger(value) ? plain(value) : '')},
-        {stroke: colour('--quiet'), grid: {stroke: colour('--line'), width: 1}, ticks: {show: false}, size: 64,
+        {stroke: color('--quiet'), grid: {stroke: color('--line'), width: 1}, ticks: {show: false}, size: 64,
           font: '11px system-ui', values: (_, splits) => splits.map(value => value == null ? '' :
             quantity(value, this.shown.unit))},
       ],
@@ -169,7 +169,7 @@ class Chart {
       const from = plot.valToPos(at(band.since - 0.5), 'x', true);
       const to = plot.valToPos(at((band.until ?? Infinity) + 0.5), 'x', true);
       const begin = Math.max(from, bbox.left), end = Math.min(to, bbox.left + bbox.width);
-      ctx.fillStyle = colour('--band');
+      ctx.fillStyle = color('--band');
       if (end > begin) ctx.fillRect(begin, bbox.top, end - begin, bbox.height);
     }
     ctx.restore();
@@ -196,7 +196,7 @@ class Chart {
     const first = points[0][0], steps = points.at(-1)[0] - first + 1, ink = canvas.getContext('2d');
     points.forEach(([step, rank], place) => {
       const known = named.indexOf(rank);
-      ink.fillStyle = colour(known < 0 ? '--line' : `--c${known}`);
+      ink.fillStyle = color(known < 0 ? '--line' : `--c${known}`);
       const x = (step - first) / steps * canvas.width;
       ink.fillRect(Math.floor(x), 0, Math.ceil((until(place) - step) / steps * canvas.width) + 1, canvas.height);
     });

@@ -167,7 +167,7 @@ def test_a_step_that_begins_a_moment_before_the_last_one_ends_stands_beside_it_a
     assert len(set(re.findall(r'<rect x="[0-9.]+" y="(\d+)"', picture))) == 1
 
 
-@pytest.mark.feature("I20", "yes", "speed-up and efficiency; energy, utilisation, compute share where recorded")
+@pytest.mark.feature("I20", "yes", "speed-up and efficiency; energy, utilization, compute share where recorded")
 def test_several_runs_are_compared_from_the_fewest_ranks_on() -> None:
     runs = [
         contents(f"run-{ranks}", "pages", records_of_everything(ranks=ranks, step_s=step_s))

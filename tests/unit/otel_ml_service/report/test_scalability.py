@@ -69,7 +69,7 @@ def test_energy_of_steps_is_added_up_and_other_energies_are_not_guessed_at() -> 
     assert row_of(run_of({"free_energy": -3.0}, summary={"energy_kWh": 2.0})).energy_j is None
 
 
-def test_utilisation_is_that_of_gpus_each_counted_once() -> None:
+def test_utilization_is_that_of_gpus_each_counted_once() -> None:
     one, other = of_gpu("hw.gpu.utilization", "n1", "gpu0"), of_gpu("hw.gpu.utilization", "n1", "gpu1")
     more = {
         of_gpu("hw.gpu.memory.utilization", "n1", "gpu0"): 0.01,
@@ -78,7 +78,7 @@ def test_utilisation_is_that_of_gpus_each_counted_once() -> None:
 
     row = row_of(run_of({one: 0.9, other: 0.4, **more}, {one: 0.7, **more}, axis="time"))
 
-    assert row.utilisation == pytest.approx((0.8 + 0.4) / 2)
+    assert row.utilization == pytest.approx((0.8 + 0.4) / 2)
 
 
 def test_a_run_without_trainers_is_compared_by_the_steps_that_it_has() -> None:

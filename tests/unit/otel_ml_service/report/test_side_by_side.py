@@ -115,7 +115,7 @@ def test_an_energy_that_is_none_of_hardware_is_not_the_runs() -> None:
     assert row.energy_j is None
 
 
-def test_utilisation_of_gpus_is_the_mean_over_gpus_and_that_of_processors_is_another_column() -> None:
+def test_utilization_of_gpus_is_the_mean_over_gpus_and_that_of_processors_is_another_column() -> None:
     """A GPU that has fewer samples counts as much as another."""
     rows = [{gpu("hw.gpu.utilization", "a", 0): 1.0, "hw.gpu.memory.utilization/host.name/a/hw.id/gpu0": 0.9,
              "system.cpu.utilization/host.name/a": 0.1, "system.memory.utilization/host.name/a": 0.7,
@@ -124,17 +124,17 @@ def test_utilisation_of_gpus_is_the_mean_over_gpus_and_that_of_processors_is_ano
 
     (row,) = scaling([run_of(rows, ranks=2)])
 
-    assert row.utilisation == pytest.approx(0.75)
-    assert row.cpu_utilisation == pytest.approx(0.2)
-    assert row.utilisation_of == "2 GPUs, 2 hosts"
+    assert row.utilization == pytest.approx(0.75)
+    assert row.cpu_utilization == pytest.approx(0.2)
+    assert row.utilization_of == "2 GPUs, 2 hosts"
 
 
 def test_a_run_without_hardware_has_no_such_numbers_and_no_such_columns() -> None:
     run = run_of()
     (row,) = scaling([run])
 
-    assert (row.energy_j, row.energy_of, row.utilisation, row.cpu_utilisation, row.utilisation_of) == (None,) * 5
-    assert "utilisation" not in page([run, run])
+    assert (row.energy_j, row.energy_of, row.utilization, row.cpu_utilization, row.utilization_of) == (None,) * 5
+    assert "utilization" not in page([run, run])
 
 
 @pytest.mark.parametrize("name", ["generator/time/step", "rollout/time/step", "generator/rollout/time/step"])
@@ -185,4 +185,4 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
 
     (row,) = scaling([run_of([used, used], summary={"hw.energy.total/rank_0": math.inf})])
 
-    assert (row.step_s, row.energy_j, row.utilisation) == (None, None, None)
+    assert (row.step_s, row.energy_j, row.utilization) == (None, None, None)
