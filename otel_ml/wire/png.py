@@ -35,7 +35,9 @@ def png_size(content: bytes) -> tuple[int, int]:
         ValueError: `content` is not a PNG.
     """
     if not content.startswith(_SIGNATURE) or len(content) < 24:
-        raise ValueError(f"{len(content)} bytes that are no PNG were given. Expected an array, a PNG, or a PIL image.")
+        raise ValueError(
+            f"{len(content)} bytes that are not a PNG were given. Expected an array, a PNG, or a PIL image."
+        )
     width, height = struct.unpack_from(">II", content, 16)
     return width, height
 

@@ -110,7 +110,7 @@ class Service:
 
         Raises:
             VersionError: a newer otel_ml has written it, and this one cannot follow.
-            WireError: something is missing or is no JSON.
+            WireError: something is missing or not JSON.
         """
         try:
             found = json.loads(content)

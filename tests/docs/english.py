@@ -13,7 +13,7 @@ __all__ = ["found_in"]
 
 WRONG: Mapping[str, str] = {
     "«|»": 'straight quotes: "…"',
-    r"(?<![Tt]here )\b(?:is|are) no (?!longer|later|more|reason|way|need|such|one|news|other)(?=[a-z])": '"is not a …"',
+    r"(?<![Tt]here )\b(?:is|are) no (?!longer|later|more|reason|way|need|such|one|news|other)(?=\w)": '"is not a …"',
     r"\bany more\b(?! than)": '"no longer"',
     r"\bmisspelt\b": '"misspelled"',
     r"(?:[Cc]ol|[Nn]eighb|[Bb]ehavi|[Ff]av)ours?\b": 'American English: "-or"',

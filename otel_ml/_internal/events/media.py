@@ -122,7 +122,9 @@ def _limited(content: bytes) -> bytes:
 
 def _checked_wav(content: bytes) -> bytes:
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
-        raise ValueError(f"{len(content)} bytes that are no WAV were given. Expected an array or a WAV file's bytes.")
+        raise ValueError(
+            f"{len(content)} bytes that are not a WAV file were given. Expected an array or a WAV file's bytes."
+        )
     return content
 
 

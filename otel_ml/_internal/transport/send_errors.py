@@ -27,7 +27,7 @@ def report_send_error(answer: Answer, say: Say) -> None:
     if answer.obstacle == "receiver-denied":
         say("receiver-denied", f"The receiver does not take the credentials of this process: {reason}. {_KEPT}")
     elif answer.obstacle == "not-otlp":
-        say("not-otlp", f"What answers at the endpoint is no OTLP receiver: {reason}. {_KEPT}")
+        say("not-otlp", f"What answers at the endpoint is not an OTLP receiver: {reason}. {_KEPT}")
     elif answer.obstacle == "other-protocol":
         say("other-protocol", f"The endpoint speaks another protocol: {reason}. {_KEPT}")
 

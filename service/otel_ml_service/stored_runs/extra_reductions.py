@@ -121,7 +121,7 @@ def _some(sent: Sent, partials: Partials, rows: list[int]) -> Sent:
 def _parsed(text: str, problems: list[str]) -> _Rule | None:
     name, equals, reduction = text.partition("=")
     if not name or not equals:
-        problems.append(f"--reduce {text!r} is no NAME=REDUCTION; write for example --reduce loss=rank.")
+        problems.append(f"--reduce {text!r} is not NAME=REDUCTION; write for example --reduce loss=rank.")
         return None
     try:
         return _Rule(name, Reduction.parse(reduction))

@@ -292,7 +292,7 @@ def test_an_event_of_the_users_own(captured: Capture) -> None:
     ("call", "said"),
     [
         (lambda: otel_ml.log_image("x", np.zeros((2, 3, 4, 5))), "log_image(): an image of shape (2, 3, 4, 5)"),
-        (lambda: otel_ml.log_image("x", b"GIF89a"), "no PNG"),
+        (lambda: otel_ml.log_image("x", b"GIF89a"), "not a PNG"),
         (lambda: otel_ml.log_audio("x", np.zeros((2, 2, 2)), 8000), "log_audio(): audio of shape (2, 2, 2)"),
         (lambda: otel_ml.log_histogram("x", [1, 2], edges=[0, 1]), "2 counts and 2 edges"),
         (lambda: otel_ml.log_table("x", [[1, 2], [3]], ["a", "b"]), "row 1 of a table has 1 cells"),

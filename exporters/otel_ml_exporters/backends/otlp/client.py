@@ -59,7 +59,9 @@ class Client:
             body, sent["content-encoding"] = gzip.compress(body, compresslevel=1), "gzip"
         given = answer_of(self._answer(self._to.url, body, sent))
         if given.outcome != "ok":
-            raise RetryableExportError(f"OTLP: what answers at {self._to.shown} is no OTLP receiver: {given.reason}.")
+            raise RetryableExportError(
+                f"OTLP: what answers at {self._to.shown} is not an OTLP receiver: {given.reason}."
+            )
         if given.rejected:  # the request was taken: they must not be sent again
             raise PermanentExportError(
                 f"OTLP: {self._to.shown} refused {given.rejected} {self._signal.items}: {given.message}"

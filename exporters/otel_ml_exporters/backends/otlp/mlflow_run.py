@@ -41,7 +41,7 @@ def _asked(client: Client, what: str, asked: Mapping[str, object]) -> Mapping[st
     except ValueError:
         said = None
     if not isinstance(said, dict):
-        raise RetryableExportError(f"traces: what answers is no MLflow server: {answer[:100]!r}.")
+        raise RetryableExportError(f"traces: what answers is not an MLflow server: {answer[:100]!r}.")
     return said
 
 

@@ -24,7 +24,7 @@ def explained_slugs(*what: str) -> list[str]:
 def test_a_slug_is_explained() -> None:
     done = explain("spool-full")
 
-    assert done.output.startswith("spool-full\n\nNobody has answered for long")
+    assert done.output.startswith("spool-full\n\nNo receiver answers")
     assert [word in done.output for word in ("Means:", "Why:", "Do:")] == [True, True, True]
     assert "**" not in done.output
     assert "](" not in explain("wrong-setting").output

@@ -65,7 +65,7 @@ def test_what_was_split_keeps_the_running_number_and_how_many_points_there_were(
         ("loss=std", "'loss' was sent without its spread"),
         ("los=rank", "no metric is called so. There are: loss."),
         ("loss=ranks", "Did you mean 'rank'?"),
-        ("loss", "is no NAME=REDUCTION"),
+        ("loss", "is not NAME=REDUCTION"),
     ],
 )
 def test_what_cannot_be_told_later_is_said(rule: str, said: str) -> None:
