@@ -150,3 +150,23 @@ def test_what_is_said_to_a_run_that_is_finished_is_not_in_the_run_after_it(
     for call in ("log()", "summary", "alert()", "name", "log_artifact()", "save()"):
         assert f"run.{call} at test_wandb_read_back.py" in said
     assert f"UsageError: Run ({first.id}) is finished." in said
+
+
+def test_what_was_logged_in_a_dictionary_is_in_one_in_the_summary(captured: Capture) -> None:
+    run = wandb.init()
+    run.log({"train": {"loss": 1.0, "by": {"task": 2.0}}, "trainer": 5.0})
+
+    assert (run.summary["train"]["loss"], run.summary["train"]["by"]["task"]) == (1.0, 2.0)
+    assert (run.summary.train.loss, dict(run.summary["train"])) == (1.0, {"loss": 1.0, "by.task": 2.0})
+    assert ("train" in run.summary, "tra" in run.summary, run.summary.get("tra")) == (True, False, None)
+    run.summary["train"]["best"] = 0.5
+    assert run.summary["train"]["best"] == 0.5
+    run._last_words()
+    assert [event.body for event in captured.events if event.kind == "ml.summary"] == [{"train.best": 0.5}]
+
+
+def test_a_value_that_the_summary_does_not_have_may_be_deleted(captured: Capture) -> None:
+    run = wandb.init()
+    del run.summary["never"]
+
+    assert not captured.notices
