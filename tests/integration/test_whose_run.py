@@ -233,3 +233,47 @@ def test_an_init_with_the_id_of_the_run_that_is_active_asks_for_nothing_else(
 
     assert len(ids_of(server, "x")) == 1
     assert "init(" not in errors
+
+
+def test_what_is_recorded_in_a_block_of_a_run_that_has_ended_is_in_no_other(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+    import otel_ml
+    a = otel_ml.init("exp", name="a")
+    a.shutdown()
+    b = otel_ml.init("exp", name="b")
+    otel_ml.log({"x": 1}, step=0)
+    with a.use():
+        otel_ml.log({"x": 2}, step=1)
+        otel_ml.log_text("note", "of a", step=1)
+        otel_ml.event("of a")
+        otel_ml.log_params({"of": "a"})
+    with a.timed("forward"):
+        pass
+    otel_ml.log({"x": 3}, step=2)
+    """
+
+    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert values_of(server, "x") == {"b": [1.0, 3.0]}
+    assert not server.events("ml.text") + server.events("ml.params")
+    assert not server.points("forward")
+    assert "no run is current" in errors
+
+
+def test_a_block_of_a_run_that_has_ended_asks_nothing_of_the_run_that_begins_next(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    program = """
+    import otel_ml
+    a = otel_ml.init("exp", name="a")
+    a.shutdown()
+    with a.use():
+        otel_ml.log({"x": 1}, step=0)
+    otel_ml.init("exp", name="b")
+    otel_ml.log({"x": 2}, step=0)
+    """
+
+    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert values_of(server, "x") == {"b": [2.0]}
+    assert "after the run had ended" in errors

@@ -29,6 +29,7 @@ __all__ = [
     "ArtifactFile",
     "Version",
     "artifact_files",
+    "close_artifact",
     "count_files",
     "open_artifact",
     "read_artifact",
@@ -99,6 +100,13 @@ def open_artifact(path: Path) -> Sequence[ArtifactFile]:
         items = list(islice(path.rglob("*"), max(free, 0) + 1))
         files = _below(path, items) if len(items) <= free else []
     return [_opened(file, path_in) for file, path_in in files[: max(free, 0)]]
+
+
+def close_artifact(files: Sequence[ArtifactFile]) -> None:
+    """Close files that nobody will read."""
+    for file in files:
+        if file.opened is not None:
+            file.opened.close()
 
 
 def artifact_files(path: Path) -> Iterator[ArtifactFile]:

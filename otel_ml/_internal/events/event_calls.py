@@ -347,7 +347,8 @@ def _log_artifact(
                 continue
             yield LogRecord(keys.EVENT_ARTIFACT, content, {**attributes, **of_each, **more}, time_ns)
 
-    events.put_file(call, records)
+    if not events.put_file(call, records):
+        artifacts.close_artifact(opened)
 
 
 def _read_or_located(

@@ -50,10 +50,11 @@ class EventQueue:
         if self._has_room(self._queued, call):
             self._queued.append((call, make))
 
-    def put_file(self, call: str, read: Read) -> None:
-        """Queue files that `call` asked for; the same."""
-        if self._has_room(self._files, call):
+    def put_file(self, call: str, read: Read) -> bool:
+        """Queue files that `call` asked for; the same. Return whether they will be read, and closed."""
+        if has_room := self._has_room(self._files, call):
             self._files.append((call, read))
+        return has_room
 
     def take(self, has_room: Callable[[], bool] = lambda: True) -> Iterator[LogRecord]:
         """Yield the records of what was queued, made now; what cannot be made is counted and said.
@@ -122,9 +123,10 @@ class _NoQueue(EventQueue):
         del make
         reporter.drop("no_run", NO_RUN, kind=f"no run: {call}")
 
-    def put_file(self, call: str, read: Read) -> None:
+    def put_file(self, call: str, read: Read) -> bool:
         del read
         reporter.drop("no_run", NO_RUN, kind=f"no run: {call}")
+        return False
 
 
 EVENTS = PROCESS.events = EventQueue()

@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, Protocol, TypeVar, overload
 
 from otel_ml._internal.error_reporting import say_unused
 from otel_ml._internal.events import event_calls as events
-from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, refuse
+from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, inside, refuse
 from otel_ml._internal.record import log as recording
 from otel_ml._internal.run_scope import InScope, Scope
 from otel_ml._internal.series.definition import Reduce, define_metric
@@ -282,9 +282,9 @@ class Run:
     def use(self) -> AbstractContextManager[None]:
         """Make it the current run inside a `with` block, for this context only: in a thread that has begun none.
 
-        Leaving the block ends nothing.
+        Leaving the block ends nothing. What is recorded in the block of a run that has ended is in no run, and said.
         """
-        return InScope(self._scope)
+        return inside(self._scope)
 
     def child_env(self) -> dict[str, str]:
         """Return the variables by which a process elsewhere joins this run."""

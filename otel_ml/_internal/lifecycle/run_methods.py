@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
-from otel_ml._internal.run_scope import NOBODY, InScope, Scope
+from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.run_scope import NOBODY, SCOPES, InScope, Scope
 from otel_ml._internal.signature import public_type, publish_method
+from otel_ml._internal.steps.axes import STEPS
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timing import name_of, timed
 
 if TYPE_CHECKING:
     from otel_ml._internal.lifecycle.run import Run
 
-__all__ = ["RunTimer", "RunTiming", "in_run"]
+__all__ = ["RunTimer", "RunTiming", "in_run", "inside"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,6 +57,15 @@ def refuse(run: Run, call: str) -> None:
         )
 
 
+def inside(scope: Scope) -> InScope:
+    """Return the context of calls for a run; of one that has ended, nobody's, as another run may be going on."""
+    if not scope.is_over:
+        return InScope(scope)
+    if SCOPES.active:
+        FOLDER.share_out(STEPS)  # from now on calls ask whose they are, also where one run goes on
+    return InScope(NOBODY)
+
+
 @public_type
 class RunTiming:
     """`with run.timed("forward"):`; also a decorator."""
@@ -68,7 +79,7 @@ class RunTiming:
         self._open: list[Any] = []
 
     def __enter__(self) -> Any:
-        with InScope(self._scope):
+        with inside(self._scope):
             timing = timed(self._name, **self._options)
             self._open.append(timing)
             return timing.__enter__()
@@ -76,7 +87,7 @@ class RunTiming:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with InScope(self._scope):
+        with inside(self._scope):
             self._open.pop().__exit__(kind, error, trace)
 
     def __call__(self, function: F) -> F:

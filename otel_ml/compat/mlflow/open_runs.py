@@ -183,9 +183,15 @@ def current() -> ActiveRun:
 
 
 def run_of(call: str, run_id: str | None) -> AbstractContextManager[ActiveRun]:
-    """Return a block that records into the run that is named, also another thread's; an unknown one is said."""
+    """Return a block that records into the run that is named, also another thread's; an unknown one is said.
+
+    In one that has ended nothing is recorded: what it had measured would be in another run.
+    """
     named = None if run_id is None else STATE.known(run_id)
-    if named is not None and named.run.is_active:
+    if named is not None:
+        if not named.run.is_active:
+            goes_on = f"start_run(run_id={run_id!r}) goes on with it"
+            not_kept(f"mlflow.{call}(run_id={run_id!r})", f"it has ended: it is in no run; {goes_on}.")
         return _inside(named)
     if run_id is not None:
         not_kept(f"mlflow.{call}(run_id={run_id!r})", "it is recorded in the active run.")

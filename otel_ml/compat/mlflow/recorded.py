@@ -17,8 +17,9 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.events.config_values import config_value
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.safe_repr import safe_repr, text_of
-from otel_ml.compat.mlflow.active_run import ActiveRun, Facts
+from otel_ml.compat.mlflow.active_run import NOTE, RUN_NAME, ActiveRun, Facts
 from otel_ml.compat.mlflow.open_runs import STATE, current, run_of
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import in_range
@@ -106,7 +107,7 @@ def _log_metric(active: ActiveRun, key: str, value: Any, step: int | None) -> No
 
 def _remember(active: ActiveRun, key: str, value: Any) -> None:
     number = plain_float(value)
-    if number is not None:
+    if number is not None and key and isinstance(key, str):
         active.data.metrics[key] = number
 
 
@@ -206,7 +207,20 @@ def set_tags(tags: Mapping[str, Any], synchronous: bool | None = None) -> Record
 def _set_tags(tags: Mapping[str, Any]) -> None:
     active = current()
     active.data.tags.update(_texts(tags))
+    _describe(active, {field: text_of(tags[tag]) for tag, field in _DESCRIBED.items() if tags.get(tag) is not None})
     otel_ml.log_params(tags, prefix=f"{active.prefix}tags")
+
+
+_DESCRIBED = {RUN_NAME: "name", NOTE: "notes"}
+"""Tags that are not only tags in MLflow, and what they say of the run."""
+
+
+def _describe(active: ActiveRun, said: Mapping[str, str]) -> None:
+    """Have the run called and described anew; a nested one is a part of its run, which keeps its own."""
+    active.info.run_name = said.get("name", active.info.run_name)
+    session = RUNTIME.current
+    if said and not active.prefix and session is not None:
+        session.describe(**said)
 
 
 def delete_tag(key: str) -> None:

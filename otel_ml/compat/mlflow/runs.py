@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import NOTE, RUN_NAME, ActiveRun
 from otel_ml.compat.mlflow.open_runs import STATE, TRACKING_URI, current
 from otel_ml.compat.mlflow.system_metrics import enable_system_metrics_logging
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _ENDINGS: Mapping[str, type[BaseException]] = {"FAILED": SystemExit, "KILLED": KeyboardInterrupt}
+_STATUSES = ("RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED")
 
 
 def start_run(
@@ -50,7 +52,8 @@ def start_run(
     if log_system_metrics:
         enable_system_metrics_logging()
     given = dict(tags or {})
-    notes, name = _note(description, given), run_name or given.get(RUN_NAME)
+    notes, called = _note(description, given), run_name or given.get(RUN_NAME)
+    name = None if called is None else text_of(called)
     if not STATE.stack:
         if parent_run_id:
             not_kept(f"mlflow.start_run(parent_run_id={parent_run_id!r})", "it is not active; this run has no parent.")
@@ -89,6 +92,12 @@ def end_run(status: str = "FINISHED") -> None:
     if not STATE.stack:
         return
     ending = str(status).upper()
+    if ending not in _STATUSES:
+        wrong = f"Exception: Could not get run status corresponding to string {status}"
+        not_kept(
+            f"mlflow.end_run({safe_repr(status)})", f"{wrong}: the run has finished. One of {', '.join(_STATUSES)}."
+        )
+        ending = "FINISHED"
     kind = _ENDINGS.get(ending)
     STATE.end(STATE.stack[-1], kind, kind(1) if kind is not None else None, ending)
 

@@ -59,7 +59,12 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
         except KeyError:
             raise MissingValueError(self._missing(key)) from None
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._values or bool(self._inside(str(key)))
+
     def __delitem__(self, key: str) -> None:
+        if key not in self._values:
+            return
         del self._values[key]
         not_kept(f"del wandb.summary[{key!r}]", "this process forgets it; what is written already stays.")
 
@@ -71,11 +76,22 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
 
     def _shown(self, key: str) -> Any:
         """Return a dictionary so that what is set in it is written, too."""
+        if key not in self._values and (found := self._inside(key)):
+            return self._group(key, found)
         value = self._values[key] if key in self._values or not key.startswith("_") else self._of_run()[key]
         if type(value) is not dict:
             return value
         inner = Summary(lambda values: self._write({key: values}))
         object.__setattr__(inner, "_values", value)
+        return inner
+
+    def _inside(self, key: str) -> dict[str, Any]:
+        """Return the values that were logged in a dictionary `key`: they are kept as `key.name`."""
+        return {name[len(key) + 1 :]: value for name, value in self._values.items() if name.startswith(f"{key}.")}
+
+    def _group(self, key: str, found: Mapping[str, Any]) -> Summary:
+        inner = Summary(lambda values: self.update({f"{key}.{name}": value for name, value in values.items()}))
+        object.__setattr__(inner, "_values", dict(found))
         return inner
 
     def update(self, d: Mapping[str, Any] | None = None, **more: Any) -> None:

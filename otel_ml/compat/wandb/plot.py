@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ParamSpec
 
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.unsupported_names import not_here
+from otel_ml.compat.wandb.errors import Error
 from otel_ml.compat.wandb.table import Table
 
 __all__ = [
@@ -42,37 +44,66 @@ class CustomChart(Table):
         return self
 
 
+P = ParamSpec("P")
+
+
+def _said(chart: Callable[P, CustomChart]) -> Callable[P, CustomChart]:
+    """Return a function that says what is wrong with its arguments, and returns a chart of nothing; W&B raises."""
+
+    @wraps(chart)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> CustomChart:
+        try:
+            return chart(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 (training goes on, whatever it was given)
+            not_kept(f"wandb.plot.{chart.__name__}()", f"{type(error).__name__}: {error}. The chart is empty.")
+            return CustomChart(Table(), SimpleNamespace(spec_name="", fields={}, string_fields={}, split_table=False))
+
+    return drawn
+
+
+@_said
 def plot_table(
     vega_spec_name: str, data_table: Table, fields: Any, string_fields: Any = None, split_table: bool = False
 ) -> CustomChart:
     """Return a chart whose form W&B has."""
+    return _drawn(vega_spec_name, data_table, fields, string_fields, split_table)
+
+
+def _drawn(vega_spec_name: str, data_table: Table, fields: Any, string_fields: Any, split_table: bool) -> CustomChart:
+    if not isinstance(data_table, Table):
+        raise Error(f"a chart is drawn from a wandb.Table, not from a {type(data_table).__name__}")
     spec = SimpleNamespace(
         spec_name=vega_spec_name, fields=fields, string_fields=string_fields or {}, split_table=split_table
     )
     return CustomChart(data_table, spec)
 
 
+@_said
 def line(table: Table, x: str, y: str, stroke: str | None = None, title: str = "", **options: Any) -> CustomChart:
     """Return a line."""
     fields = {"x": x, "y": y} | ({"stroke": stroke} if stroke else {})
     return _chart("line", table, fields, title, options)
 
 
+@_said
 def scatter(table: Table, x: str, y: str, title: str = "", **options: Any) -> CustomChart:
     """Return points."""
     return _chart("scatter", table, {"x": x, "y": y}, title, options)
 
 
+@_said
 def bar(table: Table, label: str, value: str, title: str = "", **options: Any) -> CustomChart:
     """Return bars."""
     return _chart("bar", table, {"label": label, "value": value}, title, options)
 
 
+@_said
 def histogram(table: Table, value: str, title: str = "", **options: Any) -> CustomChart:
     """Return a distribution."""
     return _chart("histogram", table, {"value": value}, title, options)
 
 
+@_said
 def line_series(
     xs: Sequence[Any],
     ys: Sequence[Sequence[Any]],
@@ -99,6 +130,7 @@ def _are_several(first: Any) -> bool:
     return isinstance(first, (list, tuple, range)) if dimensions is None else dimensions > 0
 
 
+@_said
 def confusion_matrix(
     probs: Any = None,
     y_true: Any = None,
@@ -110,9 +142,16 @@ def confusion_matrix(
     """Return the counts as rows (Actual, Predicted, nPredictions); without names, of the classes that there are."""
     import numpy as np
 
-    actual = np.asarray(y_true, int)
-    predicted = np.asarray(preds, int) if preds is not None else np.asarray(probs).argmax(axis=1)
+    if probs is not None and preds is not None:
+        raise ValueError("expected probs or preds, not both")
+    actual, predicted = np.asarray(y_true), np.asarray(preds if probs is None else np.asarray(probs).argmax(axis=1))
+    if not actual.ndim or not predicted.ndim:
+        raise TypeError("expected y_true, and preds or probs, one for each sample")
+    if len(actual) != len(predicted):
+        raise ValueError(f"there are {len(predicted)} predictions, and {len(actual)} true classes")
     names = list(class_names or ())
+    if names and max((len(np.unique(classes)) for classes in (actual, predicted)), default=0) > len(names):
+        raise ValueError(f"there are more classes than the {len(names)} names")
     if not names:
         known, places = np.unique(np.concatenate([actual, predicted]), return_inverse=True)
         actual, predicted = places[: len(actual)], places[len(actual) :]
@@ -124,6 +163,7 @@ def confusion_matrix(
     return _chart("confusion_matrix", Table(list(fields), rows), fields, title, options)
 
 
+@_said
 def pr_curve(
     y_true: Any = None,
     y_probas: Any = None,
@@ -149,6 +189,7 @@ def pr_curve(
     return _chart("area-under-curve", Table(["class", "precision", "recall"], rows), fields, title, options)
 
 
+@_said
 def roc_curve(
     y_true: Any = None,
     y_probas: Any = None,
@@ -173,7 +214,7 @@ def _chart(
 ) -> CustomChart:
     split = bool(options.get("split_table"))
     texts = {key: value for key, value in options.items() if key != "split_table"}
-    return plot_table(f"wandb/{form}/v0", table, dict(fields), {"title": title, **texts}, split)
+    return _drawn(f"wandb/{form}/v0", table, dict(fields), {"title": title, **texts}, split)
 
 
 def _classes(
@@ -182,7 +223,11 @@ def _classes(
     """Yield (name, which samples are of it, their scores) of each class."""
     import numpy as np
 
+    if y_true is None or y_probas is None:
+        raise TypeError("expected y_true, and y_probas with a column for each class")
     truth, scores = np.asarray(y_true), np.asarray(y_probas, float)
+    if len(truth) != len(scores):
+        raise ValueError(f"there are {len(scores)} predictions, and {len(truth)} true classes")
     for column, known in enumerate(np.unique(truth).tolist()):
         if chosen is None or known in chosen:
             name = labels[known] if labels is not None and isinstance(known, int) else known

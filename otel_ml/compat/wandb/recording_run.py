@@ -34,14 +34,20 @@ __all__ = ["Run"]
 _PLAIN = frozenset({str, list})
 """What the summary has as it was logged, beside numbers."""
 
+_SET_AS = {"_describe_anew": "name", "_write_summary": "summary"}
+"""Methods that are called where the program sets something, and what."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _inside(method: F) -> F:
-    """Return a method that records into its own run, whichever is current."""
+    """Return a method that records into its own run, whichever is current; after its end W&B's error is said."""
+    called = _SET_AS.get(method.__name__, f"{method.__name__}()")
 
     @wraps(method)
     def inside(run: Run, *args: Any, **kwargs: Any) -> Any:
+        if run._is_over:  # noqa: SLF001 (its own method)
+            not_kept(f"run.{called}", f"UsageError: Run ({run.id}) is finished.")
         with run.use():
             return method(run, *args, **kwargs)
 
@@ -99,8 +105,6 @@ class Run(RunFacts):
         A step that goes back is recorded there.
         """
         del sync
-        if self._is_over:
-            not_kept("run.log()", f"UsageError: Run ({self.id}) is finished.")
         at = self._step if step is None else self._moved_to(step)
         try:
             if self._definitions.metrics or not are_numbers(data.values()):
@@ -328,8 +332,8 @@ class Run(RunFacts):
     ) -> None:
         if self._is_over:
             return
-        self._is_over = True
         self._last_words()
+        self._is_over = True
         atexit.unregister(self._last_words)
         self._end(kind, error, traceback)
         for artifact in self._artifacts:

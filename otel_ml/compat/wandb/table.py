@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.wandb.media import Media
 
@@ -19,7 +20,14 @@ _JOINED = "the column is kept as it is; tables are joined where they are read."
 
 
 class Table(Media):
-    """Rows under columns; pictures in cells are kept as images beside the table."""
+    """Rows under columns; pictures in cells are kept as images beside the table.
+
+    Attributes:
+        MAX_ROWS: W&B's limits, which programs raise; here a table has all its rows.
+    """
+
+    MAX_ROWS = 10_000
+    MAX_ARTIFACT_ROWS = 200_000
 
     def __init__(
         self,
@@ -45,7 +53,12 @@ class Table(Media):
             given = given.itertuples(index=False, name=None)
         else:
             self.columns = [str(name) for name in columns or ("Input", "Output", "Expected")]
-        self.data: list[list[Any]] = [list(row) for row in (given if given is not None else ())]
+        self.data: list[list[Any]] = []
+        for row in _rows(given):
+            if columns is None:
+                self.data.append(row)
+            else:
+                self.add_data(*row)
 
     def add_data(self, *data: Any) -> None:
         """Add a row. One of another length, for which W&B raises, is reported and left out."""
@@ -60,14 +73,18 @@ class Table(Media):
     def add_column(self, name: str, data: Sequence[Any], optional: bool = False) -> None:
         """Add a column; a table without columns or rows gets as many rows as it has values.
 
-        One of another length, for which W&B raises, is reported and left out.
+        One of another length, or whose name is there, for which W&B raises, is reported and left out.
         """
         options_not_kept("wandb.Table.add_column", "a cell has any type, or none.", optional=optional)
         if not self.data or not self.columns:
             self.columns = []
             self.data = [[] for _ in data]
-        if len(data) != len(self.data):
+        wrong = ""
+        if isinstance(data, str) or str(name) in self.columns:
+            wrong = "AssertionError: expected another name than those there are, and a sequence of values"
+        elif len(data) != len(self.data):
             wrong = f"AssertionError: Expected length {len(self.data)}, found {len(data)}"
+        if wrong:
             not_kept(f"wandb.Table.add_column({str(name)!r})", f"{wrong}. The column is left out.")
             return
         self.columns.append(str(name))
@@ -150,6 +167,20 @@ class Table(Media):
         shown = f"{name}/{column}/{number}"
         cell.keep(shown, step, axis)
         return shown
+
+
+def _rows(given: Any) -> list[list[Any]]:
+    """Return rows; said, with W&B's error, and none, where it is something else."""
+    if given is None:
+        return []
+    if isinstance(given, (str, Mapping)) or not hasattr(given, "__iter__"):
+        not_kept(f"wandb.Table(data={safe_repr(given, 40)})", "AssertionError: data are a list of rows. It has none.")
+        return []
+    try:
+        return [list(row) for row in given]
+    except TypeError as error:
+        not_kept(f"wandb.Table(data={safe_repr(given, 40)})", f"TypeError: a row is a list of cells: {error}.")
+        return []
 
 
 def _are_rows(columns: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import otel_ml
@@ -41,8 +42,8 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
 
     @property
     def tracker(self) -> otel_ml.Run | None:
-        """The run: `accelerator.get_tracker("otel_ml").tracker.summary({…})`."""
-        return self._run
+        """The run: `accelerator.get_tracker("otel_ml").tracker.summary({…})`; None once it has ended."""
+        return self._run if self._run is not None and self._run.is_active else None
 
     def start(self) -> None:
         """Join the run, with the rank that Accelerate has."""
@@ -55,22 +56,25 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Record hyper-parameters, from the main process."""
         if PartialState().is_main_process:
-            otel_ml.log_params(values)
+            with self._inside():
+                otel_ml.log_params(values)
 
     def log(self, values: Mapping[str, Any], step: int | None = None, **options: Any) -> None:
         """Record values at a step; `options` are those of `otel_ml.log()`, such as `reduce="sum"`.
 
         Without a step it is the one that the program is in, else a row of its own.
         """
-        at = step if "axis" in options or self._run is None else rows_of(self._run.id).step_of(values, step)
-        log_values(values, at, **options)
+        with self._inside():
+            at = step if "axis" in options or self._run is None else rows_of(self._run.id).step_of(values, step)
+            log_values(values, at, **options)
 
     def log_images(self, values: Mapping[str, Any], step: int | None = None, **_: Any) -> None:
         """Record images, one or several under a name; of several each is numbered."""
         for name, given in values.items():
             images = _pictures(given)
-            for number, image in enumerate(images):
-                otel_ml.log_image(name if len(images) == 1 else f"{name}/{number}", image, step=step)
+            with self._inside():
+                for number, image in enumerate(images):
+                    otel_ml.log_image(name if len(images) == 1 else f"{name}/{number}", image, step=step)
 
     def log_table(
         self,
@@ -85,13 +89,16 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
         rows = data if dataframe is None else dataframe
         if columns is None and isinstance(rows, (list, tuple)) and rows and isinstance(rows[0], (list, tuple)):
             columns, rows = rows[0], rows[1:]
-        otel_ml.log_table(table_name, rows, columns, step=step)
+        with self._inside():
+            otel_ml.log_table(table_name, rows, columns, step=step)
 
     def finish(self) -> None:
-        """End the run."""
+        """End the run, and no other that the program has begun. What is logged later is in no run, and said."""
         if self._run is not None:
-            self._run = None
-            otel_ml.shutdown()
+            self._run.shutdown()
+
+    def _inside(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._run is None else self._run.use()
 
 
 def _pictures(given: Any) -> Sequence[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,51 @@ def test_a_step_that_is_none_is_said_with_wandbs_error(captured: Capture) -> Non
 
     assert steps_of(captured, "loss") == {0: 1.0}
     assert any("TypeError: a step is a whole number" in notice for notice in captured.notices)
+
+
+def test_what_is_said_to_a_run_that_is_finished_is_not_in_the_run_after_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    (tmp_path / "old.txt").write_text("old")
+    first = wandb.init(project="first")
+    first.finish()
+    second = wandb.init(project="second", name="second")
+    written = Path(second.dir).parent / "metrics.jsonl"
+    first.log({"old": 1.0, "old/text": "old"})
+    first.config.old = 1
+    first.summary.update({"old": 1, "text": "old"})
+    first.alert("old")
+    first.name, first.tags = "old", ("old",)
+    first.log_artifact("old.txt")
+    first.save("old.txt")
+    second.log({"new": 1.0})
+    second.finish()
+
+    rows = [row for row in map(json.loads, written.read_text().splitlines()) if "otel_ml" not in row.get("params", {})]
+    assert {name for row in rows for name in row.get("values", {}) if not name.startswith("otel_ml/")} == {"new"}
+    assert not [row for row in rows if "old" in json.dumps(row)]
+    said = capsys.readouterr().err
+    for call in ("log()", "summary", "alert()", "name", "log_artifact()", "save()"):
+        assert f"run.{call} at test_wandb_read_back.py" in said
+    assert f"UsageError: Run ({first.id}) is finished." in said
+
+
+def test_what_was_logged_in_a_dictionary_is_in_one_in_the_summary(captured: Capture) -> None:
+    run = wandb.init()
+    run.log({"train": {"loss": 1.0, "by": {"task": 2.0}}, "trainer": 5.0})
+
+    assert (run.summary["train"]["loss"], run.summary["train"]["by"]["task"]) == (1.0, 2.0)
+    assert (run.summary.train.loss, dict(run.summary["train"])) == (1.0, {"loss": 1.0, "by.task": 2.0})
+    assert ("train" in run.summary, "tra" in run.summary, run.summary.get("tra")) == (True, False, None)
+    run.summary["train"]["best"] = 0.5
+    assert run.summary["train"]["best"] == 0.5
+    run._last_words()
+    assert [event.body for event in captured.events if event.kind == "ml.summary"] == [{"train.best": 0.5}]
+
+
+def test_a_value_that_the_summary_does_not_have_may_be_deleted(captured: Capture) -> None:
+    run = wandb.init()
+    del run.summary["never"]
+
+    assert not captured.notices

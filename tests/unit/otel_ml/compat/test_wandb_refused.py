@@ -1,0 +1,90 @@
+"""What W&B refuses of tables and charts is said with its error, and ends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from otel_ml.compat import wandb
+from otel_ml.testing import Capture, capture
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        wandb.init()
+        yield run
+        wandb.finish()
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: wandb.plot.line_series([[1], [2]], [3]), "ValueError"),  # type: ignore[list-item]
+        (lambda: wandb.plot.line_series(1, [[3]]), "TypeError"),  # type: ignore[arg-type]
+        (lambda: wandb.plot.line_series([1], 3), "TypeError"),  # type: ignore[arg-type]
+        (lambda: wandb.plot.line(None, "x", "y"), "Error"),  # type: ignore[arg-type]
+        (lambda: wandb.plot.scatter([[1, 2]], "x", "y"), "Error"),  # type: ignore[arg-type]
+        (lambda: wandb.plot_table("form", 5, {}), "Error"),  # type: ignore[arg-type]
+        (lambda: wandb.plot.roc_curve(), "TypeError"),
+        (lambda: wandb.plot.pr_curve([0, 1], None), "TypeError"),
+        (lambda: wandb.plot.roc_curve([0, 1], [(0.4, 0.6)]), "ValueError"),
+        (lambda: wandb.plot.confusion_matrix(), "TypeError"),
+        (lambda: wandb.plot.confusion_matrix(preds=[1, 0], y_true=[1]), "ValueError"),
+        (lambda: wandb.plot.confusion_matrix(preds=[1, 0], y_true=[1, 0], class_names=["a"]), "ValueError"),
+        (lambda: wandb.plot.confusion_matrix(preds=[1], probs=[[0.1, 0.9]], y_true=[1]), "ValueError"),
+    ],
+)
+def test_a_chart_that_wandb_refuses_is_said_with_its_error_and_is_a_chart(
+    captured: Capture, make: Callable[[], Any], error: str
+) -> None:
+    chart = make()
+    wandb.log({"chart": chart})
+
+    assert isinstance(chart, wandb.plot.CustomChart)
+    assert f" at test_wandb_refused.py:{make.__code__.co_firstlineno} is accepted" in captured.notices[0]
+    assert f": {error}: " in captured.notices[0]
+
+
+def test_a_table_is_made_of_the_rows_that_fit_its_columns_and_the_others_are_said(captured: Capture) -> None:
+    table = wandb.Table(columns=["a"], data=[[1], [1, 2], [], [3]])
+
+    assert table.data == [[1], [3]]
+    assert [said for said in captured.notices if "ValueError: this table expects 1 columns: ['a'], found 2" in said]
+
+
+@pytest.mark.parametrize("data", [5, {"a": [1]}, [1, 2]])
+def test_data_that_are_no_rows_are_said_and_the_table_is_empty(captured: Capture, data: Any) -> None:
+    assert wandb.Table(columns=["a"], data=data).data == []
+    [said] = captured.notices
+    assert "Error: " in said
+
+
+@pytest.mark.parametrize(("name", "values"), [("a", [3, 4]), ("b", "xy")])
+def test_a_column_that_is_there_or_whose_values_are_a_text_is_said_and_left_out(
+    captured: Capture, name: str, values: Any
+) -> None:
+    table = wandb.Table(columns=["a"], data=[[1], [2]])
+    table.add_column(name, values)
+
+    assert (table.columns, table.data) == (["a"], [[1], [2]])
+    [said] = captured.notices
+    assert "AssertionError: " in said
+
+
+def test_classes_are_texts_as_well_as_numbers() -> None:
+    chart = wandb.plot.confusion_matrix(preds=["cat", "cat", "dog"], y_true=["cat", "dog", "dog"])
+
+    assert chart.table.data == [
+        ["Class_1", "Class_1", 1],
+        ["Class_1", "Class_2", 0],
+        ["Class_2", "Class_1", 1],
+        ["Class_2", "Class_2", 1],
+    ]
+
+
+def test_the_rows_that_a_table_may_have_can_be_asked_for_and_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (wandb.Table.MAX_ROWS, wandb.Table.MAX_ARTIFACT_ROWS) == (10_000, 200_000)
+    monkeypatch.setattr(wandb.Table, "MAX_ROWS", 1_000_000)
