@@ -86,6 +86,7 @@ class SumAccumulator(MetricAccumulator):
     """Sum of all values. An empty one is 0.0, as in torchforge; nothing is recorded of it."""
 
     name = "sum"
+    is_reset: bool
     count: int
     total: float
 
@@ -111,6 +112,7 @@ class MeanAccumulator(MetricAccumulator):
     """Mean of all values of all states; an empty one is 0.0, as in torchforge, and nothing is recorded of it."""
 
     name = "mean"
+    is_reset: bool
     count: int
     sum: float
 
@@ -137,6 +139,7 @@ class MaxAccumulator(MetricAccumulator):
     """Largest value; NaN if any is. An empty one is -inf, as in torchforge, and nothing is recorded of it."""
 
     name = "max"
+    is_reset: bool
     count: int
     max_val: float
 
@@ -162,6 +165,7 @@ class MinAccumulator(MetricAccumulator):
     """Smallest value; NaN if any is. An empty one is inf, as in torchforge, and nothing is recorded of it."""
 
     name = "min"
+    is_reset: bool
     count: int
     min_val: float
 
@@ -187,6 +191,7 @@ class StdAccumulator(MetricAccumulator):
     """Of the population, by Chan's formula: sums of squares lose what small deviations of large values have."""
 
     name = "std"
+    is_reset: bool
     count: int
     mean: float
     m2: float
