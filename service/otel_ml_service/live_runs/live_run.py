@@ -235,13 +235,14 @@ class LiveRun:
         for sentence in self._unstored.notices:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
-        if self.status.state == "running" != self._engine.status.state:
-            self.pipelines.hurry()
+        has_ended = self.status.state == "running" != self._engine.status.state
         self.status = self._engine.status
         self.awaits_the_dead = self._is_someone_leaving
         self.findings = self._engine.findings
         self._describe(self._run_info())
         self._deliver()
+        if has_ended:  # of a short run the exporters have just been started
+            self.pipelines.hurry()
 
     def resume(self) -> None:
         """Go on delivering what a predecessor left; each backend tells what it has, whatever the predecessor thought.

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from otel_ml.wire.rendezvous import kept_folder
+from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_exporters.records import Artifact, StepRecord
-from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_exporters.testing import FlakyExporter, RecordingExporter
+from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.telemetry import Telemetry
@@ -26,6 +28,24 @@ def test_an_exporter_at_work_is_told_the_tags_of_a_later_launch(tmp_path: Path) 
         eventually(lambda: exporter.run is not None and exporter.records)
 
     eventually(lambda: exporter.run is not None and exporter.run.tags == ("one", "two"))
+    run.pipelines.ask_to_stop(10)
+    run.close()
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+def test_a_backend_that_was_away_is_tried_again_when_the_run_has_ended_however_short_it_was(
+    tmp_path: Path, commits: int
+) -> None:
+    exporter, rank = FlakyExporter(lambda call, _: RetryableExportError("away") if call <= 1 else None), Rank(0)
+    settings = RunSettings({"flaky": lambda: exporter}, retry=RetryPolicy(initial_s=1e9, maximum_s=1e9))
+    run = LiveRun("exp", tmp_path, settings, Telemetry(), journal="j")
+    for entry, seen in enumerate([rank.step(0, {"x": 1.0}), rank.bye()], 1):
+        run.observe(entry, seen, START + entry)
+        if entry == 2 or commits == 2:
+            run.advance(START + 60 * entry)
+            run.commit()
+
+    eventually(lambda: run.status.state == "finished" and run.pipelines.is_delivered)
     run.pipelines.ask_to_stop(10)
     run.close()
 
