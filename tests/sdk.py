@@ -19,6 +19,9 @@ __all__ = ["CUMULATIVE", "DELTA", "Sdk", "Where", "at"]
 
 CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
 
+READER_APART_NS = 5_000
+"""How much later the streams of the next reader of a provider begin."""
+
 Where = Mapping[str, str | int]
 
 
@@ -31,10 +34,11 @@ class Sdk:
         *,
         temporality: AggregationTemporality = CUMULATIVE,
         aggregation: Mapping[type, Aggregation] | None = None,
+        readers: int = 1,
     ) -> None:
         instruments: tuple[type, ...] = (Counter, Gauge, Histogram, UpDownCounter)
         kinds = dict.fromkeys(instruments, temporality)
-        self._reader = InMemoryMetricReader(kinds, dict(aggregation or {}))
+        self._readers = [InMemoryMetricReader(kinds, dict(aggregation or {})) for _ in range(readers)]
         resource = Resource.create(
             {
                 "ml.experiment.id": "exp",
@@ -43,24 +47,28 @@ class Sdk:
                 "ml.rank": rank,
             }
         )
-        self._provider = MeterProvider([self._reader], resource=resource, shutdown_on_exit=False)
+        self._provider = MeterProvider(self._readers, resource=resource, shutdown_on_exit=False)
         self._decoder = Decoder()
 
     def meter(self, name: str, version: str | None = None, attributes: Where | None = None) -> Meter:
         """Return a meter."""
         return self._provider.get_meter(name, version, attributes=dict(attributes or {}))
 
-    def export(self, service: Service) -> None:
-        """Send everything, a second after the last time; all points have the times that the service's clock shows."""
+    def export(self, service: Service, reader: int = 0) -> None:
+        """Send everything, a second after the last time; all points have the times that the service's clock shows.
+
+        Streams of a further reader begin a little later, as the SDK makes them one after the other.
+        """
         service.wait(1)
-        data = self._reader.get_metrics_data()
+        data = self._readers[reader].get_metrics_data()
         if data is None:
             return
         request = encode_metrics(data)
         for scope in request.resource_metrics[0].scope_metrics:
             for metric in scope.metrics:
                 for point in getattr(metric, metric.WhichOneof("data")).data_points:
-                    point.start_time_unix_nano, point.time_unix_nano = round(START * 1e9), round(service.now * 1e9)
+                    point.start_time_unix_nano = round(START * 1e9) + reader * READER_APART_NS
+                    point.time_unix_nano = round(service.now * 1e9)
         for observations in self._decoder.protobuf("metrics", request.SerializeToString()).observations.values():
             service.take(observations)
 

@@ -127,8 +127,7 @@ class CumulativeStreams:
         if before is None:
             return _whole(point) if self._within_run(key, point) else None
         is_sum = sent.kind == "sum"
-        restarted = point.start_ns > before.start_ns or _is_lower(point, before, SUM if is_sum else COUNT)
-        if restarted:
+        if _begins_after(point, before) or _is_lower(point, before, SUM if is_sum else COUNT):
             return _whole(point)
         return _sum_since(point, before) if is_sum else _histogram_since(key, point, before)
 
@@ -206,9 +205,7 @@ class CumulativeStreams:
     def _within_run(self, key: CumulativeKey, point: _Point) -> bool:
         if key.step is not None:
             return True  # whoever names a step counts for this run
-        # A start equal to the time is a receiver's "I saw it first now": the value is of an unknown past.
-        began = 0 < point.start_ns < point.time_ns
-        return began and self._run.origin_ns is not None and point.start_ns >= self._run.origin_ns
+        return _tells_its_start(point) and self._run.origin_ns is not None and point.start_ns >= self._run.origin_ns
 
 
 def _points(writer: int, sent: ThirdPartyPoints, rows: list[int]) -> Iterator[tuple[int, tuple[CumulativeKey, _Point]]]:
@@ -233,13 +230,26 @@ def _whole(point: _Point) -> _Added:
 
 def _says_the_same(key: CumulativeKey, point: _Point, before: CumulativeStream) -> bool:
     """Whether a point at a step is the one before it, sent once more: an SDK that accumulates sends all it ever had."""
-    if key.step is None or point.start_ns != before.start_ns:
+    if key.step is None or _begins_after(point, before):
         return False
     return all(_is_same(point.stats[column], before.stats[column]) for column in (COUNT, SUM))
 
 
 def _is_same(one: float, other: float) -> bool:
     return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def _begins_after(point: _Point, before: CumulativeStream) -> bool:
+    """Whether the stream begins anew after the newest point of the one before it: its program was started again.
+
+    One that begins earlier than that is what a second reader of the same program sends (ADR 0072).
+    """
+    return point.start_ns > before.start_ns and point.start_ns >= before.time_ns and _tells_its_start(point)
+
+
+def _tells_its_start(point: _Point) -> bool:
+    # A start equal to the time is a receiver's "I saw it first now": the value is of an unknown past.
+    return 0 < point.start_ns < point.time_ns
 
 
 def _is_lower(point: _Point, before: CumulativeStream, column: int) -> bool:

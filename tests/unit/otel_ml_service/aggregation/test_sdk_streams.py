@@ -63,6 +63,46 @@ def test_meters_of_one_process_that_use_one_name_are_streams_of_their_own(
     assert ended(service) == {0: {"tokens": 303.0}}
 
 
+@pytest.mark.parametrize("aggregation", [None, {Histogram: ExponentialBucketHistogramAggregation()}])
+@pytest.mark.parametrize("where", [{"ml.step": 0}, {}])
+@pytest.mark.parametrize("turns", ["010101", "000111", "110100", "1", "01"])
+def test_what_two_readers_of_one_process_export_counts_once(
+    turns: str, where: Mapping[str, int], aggregation: Mapping[type, Aggregation] | None
+) -> None:
+    service, sdk = Service(), Sdk(aggregation=aggregation, readers=2)
+    meter = sdk.meter("a")
+    tokens, losses, queue = _counter(meter), _histogram(meter), _up_down_counter(meter)
+
+    for turn in turns:
+        tokens.add(10, {"ml.reduction": "sum", **where})
+        losses.record(2.0, {"ml.reduction": "sum,count", **where})
+        queue.add(1, {"ml.reduction": "max", **where})
+        sdk.export(service, int(turn))
+        service.restart()
+    service.wait(400)
+
+    rows = service.rows(axis="step" if where else "time").values()
+    total = {name: sum(row.get(name, 0.0) for row in rows) for name in ("tokens", "loss", "loss/count")}
+    assert total == {"tokens": 10.0 * len(turns), "loss": 2.0 * len(turns), "loss/count": len(turns)}
+    assert max(row["queue"] for row in rows) == len(turns)
+
+
+def test_what_a_second_reader_sends_again_of_closed_steps_is_no_news() -> None:
+    service, sdk = Service(EngineSettings(retained_steps=2)), Sdk(readers=2)
+    meter = sdk.meter("a")
+    instruments = [make(meter) for make in (_counter, _up_down_counter)]
+
+    for step in range(8):
+        for instrument in instruments:
+            instrument.add(100, at(step, "sum"))
+        for reader in (0, 1):
+            sdk.export(service, reader)
+
+    assert ended(service) == {step: {"tokens": 100.0, "queue": 100.0} for step in range(8)}
+    counts = service.engine.status.counts
+    assert (service.amendments, counts.amended, counts.too_late) == (0, 0, 0)
+
+
 def test_points_of_two_meters_are_no_duplicates_where_messages_are_taken_without_decoding_them() -> None:
     service, sdk = Service(), Sdk(temporality=DELTA)
     counters = [sdk.meter(name).create_counter("tokens") for name in ("a", "b")]

@@ -130,6 +130,17 @@ def test_a_receiver_that_sees_a_stream_for_the_first_time_says_nothing_of_its_pa
     assert service.rows(axis="time", role="vllm") == {0: {"vllm/tokens/rate": 0.4}}
 
 
+def test_a_receiver_that_is_started_again_says_nothing_of_the_past_of_a_stream_either() -> None:
+    service = Service()
+    service.take(Rank(0).step(0, {"x": 1.0}))
+
+    for start, time, total in ((1, 1, 0.0), (1, 2, 2.0), (4, 4, 5.0), (4, 5, 6.0)):
+        service.take([cumulative(SCRAPER, "tokens", 1e9 + total, start=START + start, time=START + time)])
+    service.wait(40, Rank(9))
+
+    assert service.rows(axis="time", role="vllm") == {0: {"vllm/tokens/rate": 0.6}}
+
+
 def test_series_beyond_the_budget_are_left_out_counted_and_said_once() -> None:
     service = Service(EngineSettings(scraped_series=3, scraped_deny=("scrape_*", "noise*")))
     service.take(Rank(0).step(0, {"x": 1.0}))
