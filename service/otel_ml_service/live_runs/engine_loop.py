@@ -30,6 +30,10 @@ _COMMIT_S = 0.1
 """Least time between commits: each is a disk sync for every run that changed, and writes what it knows of open steps.
 With half of it 1,024 ranks took a twentieth more CPU time, and saw their rows 0.03 s sooner (0.40 s)."""
 
+_ROUND_BYTES = 4 * 2**20
+"""Of requests that are observed before the runs advance and commit. A tight loop leaves thirty times as much behind:
+in one round its rows came two minutes later, all at once, and those of other runs waited for them."""
+
 _IDLE_S = 1.0
 """How often the loop looks around when nothing arrives: exporters' positions, ended runs, disk."""
 
@@ -133,10 +137,10 @@ class EngineLoop:
 
     def _work(self) -> None:
         while True:
-            entries, stopping = self._next()
+            entries, is_all, stopping = self._next()
             now = self._clock()
             ended = self._observe(entries, now)
-            if self._dead is not None and (ended or self._dead.is_due):
+            if self._dead is not None and is_all and (ended or self._dead.is_due):
                 ended |= self._look_for_the_dead(self._dead, now)
             if self._held_up and (stopping or time.monotonic() >= self._begin_again_at):
                 self._begin_again_at = time.monotonic() + _IDLE_S
@@ -151,22 +155,30 @@ class EngineLoop:
             if stopping and not entries:
                 return
 
-    def _next(self) -> tuple[list[tuple[int, Decoded]], bool]:
+    def _next(self) -> tuple[list[tuple[int, Decoded]], bool, bool]:
+        """Wait for entries; return those of a round, whether these are all there are, and whether to stop."""
         with self._changed:
             if not self._queue and not self._stopping:
                 self._changed.wait(self._seconds_to_wait())
-            entries = list(self._queue)
-            self._queue.clear()
-            stopping = self._stopping
-        if entries and not stopping:
+            entries, stopping = self._round(), self._stopping
+            is_all = not self._queue
+        if entries and is_all and not stopping:
             # Requests that arrive within one commit's time share it.
             left = _COMMIT_S - (self._clock() - self._committed_at)
             if 0 < left <= _COMMIT_S:
                 time.sleep(left)
                 with self._changed:
-                    entries += self._queue
-                    self._queue.clear()
-        return entries, stopping
+                    entries += self._round()
+                    is_all = not self._queue
+        return entries, is_all, stopping
+
+    def _round(self) -> list[tuple[int, Decoded]]:
+        entries: list[tuple[int, Decoded]] = []
+        left = _ROUND_BYTES
+        while self._queue and left > 0:
+            entries.append(self._queue.popleft())
+            left -= len(entries[-1][1].body)
+        return entries
 
     def _look_for_the_dead(self, dead: DeadWriters, now: float) -> set[str]:
         """Tell the engines who has died; return the runs of which a shutdown message was in a spool meanwhile."""

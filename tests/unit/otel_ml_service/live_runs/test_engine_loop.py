@@ -1,0 +1,79 @@
+"""The engine's thread takes what waits in rounds: each is committed before the next one is observed."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from otel_ml_service.live_runs.engine_loop import EngineLoop
+from otel_ml_service.live_runs.run_registry import RunRegistry
+from otel_ml_service.live_runs.run_settings import RunSettings
+from otel_ml_service.receiver.decode import Decoded
+from otel_ml_service.receiver.partial_success import Rejections
+from otel_ml_service.receiver.refusal_log import RefusalLog
+from otel_ml_service.telemetry import Telemetry
+from tests.strategies import Rank
+
+MIB = 2**20
+
+
+class Committed:
+    """What the loop told the journal to drop, in order."""
+
+    def __init__(self, last: int) -> None:
+        self._last = last
+        self.entries: list[int] = []
+        self.is_done = threading.Event()
+
+    def __call__(self, entry: int) -> None:
+        self.entries.append(entry)
+        if entry == self._last:
+            self.is_done.set()
+
+
+def committed_by(folder: Path, requests: list[tuple[int, Decoded]]) -> list[int]:
+    """Let a loop find these requests when it starts; return up to which entry each commit made everything durable."""
+    committed = Committed(requests[-1][0])
+    runs = RunRegistry(folder, RunSettings({}), Telemetry(), journal="j")
+    loop = EngineLoop(
+        runs,
+        Telemetry(),
+        RefusalLog(),
+        digested=lambda size: None,
+        drop=committed,
+        dir_max=2**40,
+        unreadable=lambda number, decoded, experiment: None,
+    )
+    loop.offer(requests)
+    loop.start()
+    try:
+        assert committed.is_done.wait(60)
+    finally:
+        loop.stop()
+        for run in runs:
+            runs.put_away(run)
+    return committed.entries
+
+
+def requests(sizes: list[int]) -> list[tuple[int, Decoded]]:
+    rank = Rank(0)
+    return [
+        (number, Decoded("metrics", bytes(size), {"exp": rank.step(number, {"loss": 1.0})}, Rejections()))
+        for number, size in enumerate(sizes, start=1)
+    ]
+
+
+def test_what_a_tight_loop_has_left_behind_is_committed_a_few_mebibytes_at_a_time(tmp_path: Path) -> None:
+    entries = committed_by(tmp_path, requests([MIB] * 40))
+
+    steps = [after - before for before, after in zip([0, *entries], entries, strict=False)]
+    assert max(steps) <= 4
+    assert sum(steps) == 40
+
+
+def test_a_request_that_is_larger_than_a_round_is_taken_all_the_same(tmp_path: Path) -> None:
+    assert committed_by(tmp_path, requests([9 * MIB, 100, 100]))[-1] == 3
+
+
+def test_many_small_requests_share_a_commit(tmp_path: Path) -> None:
+    assert committed_by(tmp_path, requests([2_000] * 500)) == [500]
