@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any
 
 import otel_ml
+from otel_ml.integrations.lightning.profiled_actions import ProfiledActions
 from otel_ml.integrations.lightning.stages import Stepping, follow
 from otel_ml.integrations.stages import outside
 
@@ -13,12 +13,14 @@ __all__ = ["OtelMLTiming"]
 
 
 class OtelMLTiming(Stepping):
-    """Times `data`, `batch` and its phases `forward`, `backward`, `optimizer`, and `validation`.
+    """Times `data`, `batch` and its phases `forward`, `backward`, `optimizer`, then `callbacks`, and `validation`.
 
     It also sets the step to the one under which Lightning logs, so that `otel_ml.log()` in `training_step()` counts
     there; in validation, test and prediction it is `eval/…`, `test/…`, `predict/…`. Each is a timer: the slowest
     rank's total of the step. With gradient accumulation the batches of a step add up. `optimizer` begins after the
-    gradients are there, and ends with the batch.
+    gradients are there, and ends with the batch. `data` is what Lightning takes to fetch a batch, `callbacks` what the
+    callbacks after this one do at the end of a batch: saving a checkpoint, for one. What else is between two batches,
+    such as loggers, and ranks that wait for each other, is in no timer.
 
     Args:
         device: `"cuda"` measures on the CUDA stream, by events; else what the host spends.
@@ -29,24 +31,20 @@ class OtelMLTiming(Stepping):
         self._device = device
         self._phase: Any = None
         self._batch: Any = None
-        self._waiting_since = perf_counter()
+        self._actions = ProfiledActions(hooks_are_done=self._end_phase)
         self._validation: Any = None
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Know when the trainer evaluates."""
         del pl_module, stage
         follow(trainer)
-
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """Wait for the first batch."""
-        del trainer, pl_module
-        self._waiting_since = perf_counter()
+        self._actions.follow(trainer.profiler)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """The batch is there; the forward pass begins."""
         super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
         # Recorded when the batch is there: waiting for it belongs to its own step, not to the one before.
-        otel_ml.record("time/data", perf_counter() - self._waiting_since, within="sum", reduce="max")
+        otel_ml.record("time/data", self._actions.fetched(), within="sum", reduce="max")
         self._batch = self._started("batch", device=self._device)
         self._begin("forward")
 
@@ -71,12 +69,12 @@ class OtelMLTiming(Stepping):
         self._begin("optimizer")
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """The batch is done; the next one is waited for."""
+        """The batch is done; other callbacks are told."""
         del trainer, pl_module, outputs, batch, batch_idx
         self._end_phase()
         _stop(self._batch)
         self._batch = None
-        self._waiting_since = perf_counter()
+        self._phase = self._started("callbacks")
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Validation begins."""
@@ -90,7 +88,6 @@ class OtelMLTiming(Stepping):
         del trainer, pl_module
         _stop(self._validation)
         self._validation = None
-        self._waiting_since = perf_counter()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Stop what runs: how long it took until it failed is worth knowing."""
