@@ -62,7 +62,7 @@ def test_what_other_callbacks_do_after_a_batch_is_a_timer_of_its_own_in_the_step
     fit(line)
 
     steps = {point.step: point.value for point in otel_ml_capture.points if point.name == "time/callbacks"}
-    assert sorted(steps) == list(range(line.BATCHES))
+    assert set(steps) == set(range(line.BATCHES))
     assert min(steps.values()) >= WORKS_S
 
 
