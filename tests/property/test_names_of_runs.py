@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from uuid import UUID
 
@@ -60,6 +61,17 @@ def are_one_run(*names: str) -> bool:
     return len({number_in_launch(launch, PLACE, 1, Config(name=name), ()) for name in names}) == 1
 
 
+def begin_one_run(ranks: Iterable[tuple[int, str]]) -> bool:
+    """Whether ranks with these process ids and names begin one."""
+    launch = f"launch-{next(LAUNCHES)}"
+    numbers = set()
+    for pid, name in ranks:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "getpid", lambda pid=pid: pid)
+            numbers.add(number_in_launch(launch, PLACE, 1, Config(name=name), ()))
+    return len(numbers) == 1
+
+
 @pytest.mark.parametrize("written", TIMES)
 @given(
     time=st.datetimes(datetime.fromisoformat("2020-01-01"), datetime.fromisoformat("2039-12-31")),
@@ -83,6 +95,18 @@ def test_ranks_that_write_random_digits_into_a_name_mean_one_run(
 @pytest.mark.parametrize("frame", ["rank{}", "train-rank-{}", "rank={}", "local_rank: {}", "Rank_{} of 8"])
 def test_ranks_that_write_their_own_into_a_name_mean_one_run(frame: str) -> None:
     assert are_one_run(*(frame.format(rank) for rank in range(8)))
+
+
+@given(pids=st.lists(st.integers(10_000, 4_194_304), min_size=2, max_size=8, unique=True))
+@pytest.mark.parametrize("frame", ["{}", "resnet_{}", "node3-{}-fold-3", "{} lr=0.1"])
+def test_ranks_that_write_their_own_process_id_into_a_name_mean_one_run(frame: str, pids: list[int]) -> None:
+    assert begin_one_run([(pid, frame.format(pid)) for pid in pids])
+
+
+@given(pids=st.lists(st.integers(2, 4_194_304), min_size=2, max_size=8, unique=True), which=st.integers(0, 7))
+def test_a_number_in_a_name_that_is_a_process_id_by_chance_stays_in_it(pids: list[int], which: int) -> None:
+    name = f"seed {min(pids[which % len(pids)], 9_999)}"
+    assert begin_one_run([(pid, name) for pid in pids])
 
 
 @given(

@@ -161,6 +161,10 @@ _MADE_UP = re.compile(
 """What ranks that mean one run write in different ways."""
 
 
+_NO_SETTING = 9_999
+"""A smaller number in a name may be the process id by chance: a seed, a year, the 50 of ResNet-50."""
+
+
 def as_meant(text: str) -> str:
     """Return the words of a name but what each rank makes up for itself; a number such as that of a fold is a word.
 
@@ -168,6 +172,9 @@ def as_meant(text: str) -> str:
         >>> as_meant("resnet_2026-11-27T20:31"), as_meant("train-1795817475.12 rank3"), as_meant("fold-12, lr=0.1")
         ('resnet', 'train rank', 'fold 12 lr 0 1')
     """
+    pid = os.getpid()
+    if pid > _NO_SETTING:
+        text = re.sub(rf"(?<!\d){pid}(?!\d)", "", text)
     return " ".join(word for word in re.split(r"[\W_]+", _MADE_UP.sub("", text)) if word)
 
 
