@@ -180,7 +180,7 @@ def test_a_backend_that_was_never_reached_is_named_until_it_has_everything(
     process.communicate("go\n", timeout=30)
 
     listed = otel_ml_command(environment(tmp_path), "runs")
-    while_down = otel_ml_command(environment(tmp_path), "recover", "--timeout", "4")
+    while_down = otel_ml_command(environment(tmp_path), "recover", "--timeout", "12")
     shown = otel_ml_command(environment(tmp_path), "show", "one")
     store.parent.unlink()
     store.parent.mkdir()
