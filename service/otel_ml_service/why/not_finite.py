@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Evidence
@@ -11,7 +12,34 @@ from otel_ml_service.why.coincidences import first_not_finite, is_looked_at
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.wording import number, plural
 
-__all__ = ["finite_no_more", "no_longer_finite", "not_finite_in_one", "not_finite_since"]
+__all__ = ["NoNumber", "finite_no_more", "no_longer_finite", "no_numbers_now", "not_finite_in_one", "not_finite_since"]
+
+
+class NoNumber(NamedTuple):
+    """A metric whose newest values are NaN or infinite.
+
+    Attributes:
+        since: the first step of these.
+        what: since when it is what.
+        before: what it was then, as the rest of the sentence; empty where it never was a number.
+    """
+
+    since: int
+    what: str
+    before: str
+
+
+def no_numbers_now(facts: RunFacts) -> Iterator[NoNumber]:
+    """Yield the metrics that are no numbers now; the others are not read but for their newest value."""
+    for place in facts.places:
+        for name, values in facts.series(place):
+            if math.isfinite(next(reversed(values.values()), 0.0)) or not is_looked_at(name):
+                continue
+            since = not_finite_since(values)
+            if since is not None:
+                last = [value for step, value in sorted(values.items()) if step < since][-1:]
+                before = f"; the step before had {number(last[0])}" if last else ""
+                yield NoNumber(since, f"{name} is {values[since]} since {place.axis} {since:,}", before)
 
 
 def no_longer_finite(facts: RunFacts, place: Place, first: int, last: int) -> Iterator[Evidence]:
