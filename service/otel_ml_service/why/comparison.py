@@ -121,7 +121,7 @@ def compared(a: RunFacts, b: RunFacts) -> Comparison:
         adds_up=times[0].source == times[1].source == "account",
         throughput=tuple(one for one in metrics if is_of_time(one.name)),
         metrics=tuple(one for one in metrics if not is_of_time(one.name)),
-        findings=tuple(f"{run.id}: {_shown(slow)}" for run in (a, b) for slow in run.findings[:5]),
+        findings=tuple(f"{name}: {_shown(slow)}" for name, run in (("A", a), ("B", b)) for slow in run.findings[:5]),
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ class NoNumber(NamedTuple):
 
 
 def no_numbers_now(facts: RunFacts) -> Iterator[NoNumber]:
-    """Yield the metrics that are no numbers now; the others are not read but for their newest value."""
+    """Yield the metrics that are not numbers now; the others are not read but for their newest value."""
     for place in facts.places:
         for name, values in facts.series(place):
             if math.isfinite(next(reversed(values.values()), 0.0)) or not is_looked_at(name):

@@ -192,3 +192,27 @@ def test_a_rank_that_is_slow_for_a_while_made_the_run_slower_though_most_steps_a
     assert found.step is not None
     assert found.step.by == pytest.approx(0.015 / 4, rel=0.05)
     assert found.sentences[0].startswith("B is slower")
+
+
+def test_runs_are_called_by_their_names_and_findings_are_of_a_or_b(tmp_path: Path) -> None:
+    accused = job(slow=range(160), extra_s=0.004, findings=[finding(since=0, until=159, extra_s=0.0039)])
+    for run, records in (("01M8GQFF4BTTFDT7ZRA6P8PBJV", PLAIN), ("other", accused)):
+        write_run(tmp_path, run, records)
+
+    said = otel_ml(tmp_path, "diff", "01M8GQFF4BTTFDT7ZRA6P8PBJV", "other").stdout
+
+    assert "A is proud-harbor-941 (01M8GQFF4BTTFDT7ZRA6P8PBJV), B is other\n" in said
+    assert "- B: rank 2 was slow in forward" in said
+
+
+def test_of_long_texts_the_part_that_differs_is_shown(tmp_path: Path) -> None:
+    common = "python -m torch.distributed.run --nproc-per-node 8 train.py --data /mnt/data"
+    for run, more in (("one", " --lr 0.1 --layers 24 --hidden 4096"), ("two", " --lr 0.2 --layers 24 --hidden 4096")):
+        params = Params(0, 1000.0, {"otel_ml": {"command": common + more}})
+        write_run(tmp_path, run, numbered([params, *PLAIN]))
+
+    [row] = [line for line in otel_ml(tmp_path, "diff", "one", "two").stdout.splitlines() if "command" in line[:8]]
+
+    assert "--lr 0.1" in row
+    assert "--lr 0.2" in row
+    assert len(row) <= 80
