@@ -130,7 +130,7 @@ def test_every_command_says_the_same_of_a_rank_that_was_killed(tmp_path: Path) -
     assert "killed" in said["runs"]
     assert "Rank 1 was killed at step 4" in said["show"]
     assert "Rank 1 was killed at step 4" in said["why"]
-    assert "all ranks have values in 0 of 1 step" in said["why"]
+    assert "no rank is missing in 0 of 1 step" in said["why"]
     assert "rank 1 has no values in step 5: it was killed at step 4" in said["why"]
     assert (page.missing, page.history.status) == (1, "killed")
 

@@ -12,7 +12,7 @@ import click
 
 from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
-from otel_ml_service.stored_runs.run_folders import find
+from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.why.comparison import Changed, Comparison, Difference, compared
 from otel_ml_service.why.facts import read_facts
 from otel_ml_service.why.wording import number, seconds, signed, steps_text
@@ -35,19 +35,24 @@ def command(a: str, b: str, base: Path, as_json: bool) -> None:
     Three sentences come first: whether B is slower than A, why (`caused`, `coincided` or `cannot tell`, as in `otel-ml
     why`), and which metrics differ. Differences have a 95 % confidence interval over steps.
     """
-    found = compared(read_facts(find(a, base)), read_facts(find(b, base)))
+    runs = find(a, base), find(b, base)
+    found = compared(*map(read_facts, runs))
     if as_json:
         click.echo(json.dumps(asdict(found)))
     else:
-        _print(screen(), found)
+        _print(screen(), found, [_called(run) for run in runs])
 
 
-def _print(output: Screen, found: Comparison) -> None:
+def _called(run: RunFolder) -> str:
+    return run.id if run.name == run.id else f"{run.name} ({run.id})"
+
+
+def _print(output: Screen, found: Comparison, names: Sequence[str]) -> None:
     for number_of, sentence in enumerate(found.sentences):
         for line in textwrap.wrap(sentence, _WIDTH):
             output.line(line, style="bold" if number_of == 1 else None)
     output.line()
-    output.line(f"A is {found.a}, B is {found.b}", style="dim")
+    output.line(f"A is {names[0]}, B is {names[1]}", style="dim")
     _print_changed(output, "Parameters", found.params)
     _print_changed(output, "Code", found.code)
     _print_changed(output, "Packages", found.packages)
@@ -68,7 +73,7 @@ def _print_changed(output: Screen, title: str, changed: Sequence[Changed]) -> No
         return
     output.line()
     output.line(title, style="bold")
-    rows = [[_cut(one.name, 30), _cut(one.a or "-", 22), _cut(one.b or "-", 22)] for one in changed[:_ROWS]]
+    rows = [[_cut(one.name, 30), *_unlike(one.a or "-", one.b or "-", 22)] for one in changed[:_ROWS]]
     output.table(["name", "A", "B"], rows)
     _print_rest(output, len(changed) - _ROWS)
 
@@ -104,6 +109,28 @@ def _between(one: Difference, shown: Callable[[float], str]) -> str:
 def _print_rest(output: Screen, count: int) -> None:
     if count > 0:
         output.line(f"… and {count} more (--json)", style="dim")
+
+
+def _unlike(a: str, b: str, most: int) -> tuple[str, str]:
+    """Return two texts, or as much of each as shows that they differ.
+
+    Examples:
+        >>> _unlike("train.py --lr 0.1 --layers 24", "train.py --lr 0.2 --layers 24", 12)
+        ('…--lr 0.1 -…', '…--lr 0.2 -…')
+    """
+    alike = next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
+    begin = max(alike - most // 2 - 2, 0)
+    return _part(a, begin, most), _part(b, begin, most)
+
+
+def _part(text: str, begin: int, most: int) -> str:
+    """Return at most so many characters of a text, those from `begin` on, or the last ones."""
+    if len(text) <= most:
+        return text
+    begin = min(begin, len(text) - most)
+    part = text[begin : begin + most]
+    part = part if begin == 0 else f"…{part[1:]}"
+    return part if begin + most == len(text) else f"{part[:-1]}…"
 
 
 def _cut(text: str, most: int) -> str:

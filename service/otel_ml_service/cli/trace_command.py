@@ -79,9 +79,14 @@ def _require(folder: RunFolder, steps: Steps, found: Found) -> None:
             f"Run {folder.id} has no role {steps.role!r}. Its roles are: {', '.join(sorted(found.roles)) or 'none'}.",
             slug="trace-not-written",
         )
+    there = ", ".join(f"{first}-{last} of {axis!r}" for axis, (first, last) in sorted(found.axes.items()))
+    if steps.axis not in {DEFAULT_AXIS, *found.axes}:
+        raise ConfigError(
+            f"Run {folder.id} has no steps of the axis {steps.axis!r}. It has the steps {there or 'of none'}.",
+            slug="trace-not-written",
+        )
     if not found.is_empty:
         return
-    there = ", ".join(f"{first}-{last} of {axis!r}" for axis, (first, last) in sorted(found.axes.items()))
     if steps.is_all or not there:
         raise TraceError(f"Run {folder.id} has no spans and no metrics yet, so there is nothing to show.")
     last = "" if steps.last == steps.first else f"-{steps.last}"

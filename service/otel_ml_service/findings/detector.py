@@ -23,7 +23,7 @@ from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import median
 from otel_ml_service.findings.peers import Groups, TimeOfAmounts, groups_of, is_pipeline, usual_of
 from otel_ml_service.findings.phases import TimerKind, accuses
-from otel_ml_service.findings.silent_ranks import silence
+from otel_ml_service.findings.silent_ranks import left, silence
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.thresholds import Thresholds
 from otel_ml_service.findings.what_if import lateness
@@ -141,7 +141,8 @@ class Detector:
         self.slowdowns = _largest(slow)
         self._excuse_who_warms_up(timers, slow)
         self._weigh(step, slow, extra)
-        return [*changes, *self._ended(step), *self._changed(step), *self._begun(step, usual, deviations)]
+        ended = [*self._ended(step), *self._left(step, timers)]
+        return [*changes, *ended, *self._changed(step, timers), *self._begun(step, usual, deviations)]
 
     def _usual(self, timers: StepTimers, seconds: Floats) -> Floats:
         """Return what each rank usually takes in each phase, for as much as it was given to do.
@@ -379,20 +380,37 @@ class Detector:
             cells.is_open[place], cells.evidence[place] = False, 0.0
             finding = self.open.pop((rank, phase))
             last = max(int(cells.until[place]), finding.since)
-            steps, cost_s = last - finding.since + 1, float(cells.seconds_before[place])
-            slowdown = float(cells.total_before[place]) / steps
-            level: Level = "critical" if slowdown >= self._thresholds.critical else "warning"
-            over = replace(finding, level=level, last=last, is_over=True, slowdown=slowdown)
             saved_s = self._saved_before.pop((rank, phase), finding.saved_s)
-            found.append(replace(over, extra_s=cost_s / steps, cost_s=cost_s, saved_s=saved_s))
+            over = replace(finding, last=last, cost_s=float(cells.seconds_before[place]), saved_s=saved_s)
+            found.append(self._over(over, float(cells.total_before[place])))
         cells.relief[relieved] = 0.0
         return found
 
-    def _changed(self, step: int) -> list[Finding]:
+    def _left(self, step: int, timers: StepTimers) -> list[Finding]:
+        """End what is the matter with ranks that have left: it lasted up to the last step in which they were heard."""
         found = []
+        for key in left(self.open, step, timers) if self.open else ():
+            one, place = self.open.pop(key), self._place(*key)
+            total = one.slowdown * (one.last - one.since + 1)  # of before a restart of the service
+            if min(place) >= 0:
+                total = float(self._cells.total[place])
+                self._cells.is_open[place], self._cells.evidence[place] = False, 0.0
+            self._saved_before.pop(key, None)
+            found.append(self._over(one, total))
+        return found
+
+    def _over(self, finding: Finding, total: float) -> Finding:
+        """Return a finding that is over as it was on average; `total` are its slow-downs, added."""
+        steps = finding.last - finding.since + 1
+        level: Level = "critical" if total / steps >= self._thresholds.critical else "warning"
+        return replace(finding, level=level, is_over=True, slowdown=total / steps, extra_s=finding.cost_s / steps)
+
+    def _changed(self, step: int, timers: StepTimers) -> list[Finding]:
+        """Bring up to date what is the matter, as far as its ranks were heard in this step."""
+        found, heard = [], set(timers.ranks) if self.open else set()
         for (rank, phase), before in list(self.open.items()):
             place = self._place(rank, phase)
-            if before.kind == "silent" or min(place) < 0:
+            if before.kind == "silent" or min(place) < 0 or rank not in heard:
                 continue
             now = self._described(before, step, place)
             self.open[rank, phase] = now

@@ -1,4 +1,4 @@
-"""Finds ranks of which nothing arrives, step after step."""
+"""Finds ranks of which nothing arrives, step after step, and those that have left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import replace
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.findings.step_timers import StepTimers
 
-__all__ = ["silence"]
+__all__ = ["left", "silence"]
+
+_LEFT = 8
+"""Steps of the others after which a rank has left that nobody misses."""
 
 
 def silence(
@@ -37,3 +40,19 @@ def silence(
         if open_findings[key].level != before.level:
             found.append(open_findings[key])
     return found
+
+
+def left(open_findings: dict[tuple[int, str], Finding], step: int, timers: StepTimers) -> list[tuple[int, str]]:
+    """Return the (rank, phase) of slow ranks that said goodbye, while others went on.
+
+    Args:
+        open_findings: (rank, phase) → what is the matter; of a slow rank up to the last step in which it was heard.
+        step: its number.
+        timers: of the step.
+    """
+    here = {*timers.ranks, *timers.absent}
+    return [
+        key
+        for key, one in open_findings.items()
+        if one.kind == "slow" and key[0] not in here and step - one.last > _LEFT
+    ]

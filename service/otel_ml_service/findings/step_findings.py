@@ -120,7 +120,8 @@ class StepFindings:
 
     def _work_out(self, timers: StepTimers, parents: Mapping[str, str]) -> None:
         """Note how much shorter the step would have been without each slow rank, and each slow place."""
-        slow = [one for one in self._detector.open.values() if one.kind == "slow"]
+        heard = set(timers.ranks)
+        slow = [one for one in self._detector.open.values() if one.kind == "slow" and one.rank in heard]
         if not slow:
             return
         costliest = sorted(slow, key=lambda one: -one.extra_s)[:_PLAYED]
@@ -129,6 +130,8 @@ class StepFindings:
             saved = self._saved([rank_number(one)], one.phase, timers, line)
             self.know(replace(one, saved_s=mean_with(one, saved)))
         for (where, phase), place in self._places.open.items():
+            if heard.isdisjoint(place.slow):
+                continue
             saved = self._saved(sorted(place.slow), phase, timers, line)
             seems_over = all(self._detector.seems_over(rank, phase) for rank in place.slow)
             self._places.save(where, phase, mean_with(place.told, saved), seems_over=seems_over)

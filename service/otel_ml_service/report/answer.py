@@ -23,6 +23,7 @@ from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 from otel_ml_service.why.between_steps import between_steps
 from otel_ml_service.why.facts import Place, Restart, RunFacts
+from otel_ml_service.why.not_finite import no_numbers_now
 from otel_ml_service.why.step_time import step_time
 
 __all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
@@ -150,9 +151,10 @@ def answer(run: Contents, *, is_live: bool = False) -> Markup:
     failed = [
         tag("p", tag("b", line, class_="failed"), class_="answer") for line in failure_lines(run.history.failures)
     ]
-    found = troubles(run)
-    sentences = [_sentence(run, one) for one in found[:_SHOWN]] or [tag("p", _nothing(run), class_="answer calm")]
-    sentences += [] if is_live else _outside(run)
+    found, facts = troubles(run), _facts(run)
+    sentences = [_sentence(run, one) for one in found[:_SHOWN]]
+    sentences = sentences or [tag("p", _nothing(run, facts, is_live=is_live), class_="answer calm")]
+    sentences = [*_not_finite(facts), *sentences, *([] if is_live else _outside(facts))]
     more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
     bands = [
         {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in found
@@ -161,15 +163,24 @@ def answer(run: Contents, *, is_live: bool = False) -> Markup:
     return tag("section", *failed, *sentences, *more, _state(run, is_live), marks, class_="top")
 
 
-def _outside(run: Contents) -> list[Markup]:
-    """Return what passed between the steps of the first role, which no timer has."""
+def _facts(run: Contents) -> RunFacts:
     restarts = {Place(*place): list(_restarts(done)) for place, done in run.steps.items()}
     times = {Place(*place): dict(at) for place, at in run.recorded.items()}
-    facts = RunFacts(run.id, run.history, times=times, restarts=restarts)
+    return RunFacts(run.id, run.history, times=times, restarts=restarts)
+
+
+def _not_finite(facts: RunFacts) -> list[Markup]:
+    """Return which metrics are no longer numbers, the first one first."""
+    found = sorted(no_numbers_now(facts), key=lambda one: one.since)[:_SHOWN]
+    return [tag("p", tag("b", one.what, class_="critical"), f"{one.before}. ", class_="answer") for one in found]
+
+
+def _outside(facts: RunFacts) -> list[Markup]:
+    """Return what passed between the steps of the first role, which no timer has."""
     if not facts.places:
         return []
     place = facts.places[0]
-    between = between_steps(facts, place, step_time(facts, place), times[place])
+    between = between_steps(facts, place, step_time(facts, place), facts.times[place])
     return [] if between is None else [tag("p", f"{between.passed}.", class_="answer calm")]
 
 
@@ -231,7 +242,10 @@ def _rounded(seconds: float) -> float:
     return float(f"{seconds:.3g}")
 
 
-def _nothing(run: Contents) -> str:
+def _nothing(run: Contents, facts: RunFacts, *, is_live: bool) -> str:
+    if not facts.places:
+        yet = " yet" if is_live else ""
+        return f"No step was recorded{yet}. Call otel_ml.set_step(step), or loop over otel_ml.steps(loader)."
     timed = [timer for timer in timers(run.history) if not timer.name.endswith("time/step") and timer.name != "step"]
     if not timed:
         return "No timers: nothing tells where the time goes. Time the parts of a step with otel_ml.timed(…)."

@@ -84,7 +84,7 @@ def _timer(history: History, key: SeriesName, place: str, name: str) -> Timer:
     values: Sequence[float] = [value for value in series.values() if value >= 0]
     whole = history.series.get(SeriesName(key.axis, f"{place}time/step"), {})
     all_steps = sum(value for value in whole.values() if value >= 0)
-    total = sum(values)
+    of_steps = sum(value for step, value in series.items() if value >= 0 and step in whole)  # one may have no end
     account = _exposed(history, key.axis, place)
     return Timer(
         name=place + name,
@@ -92,8 +92,8 @@ def _timer(history: History, key: SeriesName, place: str, name: str) -> Timer:
         steps=len(values),
         mean_s=fmean(values) if values else 0.0,
         longest_s=max(values, default=0.0),
-        total_s=total,
-        share=_share(account, name) if account else total / all_steps if all_steps > 0 else None,
+        total_s=sum(values),
+        share=_share(account, name) if account else of_steps / all_steps if all_steps > 0 else None,
         slowest=_at_the_front(account.get(name)) if account else _mostly_slowest(history, key),
     )
 

@@ -24,6 +24,7 @@ from otel_ml_service.report.markup import Markup, section, tag
 from otel_ml_service.report.named_steps import stored_step
 from otel_ml_service.report.page import page_of_parts, parts
 from otel_ml_service.report.step_view import StepName, by_step, step_view
+from otel_ml_service.stored_runs.deliveries import deliveries, not_taken
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.follow_spans import SpanFollower
 from otel_ml_service.stored_runs.rank_places import hosts_of
@@ -74,7 +75,7 @@ class FollowedRun:
             self._refresh()
             rendered = self._parts()
             shown = {name: (digest, html) for name, (digest, html) in rendered.items()}
-            return page_of_parts(self.folder.id, shown, self._version)
+            return page_of_parts(self.folder.name, shown, self._version)
 
     def news(self, version: str, seen: frozenset[str], charts: Iterable[ChartRequest]) -> dict[str, Any] | None:
         """Return what has changed on a page: None where nothing has, and every chart it shows has its numbers."""
@@ -151,7 +152,7 @@ class FollowedRun:
         self._begin_anew()
         self._followers = None
         self._read_at = self.folder.modified
-        self._contents.hosts = hosts_of(self.folder)
+        self._contents.not_taken, self._contents.hosts = not_taken(deliveries(self.folder) or ()), hosts_of(self.folder)
         self._take(records(self.folder))
         if not self._contents.workers:
             spans = SpanFollower(self.folder.path / "spans.jsonl").new_spans()
@@ -159,6 +160,7 @@ class FollowedRun:
 
     def _begin_anew(self) -> None:
         self._contents = Contents(self.folder.id, self.folder.experiment)
+        self._contents.name, self._contents.notes = self.folder.name, self.folder.notes
         self._newest = {}
         self._version += 1
         self._generation += 1

@@ -99,7 +99,7 @@ class KnownRuns:
         if is_live:
             with self._lock:
                 self._followed.setdefault(name, followed)
-        return _summary(contents, is_live=is_live)
+        return {"called": folder.name, **_summary(contents, is_live=is_live)}
 
 
 def _name(folder: RunFolder) -> str:

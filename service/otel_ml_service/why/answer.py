@@ -7,9 +7,12 @@ from typing import Literal
 
 from otel_ml_service.stored_runs.failure import Failure
 
-__all__ = ["CAUSED", "Answer", "Evidence", "Look", "Phase", "Verdict"]
+__all__ = ["ABOUT", "CAUSED", "Answer", "Evidence", "Look", "Phase", "Verdict"]
 
 Verdict = Literal["caused", "coincided", "cannot tell"]
+
+ABOUT = "step time"
+"""What an answer is about that is about no metric."""
 
 CAUSED = 0.8
 """Part of an effect that has to go with its cause, for the cause to be called that."""

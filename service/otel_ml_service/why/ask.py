@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_service.stored_runs.run_history import SeriesName
-from otel_ml_service.why.answer import Answer
+from otel_ml_service.why.answer import ABOUT, Answer
 from otel_ml_service.why.between_steps import Between, between_steps
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.metric_change import explain_metric, largest_change
-from otel_ml_service.why.slow_steps import ABOUT, explain_steps, slow_range
+from otel_ml_service.why.slow_steps import explain_steps, slow_range
 from otel_ml_service.why.step_time import step_time
 from otel_ml_service.why.untimed import Untimed, untimed
 from otel_ml_service.why.wording import plural
@@ -141,8 +141,10 @@ def _places(facts: RunFacts, question: Question) -> list[Place]:
     ]
     if not places and facts.places:
         there = ", ".join(f"axis {place.axis!r} of role {place.role!r}" for place in facts.places)
+        asked_for = [f"axis {question.axis!r}"] * (question.axis is not None)
+        asked_for += [f"role {question.role!r}"] * (question.role is not None)
         raise ConfigError(
-            f"Run {facts.id} has no steps of axis {question.axis!r} and role {question.role!r}. It has: {there}.",
+            f"Run {facts.id} has no steps of {' and '.join(asked_for)}. It has: {there}.",
             slug="unknown-metric",
         )
     return places

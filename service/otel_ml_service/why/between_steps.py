@@ -11,7 +11,7 @@ from statistics import median
 from otel_ml_exporters.records import Span
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.facts import Place, RunFacts
-from otel_ml_service.why.step_time import StepTime
+from otel_ml_service.why.step_time import WORTH_TIMING_S, StepTime
 from otel_ml_service.why.wording import listed, seconds
 
 __all__ = ["Between", "between_steps", "one_rank_between"]
@@ -91,7 +91,7 @@ def between_steps(facts: RunFacts, place: Place, time: StepTime, steps: Iterable
         return None
     of_steps = {b: max(times[b] - times[a] - time.seconds[b], 0.0) for a, b in pairs}
     total_s, whole_s = sum(of_steps.values()), sum(max(times[b] - times[a], time.seconds[b]) for a, b in pairs)
-    if not total_s > _NOTICED * whole_s:
+    if not total_s > max(_NOTICED * whole_s, WORTH_TIMING_S * len(of_steps)):
         return None
     return Between(place.axis, total_s, total_s / whole_s, of_steps)
 

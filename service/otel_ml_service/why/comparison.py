@@ -14,6 +14,7 @@ from otel_ml_service.why.coincidences import is_looked_at, is_of_time
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import what_was_when
 from otel_ml_service.why.interval import Interval, of_differences, of_means
+from otel_ml_service.why.not_finite import not_finite_in_one
 from otel_ml_service.why.step_time import StepTime, step_time, without_pauses
 from otel_ml_service.why.wording import listed, number, seconds, signed
 
@@ -111,12 +112,16 @@ def compared(a: RunFacts, b: RunFacts) -> Comparison:
         verdict, reason = "caused", _caused(_of_place(slow, place), name, lost / abs(step.by))
     return Comparison(
         a.id, b.id, verdict,
-        (_slower(step, is_caused=verdict == "caused"), reason, _worse(metrics)),
+        (
+            _same_run(step) if a.id == b.id else _slower(step, is_caused=verdict == "caused"),
+            reason,
+            " ".join([*not_finite_in_one(a, b), _worse(metrics)]),
+        ),
         params, code, packages, step, phases,
         adds_up=times[0].source == times[1].source == "account",
         throughput=tuple(one for one in metrics if is_of_time(one.name)),
         metrics=tuple(one for one in metrics if not is_of_time(one.name)),
-        findings=tuple(f"{run.id}: {_shown(slow)}" for run in (a, b) for slow in run.findings[:5]),
+        findings=tuple(f"{name}: {_shown(slow)}" for name, run in (("A", a), ("B", b)) for slow in run.findings[:5]),
     )  # fmt: skip
 
 
@@ -211,13 +216,18 @@ def _slower(step: Difference | None, *, is_caused: bool) -> str:
         return "How fast the runs are cannot be compared: one of them has no steps."
     took = f"a step takes {seconds(step.b)} in B and {seconds(step.a)} in A"
     if step.low is None or step.high is None:
-        return f"{took.capitalize()}; there are too few steps to say whether that is by chance."
+        return f"A{took[1:]}; there are too few steps to say whether that is by chance."
     between = f"{signed(seconds(step.by))}, 95 % between {seconds(step.low)} and {seconds(step.high)}"
     if not step.is_sure and not is_caused:
         return f"Neither is sure to be faster: {took} ({between})."
     if not _is_large(step):
         return f"B is as fast as A: {took} ({between})."
     return f"B is {'slower' if step.by > 0 else 'faster'}: {took} ({between})."
+
+
+def _same_run(step: Difference | None) -> str:
+    took = "" if step is None or step.a is None else f": a step takes {seconds(step.a)}"
+    return f"A and B are the same run{took}."
 
 
 def _is_large(step: Difference) -> bool:
@@ -231,14 +241,18 @@ def _caused(found: Iterable[Slow], name: str, part: float) -> str:
 def _why(step: Difference | None, phases: Sequence[Difference], changed: Sequence[Changed]) -> tuple[Verdict, str]:
     if step is None or not step.is_sure or not _is_large(step):
         return "cannot tell", "Cannot tell more: there is no difference in time that has to be explained."
-    part = f"{phases[0].name} has {signed(seconds(phases[0].by))} of it" if phases else "no timer says in which part"
+    part = _most_changed(phases[0]) if phases else "no timer says in which part"
     if changed:
-        names = listed([one.name for one in changed])
-        return "coincided", f"Coincided: {names} differ; {part}, and nothing shows that one led to the other."
+        names, differ = listed([one.name for one in changed]), "differs" if len(changed) == 1 else "differ"
+        return "coincided", f"Coincided: {names} {differ}; {part}, and nothing shows that one led to the other."
     return (
         "cannot tell",
         f"Cannot tell: {part}; parameters, code and packages are the same as far as they were recorded.",
     )
+
+
+def _most_changed(phase: Difference) -> str:
+    return f"{phase.name} takes {seconds(abs(phase.by))} {'more' if phase.by > 0 else 'less'}"
 
 
 def _lost_more(slow: RunFacts, other: RunFacts, place: Place) -> float:
@@ -268,6 +282,8 @@ def _worse(metrics: Sequence[Difference]) -> str:
     sure = [one for one in metrics if one.is_sure]
     if not metrics:
         return "The runs share no metric at any step."
+    if not sure and len(metrics) == 1:
+        return "The 1 metric at equal steps is not sure to differ."
     if not sure:
         return f"Of {len(metrics)} metrics at equal steps none is sure to differ."
     largest = sorted(sure, key=lambda one: -abs(one.by) / max(abs(one.a or 0.0), abs(one.b or 0.0)))

@@ -20,8 +20,8 @@ def completeness(facts: RunFacts, place: Place, first: int, last: int) -> list[E
     """Return how much of the steps there is, who is missing, and whether there will be more."""
     steps = [step for step in facts.times.get(place, {}) if first <= step <= last]
     lacking = len(steps_without_a_rank(steps, facts.incomplete.get(place, ()), facts.silences(place)))
-    whole = f"all ranks have values in {len(steps) - lacking:,} of {plural(len(steps), place.axis)}"
-    found = [Evidence("completeness", None, whole), *_who_is_missing(facts, place, steps)]
+    whole = f"no rank is missing in {len(steps) - lacking:,} of {plural(len(steps), place.axis)}"
+    found = [Evidence("completeness", None, whole)] * bool(steps) + [*_who_is_missing(facts, place, steps)]
     if (metrics := eligible(facts)) > 0:
         found.append(
             Evidence(

@@ -183,7 +183,7 @@ class RunFacts:
         """Return which ranks of a place said nothing, and in which steps, by rank."""
         return silences(self.tables.get(place.prefix + _FINDINGS))
 
-    def series(self, place: Place) -> Iterator[tuple[str, Mapping[int, float]]]:
+    def series(self, place: Place) -> Iterator[tuple[str, dict[int, float]]]:
         """Yield the user's metrics of a place: no timers, nothing of otel_ml's own."""
         for key, values in self.history.series.items():
             if key.axis != place.axis or is_own(key.name) or self.place_of(key.axis, key.name) != place:

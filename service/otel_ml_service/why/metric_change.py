@@ -14,6 +14,7 @@ from otel_ml_service.why.coincidences import changes_near, first_not_finite, is_
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.gradual_change import gradual_turn
+from otel_ml_service.why.not_finite import finite_no_more, not_finite_since
 from otel_ml_service.why.producers import Producer, Responsible, are_parts_of, mostly_by, producers_of, responsible_for
 from otel_ml_service.why.turn import BACK, Turn, range_of
 from otel_ml_service.why.wording import listed, number, plural, signed, steps_text
@@ -44,20 +45,23 @@ _NORMS = (
     "Norms of gradients and activations (`otel_ml.diagnostics.dynamics`) tell which layer was no longer finite first."
 )
 
-_FIRST = "the first one with the new level"
+_FIRST, _FIRST_BROKEN = "the first one with the new level", "the first one that is not finite"
 
 
 def largest_change(facts: RunFacts, place: Place) -> str | None:
-    """Return the metric that changed most, by its own scatter; one that is no longer a number comes first."""
-    sizes: list[tuple[float, str]] = []
+    """Return the metric that changed most, by its own scatter; what is no longer a number comes first.
+
+    Of several of these it is the one that began it, and before those that were none for some steps only.
+    """
+    sizes: list[tuple[float, bool, float, str]] = []
     for name, values in facts.series(place):
         if not is_looked_at(name):
             continue
-        if first_not_finite(values) is not None:
-            sizes.append((math.inf, name))
+        if (broken := first_not_finite(values)) is not None:
+            sizes.append((math.inf, not_finite_since(values) is not None, -broken, name))
         newest = dict(sorted(values.items())[-_NEWEST:])
-        sizes += [(change.size, name) for change in _points(newest).changes]
-    return max(sizes)[1] if sizes else None
+        sizes += [(change.size, False, 0.0, name) for change in _points(newest).changes]
+    return max(sizes)[-1] if sizes else None
 
 
 def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, last: int | None) -> Answer:
@@ -84,7 +88,7 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
         verdict=verdict, effect=turn.effect, explained=0.0 if mostly is None else mostly.part,
         sentences=(turn.text, _why(near, turn), needed if mostly is None else _mostly(mostly, name)),
         evidence=(*near, *completeness(facts, place, turn.step, turn.found_at)),
-        look_at=(Look(place.axis, turn.step, _FIRST),),
+        look_at=(Look(place.axis, turn.step, _FIRST_BROKEN if turn.effect is None else _FIRST),),
     )  # fmt: skip
 
 
@@ -156,9 +160,7 @@ def _turn(
     turns = [_level(name, change) for change in points.changes]
     broken = first_not_finite(values)
     if broken is not None:
-        before = max(step for step in values if step < broken)
-        text = f"{name} became {values[broken]} at step {broken:,}; the step before had {number(values[before])}."
-        turns.append(Turn(broken, broken, text, None))
+        turns.append(Turn(broken, broken, finite_no_more(name, values, broken), None))
     begin, end = range_of(first, last)
     there = [turn for turn in turns if begin <= turn.step <= end]
     if first is not None and first == last:
@@ -206,13 +208,33 @@ def _unchanged(
 ) -> Answer:
     steps = sorted(values)
     begin, end = steps[0] if first is None else first, steps[-1] if last is None else last
-    what = f"{name} has no change of level in {steps_text(begin, end, place.axis)}."
-    then = f"It has {plural(points.values, 'value')}; its last one is {number(values[steps[-1]])}."
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=first, last=last, verdict="cannot tell",
-        effect=None, explained=0.0, sentences=(what, _not_told(points), then),
+        effect=None, explained=0.0,
+        sentences=_no_change(name, values, points, begin, end, place.axis),
         evidence=tuple(completeness(facts, place, begin, end)),
     )  # fmt: skip
+
+
+def _no_change(
+    name: str, values: Mapping[int, float], points: ChangePoints, begin: int, end: int, axis: str
+) -> tuple[str, str, str]:
+    steps, asked = sorted(values), steps_text(begin, end, axis)
+    newest = values[steps[-1]]
+    if not any(begin <= step <= end for step in steps):
+        return (
+            f"{name} has no value in {asked}: it has {len(steps):,}, in {steps_text(steps[0], steps[-1], axis)}.",
+            "Cannot tell: these steps were not recorded, or have not closed yet.",
+            "Ask for a step that is there.",
+        )
+    if not points.values:
+        none = f"{name} is not finite in any of {asked}: its last value is {newest}."
+        return none, "Cannot tell: there is no finite value to compare with.", _NORMS
+    return (
+        f"{name} has no change of level in {asked}.",
+        _not_told(points),
+        f"It has {plural(points.values, 'value')}; its last one is {number(newest)}.",
+    )
 
 
 def _not_told(points: ChangePoints) -> str:

@@ -10,9 +10,10 @@ from statistics import fmean, median
 
 import numpy as np
 
+from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.findings.phases import UNTIMED
-from otel_ml_service.why.answer import CAUSED, Answer, Evidence, Look, Phase, Verdict
+from otel_ml_service.why.answer import ABOUT, CAUSED, Answer, Evidence, Look, Phase, Verdict
 from otel_ml_service.why.between_steps import one_rank_between
 from otel_ml_service.why.coincidences import changes_near, may_be_followed
 from otel_ml_service.why.completeness import completeness
@@ -20,15 +21,15 @@ from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text
 from otel_ml_service.why.late_samples import late_samples
+from otel_ml_service.why.not_finite import no_longer_finite
 from otel_ml_service.why.one_host import alone_on_hosts, told_with_hosts
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
+from otel_ml_service.why.unknown_steps import NO_TIMERS, unknown_steps
 from otel_ml_service.why.untimed import in_no_timer
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
-__all__ = ["ABOUT", "explain_steps", "slow_range"]
-
-ABOUT = "step time"
+__all__ = ["explain_steps", "slow_range"]
 
 _NOTICED = 0.05
 """Of the usual time: less is as usual."""
@@ -52,11 +53,6 @@ _EVENED = {"stage": "With the work spread over all stages", "load": "With as muc
 """What takes a cause away that is not a fault."""
 
 _NO_PEER = "no rank was found slower there than its peers"
-
-_NO_TIMERS = (
-    'There are no timers: put `with otel_ml.timed("forward"):` around the parts of a step, '
-    "on at least two ranks, and the next run tells which rank and which part."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,8 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     time = step_time(facts, place, first, last)
     steps = [step for step in time.seconds if first <= step <= last]
     if not steps:
-        return _nothing(facts, place, first, last, time)
+        return unknown_steps(facts, place, first, last, time)
+    first, last = _recorded(facts, place, first, last)
     found = _found_at(facts, place)
     effect = _effect(time, steps, [(slow.since, slow.last) for slow in found])
     there = _there(found, effect)
@@ -133,7 +130,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     ]
     verdict = _verdict(explained, effect, evidence)
     names = told_with_hosts(facts, place, causes)
-    looks = _looks(place, causes, effect, time)
+    looks = _looks(facts, place, causes, effect, time)
     paths = by_paths(facts, place, time, effect.kept, effect.usual)
     kept, usual = ([step for step in steps if step in paths.seconds] for steps in (effect.kept, effect.usual))
     phases = account(paths, kept, usual)
@@ -148,10 +145,17 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
         ),
         account=phases, adds_up=paths.source in _ADD_UP,
         evidence=(
-            *evidence, *in_no_timer(facts, place, time, steps), *(one for one in outside if one not in evidence),
+            *evidence, *no_longer_finite(facts, place, first, last), *in_no_timer(facts, place, time, steps),
+            *(one for one in outside if one not in evidence),
             *_left_out(effect, place), *completeness(facts, place, first, last),
         ), look_at=tuple(looks),
     )  # fmt: skip
+
+
+def _recorded(facts: RunFacts, place: Place, first: int, last: int) -> tuple[int, int]:
+    """Return the first and the last step of those that are asked about and that the run has."""
+    there = [step for step in facts.times.get(place, {}) if first <= step <= last]
+    return min(there, default=first), max(there, default=last)
 
 
 def _effect(time: StepTime, steps: Sequence[int], not_in: Sequence[tuple[int, int]]) -> _Effect:
@@ -320,6 +324,8 @@ def _why(
         missing = "" if effect.usual else f" It takes {plural(8, 'calm step')} before or after to say what is usual."
         if effect.usual and causes:
             return f"Cannot tell more: {listed(names)}, and steps are as long as usual."
+        if causes:
+            return f"Cannot tell what it cost: {listed(names)}, and no step was without it."
         return f"Cannot tell more: nothing in these steps has to be explained.{missing}"
     if time.source in _ADD_UP and phases:
         by = seconds(phases[0].seconds - (phases[0].usual_s or 0.0))
@@ -355,7 +361,7 @@ def _then(
     if verdict == "coincided" and evened > _NOTICED * effect.mean_s:
         return f"Where the longest rank is given as much as the mean one, a step is {seconds(evened)} shorter."
     if time.source == "clock" and not time.phases:
-        return _NO_TIMERS
+        return NO_TIMERS
     if time.source not in _ADD_UP:
         return (
             "The phases of these steps do not add up: no spans of all ranks are kept, so the slowest rank of each "
@@ -366,28 +372,20 @@ def _then(
             'Put `with otel_ml.timed("checkpoint"):`, or what it is, around what is in no timer; '
             f"look at {looks[0].axis} {looks[0].step:,}."
         )
+    if len(effect.steps) == 1:
+        return f"{looks[0].text}."
     return f"Look at {looks[0].axis} {looks[0].step:,}: {looks[0].text}." if looks else "There is no step to look at."
 
 
-def _looks(place: Place, causes: Sequence[Slow], effect: _Effect, time: StepTime) -> list[Look]:
+def _looks(facts: RunFacts, place: Place, causes: Sequence[Slow], effect: _Effect, time: StepTime) -> list[Look]:
     looks = [
         Look(place.axis, slow.shows, f"span {slow.span} of {slow.who}" + (f", {slow.phase}" if slow.phase else ""))
         for slow in causes
         if slow.shows is not None and slow.span is not None
     ]
     longest = max(effect.kept if causes else effect.steps, key=lambda step: time.seconds[step])
-    return [*looks, Look(place.axis, longest, f"the longest one, {seconds(time.seconds[longest])}")]
-
-
-def _nothing(facts: RunFacts, place: Place, first: int, last: int, time: StepTime) -> Answer:
-    have = sorted(time.seconds)
-    there = f"the run has {steps_text(have[0], have[-1], place.axis)}" if have else "the run has no steps of it"
-    return Answer(
-        run=facts.id, about=ABOUT, role=place.role, axis=place.axis, first=first, last=last, verdict="cannot tell",
-        effect=None, explained=0.0,
-        sentences=(
-            f"Nothing is known of {steps_text(first, last, place.axis)}: {there}.",
-            "Cannot tell: these steps were not recorded, or have not closed yet.",
-            _NO_TIMERS if not time.phases else "Ask for a step that is there.",
-        ),
-    )  # fmt: skip
+    if len(effect.steps) > 1:
+        return [*looks, Look(place.axis, longest, f"the longest one, {seconds(time.seconds[longest])}")]
+    axis = "" if place.axis == DEFAULT_AXIS else f" --axis {place.axis}"
+    drawn = f"`otel-ml trace {facts.id} --steps {longest}{axis}` draws what each rank did in it"
+    return [*looks, Look(place.axis, longest, drawn)]

@@ -14,7 +14,7 @@ from otel_ml.wire.reductions import row_of
 from otel_ml_service.why.answer import Phase
 from otel_ml_service.why.facts import Place, RunFacts
 
-__all__ = ["StepTime", "account", "calm_steps", "step_time", "usual_steps", "without_pauses"]
+__all__ = ["WORTH_TIMING_S", "StepTime", "account", "calm_steps", "step_time", "usual_steps", "without_pauses"]
 
 Values = Mapping[int, float]
 
@@ -35,6 +35,9 @@ _WARM_UP = 3
 
 _PAUSE = 10.0
 """Scatters beyond which a step is a pause."""
+
+WORTH_TIMING_S = 1e-4
+"""A step: what is in no timer and shorter than that is the program between two lines."""
 
 _IN_A_ROW = 4
 """So many are no longer a pause: as many as make a finding."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from otel_ml_exporters.records import Span
-from otel_ml_service.findings.nesting import parents_of
+from otel_ml_service.findings.nesting import BESIDE, of_steps, parents_of
 from otel_ml_service.findings.phases import STEP, UNTIMED
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.between_steps import between_steps
 from otel_ml_service.why.facts import Place, RunFacts
-from otel_ml_service.why.step_time import StepTime
+from otel_ml_service.why.step_time import WORTH_TIMING_S, StepTime
 from otel_ml_service.why.wording import listed, seconds
 
 __all__ = ["Untimed", "in_no_timer", "untimed"]
@@ -89,8 +89,8 @@ def untimed(facts: RunFacts, place: Place, time: StepTime, steps: Iterable[int])
     """Return what no timer has of steps; None where that is little, nothing was timed, or nobody knows.
 
     Where there is no account of each step, it is what the step is longer than its timers, those apart that are inside
-    of others or beside them. Without spans, that say so, that is the least that it can be. Where steps were not timed
-    either, they last from the end of one to that of the next, a restart apart.
+    of others or run on another thread. Without spans, that say so, and where timers overlap, that is the least that it
+    can be. Where steps were not timed either, they last from the end of one to that of the next, a restart apart.
     """
     restarts = {step for step, _ in facts.restarts.get(place, ())} if time.source == "clock" else set()
     known = [step for step in steps if step in time.seconds and step not in restarts]
@@ -98,7 +98,7 @@ def untimed(facts: RunFacts, place: Place, time: StepTime, steps: Iterable[int])
         return None
     of_steps = _in_account(time, known) if time.source == "account" else _beyond_timers(facts, place, time, known)
     whole_s = sum(time.seconds[step] for step in known)
-    if not sum(of_steps.values()) > _NOTICED * whole_s:
+    if not sum(of_steps.values()) > max(_NOTICED * whole_s, WORTH_TIMING_S * len(of_steps)):
         return None
     return Untimed(place.axis, sum(of_steps.values()) / whole_s, of_steps)
 
@@ -109,18 +109,27 @@ def _in_account(time: StepTime, steps: Iterable[int]) -> dict[int, float]:
 
 
 def _beyond_timers(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> dict[int, float]:
-    parents = _parents(facts, place, steps)
-    outer = [values for name, values in time.phases.items() if parents.get(name, STEP) == STEP]
+    other = _inside_or_elsewhere(facts, place, steps)
+    outer = [values for name, values in time.phases.items() if name not in other]
     return {step: max(time.seconds[step] - sum(of.get(step, 0.0) for of in outer), 0.0) for step in steps}
 
 
-def _parents(facts: RunFacts, place: Place, steps: Sequence[int]) -> Mapping[str, str]:
+def _inside_or_elsewhere(facts: RunFacts, place: Place, steps: Sequence[int]) -> set[str]:
+    """Return the timers that are inside of others, or beside them and not begun in the step."""
     newest = sorted(steps)[-_LOOKED_AT:]
     of_rank: dict[int, list[Span]] = defaultdict(list)
     for span in facts.spans_of_steps(place, newest[0], newest[-1]):
         if (span.role, span.axis) == place:
             of_rank[span.rank].append(span)
-    return next((parents_of(spans) for _, spans in sorted(of_rank.items())), {})
+    if not of_rank:
+        return set()
+    spans = of_rank[min(of_rank)]
+    begun = of_steps(spans)
+    begun_in_step = {span.name for span in spans if span.span_id in begun}
+    parents = parents_of(spans)
+    return {
+        name for name, parent in parents.items() if parent != STEP and not (parent == BESIDE and name in begun_in_step)
+    }
 
 
 def in_no_timer(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> list[Evidence]:

@@ -182,14 +182,14 @@ def _needed(whole: Sequence[tuple[StepTimers, object]], without: Removed, stages
     ranks = {rank for timers, _ in whole for rank in timers.ranks}
     if without.phase is not None and without.phase not in {*phases, UNTIMED}:
         return f"there is no timer {without.phase!r} in {asked}. There are {listed(sorted(phases), 8)}."
-    if len(ranks) < 2 or ranks.issubset(without.ranks):
-        return "no rank is left to compare with."
     if without.stage is not None and without.stage not in stages.values():
         return (
             "which rank is in which stage is not known: of a run that goes on only its service knows. Name its ranks."
         )
     if without.ranks and not ranks.intersection(without.ranks):
         return f"{without} has no spans in {asked}. There are those of {plural(len(ranks), 'rank')}."
+    if len(ranks) < 2 or ranks.issubset(without.ranks):
+        return "no rank is left to compare with."
     return f"timers of {asked} overlap, without one being around the other."
 
 

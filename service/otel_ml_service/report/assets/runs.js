@@ -12,19 +12,20 @@ const age = seconds => seconds < 90 ? `${Math.max(0, Math.round(seconds))} s` : 
   seconds < 129600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
 const pairs = found => Object.entries(found || {}).map(([name, value]) =>
   make('span', {class: 'pair'}, make('span', {class: 'quiet'}, name), ` ${value}`));
-const text = row => [row.name, row.state, row.step, ...Object.entries({...row.params, ...row.values}).flat()].join(' ').toLowerCase();
+const text = row => [row.name, row.called, row.state, row.step, ...Object.entries({...row.params, ...row.values}).flat()].join(' ').toLowerCase();
 const link = name => name.split('/').map(encodeURIComponent).join('/');
 const draw = () => {
   const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean), focused = document.activeElement?.dataset?.run;
   const shown = rows.filter(row => words.every(word => text(row).includes(word)));
   const body = shown.map(row => {
-    const box = make('input', {type: 'checkbox', 'aria-label': `compare ${row.run}`, 'data-run': row.name});
+    const box = make('input', {type: 'checkbox', 'aria-label': `compare ${row.called || row.run}`, 'data-run': row.name});
     box.checked = chosen.has(row.name);
     box.addEventListener('change', () => { chosen[box.checked ? 'add' : 'delete'](row.name); tell(); });
     const state = make('b', {class: row.state === 'live' ? 'running' : row.state || ''}, row.state || '…');
     if (row.said) state.title = row.said;
     return make('tr', {}, make('td', {class: 'pick'}, box),
-      make('td', {class: 'who'}, make('a', {href: `run/${link(row.name)}/`}, row.run), make('div', {class: 'quiet'}, row.experiment)),
+      make('td', {class: 'who'}, make('a', {href: `run/${link(row.name)}/`}, row.called || row.run),
+        make('div', {class: 'quiet', title: row.run}, row.experiment)),
       make('td', {}, state), make('td', {class: 'number'}, row.step == null ? '' : row.step.toLocaleString('en')),
       make('td', {class: 'pairs'}, ...pairs(row.values)), make('td', {class: 'pairs'}, ...pairs(row.params)),
       make('td', {class: 'number'}, `${age(Date.now() / 1000 - row.modified)} ago`));

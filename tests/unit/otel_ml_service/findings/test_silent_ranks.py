@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from otel_ml_exporters.records import Table
 from tests.strategies import Service
 from tests.unit.otel_ml_service.findings.served_ranks import ranks_of, steps
@@ -112,3 +114,39 @@ def test_a_rank_that_falls_silent_and_is_heard_again_is_named_both_times_with_it
     tables = [record for record in service.records if isinstance(record, Table)]
     silent = next(table for table in tables if table.rows[0][1] == "silent")
     assert (silent.step, silent.rows[0][1:5]) == (10, ("silent", 3, "", 10))
+
+
+def test_a_slow_rank_that_leaves_is_slow_up_to_its_last_step_and_costs_no_more() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(30), slow=3)
+    service.take(ranks[3].bye())
+
+    steps(service, ranks[:3], range(30, 60))
+
+    [finding] = service.engine.findings
+    assert (finding["rank"], finding["since"], finding["last"], finding["is_over"]) == (3, 0, 29, True)
+    assert finding["cost_s"] == pytest.approx(30.0)
+    assert finding["saved_s"] == pytest.approx(1.0)
+    [said] = [notice for notice in service.notices if "no longer slow" in notice]
+    assert "from step 0 to 29" in said
+
+
+def test_a_slow_rank_that_leaves_with_all_others_is_slow_to_the_end() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(30), slow=3)
+    service.take(*[rank.bye() for rank in ranks])
+
+    assert [(one["rank"], one["last"], one["is_over"]) for one in service.engine.findings] == [(3, 29, False)]
+
+
+def test_of_a_slow_rank_that_is_silent_for_a_while_only_the_steps_count_in_which_it_was_heard() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(30), slow=3)
+    for step in range(30, 36):
+        service.take(*[rank.step(step, {"time/forward": 1.0}, "sum>max") for rank in ranks[:3]])
+        service.wait(70, *ranks[:3])
+
+    [slow] = [one for one in service.engine.findings if one["kind"] == "slow"]
+
+    assert (slow["rank"], slow["last"], slow["is_over"]) == (3, 29, False)
+    assert slow["saved_s"] == pytest.approx(1.0)

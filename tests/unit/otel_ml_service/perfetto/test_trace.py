@@ -347,6 +347,8 @@ def test_steps_and_roles_that_there_are_not_are_an_error_that_says_which_there_a
     assert "has nothing at 48-52 of the axis 'step'. It has the steps 0-19 of 'step'." in capsys.readouterr().err
     assert main(["trace", "01abc", "--role", "generator"]) == 1
     assert "has no role 'generator'. Its roles are: trainer." in capsys.readouterr().err
+    assert main(["trace", "01abc", "--axis", "rollout"]) == 1
+    assert "has no steps of the axis 'rollout'. It has the steps 0-19 of 'step'." in capsys.readouterr().err
     assert not list(run.path.glob("*.perfetto-trace*"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -126,11 +127,17 @@ def test_a_run_that_is_over_has_no_time_left() -> None:
 @pytest.mark.parametrize(
     ("records", "sentence"),
     [
-        ([], "No timers: nothing tells where the time goes. Time the parts of a step with otel_ml.timed(…)."),
+        ([], "No step was recorded. Call otel_ml.set_step(step), or loop over otel_ml.steps(loader)."),
+        ([StepRecord(1, "trainer", "time", 0, 0, 1.0, {"loss": 1.0})], "No step was recorded."),
+        ([StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0})],
+         "No timers: nothing tells where the time goes. Time the parts of a step with otel_ml.timed(…)."),
         ([Params(1, 1.0, {"world_size": 1}), StepRecord(2, "trainer", "step", 0, 0, 1.0, {"time/forward": 1.0})],
          "One rank: there is nobody to compare it with."),
         ([StepRecord(1, "trainer", "step", 0, 0, 1.0, {"time/step": 1.0, "time/all_reduce": 0.8})],
          "No rank was found slow or silent. 80% of a step goes to all_reduce, which is waiting."),
+        ([StepRecord(1, "trainer", "step", 0, 0, 1.0, {"time/step": 1.0, "time/forward": 0.9}),
+          StepRecord(2, "trainer", "step", 1, 0, 2.0, {"time/forward": 0.9})],  # killed in it
+         "90% of a step goes to forward."),
     ],
 )  # fmt: skip
 def test_where_nobody_is_slow_it_is_said_what_can_be_told(records: list[Record], sentence: str) -> None:
@@ -149,3 +156,20 @@ def test_a_finding_without_a_span_of_its_own_is_shown_by_the_step_in_which_it_wa
     [trouble] = troubles(run_of(late, further=[SpanBatch(200, spans)]))
 
     assert trouble.shows == 6
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_metrics_that_are_no_longer_numbers_come_first(is_live: bool) -> None:
+    rows = [
+        StepRecord(step + 1, "trainer", "step", step, 0, 1000.0 + step, {
+            "loss": 0.5 if step < 6 else math.nan, "norm": 2.0 if step < 4 else math.inf, "norm/max": math.inf,
+            "blink": math.nan if step == 3 else 1.0,
+        })
+        for step in range(10)
+    ]  # fmt: skip
+
+    text = said(contents("run-1", "pages", rows), is_live=is_live)
+
+    assert text.startswith("norm is inf since step 4; the step before had 2. loss is nan since step 6; ")
+    assert "blink" not in text
+    assert "norm/max" not in text

@@ -169,6 +169,28 @@ def test_the_list_tells_state_last_step_parameters_and_last_values(client: Clien
     assert row["values"]["test/accuracy"] == "0.97"
 
 
+def test_the_list_calls_a_run_what_people_call_it(client: Client, tmp_path: Path) -> None:
+    for name in ("run-1", "01M8GQFF4BTTFDT7ZRA6P8PBJV"):
+        write_run(tmp_path, name, records_of_everything())
+
+    rows = {row["run"]: row["called"] for row in client.get("runs.json").json}
+
+    assert rows == {"run-1": "run-1", "01M8GQFF4BTTFDT7ZRA6P8PBJV": "proud-harbor-941"}
+
+
+def test_the_page_of_a_run_has_its_name_and_its_notes(client: Client, tmp_path: Path) -> None:
+    run = write_run(tmp_path, "run-1", records_of_everything())
+    (run.path / "state").mkdir(exist_ok=True)
+    (run.path / "state" / "name").write_text("longer warm-up")
+    (run.path / "state" / "notes").write_text("as run 7, but slower")
+
+    body = client.get("run/digits/run-1/").body
+
+    assert "<title>longer warm-up</title>" in body
+    assert "<h1>longer warm-up</h1>" in body
+    assert "as run 7, but slower" in body
+
+
 def test_the_list_tells_what_a_run_failed_with(client: Client, tmp_path: Path) -> None:
     text = Text(1, 1000.0, "otel_ml/failure/rank_3", "step", 7, "RuntimeError: no memory")
     write_run(tmp_path, "run-1", [text, RunStatus(2, 1001.0, "failed")])

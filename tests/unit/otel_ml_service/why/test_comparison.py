@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,9 @@ def test_another_parameter_coincides_and_no_more() -> None:
 
     assert found.verdict == "coincided"
     assert [(one.name, one.a, one.b) for one in found.params] == [("seq_len", "1024", "2048")]
-    assert "seq_len differ; forward has +4 ms of it" in found.sentences[1]
+    assert "Coincided: seq_len differs; forward takes 4 ms more, and nothing shows" in found.sentences[1]
+    both = of(with_param(PLAIN, seq_len=1024, hidden=1), with_param(SLOWER, seq_len=2048, hidden=2))
+    assert "hidden and seq_len differ; " in both.sentences[1]
 
 
 def test_without_any_difference_but_time_it_cannot_be_told() -> None:
@@ -109,6 +112,36 @@ def test_commit_and_packages_are_compared(tmp_path: Path) -> None:
     assert found.verdict == "coincided"
 
 
+def test_runs_keep_their_names_where_there_are_too_few_steps() -> None:
+    found = of(job(steps=1), PLAIN)
+
+    assert found.sentences[0] == (
+        "A step takes 12 ms in B and 12 ms in A; there are too few steps to say whether that is by chance."
+    )
+
+
+def test_one_metric_is_not_several() -> None:
+    found = of(job(values=lambda step: {"loss": 0.5}), job(values=lambda step: {"loss": 0.5}))
+
+    assert found.sentences[2] == "The 1 metric at equal steps is not sure to differ."
+
+
+@pytest.mark.parametrize("since", [0, 40])
+def test_a_metric_that_is_no_number_in_one_run_alone_is_told_first(since: int) -> None:
+    broken = job(values=lambda step: {"loss": math.nan if step >= since else 0.5, "norm": 1.0})
+    whole = job(values=lambda step: {"loss": 0.5, "norm": 1.0})
+
+    for found, name in ((of(whole, broken), "B"), (of(broken, whole), "A")):
+        where = "in all steps" if since == 0 else "from step 40 on"
+        assert found.sentences[2].startswith(f"loss is nan in {name} {where}, and finite in the other run. ")
+
+
+def test_a_run_beside_itself_is_said_to_be_the_same_run() -> None:
+    facts = facts_of("a", PLAIN)
+
+    assert compared(facts, facts).sentences[0].startswith("A and B are the same run: a step takes 12 ms.")
+
+
 @pytest.mark.parametrize("records", [[], job(steps=1), job(steps=3, is_timed=False)])
 def test_a_run_without_steps_can_be_compared_with_another(records: list[Record]) -> None:
     for found in (of(records, PLAIN), of(PLAIN, records), of(records, records)):
@@ -159,3 +192,27 @@ def test_a_rank_that_is_slow_for_a_while_made_the_run_slower_though_most_steps_a
     assert found.step is not None
     assert found.step.by == pytest.approx(0.015 / 4, rel=0.05)
     assert found.sentences[0].startswith("B is slower")
+
+
+def test_runs_are_called_by_their_names_and_findings_are_of_a_or_b(tmp_path: Path) -> None:
+    accused = job(slow=range(160), extra_s=0.004, findings=[finding(since=0, until=159, extra_s=0.0039)])
+    for run, records in (("01M8GQFF4BTTFDT7ZRA6P8PBJV", PLAIN), ("other", accused)):
+        write_run(tmp_path, run, records)
+
+    said = otel_ml(tmp_path, "diff", "01M8GQFF4BTTFDT7ZRA6P8PBJV", "other").stdout
+
+    assert "A is proud-harbor-941 (01M8GQFF4BTTFDT7ZRA6P8PBJV), B is other\n" in said
+    assert "- B: rank 2 was slow in forward" in said
+
+
+def test_of_long_texts_the_part_that_differs_is_shown(tmp_path: Path) -> None:
+    common = "python -m torch.distributed.run --nproc-per-node 8 train.py --data /mnt/data"
+    for run, more in (("one", " --lr 0.1 --layers 24 --hidden 4096"), ("two", " --lr 0.2 --layers 24 --hidden 4096")):
+        params = Params(0, 1000.0, {"otel_ml": {"command": common + more}})
+        write_run(tmp_path, run, numbered([params, *PLAIN]))
+
+    [row] = [line for line in otel_ml(tmp_path, "diff", "one", "two").stdout.splitlines() if "command" in line[:8]]
+
+    assert "--lr 0.1" in row
+    assert "--lr 0.2" in row
+    assert len(row) <= 80

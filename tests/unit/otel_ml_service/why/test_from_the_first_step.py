@@ -110,3 +110,13 @@ def test_what_falls_as_step_time_falls_is_not_what_it_follows() -> None:
     answer = varying(lambda step, seconds: {"loss": 1 / (step + 1), "seen": 0.1 * step + rng.normal()})
 
     assert answer.verdict == "cannot tell"
+
+
+def test_who_was_found_from_the_first_step_on_is_named_also_where_nothing_says_what_it_cost() -> None:
+    found = (*finding(since=0, until=159, extra_s=0.5)[:-1], 0.5)  # longer than a step
+
+    said = asked(job(findings=[found]))
+
+    assert said.sentences[1] == (
+        "Cannot tell what it cost: rank 2 was slow in forward, steps 0-159, and no step was without it."
+    )

@@ -99,7 +99,7 @@ def test_a_short_metric_says_how_many_values_it_takes() -> None:
 def test_a_metric_that_is_not_there_is_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'reward'"):
         asked(job(values=lambda step: {"reward": 1.0}), metric="rewrad")
-    with pytest.raises(ConfigError, match=r"no steps of axis 'rollout' .* It has: axis 'step' of role 'trainer'"):
+    with pytest.raises(ConfigError, match=r"no steps of axis 'rollout'\. It has: axis 'step' of role 'trainer'"):
         asked(job(), steps=(1, 2), axis="rollout")
 
 
@@ -113,3 +113,37 @@ def test_a_metric_that_falls_and_recovers_is_asked_about_for_its_fall() -> None:
 
     assert answer.first == 80, "and not for the way back, which is larger"
     assert answer.sentences[0].startswith("reward fell at step 80")
+
+
+def test_a_metric_that_is_not_a_number_now_and_then_is_not_said_to_stay_so() -> None:
+    answer = asked(job(values=lambda step: {"loss": math.nan if step in {70, 90} else 1.0}), metric="loss")
+
+    assert answer.sentences[0] == (
+        "loss was nan at step 70, and not finite in 2 of 160 steps; the step before had 1, the one after it 1."
+    )
+    assert answer.look_at[0].text == "the first one that is not finite"
+
+
+def test_a_metric_that_never_was_a_number_is_said_to_be_none() -> None:
+    answer = asked(job(values=lambda step: {"loss": math.nan}), metric="loss")
+
+    assert answer.sentences == (
+        "loss is not finite in any of steps 0-159: its last value is nan.",
+        "Cannot tell: there is no finite value to compare with.",
+        "Norms of gradients and activations (`otel_ml.diagnostics.dynamics`) tell which layer was no longer finite "
+        "first.",
+    )
+
+
+def test_of_several_metrics_that_are_no_longer_numbers_the_first_one_is_told() -> None:
+    answer = asked(
+        job(
+            values=lambda step: {
+                "a_norm": math.inf if step >= 60 else 1.0,
+                "loss": math.nan if step >= 70 else 1.0,
+                "score": math.nan if step == 20 else 1.0,
+            }
+        )
+    )
+
+    assert answer.about == "a_norm"

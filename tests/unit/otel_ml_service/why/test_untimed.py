@@ -13,6 +13,7 @@ from otel_ml_service.why.facts import RunFacts, facts_of
 from tests.unit.otel_ml_service.why.jobs import numbered
 
 PAUSES = (30, 55)
+MS = 1_000_000
 Timers = Callable[[float], Mapping[str, float]]
 """Seconds in no timer → what a step of 10 ms more records."""
 
@@ -96,6 +97,26 @@ def test_a_step_that_is_asked_for_says_how_much_of_it_no_timer_has() -> None:
     assert answer.sentences[2] == (
         'Put `with otel_ml.timed("checkpoint"):`, or what it is, around what is in no timer; look at step 30.'
     )
+
+
+def test_timers_that_overlap_and_fill_a_step_leave_none_of_it_untimed() -> None:
+    rows = [
+        StepRecord(0, "trainer", "step", step, 0, 1000.0 + step * 0.006, {
+            "time/a": 0.004, "time/b": 0.004, "time/step": 0.006
+        })
+        for step in range(60)
+    ]  # fmt: skip
+    facts = facts_of("run", numbered([*rows, RunStatus(0, 1001.0, "finished")]))
+    facts.spans = lambda *_: iter(
+        Span("aa", f"{name}{step}", inside and f"{inside}{step}", name, int(at) + begin * MS, int(at) + end * MS,
+             "trainer", 0, "step", step)
+        for step in range(60)
+        for at in [1e12 + (step - 1) * 6e6]
+        for name, inside, begin, end in (("step", None, 0, 6), ("a", "step", 0, 4), ("b", "step", 2, 6))
+    )  # fmt: skip
+
+    for answer in (asked(facts), asked(facts, 30)):
+        assert "no timer" not in " ".join([*answer.sentences, *(one.text for one in answer.evidence)])
 
 
 def test_a_restart_is_not_time_in_no_timer() -> None:

@@ -177,7 +177,7 @@ def test_how_much_is_known_is_said() -> None:
 
     answer = asked(job(slow=SLOW, extra_s=0.015, findings=[found], missing=frozenset({90, 91})))
 
-    assert "all ranks have values in 38 of 40 steps" in texts(answer)
+    assert "no rank is missing in 38 of 40 steps" in texts(answer)
 
 
 def test_of_a_rank_that_was_killed_it_is_said_in_which_steps_it_is_missing_and_why() -> None:
@@ -187,10 +187,10 @@ def test_of_a_rank_that_was_killed_it_is_said_in_which_steps_it_is_missing_and_w
 
     said = texts(asked(records))
 
-    assert "all ranks have values in 0 of 79 steps" in said
+    assert "no rank is missing in 0 of 79 steps" in said
     assert "rank 2 has no values in steps 81-159: it was killed at step 80" in said
     assert "the run ended as 'killed'" in said
-    assert "all ranks have values in 81 of 160 steps" in texts(asked(records, steps=(0, 159)))
+    assert "no rank is missing in 81 of 160 steps" in texts(asked(records, steps=(0, 159)))
 
 
 def test_the_last_steps_of_a_job_whose_ranks_were_killed_are_explained_without_their_account() -> None:
@@ -215,7 +215,7 @@ def test_a_step_that_a_restart_did_again_with_all_ranks_lacks_none() -> None:
 
     said = texts(asked(numbered([*first[:-1], *again]), steps=(20, 39)))
 
-    assert "all ranks have values in 20 of 20 steps" in said
+    assert "no rank is missing in 20 of 20 steps" in said
 
 
 def test_a_healthy_run_has_no_culprit() -> None:

@@ -107,6 +107,15 @@ def test_what_cannot_be_told_is_a_sentence(text: str, said: str) -> None:
     assert found.sentence.startswith(f"Cannot tell: {said}")
 
 
+def test_a_rank_that_is_not_there_is_said_to_be_none_also_beside_one_alone() -> None:
+    spans = [span for span in data_parallel(range(10), {}) if span.rank == 0]
+
+    assert asked("rank=3,phase=forward", spans).sentence == (
+        "Cannot tell: rank 3 in forward has no spans in steps 3-7. There are those of 1 rank."
+    )
+    assert asked("rank=0,phase=forward", spans).sentence == "Cannot tell: no rank is left to compare with."
+
+
 def test_without_spans_it_says_what_makes_them():
     assert "Timers (`otel_ml.timed`) make them" in asked("rank=2,phase=forward", []).sentence
 

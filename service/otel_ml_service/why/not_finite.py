@@ -1,0 +1,87 @@
+"""Metrics that are NaN or infinite: since when, for how long, and in which of two runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from otel_ml_service.stored_runs.run_history import SeriesName
+from otel_ml_service.why.answer import Evidence
+from otel_ml_service.why.coincidences import first_not_finite, is_looked_at
+from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.wording import number, plural
+
+__all__ = ["NoNumber", "finite_no_more", "no_longer_finite", "no_numbers_now", "not_finite_in_one", "not_finite_since"]
+
+
+class NoNumber(NamedTuple):
+    """A metric whose newest values are NaN or infinite.
+
+    Attributes:
+        since: the first step of these.
+        what: since when it is what.
+        before: what it was then, as the rest of the sentence; empty where it never was a number.
+    """
+
+    since: int
+    what: str
+    before: str
+
+
+def no_numbers_now(facts: RunFacts) -> Iterator[NoNumber]:
+    """Yield the metrics that are not numbers now; the others are not read but for their newest value."""
+    for place in facts.places:
+        for name, values in facts.series(place):
+            if math.isfinite(next(reversed(values.values()), 0.0)) or not is_looked_at(name):
+                continue
+            since = not_finite_since(values)
+            if since is not None:
+                last = [value for step, value in sorted(values.items()) if step < since][-1:]
+                before = f"; the step before had {number(last[0])}" if last else ""
+                yield NoNumber(since, f"{name} is {values[since]} since {place.axis} {since:,}", before)
+
+
+def no_longer_finite(facts: RunFacts, place: Place, first: int, last: int) -> Iterator[Evidence]:
+    """Yield which metrics of a place are NaN or infinite for the first time in the steps `first` to `last`."""
+    for name, values in sorted(facts.series(place)):
+        broken = first_not_finite(values) if is_looked_at(name) else None
+        if broken is not None and first <= broken <= last:
+            yield Evidence("change", broken, f"{name} became {values[broken]} at {place.axis} {broken:,}")
+
+
+def finite_no_more(name: str, values: Mapping[int, float], at: int) -> str:
+    """Return that a metric is no longer a number, or was none for a while."""
+    steps = sorted(values)
+    before, later = values[steps[steps.index(at) - 1]], [step for step in steps if step > at]
+    again = next((step for step in later if math.isfinite(values[step])), None)
+    if again is None:
+        return f"{name} became {values[at]} at step {at:,}; the step before had {number(before)}."
+    lacking = sum(not math.isfinite(value) for value in values.values())
+    after = "the one after it" if again == later[0] else f"step {again:,} again"
+    return (
+        f"{name} was {values[at]} at step {at:,}, and not finite in {lacking:,} of {plural(len(steps), 'step')}; "
+        f"the step before had {number(before)}, {after} {number(values[again])}."
+    )
+
+
+def not_finite_in_one(a: RunFacts, b: RunFacts) -> Iterator[str]:
+    """Yield which metrics are no longer numbers in one run alone: no difference says so."""
+    for name, run, other in (("A", a, b), ("B", b, a)):
+        for place in run.places:
+            for metric, values in sorted(run.series(place)):
+                of_other = other.history.series.get(SeriesName(place.axis, metric), {})
+                broken = not_finite_since(values) if is_looked_at(metric) else None
+                if broken is not None and of_other and not_finite_since(of_other) is None:
+                    where = "in all steps" if broken == min(values) else f"from {place.axis} {broken:,} on"
+                    yield f"{metric} is {values[broken]} in {name} {where}, and finite in the other run."
+
+
+def not_finite_since(values: Mapping[int, float]) -> int | None:
+    """Return the step from which on no value is finite; None where the last one is."""
+    last = None
+    for step in sorted(values, reverse=True):
+        if math.isfinite(values[step]):
+            break
+        last = step
+    return last
