@@ -111,7 +111,7 @@ def init(
     beside = reinit == "create_new"
     if state.run is not None and not beside:
         if reinit not in {True, "finish_previous"} and not _is_other(state.run, project, id, name):
-            state.run.config.update(config)
+            _say_other(state.run.config, as_mapping(config))
             return state.run
         state.run.finish()
     _say_unused(dir, more)
@@ -141,6 +141,14 @@ def _is_other(run: Run, project: str | None, run_id: str | None, name: str | Non
         return False
     asked = (project, run.project), (run_id, run.id), (name, run.name)
     return any(given is not None and given != known for given, known in asked)
+
+
+def _say_other(config: Config, given: Mapping[str, Any]) -> None:
+    """Say what an `init()` during a run asks for that the run's configuration, which stays, does not have."""
+    changed = [key for key, value in Config.of(given).items() if key not in config or config[key] != value]
+    if changed:
+        names = ", ".join(map(repr, changed[:3]))
+        not_kept("wandb.init(config=…)", f"the run that is active keeps its own {names}. Call run.config.update().")
 
 
 def _arguments(asked: InitArguments, run_id: str | None, name: str | None) -> dict[str, Any]:
