@@ -122,8 +122,8 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
     ) -> None:
         """Record hyper-parameters: a dictionary, a Namespace, a dataclass.
 
-        Metrics beside them are recorded at `step`, as Lightning's TensorBoard logger does; one that is not in a dictionary is
-        called `hp_metric`.
+        Metrics beside them are recorded at `step`, as Lightning's TensorBoard logger does; one that is not in a
+        dictionary is called `hp_metric`.
         """
         run = self._join()
         if global_rank() == 0:
