@@ -20,6 +20,11 @@ class RunEnvironment:
             self._before.setdefault(name, os.environ.get(name))
             os.environ[name] = value
 
+    def before(self) -> dict[str, str]:
+        """Return the environment without what was set: as whoever started the process has given it."""
+        given = {name: value for name, value in os.environ.items() if name not in self._before}
+        return {**given, **{name: value for name, value in self._before.items() if value is not None}}
+
     def undo(self) -> None:
         """Put back what was there before the first `set()`; again is fine."""
         for name, value in self._before.items():

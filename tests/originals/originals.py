@@ -86,6 +86,7 @@ ORIGINALS: tuple[Original, ...] = (
             "Run.log": "a step that goes back is kept; every rank may call it",
             "finish": "nothing waits for a server",
             "Run.finish": "nothing waits for a server",
+            "box3d": "turned as the quaternion says, also where a part of it is negative",
             "plot.pr_curve": "computed without scikit-learn",
             "plot.roc_curve": "computed without scikit-learn",
         },

@@ -97,6 +97,10 @@ class Runtime:
             self._sessions.make_current(session)
             return session.run
 
+    def given_environ(self) -> Mapping[str, str]:
+        """Return the environment without what the runs of this process hand to its children."""
+        return self._environment.before()
+
     def begin(self, arguments: Mapping[str, Any]) -> Run:
         """Start another run beside those there are.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from otel_ml import env
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.config import Config
 
 __all__ = ["with_exporters_of_the_job", "with_own_backend"]
@@ -17,8 +18,9 @@ def with_own_backend(exporter: str) -> tuple[str, ...] | None:
 
     That is where the job names its exporters, where a service elsewhere decides, and where the package is missing.
     """
-    is_decided = os.environ.get(env.EXPORTERS.name) or os.environ.get(env.PARENT.name)
-    if is_decided or find_spec(exporter) is None or Config.from_env(os.environ).is_remote:
+    environ = RUNTIME.given_environ()  # a run that goes on beside has decided for itself and its children alone
+    is_decided = environ.get(env.EXPORTERS.name) or environ.get(env.PARENT.name)
+    if is_decided or find_spec(exporter) is None or Config.from_env(environ).is_remote:
         return None
     usual = ("jsonl", "tensorboard") if find_spec("tensorboard") is not None else ("jsonl",)
     return (*usual, exporter)

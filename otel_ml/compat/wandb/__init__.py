@@ -20,10 +20,11 @@ from otel_ml.compat.tracking.original_names import name_of_the_original
 from otel_ml.compat.wandb import data_types, errors, plot, util
 from otel_ml.compat.wandb.alert_level import AlertLevel
 from otel_ml.compat.wandb.artifact import Artifact
+from otel_ml.compat.wandb.box import box3d
 from otel_ml.compat.wandb.errors import CommError, Error, UsageError
 from otel_ml.compat.wandb.graph import Graph
 from otel_ml.compat.wandb.login import api, login
-from otel_ml.compat.wandb.media import Audio, Classes, Histogram, Html, Image, Video, box3d
+from otel_ml.compat.wandb.media import Audio, Classes, Histogram, Html, Image, Video
 from otel_ml.compat.wandb.media_of_files import Bokeh, Molecule, Object3D, Plotly
 from otel_ml.compat.wandb.module_functions import (
     alert,

@@ -19,6 +19,9 @@ __all__ = ["Definitions", "Metric"]
 
 _KNOWN = ("min", "max", "mean", "first", "last", "best")
 
+_NONE = "none"
+"""A summary that wins over the others beside it: W&B's page has no value of the metric then."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -170,11 +173,19 @@ class Definitions:
         for name, value in values.items():
             metric = self._metric(name)
             number = plain_float(value)
-            if metric is not None and metric.summary and number is not None:
+            if metric is not None and metric.summary and _NONE not in metric.summary and number is not None:
                 extremes = self._extremes.setdefault(name, Extremes(metric.summary, metric.goal))
                 extremes.add(number)
                 summed[name] = {wanted: extremes.of(wanted) for wanted in extremes.wanted}
         return summed
+
+    def shown(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that the summary has: those of a metric whose summary is `none` are not there."""
+        return {name: value for name, value in values.items() if not self._is_hidden(name)}
+
+    def _is_hidden(self, name: str) -> bool:
+        metric = self._metric(name)
+        return metric is not None and _NONE in metric.summary
 
     def step_metrics(self) -> list[list[str]]:
         """Return (name or glob, what it is drawn over) of each that was given one, in the order that they were."""
@@ -228,11 +239,11 @@ def _step_metric(name: str, given: Any) -> str | None:
 def _wanted(name: str, summary: str | None) -> tuple[str, ...]:
     said = summary if isinstance(summary, str) else text_of(summary) if is_given(summary) else ""
     parts = comma_separated(said.lower())
-    unknown = [part for part in parts if part not in {*_KNOWN, "none", "copy"}]
+    unknown = [part for part in parts if part not in {*_KNOWN, _NONE, "copy"}]
     if unknown:
         known = f"Error: the summaries are {', '.join(_KNOWN)} and none."
         not_kept(f"define_metric({safe_repr(name)}, summary={safe_repr(summary)})", known)
-    return tuple(part for part in parts if part in _KNOWN)
+    return tuple(part for part in parts if part in {*_KNOWN, _NONE})
 
 
 def _goal(name: str, goal: str | None) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import as_array, as_pillow, film_strip, grid, in_range, ordered, rescaled
 
@@ -23,8 +24,8 @@ __all__ = [
     "Video",
     "WBValue",
     "as_text",
-    "box3d",
     "keep",
+    "there",
 ]
 
 CHANNELS = frozenset({1, 3, 4})
@@ -35,7 +36,7 @@ _PNG = b"\x89PNG"
 
 
 class Media:
-    """What can be logged and is not a number."""
+    """What can be logged and is not a number. Of a file that is not there nothing is kept."""
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it under `name`."""
@@ -67,7 +68,8 @@ class Image(Media):
             **({} if normalize else {"normalize": "False"}),
         )
         self.caption = caption
-        self._data: Any = data_or_path._data if isinstance(data_or_path, Image) else data_or_path  # noqa: SLF001 (its own class)
+        given = data_or_path._data if isinstance(data_or_path, Image) else data_or_path  # noqa: SLF001 (its own class)
+        self._data: Any = there("wandb.Image", given)
         if boxes or masks:
             not_kept("wandb.Image(boxes=…, masks=…)", "the picture is kept without them.")
 
@@ -109,6 +111,8 @@ class Image(Media):
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it as an image."""
         data = self._data
+        if data is None:
+            return
         if hasattr(data, "savefig"):
             otel_ml.log_figure(name, data, caption=self.caption, step=step, axis=axis)
             return
@@ -160,7 +164,7 @@ class Audio(Media):
     """A sound: samples with their rate, or the path of a file."""
 
     def __init__(self, data_or_path: Any, sample_rate: int | None = None, caption: str | None = None) -> None:
-        self._data = data_or_path
+        self._data = there("wandb.Audio", data_or_path)
         self.sample_rate = sample_rate
         self.caption = caption
         if sample_rate is None and not isinstance(data_or_path, (str, PathLike)):
@@ -185,12 +189,14 @@ class Audio(Media):
     @property
     def duration(self) -> float | None:
         """How long it is, in seconds; None of a file."""
-        if self.sample_rate is None or isinstance(self._data, (str, PathLike)):
+        if self.sample_rate is None or self._data is None or isinstance(self._data, (str, PathLike)):
             return None
         return len(self._data) / self.sample_rate
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record it as audio; a file as an artifact."""
+        if self._data is None:
+            return
         if isinstance(self._data, (str, PathLike)):
             otel_ml.log_artifact(self._data, name=name, type="audio", step=step, axis=axis)
         else:
@@ -212,7 +218,7 @@ class Video(Media):
         format: str | None = None,  # noqa: A002 (W&B's name)
     ) -> None:
         del fps, format
-        self._data = data_or_path
+        self._data = there("wandb.Video", data_or_path)
         self._caption = caption
         if isinstance(data_or_path, (str, PathLike)):
             if Path(data_or_path).suffix.lower() not in self.EXTS:
@@ -225,6 +231,8 @@ class Video(Media):
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the file, or up to 16 of the frames."""
+        if self._data is None:
+            return
         if isinstance(self._data, (str, PathLike)):
             otel_ml.log_artifact(self._data, name=name, type="video", step=step, axis=axis)
             return
@@ -277,18 +285,27 @@ class Classes(Media):
         otel_ml.log_text(name, str(self._class_set), step=step, axis=axis)
 
 
-def box3d(*, center: Any, size: Any, orientation: Any, color: Any, label: str | None = None, score: Any = None) -> Any:
-    """Return a box of a point cloud, as W&B describes it."""
-    described = {"center": center, "size": size, "orientation": orientation, "color": color}
-    return {**described, "label": label, "score": score}
-
-
 WBValue = Media
 """What W&B calls the base of all of them."""
 
 
+def there(call: str, given: Any) -> Any:
+    """Return what a call was given; None, and said with W&B's error, where it names a file that is not there."""
+    if not isinstance(given, (str, PathLike)) or "://" in str(given) or os.path.exists(given):  # noqa: PTH110 (any text)
+        return given
+    not_kept(f"{call}({safe_repr(given, 80)})", "FileNotFoundError: there is no such file. Nothing is kept.")
+    return None
+
+
 def keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
-    """Record whatever `log()` was given that is not a number."""
+    """Record whatever `log()` was given that is not a number; what cannot be read is said, and nothing else is lost."""
+    try:
+        _keep(name, value, step, axis)
+    except Exception as error:  # noqa: BLE001 (somebody's file or object)
+        not_kept(f"{type(value).__name__} in {name!r}", f"{type(error).__name__}: {error}. It is left out.")
+
+
+def _keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
     if value is None:
         return
     if isinstance(value, Media):

@@ -13,25 +13,44 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.tracking.not_kept import not_kept
-from otel_ml.compat.wandb.media import Image, Media, as_text
+from otel_ml.compat.wandb.media import Image, Media, as_text, there
 
 __all__ = ["Bokeh", "Molecule", "Object3D", "Plotly"]
 
 
 class _File(Media):
-    """The file is kept as an artifact, else what it says of itself as text."""
+    """The file is kept as an artifact, as is what was read from memory and has a `file_type`; else a text."""
+
+    ENDINGS: tuple[str, ...] = ()
+    """Of the files that W&B's page shows."""
 
     def __init__(self, data_or_path: Any, caption: str | None = None, **options: Any) -> None:
-        del caption, options
-        self._data = _path_or_text(data_or_path) if hasattr(data_or_path, "read") else data_or_path
+        del caption
+        data = _path_or_text(data_or_path) if hasattr(data_or_path, "read") else data_or_path
+        is_read = hasattr(data_or_path, "read") and data != getattr(data_or_path, "name", None)
+        self._file_type = options.get("file_type") if is_read else None
+        is_path = not is_read and isinstance(data, (str, PathLike)) and os.fspath(data).endswith(self.ENDINGS)
+        self._data = there(f"wandb.{type(self).__name__}", data) if is_path else data
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the file, or a text."""
+        if self._data is None:
+            return
         if isinstance(self._data, (str, PathLike)) and os.path.isfile(self._data):  # noqa: PTH113 (of any text)
             otel_ml.log_artifact(self._data, name=name, type=type(self).__name__.lower(), step=step, axis=axis)
             return
+        if self._file_type in self.ENDINGS:
+            self._write(name, str(self._data), str(self._file_type), step, axis)
+            return
         not_kept(f"wandb.{type(self).__name__} in {name!r}", "it is kept as text.")
         as_text(name, self._data, step, axis)
+
+    def _write(self, name: str, content: str, ending: str, step: int | None, axis: str | None) -> None:
+        kind = type(self).__name__.lower()
+        with tempfile.TemporaryDirectory(prefix="otel-ml-file-") as folder:
+            written = Path(folder) / f"{kind}.{ending}"
+            written.write_text(content, encoding="utf-8")
+            otel_ml.log_artifact(written, name=name, type=kind, step=step, axis=axis)
 
 
 def _path_or_text(file: Any) -> Any:
@@ -42,6 +61,8 @@ def _path_or_text(file: Any) -> Any:
 
 def _what_is_wrong(given: Any, data: Any, file_type: str | None) -> str | None:
     """Return why W&B takes no such cloud or mesh."""
+    if data is None:
+        return None  # a file that is not there
     if isinstance(data, Mapping):
         return None if data.get("type") == "lidar/beta" else "a scene has the type 'lidar/beta'."
     if isinstance(data, (str, PathLike)):
@@ -54,6 +75,7 @@ def _what_is_wrong(given: Any, data: Any, file_type: str | None) -> str | None:
 
 
 _MESHES = ("obj", "gltf", "glb", "babylon", "stl", "pts.json")
+_MOLECULES = ("pdb", "pqr", "mmcif", "mcif", "cif", "sdf", "sd", "gro", "mol2", "mmtf")
 _OF_RDKIT = ("mol", "sdf")
 
 
@@ -64,6 +86,8 @@ def _as_lists(value: Any) -> Any:
 
 class Object3D(_File):
     """A point cloud or a mesh. A cloud that is given as numbers is kept as the file that W&B writes of it."""
+
+    ENDINGS = _MESHES
 
     def __init__(self, data_or_path: Any, caption: str | None = None, **options: Any) -> None:
         super().__init__(data_or_path, caption, **options)
@@ -76,10 +100,7 @@ class Object3D(_File):
         if not isinstance(self._data, (Mapping, list, tuple)) and not hasattr(self._data, "tolist"):
             super().keep(name, step, axis)
             return
-        with tempfile.TemporaryDirectory(prefix="otel-ml-cloud-") as folder:
-            written = Path(folder) / "points.pts.json"
-            written.write_text(json.dumps(self._data, default=_as_lists), encoding="utf-8")
-            otel_ml.log_artifact(written, name=name, type="object3d", step=step, axis=axis)
+        self._write(name, json.dumps(self._data, default=_as_lists), "pts.json", step, axis)
 
     @classmethod
     def from_file(cls, data_or_path: Any, file_type: str | None = None) -> Object3D:
@@ -105,6 +126,8 @@ class Object3D(_File):
 
 class Molecule(_File):
     """A molecule."""
+
+    ENDINGS = _MOLECULES
 
     @classmethod
     def from_rdkit(cls, data_or_path: Any, caption: str | None = None, **options: Any) -> Molecule:

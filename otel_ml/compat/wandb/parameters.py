@@ -28,6 +28,13 @@ class Config(ValuesByName):
         object.__setattr__(self, "_record", None)
         object.__setattr__(self, "_locked", set())
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Config:
+        """Return parameters that are of no run."""
+        config = cls()
+        config.update(given)
+        return config
+
     def _connect(self, record: Callable[[Mapping[str, Any]], None]) -> None:
         """Record what is there and what is set from now on."""
         object.__setattr__(self, "_record", record)
@@ -122,6 +129,8 @@ def with_files(given: Mapping[str, Any]) -> dict[str, Any]:
     defaults = Path("config-defaults.yaml")
     paths = [defaults] if defaults.is_file() else []
     paths += [Path(path) for path in os.environ.get("WANDB_CONFIG_PATHS", "").split(",") if path]
+    if defaults in paths and not defaults.stat().st_size:
+        not_kept(f"config={str(defaults)!r}", "the file is empty, and the run has no defaults.")
     merged: dict[str, Any] = {}
     for path in paths:
         merged.update(_from_file(path))

@@ -24,7 +24,7 @@ from otel_ml.compat.wandb.media import keep
 from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.run_facts import InitArguments, RunFacts
 from otel_ml.compat.wandb.saved_files import SavedFiles
-from otel_ml.compat.wandb.values import are_numbers, parted, plain_numbers
+from otel_ml.compat.wandb.values import is_plain, named, parted, plain_numbers
 from otel_ml.warn_once import reporter
 from otel_ml.wire.attributes import STEP_METRICS_PARAM
 
@@ -107,8 +107,8 @@ class Run(RunFacts):
         del sync
         at = self._step if step is None else self._moved_to(step)
         try:
-            if self._definitions.metrics or not are_numbers(data.values()):
-                self._log_any(data, at)
+            if self._definitions.metrics or not is_plain(data):
+                self._log_any(named(data), at)
             else:
                 self.summary.observe(data)
                 self._counts.log(data, at)
@@ -133,7 +133,8 @@ class Run(RunFacts):
         scalars, others = parted(data)
         at = self._definitions.step_of(scalars, of_row)
         numbers = plain_numbers(scalars)
-        self.summary.observe({**numbers, **{name: value for name, value in others.items() if type(value) in _PLAIN}})
+        of_text = {name: value for name, value in others.items() if type(value) in _PLAIN}
+        self.summary.observe(self._definitions.shown({**numbers, **of_text}))
         if self._definitions.metrics:
             for axis, index, row in self._definitions.rows(scalars, of_row):
                 if axis is None:

@@ -111,7 +111,7 @@ def init(
     beside = reinit == "create_new"
     if state.run is not None and not beside:
         if reinit not in {True, "finish_previous"} and not _is_other(state.run, project, id, name):
-            state.run.config.update(config)
+            _say_other(state.run.config, as_mapping(config))
             return state.run
         state.run.finish()
     _say_unused(dir, more)
@@ -143,6 +143,14 @@ def _is_other(run: Run, project: str | None, run_id: str | None, name: str | Non
     return any(given is not None and given != known for given, known in asked)
 
 
+def _say_other(config: Config, given: Mapping[str, Any]) -> None:
+    """Say what an `init()` during a run asks for that the run's configuration, which stays, does not have."""
+    changed = [key for key, value in Config.of(given).items() if key not in config or config[key] != value]
+    if changed:
+        names = ", ".join(map(repr, changed[:3]))
+        not_kept("wandb.init(config=…)", f"the run that is active keeps its own {names}. Call run.config.update().")
+
+
 def _arguments(asked: InitArguments, run_id: str | None, name: str | None) -> dict[str, Any]:
     return {
         "experiment": asked.project or None,
@@ -165,19 +173,19 @@ def _started(asked: InitArguments, run_id: str | None, name: str | None) -> Run:
 
 
 def _for_the_exporter(asked: InitArguments) -> Mapping[str, str]:
-    """Return variables by which the exporter `wandb` gets what other backends have no place for."""
+    """Return variables by which the exporter `wandb` gets what no tag of the run tells it."""
     wanted = {
         "WANDB_MODE": "offline" if is_offline(asked.mode) else "",
         "WANDB_PROJECT": asked.project if os.environ.get("WANDB_PROJECT") else "",  # which else is the experiment
         "WANDB_ENTITY": asked.entity,
-        "WANDB_RUN_GROUP": asked.group,
-        "WANDB_JOB_TYPE": asked.job_type,
     }
     return {name: value for name, value in wanted.items() if value}
 
 
 def _beside(asked: InitArguments, run_id: str | None, name: str | None, given: Mapping[str, Any]) -> Run:
     """Begin a run beside those there are. The functions of the module go on with theirs, as W&B's do."""
+    if asked.entity != os.environ.get("WANDB_ENTITY", ""):
+        not_kept(f"wandb.init(entity={asked.entity!r})", "the run is in W&B where the one beside it is.")
     config = Config()
     _fill(config, given)
     return _run_of(RUNTIME.begin(_arguments(asked, run_id, name)), config, asked)
@@ -224,7 +232,7 @@ class _Given:
     def chosen(self, argument: Any, setting: str, variable: str = "") -> Any:
         """Return the first of them that says something, or None."""
         said = argument if argument is not None else self._settings.get(setting)
-        return said if said is not None else os.environ.get(variable) or None
+        return said if said is not None else state.environment.before().get(variable) or None
 
 
 def _mode(asked: str | None) -> str:

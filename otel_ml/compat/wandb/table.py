@@ -8,13 +8,15 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
-from otel_ml.compat.wandb.media import Media
+from otel_ml.compat.wandb.media import Image, Media
 
 __all__ = ["EvalTable", "Table"]
 
 
 _AS_ALWAYS = (("optional", True), ("allow_mixed_types", True), ("log_mode", "IMMUTABLE"), ("log_mode", "MUTABLE"))
 """Options that ask for what holds here always."""
+
+_LOG_MODES = ("IMMUTABLE", "MUTABLE", "INCREMENTAL")
 
 _JOINED = "the column is kept as it is; tables are joined where they are read."
 
@@ -37,6 +39,9 @@ class Table(Media):
         dataframe: Any = None,
         **options: Any,
     ) -> None:
+        if options.get("log_mode", "IMMUTABLE") not in _LOG_MODES:
+            wrong = f"AssertionError: it is one of {', '.join(_LOG_MODES)}. The table is recorded as always."
+            not_kept(f"wandb.Table(log_mode={safe_repr(options.pop('log_mode'))})", wrong)
         options_not_kept(
             "wandb.Table",
             "a cell has any type, and a table is recorded whole whenever it is logged.",
@@ -128,7 +133,7 @@ class Table(Media):
         if convert_to == "numpy":
             import numpy as np
 
-            return np.array(values)
+            return np.array([value.to_data_array() if isinstance(value, Image) else value for value in values])
         return values
 
     def get_dataframe(self) -> Any:

@@ -6,17 +6,30 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.flatten import leaves
 
-__all__ = ["are_numbers", "parted", "plain", "plain_numbers"]
+__all__ = ["is_plain", "named", "parted", "plain", "plain_numbers"]
 
 _NUMBERS: set[type] = {float, int, bool}
 """Types whose values are numbers; those of numpy are added when they are first seen."""
 
 
-def are_numbers(values: Iterable[Any]) -> bool:
+_NAMES = frozenset({str})
+
+
+def is_plain(row: Mapping[Any, Any]) -> bool:
     """Whether all are numbers of types that are known: the usual row, at the price of a look at its types."""
-    return _NUMBERS.issuperset(map(type, values))
+    return _are_numbers(row.values()) and _NAMES.issuperset(map(type, row))
+
+
+def named(row: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """Return a row without keys that are not texts, for which W&B raises; they are said."""
+    unnamed = [key for key in row if not isinstance(key, str)]
+    for key in unnamed:
+        not_kept(f"log() with the key {safe_repr(key, 40)}", "TypeError: a key is a text. Its value is left out.")
+    return {key: value for key, value in row.items() if isinstance(key, str)} if unnamed else row
 
 
 def parted(data: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -37,9 +50,13 @@ def parted(data: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return scalars, others
 
 
+def _are_numbers(values: Iterable[Any]) -> bool:
+    return _NUMBERS.issuperset(map(type, values))
+
+
 def plain_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return those in memory, as numbers: a tensor would keep its graph. One on a device would be waited for."""
-    found = {name: value if are_numbers((value,)) else _in_memory(value) for name, value in values.items()}
+    found = {name: value if _are_numbers((value,)) else _in_memory(value) for name, value in values.items()}
     return {name: value for name, value in found.items() if isinstance(value, numbers.Real)}
 
 

@@ -37,6 +37,18 @@ class SavedCheckpoint:
         return [name for name in names if not zipfile.is_zipfile(self.folder / name)]
 
 
+def _folder(args: Any, state: Any) -> Path:
+    """Return where the Trainer has just saved: in a search each trial has a folder of its own."""
+    name = f"checkpoint-{state.global_step}"
+    usual = Path(args.output_dir, name)
+    if not getattr(state, "is_hyper_param_search", False):
+        return usual
+    if state.trial_name:
+        return Path(args.output_dir, state.trial_name, name)
+    of_trials = Path(args.output_dir).glob(f"run-*/{name}")  # a number that no callback is told
+    return max(of_trials, key=lambda folder: folder.stat().st_mtime_ns, default=usual)
+
+
 class Checkpoints:
     """Records a checkpoint at the end of the next step, to which all ranks have come by then, or of training."""
 
@@ -45,8 +57,13 @@ class Checkpoints:
 
     def saved(self, args: Any, state: Any) -> None:
         """Take what the Trainer of rank 0 has saved; that of a process alone is whole."""
-        folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
+        folder = _folder(args, state)
         if not folder.is_dir():
+            say(
+                "missing-artifact",
+                f"{folder.name} is not kept: expected a folder in {args.output_dir!r}, where the Trainer saves. Record "
+                "it with otel_ml.log_checkpoint().",
+            )
             return
         best = state.best_model_checkpoint
         is_best = best is not None and Path(best) == folder

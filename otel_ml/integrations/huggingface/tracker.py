@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import otel_ml
@@ -91,6 +92,22 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
             columns, rows = rows[0], rows[1:]
         with self._inside():
             otel_ml.log_table(table_name, rows, columns, step=step)
+
+    def log_figure(self, figure: Any, artifact_file: str, **_: Any) -> None:
+        """Record a figure of matplotlib under a name, as Accelerate's MLflow tracker does."""
+        with self._inside():
+            otel_ml.log_figure(artifact_file, figure)
+
+    def log_artifact(self, local_path: str, artifact_path: str | None = None) -> None:
+        """Record a file, below `artifact_path`, as Accelerate's MLflow tracker does."""
+        name = Path(local_path).name
+        with self._inside():
+            otel_ml.log_artifact(local_path, name=f"{artifact_path}/{name}" if artifact_path else name)
+
+    def log_artifacts(self, local_dir: str, artifact_path: str | None = None) -> None:
+        """Record a folder with all its files, as Accelerate's MLflow tracker does."""
+        with self._inside():
+            otel_ml.log_artifact(local_dir, name=artifact_path or Path(local_dir).name, type="folder")
 
     def finish(self) -> None:
         """End the run, and no other that the program has begun. What is logged later is in no run, and said."""

@@ -117,14 +117,21 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
                 at = rows_of(self._join().id).step_of(metrics, step)
                 otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
 
-    def log_hyperparams(self, params: Any = None, *_: Any, **more: Any) -> None:
-        """Record hyper-parameters: a dictionary, a Namespace, a dataclass."""
+    def log_hyperparams(
+        self, params: Any = None, metrics: Any = None, step: int | None = None, *_: Any, **more: Any
+    ) -> None:
+        """Record hyper-parameters: a dictionary, a Namespace, a dataclass.
+
+        Metrics beside them are recorded at `step`, as Lightning's TensorBoard logger does; one that is not in a
+        dictionary is called `hp_metric`.
+        """
         run = self._join()
         if global_rank() == 0:
-            if params is not None:
-                run.log_params(params)
-            if more:
-                run.log_params(more)
+            for given in (params, more or None):
+                if given is not None:
+                    run.log_params(given)
+        if metrics is not None:
+            self.log_metrics(metrics if isinstance(metrics, Mapping) else {"hp_metric": metrics}, step)
 
     def log_graph(self, model: Any, input_array: Any = None) -> None:
         """Record the model's modules as a text; a drawn graph is not kept, which otel_ml reports once.

@@ -64,8 +64,8 @@ class WandbExporter(Exporter):
         mode: `auto`, `online`, `offline` or `disabled`.
         project: by default `WANDB_PROJECT`, else the experiment's name.
         entity: user or team; by default W&B's own.
-        group: runs to show together.
-        job_type: what kind of run.
+        group: runs to show together; by default what a tag `group:…` of the run says.
+        job_type: what kind of run; by default what a tag `job_type:…` of the run says.
         tags: besides the run's own.
         notes: instead of the run's own.
         every: export only steps that are multiples of this.

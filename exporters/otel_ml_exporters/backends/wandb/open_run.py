@@ -185,8 +185,8 @@ def _arguments(wandb: Any, run: RunInfo, options: Options) -> dict[str, Any]:
     return {
         "project": identifier(project, 128),
         "entity": options.entity,
-        "group": options.group,
-        "job_type": options.job_type,
+        "group": options.group or _labeled(run, "group"),
+        "job_type": options.job_type or _labeled(run, "job_type"),
         "tags": tags_of(run, options),
         "notes": options.notes or run.notes,
         "id": _id(run),
@@ -196,6 +196,11 @@ def _arguments(wandb: Any, run: RunInfo, options: Options) -> dict[str, Any]:
         "dir": str(run.dir.resolve().parent.parent),
         "settings": wandb.Settings(**settings),
     }
+
+
+def _labeled(run: RunInfo, name: str) -> str | None:
+    """Return what a tag `name:…` of the run says, as those of a script that was written for W&B do."""
+    return next((tag.removeprefix(f"{name}:") for tag in run.tags if tag.startswith(f"{name}:")), None)
 
 
 def tags_of(run: RunInfo, options: Options) -> list[str]:

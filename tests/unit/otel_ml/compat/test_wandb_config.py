@@ -97,3 +97,27 @@ def test_a_configuration_that_holds_itself_is_taken(captured: Capture) -> None:
     own["self"] = own
 
     assert wandb.init(config=own).config.lr == 0.1
+
+
+def test_defaults_that_are_an_empty_file_are_said(captured: Capture, monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config-defaults.yaml").touch()
+
+    assert dict(wandb.init(config={"lr": 1}).config) == {"lr": 1}
+    [said] = captured.notices
+    assert "'config-defaults.yaml'" in said
+    assert "the file is empty" in said
+
+
+def test_a_second_init_returns_the_run_with_its_own_configuration_and_says_what_it_does_not_take(
+    captured: Capture,
+) -> None:
+    run = wandb.init(config={"lr": 1, "depth": 2})
+
+    assert wandb.init(config={"lr": 1}) is run
+    assert captured.notices == []
+    assert wandb.init(config={"lr": 3, "depth": 2, "width": 4}) is run
+    assert dict(run.config) == params(captured) == {"lr": 1, "depth": 2}
+    [said] = captured.notices
+    assert "wandb.init(config=…)" in said
+    assert "'lr', 'width'" in said

@@ -426,7 +426,8 @@ def test_clouds_that_wandb_takes_are_not_said(captured: Capture, tmp_path: Path)
     with (tmp_path / "cube.obj").open() as file:
         wandb.Object3D(file)
     wandb.Object3D(tmp_path / "cube.obj")
-    wandb.Molecule("test.pdb")
+    (tmp_path / "test.pdb").touch()
+    wandb.Molecule(str(tmp_path / "test.pdb"))
     wandb.Molecule.from_rdkit("test.mol")
 
     assert captured.notices == []

@@ -170,3 +170,18 @@ def test_a_value_that_the_summary_does_not_have_may_be_deleted(captured: Capture
     del run.summary["never"]
 
     assert not captured.notices
+
+
+def test_a_metric_whose_summary_is_none_is_not_in_the_summary(captured: Capture) -> None:
+    run = wandb.init()
+    run.define_metric("n", summary="none")
+    run.define_metric("m", summary="max,none")
+    run.define_metric("seen", summary="max")
+    run.define_metric("val/*", summary="none")
+    for value in (1.0, 3.0, 2.0):
+        run.log({"n": value, "m": value, "seen": value, "val/a": value, "loss": value})
+
+    assert {key for key in run.summary if not key.startswith("_")} == {"seen", "loss"}
+    assert captured.values("n") == [1.0, 3.0, 2.0]
+    run.summary["n"] = 5
+    assert run.summary["n"] == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,3 +89,54 @@ def test_classes_are_texts_as_well_as_numbers() -> None:
 def test_the_rows_that_a_table_may_have_can_be_asked_for_and_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (wandb.Table.MAX_ROWS, wandb.Table.MAX_ARTIFACT_ROWS) == (10_000, 200_000)
     monkeypatch.setattr(wandb.Table, "MAX_ROWS", 1_000_000)
+
+
+def test_a_key_that_is_not_a_text_is_said_with_wandbs_error_and_the_others_are_recorded(captured: Capture) -> None:
+    wandb.log({1: 1000, "loss": 0.5})  # type: ignore[dict-item]
+    wandb.log({("a", "b"): 1, "loss": 0.25})  # type: ignore[dict-item]
+
+    assert {key for key in wandb.summary if not key.startswith("_")} == {"loss"}
+    assert captured.values("loss") == [0.5, 0.25]
+    assert ["TypeError: " in said for said in captured.notices] == [True, True]
+    assert "log() with the key 1 at" in captured.notices[0]
+
+
+def test_a_mode_of_a_table_that_there_is_not_is_said_with_wandbs_error(captured: Capture) -> None:
+    wandb.Table(log_mode="ALWAYS")
+
+    [said] = captured.notices
+    assert "AssertionError: " in said
+    assert "INCREMENTAL" in said
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        wandb.Image,
+        wandb.Audio,
+        lambda name: wandb.Video(f"{name}.mp4"),
+        lambda name: wandb.Object3D(f"{name}.obj"),
+        lambda name: wandb.Molecule(f"{name}.pdb"),
+    ],
+)
+def test_a_file_that_is_not_there_is_said_where_it_is_named_and_ends_nothing(captured: Capture, make: Any) -> None:
+    wandb.log({"shown": make("missing"), "loss": 0.5})
+
+    assert captured.values("loss") == [0.5]
+    assert [event.kind for event in captured.events if event.name == "shown"] == []
+    [said] = captured.notices
+    assert "FileNotFoundError: " in said
+    assert "at test_wandb_refused.py" in said
+
+
+def test_a_picture_that_cannot_be_read_is_said_and_the_rest_of_its_row_is_recorded(
+    captured: Capture, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    wandb.log({"broken": wandb.Image(tmp_path / "broken.jpg"), "note": "kept", "loss": 0.5})
+
+    assert captured.values("loss") == [0.5]
+    assert [event.name for event in captured.events if event.kind == "ml.text"] == ["note"]
+    [said] = captured.notices
+    assert "Image in 'broken'" in said
+    assert "UnidentifiedImageError: " in said

@@ -9,6 +9,7 @@ import pytest
 
 import otel_ml
 from otel_ml.integrations.huggingface import OtelMLTracker
+from otel_ml.testing import Capture
 
 
 def started(experiment: str) -> OtelMLTracker:
@@ -61,3 +62,26 @@ def test_trackers_beside_each_other_log_and_end_their_own_runs() -> None:
     second.finish()
 
     assert [values_in(folder) for folder in folders] == [{"loss": [1.0, 2.0]}, {"loss": [10.0, 11.0, 12.0]}]
+
+
+def test_figures_and_files_are_recorded_by_the_methods_of_accelerates_mlflow_tracker(
+    otel_ml_capture: Capture, tmp_path: Path
+) -> None:
+    import matplotlib.pyplot as plt
+
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("a")
+    tracker = started("digits")
+    figure, axes = plt.subplots()
+    axes.plot([1, 2])
+
+    tracker.log_figure(figure, "curves.png", save_kwargs={"dpi": 50})
+    tracker.log_artifact(str(tmp_path / "notes" / "a.txt"), artifact_path="texts")
+    tracker.log_artifact(str(tmp_path / "notes" / "a.txt"))
+    tracker.log_artifacts(str(tmp_path / "notes"), artifact_path="all")
+    tracker.log_artifacts(str(tmp_path / "notes"))
+
+    kept = [event for event in otel_ml_capture.events if event.kind in {"ml.image", "ml.artifact"}]
+    assert [event.name for event in kept] == ["curves.png", "texts/a.txt", "a.txt", "all", "notes"]
+    assert [event.body for event in kept[1:]] == [b"a"] * 4
+    plt.close(figure)

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -174,6 +175,24 @@ def test_every_method_of_lightnings_logger_does_something_or_says_why_not(
     assert bodies == [{"lr": 0.1}, {"depth": 2}, {"more": True}]
     assert "Linear" in str(next(event.body for event in otel_ml_capture.events if event.kind == "ml.text"))
     assert [sentence.partition(":")[0] for sentence in otel_ml_capture.notices] == ["OtelMLLogger.log_graph()"]
+
+
+def test_metrics_beside_hyperparameters_are_recorded_as_lightnings_tensorboard_logger_does(
+    line: ModuleType, otel_ml_capture: Capture
+) -> None:
+    logger = line.OtelMLLogger(prefix="train")
+
+    logger.log_hyperparams({"lr": 0.1}, {"hp/loss": np.array([0.5])})
+    logger.log_hyperparams(params={"depth": 2}, metrics={"hp/loss": 0.25}, step=3)
+    logger.log_hyperparams({"width": 4}, 0.75)
+
+    recorded = {(point.name, point.step): point.value for point in otel_ml_capture.points}
+    assert recorded == {
+        ("train/hp/loss", 0): 0.5, ("train/hp/loss", 3): 0.25, ("train/hp_metric", 3): 0.75,
+    }  # fmt: skip
+    bodies = [event.body for event in otel_ml_capture.events if event.kind == "ml.params"]
+    assert bodies == [{"lr": 0.1}, {"depth": 2}, {"width": 4}]
+    assert otel_ml_capture.notices == []
 
 
 @pytest.mark.feature("I10", "better", "checkpoint, metadata, aliases; the best, the last or all; timers of all ranks")
