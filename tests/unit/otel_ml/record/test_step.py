@@ -309,7 +309,7 @@ class Index:
 
 @pytest.mark.parametrize("kind", [int, np.int64, np.uint8, np.array, torch.tensor, OfJax, Index])
 def test_whatever_counts_is_a_step_wherever_one_is_taken(recorded, monkeypatch, kind):
-    monkeypatch.setattr("otel_ml._internal.events.event_calls._is_on", lambda: True)  # without a run
+    monkeypatch.setattr("otel_ml._internal.events.event_calls.is_on", lambda: True)  # without a run
     metric = get_meter().metric("x")
     set_step(kind(3))
     log({"x": 1.0})
