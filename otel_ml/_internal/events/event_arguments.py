@@ -7,7 +7,7 @@ from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.buffer import begin_run
-from otel_ml._internal.steps.axes import Step
+from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.steps.step import step_for
 from otel_ml.wire import attributes as keys
 from otel_ml.wire.published_name import is_own
