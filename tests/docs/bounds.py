@@ -123,7 +123,7 @@ BOUNDS: Sequence[Bound] = (
           f"{SMALL}::test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest"),
     Bound("A run in memory", "meters of a process whose up-down counters are added up",
           f"{cumulative_streams.MAX_METERS}", "fixed", "of further ones the last counts", "–",
-          f"{UNIT}/aggregation/test_sdk_streams.py::"
+          f"{UNIT}/aggregation/test_sdk_gauges.py::"
           "test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down"),
     Bound("A run in memory", "steps known, span ids (as intervals); times of steps; shapes; reductions looked at",
           f"{step_streams.MAX_KNOWN:,}, {spans.MAX_GAPS:,}; {training_clock.MAX_ENTRIES:,}; "
