@@ -23,11 +23,10 @@ _FORKS.watch()
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it takes 12 ms
 
 if TYPE_CHECKING:
+    from otel_ml._internal.events.artifact_calls import log_artifact, log_checkpoint
     from otel_ml._internal.events.event_calls import (
         event,
-        log_artifact,
         log_audio,
-        log_checkpoint,
         log_figure,
         log_histogram,
         log_image,
@@ -98,7 +97,17 @@ _LAZY = {
     "_internal.timers.manual_timer": ("timer",),
     "_internal.timers.timing": ("timed",),
     "_internal.lifecycle.api": ("child_env", "flush", "init", "shutdown"),
-    "_internal.events.event_calls": tuple(name for name in __all__ if name.startswith("log_") or name == "event"),
+    "_internal.events.artifact_calls": ("log_artifact", "log_checkpoint"),
+    "_internal.events.event_calls": (
+        "event",
+        "log_audio",
+        "log_figure",
+        "log_histogram",
+        "log_image",
+        "log_params",
+        "log_table",
+        "log_text",
+    ),
     "_internal.lifecycle.read_run": ("read",),
     "_internal.lifecycle.run": ("Run",),
 }

@@ -156,7 +156,7 @@ STANDARD: Final[Sequence[AnyVariable]] = (
     ENDPOINT, METRICS_ENDPOINT, TRACES_ENDPOINT, LOGS_ENDPOINT, PROTOCOL, HEADERS, CERTIFICATE, CLIENT_KEY,
     CLIENT_CERTIFICATE, INSECURE, COMPRESSION, SERVICE_NAME, RESOURCE_ATTRIBUTES, SDK_DISABLED, LOG_LEVEL,
 )  # fmt: skip
-"""OpenTelemetry's variables that the worker honours, with their meaning."""
+"""OpenTelemetry's variables that the worker honors, with their meaning."""
 
 ASKING: Final[Sequence[AnyVariable]] = (
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME, RANK, WORLD_SIZE, LOCAL_RANK, MODE, EXPORTERS, DIR, PARENT,

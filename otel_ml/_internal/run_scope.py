@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_ml._internal.events.event_queue import EventQueue
-    from otel_ml._internal.steps.axes import Step, Steps
+    from otel_ml._internal.steps.axes import Steps
+    from otel_ml._internal.steps.axis import Step
 
 __all__ = ["CURRENT", "NOBODY", "NOW", "PROCESS", "SCOPES", "InScope", "Scope", "current_scope"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from otel_ml._internal.events.event_calls import log_artifact
+from otel_ml._internal.events.artifact_calls import log_artifact
 from otel_ml.diagnostics.current_run import current_run, folder_for_files
 from otel_ml.warn_once import reporter
 

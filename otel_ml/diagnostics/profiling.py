@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import otel_ml
-from otel_ml._internal.events.event_calls import log_artifact
+from otel_ml._internal.events.artifact_calls import log_artifact
 from otel_ml.diagnostics.current_run import current_run, folder_for_files
 from otel_ml.exceptions import ConfigError
 from otel_ml.warn_once import reporter

@@ -23,7 +23,8 @@ from typing import NamedTuple
 from otel_ml._internal.events.event_queue import current_events
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.messages.recorder import recorder
-from otel_ml._internal.steps.axes import Step, current_step
+from otel_ml._internal.steps.axes import current_step
+from otel_ml._internal.steps.axis import Step
 from otel_ml.redaction import redacted
 from otel_ml.warn_once import reporter
 from otel_ml.wire import attributes as keys

@@ -105,8 +105,8 @@ def log_model(model: Module, name: str = "model") -> None:
     Sizes are those of this process: of a sharded model, its shard. Parameters that are shared count once; those of
     lazy modules that have no shape yet are not counted.
     """
-    parameters = [parameter for parameter in model.parameters() if _is_initialised(parameter)]
-    buffers = [buffer for buffer in model.buffers() if _is_initialised(buffer)]
+    parameters = [parameter for parameter in model.parameters() if _is_initialized(parameter)]
+    buffers = [buffer for buffer in model.buffers() if _is_initialized(buffer)]
     trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
     total = sum(parameter.numel() for parameter in parameters)
     size = sum(tensor.numel() * tensor.element_size() for tensor in [*parameters, *buffers])
@@ -125,7 +125,7 @@ def log_model(model: Module, name: str = "model") -> None:
 def _structure(model: Module, total: int) -> str:
     rows = ["| module | class | parameters |", "|---|---|---:|"]
     for path, module in model.named_modules():
-        count = sum(one.numel() for one in module.parameters() if _is_initialised(one))
+        count = sum(one.numel() for one in module.parameters() if _is_initialized(one))
         rows.append(f"| {path or '(model)'} | {type(module).__qualname__} | {count:,} |")
     table = "\n".join(rows)
     if len(table) > _LONGEST:
@@ -134,7 +134,7 @@ def _structure(model: Module, total: int) -> str:
     return table
 
 
-def _is_initialised(tensor: Any) -> bool:
+def _is_initialized(tensor: Any) -> bool:
     from torch.nn.parameter import is_lazy
 
     return not is_lazy(tensor)

@@ -11,7 +11,7 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
 
 CHANNELS = frozenset(_COLOR_TYPES)
-"""How many a pixel may have: grey, grey + alpha, RGB, RGBA."""
+"""How many a pixel may have: gray, gray + alpha, RGB, RGBA."""
 
 
 def encode_png(pixels: bytes, width: int, height: int, channels: int) -> bytes:

@@ -8,7 +8,7 @@ import unicodedata
 from otel_ml.wire.published_name import sanitized
 from otel_ml.wire.short_digest import short_digest
 
-__all__ = ["as_path", "readable", "unique_path"]
+__all__ = ["as_path", "readable", "unique_identifier", "unique_path"]
 
 _WORDS = {"%": "percent", "@": "at", "&": "and", "+": "plus", "*": "star", "<": "lt", ">": "gt"}
 _JOINTS = frozenset(" _/.-:")
@@ -81,3 +81,16 @@ def unique_path(name: str) -> str:
     path = as_path(name)
     stem, dot, ending = path.rpartition(".") if _ENDING.search(path) else (path, "", "")
     return path if path == name else f"{stem}-{short_digest(name)}{dot}{ending}"
+
+
+def unique_identifier(text: str, forbidden: re.Pattern[str], limit: int) -> str:
+    """Return `text` if nothing in it is forbidden and it is short enough, else a text of `limit` that is unique to it.
+
+    Examples:
+        >>> spaces = re.compile(" ")
+        >>> unique_identifier("team-run", spaces, 64), unique_identifier("team run", spaces, 64)
+        ('team-run', 'team-run-988f793d')
+    """
+    if text and len(text) <= limit and not forbidden.search(text):
+        return text
+    return f"{forbidden.sub('-', text)[: limit - 9]}-{short_digest(text)}"

@@ -113,7 +113,7 @@ TARGETS = (
             Limit("device_tensor/gpu.waits", 0, "on a GPU: waiting calls"),
             Limit("device_tensor/gpu.record", None, "a record"),
         ),
-        "torchforge, AReaL: one synchronisation each",
+        "torchforge, AReaL: one synchronization each",
         (
             ("device_tensor/meta.clone", "bare clone on `meta`"),
             ("device_tensor/gpu.clone", "bare clone and event on a GPU"),

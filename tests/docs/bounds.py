@@ -21,7 +21,7 @@ from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.delivery import losses
 from otel_ml_service.live_runs import run_log, run_registry, unreadable_requests
 from otel_ml_service.receiver import admission, columns, compression, connection_limits, resource
-from otel_ml_service.storage import outbox
+from otel_ml_service.storage import outbox, recent_records
 from otel_ml_service.telemetry import MAX_LABELS
 
 __all__ = ["BOUNDS", "Bound", "markdown"]
@@ -123,7 +123,7 @@ BOUNDS: Sequence[Bound] = (
           f"{SMALL}::test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest"),
     Bound("A run in memory", "meters of a process whose up-down counters are added up",
           f"{cumulative_streams.MAX_METERS}", "fixed", "of further ones the last counts", "–",
-          f"{UNIT}/aggregation/test_sdk_streams.py::"
+          f"{UNIT}/aggregation/test_sdk_gauges.py::"
           "test_levels_of_more_meters_than_are_added_up_do_not_slow_the_others_down"),
     Bound("A run in memory", "steps known, span ids (as intervals); times of steps; shapes; reductions looked at",
           f"{step_streams.MAX_KNOWN:,}, {spans.MAX_GAPS:,}; {training_clock.MAX_ENTRIES:,}; "
@@ -132,7 +132,7 @@ BOUNDS: Sequence[Bound] = (
           f"{ROOM}::test_any_number_of_steps_leaves_an_engine_as_large_as_it_was"),
     Bound("A run in memory", "messages about a run", f"{output.MAX_SAID:,}, kept {outbox.MAX_NOTICES:,}", "fixed",
           "further ones are in `service.log` only", "–", f"{SMALL}::test_a_run_keeps_so_many_notices_and_no_more"),
-    Bound("A run in memory", "records for exporters that keep up", size(outbox._RECENT_BYTES), "fixed",
+    Bound("A run in memory", "records for exporters that keep up", size(recent_records.MAX_BYTES), "fixed",
           "the others read `run.db`", "`lag`",
           f"{SMALL}::test_records_that_wait_for_exporters_in_memory_are_bounded_in_bytes"),
     Bound("A run in memory", "records handed to an exporter at once",

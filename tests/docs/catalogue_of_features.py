@@ -102,7 +102,7 @@ FEATURES: Mapping[str, str] = {
     "M25": "Levels and filters of the console",
     "M26": "The status of a run after a crash or a signal",
     "M27": "Statistics of tensors, chosen by layer, kind and step",
-    "M28": "Statistics of quantised tensors, also for other recipes",
+    "M28": "Statistics of quantized tensors, also for other recipes",
     "M29": "Tensors written to files",
     "M30": "Profiles of some steps on some ranks, memory snapshots, also when memory runs out",
     "M31": "NVTX ranges of steps",

@@ -16,10 +16,16 @@ WRONG: Mapping[str, str] = {
     r"(?<![Tt]here )\b(?:is|are) no (?!longer|later|more|reason|way|need|such|one|news|other)(?=\w)": '"is not a …"',
     r"\bany more\b(?! than)": '"no longer"',
     r"\bmisspelt\b": '"misspelled"',
-    r"(?:[Cc]ol|[Nn]eighb|[Bb]ehavi|[Ff]av)ours?\b": 'American English: "-or"',
-    r"\b(?i:recogn|normal|initial|organ|sanit|summar|optim)is(?:e|es|ed|ing)\b": 'American English: "-ize"',
+    r"(?:[Cc]ol|[Nn]eighb|[Bb]ehavi|[Ff]av|[Hh]on|[Ll]ab)ours?\b": 'American English: "-or"',
+    r"(?<![/.])\b_?(?:is_)?(?i:recogn|normal|initial|organ|sanit|summar|optim|quant|special|synchron|token|util)"
+    r"is(?:e|es|ed|ing|ation)\b": 'American English: "-ize"',
+    r"\b(?i:gr)ey\b": '"gray"',
+    r"\b(?i:learnt|travelled|levelled|modelled|labelled|signalled)\b": 'American English: "-ed"',
 }
 """What is wrong → what to write."""
+
+FORMER = "the former spelling"
+"""What a line says that has to name what is spelled otherwise now. Keys that backends have, `a/b`, stay as they are."""
 
 _TEXTS = ("docs/**/*.md", "*.md", "otel_ml/**/*.py", "service/**/*.py", "exporters/**/*.py")
 _RECORDS = ("docs/adr/", "CHANGELOG.md")
@@ -34,6 +40,8 @@ def found_in(text: str) -> Iterator[tuple[int, str, str]]:
         [(2, 'is no ', '"is not a …"')]
     """
     for number, line in enumerate(text.splitlines(), 1):
+        if FORMER in line:
+            continue
         for wrong, instead in WRONG.items():
             for match in re.finditer(wrong, line):
                 yield number, match[0], instead

@@ -19,7 +19,7 @@ from otel_ml._internal.native import native
 from otel_ml._internal.series.buckets import ExponentialBuckets
 from otel_ml._internal.series.definition import QUANTILE_COARSE, Attributes, Definition, Series
 from otel_ml._internal.series.pending import Order, StepPartials
-from otel_ml._internal.steps.axes import Axis, Step
+from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml._internal.timers import encode_spans, spans
 from otel_ml._internal.timers.spans import Details, Recording
 from otel_ml._internal.timers.timer_definitions import TimerDefinition

@@ -16,7 +16,8 @@ from otel_ml._internal.record.fold import Folder, fold_in_python
 from otel_ml._internal.series.definition import Definition, Series
 from otel_ml._internal.series.pending import StepPartials
 from otel_ml._internal.series.row import Row
-from otel_ml._internal.steps.axes import STEPS, Step
+from otel_ml._internal.steps.axes import STEPS
+from otel_ml._internal.steps.axis import Step
 from otel_ml.wire.reduction import Reduction
 
 REDUCTIONS = (

@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from otel_ml_exporters import Record, StepRecord, Text
 from otel_ml_service.storage.checksum import ONE_BY_ONE
 from otel_ml_service.storage.database import StorageError
+from otel_ml_service.storage.exporter_marks import Mark
 from otel_ml_service.storage.journal import Entry, Journal
-from otel_ml_service.storage.outbox import Commit, Mark, Outbox
+from otel_ml_service.storage.outbox import Commit, Outbox
 
 LARGE = 3 * 2**20
 """Bytes of a text: three of them are more than is kept in memory."""

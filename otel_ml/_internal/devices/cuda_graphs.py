@@ -23,7 +23,8 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.buffer import RECORDS, STRIDE
 from otel_ml._internal.series.definition import Series
-from otel_ml._internal.steps.axes import STEPS, Step, current_step
+from otel_ml._internal.steps.axes import STEPS, current_step
+from otel_ml._internal.steps.axis import Step
 
 __all__ = ["CAPTURED", "Captured"]
 

@@ -22,7 +22,7 @@ from otel_ml._internal.devices.plain_torch_mode import plain_torch_mode, untrans
 from otel_ml._internal.devices.stream_buffer import Batch, StreamBuffer, memory_of
 from otel_ml._internal.series.row import Row
 from otel_ml._internal.single_thread_executor import SingleThreadExecutor
-from otel_ml._internal.steps.axes import Step
+from otel_ml._internal.steps.axis import Step
 
 __all__ = ["STAGING", "Staged", "StagedRow", "launch", "launch_plainly"]
 

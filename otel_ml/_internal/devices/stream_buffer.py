@@ -18,7 +18,7 @@ from otel_ml._internal.devices.gather import copy_all
 from otel_ml._internal.devices.pinned_memory import SIZE, Block, PinnedPool, prefixes
 from otel_ml._internal.devices.plain_torch_mode import plain_torch_mode
 from otel_ml._internal.run_scope import NOW
-from otel_ml._internal.steps.axes import Step
+from otel_ml._internal.steps.axis import Step
 
 __all__ = ["BacklogError", "Batch", "StreamBuffer", "memory_of"]
 

@@ -1,4 +1,4 @@
-"""What a forked child lets go of: its parent's threads, locks, sockets and buffers."""
+"""What a forked child lets go of, its parent's threads, locks, sockets and buffers, and what it goes on with."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from otel_ml._internal.devices.cuda_graphs import CAPTURED
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.event_queue import EVENTS
 from otel_ml._internal.identity.run_identity import Identity, new_instance
+from otel_ml._internal.lifecycle.session import Session
 from otel_ml._internal.lifecycle.worker import Worker
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 
-__all__ = ["child_of", "forget_parent"]
+__all__ = ["forget_parent", "sleeps_on"]
 
 
 def forget_parent(workers: Iterable[Worker | None]) -> None:
@@ -30,7 +31,21 @@ def forget_parent(workers: Iterable[Worker | None]) -> None:
             worker.forget()
 
 
-def child_of(parent: Identity) -> Identity:
+def sleeps_on(session: Session, worker: Worker | None) -> bool:
+    """Have a run of the parent begin in its child with the first record; return whether it does.
+
+    Args:
+        session: of the run.
+        worker: what the parent recorded into it with, if it did.
+    """
+    if worker is not None:
+        session.sleep_as(_child_of(worker.identity))
+    elif session.is_asleep:  # as its parent, which has recorded nothing, it is a child of the parent's parent
+        session.sleep_as(replace(_child_of(session.identity), parent=session.identity.parent))
+    return session.is_asleep
+
+
+def _child_of(parent: Identity) -> Identity:
     """Return a child's own identity."""
     return replace(
         parent, instance=new_instance(), parent=parent.instance, starter=parent.instance, born=seconds_since_boot()

@@ -30,7 +30,7 @@ class ExporterLines:
         self._taken = 0
         self._asked_at = 0.0
 
-    def print_new(self, reached: Reached | None, run_id: str) -> None:
+    def print_new(self, reached: Reached, run_id: str) -> None:
         """Print what is new, at most once a second."""
         now = time.monotonic()
         if self._speaks and now - self._asked_at >= _EVERY_S:

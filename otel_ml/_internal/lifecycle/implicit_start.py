@@ -14,6 +14,7 @@ from otel_ml._internal.lifecycle.child_environment import is_launch_of_its_own
 from otel_ml._internal.lifecycle.init_arguments import say_problems
 from otel_ml._internal.lifecycle.join_parent import child_of_rank, rank_that_made_this, told_by_parent
 from otel_ml._internal.lifecycle.join_rank_zero import Waiting, decided, has_joined, is_of_several, leave_unheard
+from otel_ml._internal.lifecycle.run_ids import RunIds
 from otel_ml._internal.lifecycle.run_requested import is_run_requested, is_worker
 from otel_ml._internal.lifecycle.session import Session
 from otel_ml._internal.lifecycle.sessions import Sessions
@@ -52,9 +53,6 @@ class Starter(Protocol):
     def lock(self) -> AbstractContextManager[object]:
         """Held while one begins."""
 
-    def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
-        """Return who records."""
-
     def started(self, config: Config, identity: Identity, arguments: Mapping[str, object]) -> Session:
         """Begin a run."""
 
@@ -65,9 +63,10 @@ class Starter(Protocol):
 class ImplicitStart:
     """What happens at the first record of a process that has called no `init()`."""
 
-    def __init__(self, starter: Starter, sessions: Sessions) -> None:
+    def __init__(self, starter: Starter, sessions: Sessions, ids: RunIds) -> None:
         self._starter = starter
         self._sessions = sessions
+        self._ids = ids
         self._waiting: Waiting | None = None
         self._only_joins = False
 
@@ -165,7 +164,7 @@ class ImplicitStart:
         try:
             config = Config.from_env(environ)
             say_problems(config)
-            identity = self._starter.identified(config, environ)
+            identity = self._ids.identify(config, environ)
             session = self._starter.started(config, identity, {})
             session.is_explicit, session.is_of_process = False, True
             session.is_left_for_init = not config.id and not config.parent and identity.place.is_alone

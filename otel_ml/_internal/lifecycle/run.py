@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn, Protocol, TypeVar, overload
 
 from otel_ml._internal.error_reporting import say_unused
+from otel_ml._internal.events import artifact_calls
 from otel_ml._internal.events import event_calls as events
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, inside, refuse
 from otel_ml._internal.record import log as recording
@@ -179,11 +180,11 @@ class Run:
     def log_histogram(self) -> None:
         """Record a distribution in this run; see `otel_ml.log_histogram()`."""
 
-    @in_run(events.log_artifact)
+    @in_run(artifact_calls.log_artifact)
     def log_artifact(self) -> None:
         """Record a file or a folder in this run; see `otel_ml.log_artifact()`."""
 
-    @in_run(events.log_checkpoint)
+    @in_run(artifact_calls.log_checkpoint)
     def log_checkpoint(self) -> None:
         """Record a checkpoint in this run; see `otel_ml.log_checkpoint()`."""
 

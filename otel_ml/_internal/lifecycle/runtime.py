@@ -13,32 +13,25 @@ from typing import Any
 
 from otel_ml._internal.console import Console
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.identity.first_of_loop import Asked, first_of_loop, note_first_of_loop
 from otel_ml._internal.identity.resource import resource_attributes
-from otel_ml._internal.identity.run_identity import Identity, identify, named_id
-from otel_ml._internal.lifecycle.after_fork import child_of, forget_parent
-from otel_ml._internal.lifecycle.child_environment import (
-    child_environ,
-    inherited_environ,
-    own_arguments,
-    own_environ,
-    run_environ,
-)
+from otel_ml._internal.identity.run_identity import Identity
+from otel_ml._internal.lifecycle.after_fork import forget_parent, sleeps_on
+from otel_ml._internal.lifecycle.child_environment import child_environ, own_arguments, own_environ
 from otel_ml._internal.lifecycle.exit_code import status_of_error
 from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 from otel_ml._internal.lifecycle.implicit_start import ImplicitStart
 from otel_ml._internal.lifecycle.init_arguments import checked, exporters_unused
-from otel_ml._internal.lifecycle.join_parent import CHILDREN, environ_here, has_joined_parent
-from otel_ml._internal.lifecycle.join_rank_zero import announce, say_who_has_ended, say_who_stays
+from otel_ml._internal.lifecycle.join_parent import CHILDREN, environ_here
 from otel_ml._internal.lifecycle.repeated_init import RepeatedInit
 from otel_ml._internal.lifecycle.run import Run
+from otel_ml._internal.lifecycle.run_ids import RunIds
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings
 from otel_ml._internal.lifecycle.sessions import Sessions
+from otel_ml._internal.lifecycle.tell_others import TellOthers
 from otel_ml._internal.lifecycle.worker import Status
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN, values_in
 from otel_ml._internal.record.fold import FOLDER, NO_RUN
-from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml._internal.run_scope import CURRENT, NOBODY, NOW, InScope
 from otel_ml._internal.series import buffer
 from otel_ml._internal.steps.axes import STEPS
@@ -64,12 +57,11 @@ class Runtime:
         self.make_link: LinkMaker = choose_link
         self._lock = threading.RLock()  # reentrant: a signal handler may end the run while the main thread starts one
         self._sessions = Sessions(self.end)
-        self._implicit = ImplicitStart(self, self._sessions)
+        self._ids = RunIds(self._sessions)
+        self._implicit = ImplicitStart(self, self._sessions, self._ids)
         self._repeated = RepeatedInit(self, self._sessions)
-        self._begun_without_id: list[int] = []
         self._has_begun = False
-        self._first_of_id: dict[str, Asked] = {}
-        self._environment = RunEnvironment()
+        self._others = TellOthers()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
         self._tracing = Tracing(self._resource, self._use_tracing)
         self._pid = os.getpid()
@@ -115,38 +107,19 @@ class Runtime:
     def begin_session(self, arguments: Mapping[str, Any]) -> Session:
         """Begin a run of this process; the lock is held by the caller."""
         if self._sessions.running:
-            self._say_no_more()  # it names one run, and there will be several
+            self._others.no_more()  # it names one run, and there will be several
         surroundings = environ_here()
         asked = arguments if self._has_begun else own_arguments(arguments, surroundings)
         self._has_begun = True
         environ = own_environ(asked, surroundings)
         config = checked(asked, environ)
         if config.id and not arguments.get("id"):
-            config = replace(config, id=self._id_of_environment(config))
-        session = self.started(config, self.identified(config, environ), arguments)
+            config = replace(config, id=self._ids.of_environment(config))
+        session = self.started(config, self._ids.identify(config, environ), arguments)
         session.say_misspelled()
         if config.is_remote and arguments.get("exporters"):
             reporter.say("exporters-unused", exporters_unused(config, arguments["exporters"]))
         return session
-
-    def _id_of_environment(self, config: Config) -> str:
-        """Return the id that the environment gives; one made of it for a later run of another name, on all ranks alike.
-
-        Empty where a run that goes on has it: the launcher then says which it is.
-        """
-        asked = config.experiment, config.name
-        if config.id not in self._first_of_id:
-            self._first_of_id[config.id] = first_of_loop(config)
-        if asked != (first := self._first_of_id[config.id]):
-            note_first_of_loop(config, first)
-            return named_id(config.id, *asked)
-        return "" if any(config.id == other.run.id for other in self._sessions.running) else config.id
-
-    def identified(self, config: Config, environ: Mapping[str, str]) -> Identity:
-        identity = identify(config, environ, instance=CHILDREN.instance(), begun=self._begun_without_id)
-        if not config.id:
-            self._begun_without_id.append(identity.number)
-        return identity
 
     def begin_where_asked(self) -> bool:
         """Begin a run where the environment asks for it; return whether there is a run, or one that ends."""
@@ -185,14 +158,7 @@ class Runtime:
         self.run_it(session)
         if config.disabled:
             return session
-        if not NOW.several:
-            announce(config, identity, run_environ(config, identity))
-        with InScope(session.scope):
-            say_who_stays(config, identity)
-            say_who_has_ended(config, identity)
-            if not NOW.several:
-                CHILDREN.tell(inherited_environ(config, identity), identity.run_id)
-        has_joined_parent(identity.run_id)
+        self._others.of_begun(session)
         return session
 
     def run_it(self, session: Session) -> None:
@@ -206,8 +172,7 @@ class Runtime:
             recorder.enabled = len(self._sessions) > 1
             return
         session.recorder.configure(record_settings(config))
-        if not NOW.several:
-            self._environment.set(inherited_environ(config, session.identity))
+        self._others.of_beginning(session)
         recorder.enabled = True
         with InScope(session.scope):
             session.begin(self._tracing.take if session.scope.steps is STEPS else list)
@@ -364,13 +329,8 @@ class Runtime:
     def _forget_if_last(self) -> None:
         if not self._sessions:
             self._tracing.deactivate()
-            self._say_no_more()
+            self._others.no_more()
             buffer.stay_awake()
-
-    def _say_no_more(self) -> None:
-        """Name no run to children, neither those that are made from now on nor those there are."""
-        self._environment.undo()
-        CHILDREN.tell_no_more()
 
     def _wait_for_an_end(self) -> None:
         """Wait until the run that another thread is ending has ended: the next one takes its place."""
@@ -428,11 +388,7 @@ class Runtime:
         if session is None:
             self._sleep()
             return
-        if (worker := workers[sessions.index(session)]) is not None:
-            session.sleep_as(child_of(worker.identity))
-        elif session.is_asleep:  # as its parent, which has recorded nothing, it is a child of the parent's parent
-            session.sleep_as(replace(child_of(session.identity), parent=session.identity.parent))
-        elif not session.config.disabled:
+        if not sleeps_on(session, workers[sessions.index(session)]) and not session.config.disabled:
             return
         session.is_of_process = True
         self._sessions.add(session)

@@ -12,8 +12,7 @@ from otel_ml._internal.console import Console
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.last_line import CLOSED, acknowledged_line, finished_line, unwritten_line, waiting_line
-from otel_ml._internal.lifecycle.exporter_lines import ExporterLines
-from otel_ml._internal.lifecycle.notices import Notices
+from otel_ml._internal.lifecycle.run_printer import RunPrinter
 from otel_ml._internal.messages.recorder import Recorder
 from otel_ml._internal.transport.link import Link, Reached
 from otel_ml._internal.transport.send import Sender
@@ -48,7 +47,7 @@ class ShutdownSequence:
     """What a worker's thread does after the last collect.
 
     Args:
-        ask: returns what the service says of this run, given a query such as `?writer=<instance>`, or None.
+        printer: of the run; it asks the service for its account, too.
         is_last_chance: whether the service ends with this job: who leaves last waits for it.
         variable: in which a user has named the service, elsewhere: the commands of this host do not find the run then.
     """
@@ -58,21 +57,18 @@ class ShutdownSequence:
         recorder: Recorder,
         sender: Sender,
         link: Link,
-        notices: Notices,
-        exporter_lines: ExporterLines,
-        console: Console,
+        printer: RunPrinter,
         *,
-        ask: Callable[..., Mapping[str, Any] | None],
         is_last_chance: bool,
         variable: str,
     ) -> None:
         self._recorder = recorder
         self._sender = sender
         self._link = link
-        self._notices = notices
-        self._exporter_lines = exporter_lines
-        self._console = console
-        self._ask = ask
+        self._notices = printer.notices
+        self._exporter_lines = printer.exporter_lines
+        self._console = printer.console
+        self._ask = printer.ask
         self._is_last_chance = is_last_chance
         self._variable = variable
         self._least_timeout = TIMEOUT_WITH_DELIVERY if is_last_chance else TIMEOUT_AT_EXIT

@@ -1,4 +1,4 @@
-"""The background thread of a run: collect → spool → send, and the notices of the job.
+"""The background thread of a run: collect → spool → send, and at last the end.
 
 Only this thread touches the spool's writer, the spool, sender and link. Others hand it requests through a
 `SimpleQueue`, whose `put` is reentrant: a signal handler may interrupt the main thread inside one.
@@ -16,15 +16,14 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from otel_ml._internal.console import Console, is_watched, page_line, started_line
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.clock_watch import ClockWatch
-from otel_ml._internal.lifecycle.exporter_lines import ExporterLines
 from otel_ml._internal.lifecycle.missed_signals import MISSED_SIGNALS
-from otel_ml._internal.lifecycle.notices import Notices, run_status
+from otel_ml._internal.lifecycle.notices import run_status
 from otel_ml._internal.lifecycle.receiver_connection import ReceiverConnection
+from otel_ml._internal.lifecycle.run_printer import RunPrinter
 from otel_ml._internal.lifecycle.shutdown import ShutdownSequence, Status
 from otel_ml._internal.lifecycle.spool_writer import SpoolWriter
 from otel_ml._internal.lifecycle.worker_request import Kind, Request
@@ -39,7 +38,6 @@ from otel_ml._internal.transport.spool import Spool
 from otel_ml._internal.yield_interpreter import has_rested
 from otel_ml.config import Config
 from otel_ml.explanation import explained
-from otel_ml.wire.readable_name import readable_name
 
 __all__ = ["Status", "Worker"]
 
@@ -49,9 +47,6 @@ TICK = 0.1
 ASKED_ASIDE_S = 5.0
 """Seconds for which a thread that has nothing else to do waits for what the service says of the run: a busy one takes
 more than the 1 s of the background thread."""
-
-TIMEOUT_WITH_NOBODY = 5.0
-"""Seconds until what is to be said is printed here, while no receiver has answered at all."""
 
 ROUND = 5.0
 """Seconds one round may go on sending what waits; after that other requests are looked at first."""
@@ -86,18 +81,13 @@ class Worker:
         self.spool = spool
         self._recorder = recorder
         self._link = BackgroundLink(link)
-        self._console = Console(is_quiet=config.is_quiet)
         self._requests: SimpleQueue[Request] = SimpleQueue()
-        self._notices = Notices(self._console, identity)
-        self._exporter_lines = ExporterLines(self._console, speaks=identity.speaks)
+        self._printer = RunPrinter(config, identity, sender, run_id=lambda: self.identity.run_id)
         self._shutdown = ShutdownSequence(
             recorder,
             sender,
             self._link,
-            self._notices,
-            self._exporter_lines,
-            self._console,
-            ask=self._ask,
+            self._printer,
             is_last_chance=is_last_chance,
             variable=config.endpoint.source if config.is_remote else "",
         )
@@ -169,7 +159,7 @@ class Worker:
 
     def say(self, sentence: str) -> None:
         """Say something once for the job."""
-        self._notices.say(sentence)
+        self._printer.notices.say(sentence)
 
     def _run(self) -> None:
         leave_signals_to_the_program()
@@ -212,10 +202,10 @@ class Worker:
     def _tell_of_failure(self) -> None:
         """Print what failed, though the round did not come to its end."""
         with suppress(BaseException):
-            self._tell(is_last=self._ending is not None)
+            self._print_new(is_last=self._ending is not None)
 
     def _fail_loudly(self, error: BaseException) -> None:
-        self._console.line(
+        self._printer.console.line(
             explained(f"The background thread failed with {type(error).__name__}: {error}", "internal-error")
         )
 
@@ -242,7 +232,7 @@ class Worker:
                 self._look_at_clock()
             if request is not None:
                 request.is_complete = True
-        self._tell()
+        self._print_new()
         return False
 
     def _is_held_up(self) -> bool:
@@ -291,19 +281,7 @@ class Worker:
         is_first = self._receiver.reached is None
         reached = self._receiver.reach()
         if reached is not None and is_first and self.identity.speaks:
-            self._print_beginning(reached)
-
-    def _print_beginning(self, reached: Reached) -> None:
-        self._console.line(
-            started_line(
-                self.config.experiment,
-                self.config.name or readable_name(self.identity.run_id),
-                reached.where,
-                reached.exporters,
-            )
-        )
-        if reached.page and is_watched():  # the address holds a token: it goes into no file
-            self._console.line(page_line(reached.page))
+            self._printer.print_beginning(self.config, reached)
 
     def _found(self, reached: Reached) -> None:
         """Be part of the run that a receiver says this one is."""
@@ -366,7 +344,7 @@ class Worker:
             other.done.open()
         if is_complete:
             self._timeout = lambda: request.deadline  # the run is waited for by rules of its own
-        self._tell(is_last=True)
+        self._print_new(is_last=True)
         if is_complete:
             self._shutdown.wait_for_the_run(self.identity, self._receiver.reached, request.deadline, request.status)
             # Acknowledged and heard: nothing is left to recover.
@@ -385,21 +363,5 @@ class Worker:
         if self.sender.notices is not None and not self.sender.last_error:
             self._clock.look(self.sender.transport, time.monotonic())
 
-    def _tell(self, *, is_last: bool = False) -> None:
-        """Print what is to be said by now."""
-        count = self.sender.notices
-        if count is None:
-            if is_last or self.sender.answers or time.monotonic() - self._started > TIMEOUT_WITH_NOBODY:
-                self._notices.print_own()
-        elif self._notices.has_more(count):
-            self._notices.print_of(self._ask())
-        if not self._receiver.is_failing:
-            self._exporter_lines.print_new(self._receiver.reached, self.identity.run_id)
-        self._console.catch_up()
-
-    def _ask(self, **query: str) -> Mapping[str, Any] | None:
-        if self.sender.transport is None:
-            return None
-        run = run_status(self.sender.transport, self.identity.run_id, {**query, **self._notices.query})
-        self._notices.hear(run)
-        return run
+    def _print_new(self, *, is_last: bool = False) -> None:
+        self._printer.print_new(None if self._receiver.is_failing else self._receiver.reached, is_last=is_last)

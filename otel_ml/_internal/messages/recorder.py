@@ -24,7 +24,8 @@ from otel_ml._internal.run_scope import NOW, PROCESS, SCOPES, Scope
 from otel_ml._internal.series.buffer import RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, QUANTILE_COARSE
 from otel_ml._internal.series.pending import StepPartials
-from otel_ml._internal.steps.axes import STEPS, Step
+from otel_ml._internal.steps.axes import STEPS
+from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.steps.stage import forget_stages, parts_of
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers import spans

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from otel_ml._internal.steps.axes import Step
+from otel_ml._internal.steps.axis import Step
 
 __all__ = ["is_step_complete"]
 

@@ -26,7 +26,8 @@ from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.buffer import LIMIT, RECORDS, STRIDE
 from otel_ml._internal.series.definition import Series
 from otel_ml._internal.series.row import Row
-from otel_ml._internal.steps.axes import Step, current_step
+from otel_ml._internal.steps.axes import current_step
+from otel_ml._internal.steps.axis import Step
 
 __all__ = ["add_record", "append", "append_cuda_row", "append_deferred", "append_row"]
 

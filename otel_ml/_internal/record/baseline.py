@@ -13,7 +13,7 @@ from __future__ import annotations
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.series.definition import OWN_COUNTS
 from otel_ml._internal.series.pending import StepPartials
-from otel_ml._internal.steps.axes import Step
+from otel_ml._internal.steps.axis import Step
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["Baseline"]

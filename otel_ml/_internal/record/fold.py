@@ -25,7 +25,8 @@ from otel_ml._internal.series.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.series.pending import Order, StepPartials
 from otel_ml._internal.series.row import Row
 from otel_ml._internal.single_thread_executor import SingleThreadExecutor
-from otel_ml._internal.steps.axes import Step, Steps
+from otel_ml._internal.steps.axes import Steps
+from otel_ml._internal.steps.axis import Step
 
 __all__ = ["BACKLOG", "FOLDER", "NO_RUN", "Folder", "fold_in_python", "relieve"]
 

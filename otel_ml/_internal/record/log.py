@@ -17,7 +17,8 @@ from otel_ml._internal.series.buffer import STRIDE
 from otel_ml._internal.series.definition import DEFINITIONS, Reduce, Series, identity, reduction_from
 from otel_ml._internal.series.row import FEWEST, Row, Table
 from otel_ml._internal.signature import public, publish
-from otel_ml._internal.steps.axes import Step, current_step
+from otel_ml._internal.steps.axes import current_step
+from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.steps.step import step_for
 
 __all__ = ["forget_names", "log", "record"]

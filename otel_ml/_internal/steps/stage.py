@@ -8,7 +8,8 @@ from contextvars import Token
 
 from otel_ml._internal.series.definition import OWN_COUNTS, Definition, Series
 from otel_ml._internal.series.pending import StepPartials
-from otel_ml._internal.steps.axes import Step, current_step, scope_steps
+from otel_ml._internal.steps.axes import current_step, scope_steps
+from otel_ml._internal.steps.axis import Step
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["Outside", "Stage", "forget_stages", "parts_of"]

@@ -14,7 +14,8 @@ from otel_ml._internal.native import native
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.signature import public, public_type, publish
-from otel_ml._internal.steps.axes import STEPS, Axis, Step, Steps, current_step, in_stage, scope_steps
+from otel_ml._internal.steps.axes import STEPS, Steps, current_step, in_stage, scope_steps
+from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["At", "StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_step", "step", "step_for", "step_of"]

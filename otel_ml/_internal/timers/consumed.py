@@ -14,7 +14,8 @@ from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.definition import DEFINITIONS, Series, identity
 from otel_ml._internal.signature import public, publish
-from otel_ml._internal.steps.axes import Step, current_step, scope_steps
+from otel_ml._internal.steps.axes import current_step, scope_steps
+from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.timers.context import forget_contexts, ids_of_span, new_mark_id, version_of
 from otel_ml._internal.timers.spans import MAX_LINKS, STATE, Details, Recording, mark
 from otel_ml.wire.attributes import CONSUMED, RANK, ROLE, VERSION

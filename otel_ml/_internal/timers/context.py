@@ -13,7 +13,8 @@ from otel_ml._internal.run_scope import NOW, SCOPES, Scope, current_scope
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.buffer import begin_run
 from otel_ml._internal.signature import public, public_type, publish
-from otel_ml._internal.steps.axes import Step, current_step
+from otel_ml._internal.steps.axes import current_step
+from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.timers.spans import STATE, mark
 from otel_ml.wire.attributes import VERSION
 from otel_ml.wire.trace_context import (

@@ -10,7 +10,7 @@ from otel_ml.wire.attributes import AXIS, SCOPE, STEP, TIMER_LEVEL
 from otel_ml.wire.protobuf import field, key_value, key_values, text, varint
 
 if TYPE_CHECKING:
-    from otel_ml._internal.steps.axes import Step
+    from otel_ml._internal.steps.axis import Step
     from otel_ml._internal.timers.spans import Details, Recording
     from otel_ml._internal.timers.timer_definitions import TimerDefinition
 

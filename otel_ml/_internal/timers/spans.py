@@ -13,7 +13,7 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import NOW, SCOPES
-from otel_ml._internal.steps.axes import Axis, Step
+from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_marks, encoded_spans
 from otel_ml._internal.timers.timer_definitions import TimerDefinition
 from otel_ml.wire.trace_context import half_of_role

@@ -10,7 +10,8 @@ from typing import Any, Generic, NoReturn, TypeVar
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.run_scope import NOW, InScope, Scope
 from otel_ml._internal.signature import public, public_type, publish
-from otel_ml._internal.steps.axes import Axis, Step, Steps, scope_steps
+from otel_ml._internal.steps.axes import Steps, scope_steps
+from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml._internal.steps.step import bad_axis, bad_step, step_of
 from otel_ml._internal.timers.loader_position import UnexpectedNumbers, first_number
 from otel_ml._internal.timers.timer_definitions import timer_definition

@@ -17,7 +17,8 @@ from otel_ml._internal.run_scope import NOW, SCOPES, InScope
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import SPANS_OVER_BUDGET, Reduce
 from otel_ml._internal.signature import public, public_type, publish
-from otel_ml._internal.steps.axes import STEPS, Step, current_step
+from otel_ml._internal.steps.axes import STEPS, current_step
+from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Details, Recording, keep, leave
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timer_definitions import TIMERS, TimerDefinition, checked_level, timer_definition

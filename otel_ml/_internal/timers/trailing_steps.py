@@ -15,7 +15,7 @@ from __future__ import annotations
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.series.definition import Series
 from otel_ml._internal.series.pending import StepPartials
-from otel_ml._internal.steps.axes import Axis, Step
+from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml._internal.timers.timer_definitions import TIMERS
 from otel_ml.wire.attributes import DEFAULT_AXIS
 

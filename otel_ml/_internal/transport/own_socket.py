@@ -55,7 +55,7 @@ class OwnSocket:
         return bool(waiting.poll(0))
 
     def connect(self, address: tuple[object, ...], patience: Patience) -> None:
-        """Connect."""
+        """Connect; wait as long as `patience` says."""
         code = self._socket.connect_ex(address)
         if code in _UNDER_WAY:
             self._wait(select.POLLOUT, patience)

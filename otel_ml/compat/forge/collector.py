@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import otel_ml
-from otel_ml._internal.steps.axes import Step, current_step
+from otel_ml._internal.steps.axes import current_step
+from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.steps.step import At
 from otel_ml.compat.forge.accumulators import MetricAccumulator, SampleAccumulator, State, accumulator_for
 from otel_ml.compat.forge.environment_variables import are_metrics_off

@@ -1,4 +1,4 @@
-"""`Timers`: levelled, accumulating, restartable; values of all ranks meet in the service, not in a collective."""
+"""`Timers`: leveled, accumulating, restartable; values of all ranks meet in the service, not in a collective."""
 
 from __future__ import annotations
 

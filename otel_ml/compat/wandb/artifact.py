@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import otel_ml
-from otel_ml._internal.events.event_calls import log_artifact_as
+from otel_ml._internal.events.artifact_calls import log_artifact_as
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.wandb.media import Media
 from otel_ml.explanation import explained

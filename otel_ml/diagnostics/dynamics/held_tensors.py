@@ -18,7 +18,7 @@ _SPARSE = (
 
 _NO_NUMBERS = (
     "The norm of {!r} leaves it out, and any like it: it holds {}, not the numbers that it stands for. Leave it out of "
-    "Norms(…) where it is quantised and does not train."
+    "Norms(…) where it is quantized and does not train."
 )
 
 Copies = int | Callable[[str, Any], int] | None
@@ -52,7 +52,7 @@ def parts_of(named: Iterable[tuple[str, Any]], copies: Copies, world: int) -> It
             else:
                 reporter.say("sparse-tensor", _SPARSE.format(name))
     if codes is not None:  # a model may have hundreds: the first stands for all
-        reporter.say("quantised-tensor", _NO_NUMBERS.format(*codes))
+        reporter.say("quantized-tensor", _NO_NUMBERS.format(*codes))
 
 
 def locals_of(tensors: Iterable[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Literal, NamedTuple
 
@@ -88,8 +88,8 @@ class Energy:
         if NOW.off:
             return
         for name, unit, reduction, value in (
-            ("hw.energy.step", "J", _SUMMED, _Joules(lap)),
-            ("hw.power.step", "W", _MEAN, _Watts(lap)),
+            ("hw.energy.step", "J", _SUMMED, _Used(lap, lambda: lap.joules)),
+            ("hw.power.step", "W", _MEAN, _Used(lap, lambda: lap.watts)),
         ):
             series: Series | None = DEFINITIONS.series(name, reduction=reduction, unit=unit)
             if series is not None:
@@ -210,6 +210,11 @@ class _Lap:
         self.joules, self.seconds, self.is_over = joules, seconds, True
 
     @property
+    def watts(self) -> float | None:
+        """The mean power."""
+        return None if self.joules is None or self.seconds <= 0 else self.joules / self.seconds
+
+    @property
     def is_known(self) -> bool:
         """Whether the answer is there, or is waited for no longer."""
         if self.is_over or not self._thread.is_alive():
@@ -224,28 +229,16 @@ class _Lap:
         return True
 
 
-class _Joules(Deferred):
-    __slots__ = ("_lap",)
+class _Used(Deferred):
+    __slots__ = ("_lap", "_value")
 
-    def __init__(self, lap: _Lap) -> None:
+    def __init__(self, lap: _Lap, value: Callable[[], float | None]) -> None:
         self._lap = lap
+        self._value = value
 
     def ready(self) -> bool:
         return self._lap.is_known
 
     def read(self) -> list[float]:
-        return [] if self._lap.joules is None else [self._lap.joules]
-
-
-class _Watts(Deferred):
-    __slots__ = ("_lap",)
-
-    def __init__(self, lap: _Lap) -> None:
-        self._lap = lap
-
-    def ready(self) -> bool:
-        return self._lap.is_known
-
-    def read(self) -> list[float]:
-        lap = self._lap
-        return [] if lap.joules is None or lap.seconds <= 0 else [lap.joules / lap.seconds]
+        value = self._value()
+        return [] if value is None else [value]

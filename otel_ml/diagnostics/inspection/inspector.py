@@ -304,7 +304,7 @@ class Inspector:
         self._see(unseen, weight if watched.rule.tensor == "weight" else getattr(weight, "grad", None))
 
     def _see(self, places: list[int], tensor: Any) -> None:
-        # Codes of a quantised weight are not its numbers.
+        # Codes of a quantized weight are not its numbers.
         if places and tensor is not None and tensor.is_floating_point():
             local = held(tensor)
             if is_freed(local):

@@ -7,8 +7,8 @@ from otel_ml.diagnostics.rl.coordination import (
     batch_creation,
     idle,
     model_loading,
-    synchronisation,
-    tokenisation,
+    synchronization,
+    tokenization,
     weight_pull,
     weight_push,
 )
@@ -54,8 +54,11 @@ __all__ = [
     "sampling_parameters",
     "sequence_lengths",
     "state_values",
-    "synchronisation",
-    "tokenisation",
+    "synchronization",
+    "tokenization",
     "weight_pull",
     "weight_push",
 ]
+
+synchronisation = synchronization  # the former spelling
+tokenisation = tokenization  # the former spelling

@@ -11,8 +11,8 @@ __all__ = [
     "batch_creation",
     "idle",
     "model_loading",
-    "synchronisation",
-    "tokenisation",
+    "synchronization",
+    "tokenization",
     "weight_pull",
     "weight_push",
 ]
@@ -33,8 +33,8 @@ def model_loading() -> Any:
     return _timed("rl/loop/model_loading")
 
 
-def tokenisation() -> Any:
-    """Time tokenisation."""
+def tokenization() -> Any:
+    """Time tokenization."""
     return _timed("rl/sample/tokenisation")
 
 
@@ -48,7 +48,7 @@ def weight_pull() -> Any:
     return _timed("rl/sync/pull")
 
 
-def synchronisation() -> Any:
+def synchronization() -> Any:
     """Time waiting until all are in the same place."""
     return _timed("rl/sync/overhead")
 

@@ -43,25 +43,28 @@ def requests(*, running: int, queued: int, replica: str = "") -> None:
 def kv_cache(
     *,
     size: int | None = None,
-    utilisation: float | None = None,
+    utilization: float | None = None,
     misses: int | None = None,
     lookups: int | None = None,
     replica: str = "",
+    utilisation: float | None = None,  # the former spelling
 ) -> None:
     """Record the KV cache; what is not given is absent.
 
     Args:
         size: bytes.
-        utilisation: part in use, 0 to 1.
+        utilization: part in use, 0 to 1.
         misses: look-ups since the last call that found nothing.
         lookups: all look-ups since the last call.
         replica: its name, where one process sees several.
+        utilisation: the former spelling of `utilization`.
     """
     attributes = _replica(replica)
     if size is not None:
         measure("rl/engine/kv_cache_size").record(size, attributes=attributes)
-    if utilisation is not None:
-        measure("rl/engine/kv_cache_utilisation").record(utilisation, attributes=attributes)
+    part = utilisation if utilization is None else utilization  # the former spelling
+    if part is not None:
+        measure("rl/engine/kv_cache_utilisation").record(part, attributes=attributes)
     if misses is not None and lookups:
         measure("rl/engine/kv_cache_miss_rate").record(misses / lookups, weight=lookups, attributes=attributes)
 

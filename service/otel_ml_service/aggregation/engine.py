@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS, UNNAMED_ROLES
+from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.records import Artifact, JsonValue
+from otel_ml_service.aggregation.killed import say_child_died
 from otel_ml_service.aggregation.lazy_entries import LazyEntries
 from otel_ml_service.aggregation.learned_reductions import declare
 from otel_ml_service.aggregation.ledger import ONE_EVENT, Amount, Place
@@ -148,18 +149,9 @@ class Engine:
             run.clock.forget(writer.number)
             run.step_streams.dirty.update(writer.attempts.values())
             if writer.child:
-                self._say_child_died(writer)
+                say_child_died(writer.writer, run.output)
             else:
                 self._ending.last_shutdown_message = run.now
-
-    def _say_child_died(self, writer: WriterState) -> None:
-        """Say that a child is missed. The run is not killed: who calls `os._exit()` sends no last message either."""
-        role = f" of {writer.writer.role}" if writer.writer.role not in UNNAMED_ROLES else ""
-        self._run.output.say(
-            "child-died",
-            f"A child of rank {writer.writer.rank}{role} ended without its last message: it was killed, or left by "
-            "os._exit(). What it recorded in its last moments is in no count.",
-        )
 
     def _hear(self, writer: WriterState, observation: Observation, now: float) -> None:
         run = self._run

@@ -11,12 +11,13 @@ from otel_ml_exporters.records import Text
 from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.naming import item_name
 from otel_ml_service.aggregation.newest_spans import NewestSpans
+from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.step_streams import StepStreams
 from otel_ml_service.aggregation.writer_state import WriterState
 from otel_ml_service.findings.unfinished import Unfinished, unfinished
 
-__all__ = ["KILLED", "publish_killed"]
+__all__ = ["KILLED", "publish_killed", "say_child_died"]
 
 KILLED = f"{keys.RESERVED_PREFIX}killed"
 """Name of the text; behind it `/rank_3` of others than rank 0."""
@@ -40,6 +41,16 @@ def publish_killed(writers: Iterable[WriterState], output: Output, spans: Newest
     alike = Counter(_phase(one) for one in found)
     for one in sorted(found, key=lambda one: alike[_phase(one)])[:_NAMED]:
         _emit(one, output, streams)
+
+
+def say_child_died(child: Writer, output: Output) -> None:
+    """Say that a child is missed. The run is not killed: who calls `os._exit()` sends no last message either."""
+    role = f" of {child.role}" if child.role not in keys.UNNAMED_ROLES else ""
+    output.say(
+        "child-died",
+        f"A child of rank {child.rank}{role} ended without its last message: it was killed, or left by "
+        "os._exit(). What it recorded in its last moments is in no count.",
+    )
 
 
 def _was_in(state: WriterState, spans: NewestSpans) -> Unfinished | None:

@@ -79,7 +79,7 @@ class RunEnd:
         self._summaries.decide()
         publish_killed(self._killed(), self._run.output, self._run.newest_spans, self._run.step_streams)
         say_missing_at_end(self._run)
-        self._summarise()
+        self._summarize()
         self._run.output.emit(RunStatus, time=self._run.now, status=self.state)
 
     def _is_something_open(self) -> bool:
@@ -134,7 +134,7 @@ class RunEnd:
         newest = of_newest_attempts(self._own())
         return [one for one in newest if one.shutdown_message is None and not self._has_successor(one)]
 
-    def _summarise(self) -> None:
+    def _summarize(self) -> None:
         """Publish what the run lost and what recording cost, once it is over."""
         values: dict[str, float] = {}
         if self._run.native:

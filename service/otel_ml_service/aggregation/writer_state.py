@@ -232,7 +232,7 @@ class WriterState:
         was_set_back = time_ns < self.newest_ns - _SET_BACK_NS
         if self.lag is None or was_set_back:
             self.lag, self.born_at = lag, self.born_at or now
-        elif lag < self.lag:  # it travelled faster than anything before: that had been recorded earlier than thought
+        elif lag < self.lag:  # it traveled faster than anything before: that had been recorded earlier than thought
             self.born_at -= self.lag - lag
             self.lag = lag
         self.newest_ns = time_ns if was_set_back else max(self.newest_ns, time_ns)

@@ -20,6 +20,9 @@ _MESSAGE = re.compile(r"^- <a id=\"[^\"]+\"></a>`` (?P<text>.+) ``$")
 _COMMAND = re.compile(r"\(otel-ml explain ([a-z -]+)\)")
 _SLUG = re.compile(r"[a-z]+(-[a-z]+)*")
 
+_FORMER: Mapping[str, str] = {"quantised-tensor": "quantized-tensor"}  # the former spelling
+"""Slug of messages that are kept with runs → its section."""
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -62,12 +65,13 @@ class Catalogue:
         return tuple(dict.fromkeys([*by_name, *(self.messages[text] for text in by_text)]))[:3]
 
     def _named(self, words: Iterable[str]) -> tuple[Section, ...]:
-        names = list(words)
+        names = [_FORMER.get(word, word) for word in words]
         return tuple(self.sections[name] for name in names) if all(name in self.sections for name in names) else ()
 
     def _quoted(self, said: str) -> tuple[Section, ...]:
         """Return the sections that the text names itself, each once."""
-        names = dict.fromkeys(name for command in _COMMAND.findall(said) for name in command.split())
+        words = (word for command in _COMMAND.findall(said) for word in command.split())
+        names = dict.fromkeys(_FORMER.get(word, word) for word in words)
         return tuple(self.sections[name] for name in names if name in self.sections)
 
     def _alike(self, said: str) -> tuple[Section, ...]:

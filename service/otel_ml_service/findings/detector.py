@@ -12,20 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
 
+from otel_ml_service.findings import how_often_long
 from otel_ml_service.findings.blame import own_extra, without_containers
 from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
-from otel_ml_service.findings.medians import median
-from otel_ml_service.findings.peers import Groups, TimeOfAmounts, groups_of, is_pipeline, usual_of
+from otel_ml_service.findings.peers import Peers, TimeOfAmounts, is_pipeline, usual_of
 from otel_ml_service.findings.phases import TimerKind, accuses
+from otel_ml_service.findings.scatter import Scatter
 from otel_ml_service.findings.silent_ranks import left, silence
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.thresholds import Thresholds
+from otel_ml_service.findings.warm_up import WarmUp
 from otel_ml_service.findings.what_if import lateness
 
 __all__ = ["Detector"]
@@ -35,18 +36,9 @@ Flags = npt.NDArray[np.bool_]
 
 _DEFAULTS = Thresholds()
 
-_SCATTER_AT_FIRST = 0.03
-_SCATTER_STEPS = 24.0
-"""The scatter is learned over about so many steps, from a guess that counts as four."""
-_OF_DIFFERENCES = 0.954
-"""Median of |a − b| of two draws of a normal distribution with deviation 1."""
 _SMOOTHING = 0.3
 _OFTEN = 0.9
 """The share of steps in which a rank that is slow is long."""
-_SELDOM, _SELDOM_LOOKS = 0.04, 20.0
-"""The share of steps in which a rank that is not slow is long: a guess that counts as so many looks."""
-_REMEMBERED = 0.995
-"""Of looks, from step to step: some 200 steps."""
 _LEAST = 0.9
 """Of a slow-down that is to be found: what is measured scatters around what is so."""
 _SURE = 9.0
@@ -54,8 +46,6 @@ _SURE = 9.0
 NO_DEVIATIONS: Mapping[str, float] = {}
 _LIKELY = 0.4
 """Part of the evidence that is needed, of a rank that may be found soon."""
-_WARM_UP = 16
-"""First steps of a process that begins while others are at work: it compiles, allocates, fills caches."""
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
 
@@ -72,20 +62,14 @@ class Detector:
     def __init__(self, thresholds: Thresholds = _DEFAULTS, open_findings: tuple[Finding, ...] = ()) -> None:
         self._thresholds = thresholds
         self._cells = EvidenceMatrix()
-        self._scatter = np.zeros(0)
-        self._looks = np.zeros(0)
-        self._take_scatter(self._scatter)
-        self._stages: dict[int, int | None] = {}
-        self._kinds: dict[str, TimerKind] = {}
-        self._groups: Groups = ()
+        self._scatter = Scatter()
+        self._peers = Peers()
+        self._warm_up = WarmUp()
         self._of_amounts = TimeOfAmounts()
         self._needed = np.inf
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
-        self._has: Flags = np.zeros((0, 0), dtype=bool)
         self._late = np.zeros(0)
-        self._processes: set[tuple[int, str]] = set()
         self._saved_before: dict[tuple[int, str], float] = {}
-        self._warm_up: dict[int, int] = {}
         self.open: dict[tuple[int, str], Finding] = {
             (one.rank, one.phase): one for one in open_findings if one.rank is not None
         }
@@ -137,7 +121,8 @@ class Detector:
         least = np.maximum(limits.least_share * step_s, limits.least_s)
         slow = np.minimum(extra / np.maximum(usual, least), _WORST)
         slow[~np.isfinite(slow)] = np.nan  # a phase that takes nobody any time
-        self._learn_scatter(slow)
+        self._scatter.learn(slow - self._cells.before)
+        self._cells.before = np.where(np.isnan(slow), self._cells.before, slow)
         self.slowdowns = _largest(slow)
         self._excuse_who_warms_up(timers, slow)
         self._weigh(step, slow, extra)
@@ -150,7 +135,7 @@ class Detector:
         Who is known to be slow and is not heard in a step counts as longer than all others: of three ranks the one in
         the middle stays the usual one.
         """
-        groups = self._peers(timers, seconds)
+        groups = self._peers.of(timers, self._cells.ranks, self._cells.phases, seconds)
         known = seconds.copy()
         for (rank, phase), one in self.open.items():
             place = self._place(rank, phase)
@@ -170,27 +155,12 @@ class Detector:
         self._excused = np.nan_to_num(np.maximum(np.minimum(seconds, allowed) - usual, 0.0))
         return allowed
 
-    def _peers(self, timers: StepTimers, seconds: Floats) -> Groups:
-        """Return which rows of the cells are ranks that do the same work: nearly always as in the step before."""
-        has = ~np.isnan(seconds)
-        if has.shape == self._has.shape:
-            has |= self._has
-        stages = dict(zip(timers.ranks, timers.stages, strict=False))
-        is_news = any(self._stages.get(rank) != stage for rank, stage in stages.items())
-        if is_news or self._kinds != timers.kinds or has.shape != self._has.shape or (has != self._has).any():
-            self._stages.update(stages)
-            self._kinds = dict(timers.kinds)
-            self._has = has
-            of_rows = [self._stages.get(rank) for rank in self._cells.ranks]
-            self._groups = groups_of(of_rows, tuple(self._cells.phases), has, timers.kinds)
-        return self._groups
-
     def _extra(self, seconds: Floats, usual: Floats, kinds: Mapping[str, TimerKind]) -> Floats:
         """Return how many seconds longer than its peers each rank worked; NaN where it waited, or has none."""
         phases = tuple(self._cells.phases)
-        takes_turns = is_pipeline(phases, kinds) and len(self._groups) > 1  # where all send alike, it is a name
-        extra = seconds - usual if takes_turns else own_extra(seconds, usual, self._groups)
-        late = lateness(seconds, phases, self._groups, kinds) if takes_turns else np.full(len(seconds), np.inf)
+        takes_turns = is_pipeline(phases, kinds) and len(self._peers.groups) > 1  # where all send alike, it is a name
+        extra = seconds - usual if takes_turns else own_extra(seconds, usual, self._peers.groups)
+        late = lateness(seconds, phases, self._peers.groups, kinds) if takes_turns else np.full(len(seconds), np.inf)
         self._learn_lateness(late)
         extra[:, [not accuses(phase, kinds) for phase in phases]] = np.nan
         return extra
@@ -249,37 +219,20 @@ class Detector:
         return max(slow, key=lambda one: (one.extra_s, -(one.rank or 0)), default=None)
 
     def _excuse_who_warms_up(self, timers: StepTimers, slow: Floats) -> None:
-        """Forget how slow those are who began alone lately; who is known to be slow stays so until it is not.
-
-        Ranks that begin together warm up together, and are compared as they are.
-        """
-        for rank in self._newcomers(timers):
-            self._warm_up[rank] = _WARM_UP
+        """Forget how slow those are who began alone lately; who is known to be slow stays so until it is not."""
         known = self._cells.ranks
-        rows = [known[rank] for rank in timers.ranks if rank in self._warm_up and rank in known]
+        rows = [known[rank] for rank in self._warm_up.step(timers) if rank in known]
         if not rows:
             return
         is_excused = np.zeros(slow.shape, dtype=bool)
         is_excused[rows] = ~self._cells.is_open[rows]
         slow[is_excused], self._cells.evidence[is_excused] = np.nan, 0.0
-        left = {rank: steps - (rank in timers.ranks) for rank, steps in self._warm_up.items()}
-        self._warm_up = {rank: steps for rank, steps in left.items() if steps > 0}
-
-    def _newcomers(self, timers: StepTimers) -> list[int]:
-        """Return the ranks whose process was not heard before, where others were."""
-        now = list(zip(timers.ranks, timers.processes or repeat(""), strict=False))
-        new = [entry for entry in now if entry not in self._processes]
-        is_first = not self._processes
-        self._processes.update(new)
-        return [] if is_first else [rank for rank, _ in new]
 
     def _grow(self, timers: StepTimers) -> None:
         cells = self._cells
         if not cells.grow(timers.ranks, timers.phases):
             return
-        new = len(cells.phases) - len(self._scatter)
-        self._take_scatter(np.concatenate((self._scatter, np.full(new, _SCATTER_AT_FIRST))))
-        self._looks = np.concatenate((self._looks, np.full(new, 4.0)))
+        self._scatter.grow(len(cells.phases))
         for (rank, phase), finding in self.open.items():  # of before a restart of the service, or known anyway
             place = cells.ranks.get(rank, -1), cells.phases.get(phase, -1)
             if min(place) >= 0 and not cells.is_open[place]:
@@ -288,34 +241,10 @@ class Detector:
                 cells.recent[place], cells.extra[place] = finding.slowdown, finding.extra_s
                 cells.total[place] = finding.slowdown * (finding.last - finding.since + 1)
 
-    def _learn_scatter(self, slow: Floats) -> None:
-        """A culprit that stays slow does not scatter more, and the median over ranks does not mind one that does."""
-        found = median(np.abs(slow - self._cells.before), least=2) / _OF_DIFFERENCES
-        found = np.minimum(found, 3 * self._scatter + 0.01)
-        known = ~np.isnan(found)
-        self._looks = np.where(known, np.minimum(self._looks + 1, _SCATTER_STEPS), self._looks)
-        self._take_scatter(self._scatter + np.where(known, (found - self._scatter) / self._looks, 0.0))
-        self._cells.before = np.where(np.isnan(slow), self._cells.before, slow)
-
-    def _take_scatter(self, scatter: Floats) -> None:
-        """Set what depends on each phase's scatter: beyond which slow-down a rank is long."""
-        self._scatter = scatter
-        self._slack: Floats = np.maximum(self._thresholds.warning / 2, scatter)
-
-    def _seldom(self) -> Floats:
-        """Return how often ranks are long that are not slow: of each cell, as the other ranks of its phase are.
-
-        Who was long in the step before is compared with others who were: what makes a step long may last for some.
-        """
-        cells = self._cells
-        first = _share_of_others(cells.high, cells.looks, _SELDOM)
-        again = _share_of_others(cells.high_again, cells.looks_again, first)
-        return np.minimum(np.where(cells.was_high, again, first), _OFTEN - 0.05)
-
     def _weigh(self, step: int, slow: Floats, extra: Floats) -> None:
         cells = self._cells
         seen = ~np.isnan(slow)
-        high = slow > self._slack
+        high = slow > np.maximum(self._thresholds.warning / 2, self._scatter.of_phases)
         begins = high & (cells.evidence == 0) & ~cells.is_open
         if begins.any():
             cells.since[begins] = step
@@ -323,31 +252,13 @@ class Detector:
             cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
         if self.open or begins.any() or cells.evidence.any():
             self._add_up(step, slow, extra, seen, high)
-        self._count(high, seen & ~cells.is_open)
+        how_often_long.count(cells, high, seen & ~cells.is_open)
         cells.was_high = np.where(seen, high, cells.was_high)
-
-    def _count(self, high: Flags, is_looked_at: Flags) -> None:
-        """Count how often ranks that are not slow are long; steps in a row when the row is over.
-
-        Ranks that become slow together are long again and again, and would vouch for each other.
-        """
-        cells = self._cells
-        first = is_looked_at & ~cells.was_high
-        cells.looks[first] = cells.looks[first] * _REMEMBERED + 1
-        cells.high[first] = cells.high[first] * _REMEMBERED + high[first]
-        again = is_looked_at & cells.was_high
-        if not again.any():
-            return
-        cells.row[again & high] += 1
-        over = again & ~high
-        cells.looks_again[over] = cells.looks_again[over] * _REMEMBERED + cells.row[over] + 1
-        cells.high_again[over] = cells.high_again[over] * _REMEMBERED + cells.row[over]
-        cells.row[over] = 0.0
 
     def _add_up(self, step: int, slow: Floats, extra: Floats, seen: Flags, high: Flags) -> None:
         """Add the step to what speaks for and against each rank; without any, that begins anew with the next."""
         cells, limits = self._cells, self._thresholds
-        seldom = self._seldom()
+        seldom = how_often_long.seldom(cells, _OFTEN - 0.05)
         self._needed = np.log(max(int(seen.sum()), 1) / limits.wrongly)
         least = self._needed / limits.steps
         against, for_it = np.log(_OFTEN / seldom), np.log((1 - _OFTEN) / (1 - seldom))
@@ -434,8 +345,7 @@ class Detector:
         for rank, phase in self._names(begun):
             place = self._place(rank, phase)
             cells.is_open[place], cells.relief[place] = True, 0.0
-            for counts in (cells.looks, cells.high, cells.looks_again, cells.high_again, cells.row):
-                counts[place] = 0.0  # of a rank that was slow already, and says nothing about those that are not
+            how_often_long.forget(cells, place)
             blank = Finding("slow", rank, phase, "warning", int(cells.since[place]), step)
             self.open[rank, phase] = self._described(blank, step, place)
             found.append(self.open[rank, phase])
@@ -463,11 +373,6 @@ class Detector:
             return []
         ranks, phases = list(self._cells.ranks), list(self._cells.phases)
         return [(ranks[row], phases[column]) for row, column in np.argwhere(chosen).tolist()]
-
-
-def _share_of_others(high: Floats, looks: Floats, guess: Floats | float) -> Floats:
-    share: Floats = (guess * _SELDOM_LOOKS + high.sum(axis=0) - high) / (_SELDOM_LOOKS + looks.sum(axis=0) - looks)
-    return share
 
 
 def _largest(slow: Floats) -> Floats:

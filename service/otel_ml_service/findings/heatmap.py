@@ -58,7 +58,7 @@ class Heatmap:
         caption = (
             f"How much longer than the usual rank: ranks {min(ranks)} to {max(ranks)} from top to bottom, "
             f"steps {first} to {last} from left to right; dark as the others, red twice their time or more, "
-            "grey without a timer."
+            "gray without a timer."
         )
         height, width, channels = pixels.shape
         return Picture(encode_png(pixels.tobytes(), width, height, channels), width, height, caption)

@@ -10,15 +10,16 @@ samples), what is usual is so for that much.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from otel_ml_service.findings.medians import low_median
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind, is_between_stages
+from otel_ml_service.findings.step_timers import StepTimers
 
-__all__ = ["TimeOfAmounts", "groups_of", "is_pipeline", "usual_of"]
+__all__ = ["Peers", "TimeOfAmounts", "groups_of", "is_pipeline", "usual_of"]
 
 Floats = npt.NDArray[np.float64]
 Groups = tuple[npt.NDArray[np.int64], ...]
@@ -78,6 +79,35 @@ def groups_of(
 
 def _hands_on(phase: str, kinds: Mapping[str, TimerKind]) -> bool:
     return kinds.get(phase) != "work" and is_between_stages(phase)
+
+
+class Peers:
+    """Which ranks do the same work, of all that were ever heard: nearly always as in the step before.
+
+    Attributes:
+        groups: of rows of the matrices [ranks, phases].
+    """
+
+    def __init__(self) -> None:
+        self.groups: Groups = ()
+        self._stages: dict[int, int | None] = {}
+        self._kinds: dict[str, TimerKind] = {}
+        self._has: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=bool)
+
+    def of(self, timers: StepTimers, ranks: Iterable[int], phases: Iterable[str], seconds: Floats) -> Groups:
+        """Take a step, of which `ranks` and `phases` are the rows and columns of `seconds`; return the groups."""
+        has = ~np.isnan(seconds)
+        if has.shape == self._has.shape:
+            has |= self._has
+        stages = dict(zip(timers.ranks, timers.stages, strict=False))
+        is_news = any(self._stages.get(rank) != stage for rank, stage in stages.items())
+        if is_news or self._kinds != timers.kinds or has.shape != self._has.shape or (has != self._has).any():
+            self._stages.update(stages)
+            self._kinds = dict(timers.kinds)
+            self._has = has
+            of_rows = [self._stages.get(rank) for rank in ranks]
+            self.groups = groups_of(of_rows, tuple(phases), has, timers.kinds)
+        return self.groups
 
 
 def usual_of(seconds: Floats, groups: Groups) -> Floats:

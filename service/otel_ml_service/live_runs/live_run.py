@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -23,14 +22,14 @@ from otel_ml_service.live_runs.artifact_store import with_content
 from otel_ml_service.live_runs.artifact_thread import ArtifactThread
 from otel_ml_service.live_runs.dead_writers import Died
 from otel_ml_service.live_runs.delivery_file import DeliveryFile
-from otel_ml_service.live_runs.late_file import LateFile
-from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.live_runs.name_files import keep_name
 from otel_ml_service.live_runs.printing_process import PrintingProcess
 from otel_ml_service.live_runs.run_log import RunLog
+from otel_ml_service.live_runs.run_notices import RunNotices
 from otel_ml_service.live_runs.run_pipelines import RunPipelines
 from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.live_runs.storage_errors import StorageErrors
+from otel_ml_service.live_runs.too_late import TooLate
 from otel_ml_service.live_runs.wait_for_name import UNNAMED, may_be_named
 from otel_ml_service.receiver.partial_success import Rejected
 from otel_ml_service.storage.outbox import Commit, Outbox
@@ -40,9 +39,6 @@ from otel_ml_service.versions import RUN
 __all__ = ["LiveRun"]
 
 _log = logging.getLogger(__name__)
-
-_LATE = "late.otlp"
-"""The fact that tells how many bytes of the file belong to what is committed."""
 
 _FILES = "files"
 """The fact that tells which artifacts' files are still looked for."""
@@ -55,10 +51,6 @@ _FILES_S = 0.05
 
 _FINISH_S = 60.0
 """Seconds exporters get to close when a run has ended; W&B uploads then."""
-
-
-_REJECTED_KINDS = 20
-"""Senders and reasons of rejected points that a run names."""
 
 
 class LiveRun:
@@ -92,11 +84,12 @@ class LiveRun:
         self.log = RunLog(experiment, folder / settings.log if settings.log else None)
         try:
             self._engine = self._restored()
-            self._late = self._late_file()
+            self._too_late = TooLate(folder, self.outbox, settings.late_max, telemetry, self.say)
             self.files = ArtifactThread(folder, self.outbox.facts.get(_FILES, ""))
         except BaseException:
             self.outbox.close()
             raise
+        self._notices = RunNotices(self.outbox.notices)
         self._engine.expect(self.files.waiting)
         consumed = self.outbox.consumed
         self._consumed = consumed[1] if consumed is not None and consumed[0] == journal else 0
@@ -106,12 +99,10 @@ class LiveRun:
         self._has_steps = False
         self.trouble = StorageErrors(f"Run {experiment}")
         self._self_telemetry = SelfTelemetryFilter(self.outbox.facts.get(_SHOWN_SINCE, "{}"))
-        self._rejected_kinds: set[tuple[str, str]] = set()
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._engine.note_rejected(self.rejected)
-        self._unwritten: tuple[Outcome, list[str], str] | None = None
+        self._unwritten: tuple[Outcome, Sequence[str], str] | None = None
         self._unstored: Commit | None = None
-        self._said: deque[str] = deque()
         self.pipelines = RunPipelines(settings, self.outbox, self.log, self.say, self._self_telemetry)
         self.info = self._run_info()
         keep_name(self.info)
@@ -123,11 +114,6 @@ class LiveRun:
         if self.outbox.damage:
             _log.error("%s", explained(f"Run {experiment}: {self.outbox.damage}", "damaged-file"))
             self.say("damaged-file", self.outbox.damage)
-
-    def _late_file(self) -> LateFile:
-        counted = self.outbox.facts.get(_LATE, None if self.outbox.damage else "0")
-        limit = self._settings.late_max
-        return LateFile(self.folder / "late.otlp", None if counted is None else int(counted), limit)
 
     def _restored(self) -> Engine:
         """Return the engine as it was committed; a new one where a disk has changed that."""
@@ -166,7 +152,7 @@ class LiveRun:
         self.rejected += sum(rejected.values())
         self._engine.note_rejected(self.rejected)
         for each in rejected:
-            self._say_rejected(each)
+            self._notices.say_rejected(each)
         for observation in observations:
             try:
                 self._engine.observe(observation, now)
@@ -223,7 +209,7 @@ class LiveRun:
         Raises:
             StorageError: nothing was stored; call again, the same is then tried again.
         """
-        is_new = self.is_touched or self._said or self.outbox.unsaved or self._unwritten
+        is_new = self.is_touched or self._notices or self.outbox.unsaved or self._unwritten
         if self._unstored is None and is_new:
             self._unstored = self._next_commit()
             self.is_touched = False
@@ -231,7 +217,8 @@ class LiveRun:
             return
         self._keep_delivery(self._engine.status, self._unstored.records)  # before the end can be read anywhere
         self.outbox.commit(self._unstored)
-        self._tell("storage", self.trouble.over())
+        if (told := self.trouble.over()) is not None:
+            self.say("storage", told)
         for sentence in self._unstored.notices:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
@@ -316,32 +303,18 @@ class LiveRun:
 
     def say(self, slug: str, sentence: str) -> None:
         """Add a notice, from any thread; it is kept with the next commit."""
-        self._said.append(explained(sentence, slug))
-
-    def _say_rejected(self, rejected: Rejected) -> None:
-        """Say it once for each sender and kind of reason."""
-        if rejected.kind in self._rejected_kinds or len(self._rejected_kinds) > _REJECTED_KINDS:
-            return
-        self._rejected_kinds.add(rejected.kind)
-        if len(self._rejected_kinds) > _REJECTED_KINDS:
-            self.say("rejected-points", "Points of further senders or for further reasons are rejected, and counted.")
-        elif rejected.sentence not in self.outbox.notices:  # before a restart
-            self._said.append(rejected.sentence)
-
-    def _tell(self, slug: str, sentence: str | None) -> None:
-        if sentence is not None:
-            self.say(slug, sentence)
+        self._notices.say(slug, sentence)
 
     def _next_commit(self) -> Commit:
         if self._unwritten is None:
-            said = [self._said.popleft() for _ in range(len(self._said))]
+            said = self._notices.take()
             outcome = self._engine.take()
             self.files.look_for(outcome.named)
             self._unwritten = outcome, said, self.files.stored
         outcome, said, files = self._unwritten  # kept until they are written: the engine hands out everything once
         records = with_content(outcome.records, outcome.files, self.folder)
         self._has_steps |= any(isinstance(record, StepRecord) and record.axis != TIME_AXIS for record in records)
-        facts = self._keep_late(outcome) | self._note_self_telemetry(records)
+        facts = self._too_late.keep(outcome.too_late) | self._note_self_telemetry(records)
         if files != self.outbox.facts.get(_FILES, "[]"):
             facts[_FILES] = files
         self._unwritten = None
@@ -359,27 +332,6 @@ class LiveRun:
         self._self_telemetry.note(records)
         since = self._self_telemetry.since
         return {} if since == before else {_SHOWN_SINCE: since}
-
-    def _keep_late(self, outcome: Outcome) -> dict[str, str]:
-        """Append what came too late, and return the length of the file, which counts once it is committed."""
-        if not outcome.too_late:
-            return {}
-        gone = self._late.gone
-        left_out = self._late.append(as_request(late).SerializeToString() for late in outcome.too_late)
-        if self._late.gone > gone:
-            self.say(
-                "store-gone",
-                f"late.otlp was deleted or cut by another program: {self._late.gone - gone} bytes of what came too "
-                "late are lost with it.",
-            )
-        if left_out:
-            self._telemetry.count("dropped", left_out, reason="late.otlp is full")
-            self.say(
-                "late-full",
-                f"late.otlp has its {self._settings.late_max} bytes (OTEL_ML_LATE_MAX): what comes too late "
-                "from now on is dropped and counted.",
-            )
-        return {_LATE: str(self._late.length)}
 
     def _deliver(self, *, even_idle: bool = False) -> None:
         """Start the exporters that have something to do: at the first record, and where a run goes on after its end."""

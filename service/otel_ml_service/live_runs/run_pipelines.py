@@ -12,7 +12,8 @@ from otel_ml_service.delivery.pipeline import Pipeline
 from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, everything
 from otel_ml_service.live_runs.run_log import RunLog
 from otel_ml_service.live_runs.run_settings import RunSettings
-from otel_ml_service.storage.outbox import Mark, Outbox
+from otel_ml_service.storage.exporter_marks import Mark
+from otel_ml_service.storage.outbox import Outbox
 
 __all__ = ["RunPipelines"]
 

@@ -51,7 +51,7 @@ class MessageTemplate(NamedTuple):
 
 
 class Forms(Generic[T]):
-    """What messages of each known form mean: found by their template, learnt at the second one, bounded in bytes.
+    """What messages of each known form mean: found by their template, learned at the second one, bounded in bytes.
 
     Args:
         most_bytes: of the messages whose templates are kept.

@@ -173,5 +173,5 @@ def _legend(is_thinned: bool) -> Markup:
     each = " A column is the slowest of several steps." if is_thinned else ""
     return tag(
         "figcaption",
-        tag("span", "as the others ", scale, f" twice their time or more; grey: no timer.{each}"),
+        tag("span", "as the others ", scale, f" twice their time or more; gray: no timer.{each}"),
     )

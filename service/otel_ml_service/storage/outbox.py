@@ -5,16 +5,13 @@ One thread writes (the engine's), in one transaction per commit; each exporter's
 
 from __future__ import annotations
 
-import json
 import logging
 import sqlite3
 import threading
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from otel_ml_exporters.file_identity import identity
@@ -32,14 +29,16 @@ from otel_ml_service.storage.database import (
     storage_errors,
     transaction,
 )
+from otel_ml_service.storage.exporter_marks import ExporterMarks, Mark
 from otel_ml_service.storage.packed_rows import dictionaries_of, entry_kind, rows_after, value_of
+from otel_ml_service.storage.recent_records import RecentRecords
 from otel_ml_service.storage.record_codec import Row, decode, encode
 from otel_ml_service.storage.recreate import recreated
 from otel_ml_service.storage.run_form import FORM
 from otel_ml_service.storage.salvage import is_suspect, newest_damaged_copy, rebuilt, suspect
 from otel_ml_service.storage.salvaged_records import BASE, SALVAGED, SalvagedRecords, number_anew, take_over
 
-__all__ = ["Commit", "Mark", "Outbox"]
+__all__ = ["Commit", "Outbox"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,18 +52,6 @@ MAX_NOTICES = 10_000
 
 _READ_BYTES = 64 * 2**20
 """Records handed to an exporter at once, unless one alone is larger."""
-
-_RECENT_BYTES = 8 * 2**20
-"""Encoded records kept in memory for exporters that keep up: half an hour of an ordinary run, in three times as much as
-objects. 1,024 ranks bring 5 MB of spans a second: where 2 MiB were kept, every exporter read them from the disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """How far an exporter is: `seq` stored in its backend, and values that will never be, by reason."""
-
-    seq: int = 0
-    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +90,7 @@ class Outbox:
         # Guards the connection: the engine's thread writes through it, exporters' threads read through it
         # (the file is locked exclusively, so there is only one).
         self._lock = threading.Lock()
-        self._recent: deque[tuple[Record, int]] = deque()
-        self._recent_bytes = 0
+        self._recent = RecentRecords()
         self._listeners: dict[str, Callable[[], None]] = {}
         require_known(path, FORM)
         is_damaged = is_suspect(path)
@@ -166,13 +152,7 @@ class Outbox:
         self.first_seq = int(query("SELECT COALESCE(MIN(seq), 1) FROM records").fetchone()[0])
         self.notices: list[str] = [row[0] for row in query("SELECT sentence FROM notices ORDER BY id")]
         self.facts: dict[str, str] = dict(query("SELECT name, value FROM facts").fetchall())
-        self._marks = {
-            name: Mark(seq, _lost(lost)) for name, seq, lost in query("SELECT name, seq, lost FROM exporters")
-        }
-        # Guards the two below: exporters' threads set marks while the engine's thread commits them.
-        self._marks_lock = threading.Lock()
-        self._dirty_marks: set[str] = set()
-        self._marks_on_the_way: set[str] = set()
+        self._marks = ExporterMarks(self._connection)
 
     @property
     def consumed(self) -> tuple[str, int] | None:
@@ -204,13 +184,11 @@ class Outbox:
 
     def mark(self, exporter: str) -> Mark:
         """Return how far `exporter` is."""
-        return self._marks.get(exporter, Mark())
+        return self._marks.get(exporter)
 
     def set_mark(self, exporter: str, mark: Mark) -> None:
         """Note how far `exporter` is; durable with the next commit."""
-        with self._marks_lock:
-            self._marks[exporter] = mark
-            self._dirty_marks.add(exporter)
+        self._marks.set(exporter, mark)
 
     def seq_offset(self, exporter: str, position: int) -> int:
         """Return by how much a backend's numbers of records are above those of this file.
@@ -236,7 +214,7 @@ class Outbox:
     @property
     def unsaved(self) -> bool:
         """Whether a mark is not on the disk yet; any thread may ask."""
-        return bool(self._dirty_marks or self._marks_on_the_way)
+        return self._marks.are_unsaved
 
     def commit(self, commit: Commit) -> None:
         """Make `commit` and all marks durable, then let the exporters have its records.
@@ -253,7 +231,7 @@ class Outbox:
             facts["seq"] = str(commit.records[-1].seq)
         if commit.consumed is not None:
             facts["journal"] = "{} {}".format(*commit.consumed)
-        with self._taken_marks() as marks, self._using() as connection, transaction(connection):
+        with self._marks.taken() as marks, self._using() as connection, transaction(connection):
             # Records, engine state, the exporters' marks and the position in the journal in one transaction: whichever
             # moment a kill hits, either all of a request's effects are there or none, and the journal still has it.
             insert(connection, "INSERT INTO records", rows)
@@ -273,11 +251,8 @@ class Outbox:
     def read(self, after: int, limit: int) -> Sequence[Record]:
         """Return up to `limit` records with `seq > after`, ascending."""
         with self._using():
-            # Exporters that keep up never touch the disk: they would decode on their threads what the engine has just
-            # encoded.
-            if self._recent and self._recent[0][0].seq <= after + 1:
-                start = after + 1 - self._recent[0][0].seq
-                return [record for record, _ in islice(self._recent, start, start + limit)]
+            if (recent := self._recent.after(after, limit)) is not None:
+                return recent
             return self._decoded(rows_after(self._connection, after, self._dictionaries, limit=limit))
 
     @property
@@ -311,13 +286,12 @@ class Outbox:
         """Delete records up to this `seq`: the disk is full of them."""
         with self._using() as connection, transaction(connection):
             connection.execute("DELETE FROM records WHERE seq <= ?", (up_to,))
-            while self._recent and self._recent[0][0].seq <= up_to:
-                self._recent_bytes -= self._recent.popleft()[1]
+            self._recent.forget(up_to)
             self.first_seq = max(self.first_seq, up_to + 1)
 
     def close(self) -> None:
         """Close the file; marks not yet committed are committed. Safe twice."""
-        if self._dirty_marks:
+        if self._marks.are_dirty:
             try:
                 self.commit(Commit())
             except StorageError as error:  # a backend that cannot tell its position gets some records again
@@ -335,31 +309,10 @@ class Outbox:
         if not records:
             return
         with self._lock:
-            for record, (_, _, text, media) in zip(records, rows, strict=True):
-                size = len(text) + len(media or b"")
-                self._recent.append((record, size))
-                self._recent_bytes += size
-            while self._recent_bytes > _RECENT_BYTES and len(self._recent) > 1:
-                self._recent_bytes -= self._recent.popleft()[1]
+            self._recent.add(records, rows)
             self.last_seq = records[-1].seq
         for listener in self._listeners.values():
             listener()
-
-    @contextmanager
-    def _taken_marks(self) -> Iterator[Sequence[tuple[str, int, str]]]:
-        with self._marks_lock:
-            taken = self._marks_on_the_way = self._dirty_marks
-            self._dirty_marks = set()
-            rows = [(name, self._marks[name].seq, json.dumps(dict(self._marks[name].lost))) for name in taken]
-        try:
-            yield rows
-        except BaseException:
-            with self._marks_lock:
-                # They were not stored: the next commit takes them again.
-                self._dirty_marks |= taken
-            raise
-        finally:
-            self._marks_on_the_way = set()
 
     def _opened(self, key: str, value: bytes) -> bytes:
         """Return an entry of the engine's state without its seal."""
@@ -395,10 +348,3 @@ class Outbox:
         except DamagedError:
             suspect(self.path)
             raise
-
-
-def _lost(text: str) -> dict[str, int]:
-    try:
-        return dict(json.loads(text))
-    except (TypeError, ValueError) as error:
-        raise sqlite3.DatabaseError(f"an exporter's losses cannot be read: {error}") from error

@@ -19,7 +19,7 @@ from otel_ml_service.delivery.pipeline import Pipeline
 from otel_ml_service.live_runs.run_log import OutputLog, RunLog
 from otel_ml_service.receiver import columns, resource
 from otel_ml_service.receiver.decode import Decoder
-from otel_ml_service.storage import outbox as outbox_module
+from otel_ml_service.storage import recent_records
 from otel_ml_service.storage.outbox import MAX_NOTICES, Commit, Outbox
 from otel_ml_service.telemetry import MAX_LABELS, Telemetry
 from tests.integration.conftest import Bench, bench
@@ -95,12 +95,12 @@ def test_a_run_keeps_so_many_notices_and_no_more(tmp_path: Path) -> None:
 def test_records_that_wait_for_exporters_in_memory_are_bounded_in_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox_module, "_RECENT_BYTES", 1000)  # a bound that one test can reach
+    monkeypatch.setattr(recent_records, "MAX_BYTES", 1000)  # a bound that one test can reach
     outbox = Outbox(tmp_path / "run.db")
     for seq in range(1, 200):
         outbox.commit(Commit([Summary(seq, 0.0, {"x": float(seq)})]))
 
-    assert outbox._recent_bytes <= 1000
+    assert outbox._recent.size <= 1000
     assert [record.seq for record in outbox.read(0, 1000)] == list(range(1, 200))
     outbox.close()
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from itertools import count
 
-from otel_ml.wire.short_digest import short_digest
+from otel_ml.wire.safe_names import unique_identifier
 from otel_ml_exporters.records import StepRecord
 
 __all__ = ["NAMES", "Names", "corrected_key", "identifier", "metric_key"]
@@ -89,6 +89,4 @@ def identifier(text: str, limit: int = 100) -> str:
         >>> identifier("team/run")
         'team-run-a3e54ec8'
     """
-    if text and len(text) <= limit and not _FORBIDDEN.search(text):
-        return text
-    return f"{_FORBIDDEN.sub('-', text)[: limit - 9]}-{short_digest(text)}"
+    return unique_identifier(text, _FORBIDDEN, limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from otel_ml.wire.safe_names import readable, unique_path
+from otel_ml.wire.safe_names import readable, unique_identifier, unique_path
 from otel_ml.wire.short_digest import short_digest
 
 __all__ = ["MAX_ARTIFACT", "identifier", "media_key", "param_key", "row_key", "row_keys", "table_limit"]
@@ -29,9 +29,7 @@ def identifier(text: str, limit: int = 64) -> str:
         >>> identifier("team/run")
         'team-run-a3e54ec8'
     """
-    if text and len(text) <= limit and not _FORBIDDEN.search(text):
-        return text
-    return f"{_FORBIDDEN.sub('-', text)[: limit - 9]}-{short_digest(text)}"
+    return unique_identifier(text, _FORBIDDEN, limit)
 
 
 def row_key(name: str) -> str:

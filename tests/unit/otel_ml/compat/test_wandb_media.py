@@ -1,4 +1,4 @@
-"""What a script logs through W&B's interface beside numbers is kept: tables, pictures, sounds, charts and files."""
+"""What a script logs through W&B's interface beside numbers is kept: pictures, sounds, pages and files."""
 
 from __future__ import annotations
 
@@ -22,31 +22,6 @@ def captured() -> Iterator[Capture]:
     with capture() as run:
         yield run
         wandb.finish()
-
-
-@pytest.mark.feature("F15", "yes", "tables of samples, also grown row by row, in every backend that has tables")
-def test_tables_are_kept_with_the_pictures_in_their_cells(captured: Capture) -> None:
-    wandb.init()
-    table = wandb.Table(columns=["id", "picture"])
-    table.add_data(1, wandb.Image(np.zeros((2, 3), np.uint8)))
-    table.add_data(2, None)
-    wandb.log({"samples": table, "frame": wandb.Table(data=[["a", "b", "c"]])}, step=4)
-    table.add_data(3, None)
-
-    kept = events(captured, "table")
-    assert kept["samples"].body == {"columns": ["id", "picture"], "rows": [[1, "samples/picture/0"], [2, None]]}
-    assert kept["frame"].body == {"columns": ["Input", "Output", "Expected"], "rows": [["a", "b", "c"]]}
-    assert kept["samples"].step == 4
-    assert "samples/picture/0" in events(captured, "image")
-
-
-def test_a_table_has_columns_rows_and_data_frames() -> None:
-    table = wandb.Table(columns=["x"], data=[[1], [2]])
-    table.add_column("y", [3, 4])
-
-    assert (table.get_column("y"), len(table), list(table.iterrows())) == ([3, 4], 2, [(0, [1, 3]), (1, [2, 4])])
-    again = wandb.Table(dataframe=table.get_dataframe())
-    assert (again.columns, again.data) == (["x", "y"], [[1, 3], [2, 4]])
 
 
 def test_lists_of_numbers_are_distributions_and_other_lists_are_texts(captured: Capture) -> None:
@@ -162,32 +137,6 @@ def test_files_and_folders_are_in_an_artifact_under_the_names_that_they_were_giv
         assert sum(wrong in notice for notice in captured.notices) == 1
 
 
-def test_charts_are_kept_as_the_tables_they_are_drawn_from(captured: Capture) -> None:
-    wandb.init()
-    wandb.log(
-        {
-            "lines": wandb.plot.line_series([0, 1], [[5, 6], [7, 8]], keys=["a", "b"]),
-            "confusion": wandb.plot.confusion_matrix(y_true=[0, 1, 1], preds=[0, 1, 0], class_names=["cat", "dog"]),
-            "line": wandb.plot.line(wandb.Table(["x", "y"], [[1, 2]]), "x", "y", title="t"),
-        }
-    )
-
-    kept = events(captured, "table")
-    assert kept["lines"].body["rows"] == [[0, "a", 5], [1, "a", 6], [0, "b", 7], [1, "b", 8]]
-    assert ["dog", "cat", 1] in kept["confusion"].body["rows"]
-    assert kept["line"].body["rows"] == [[1, 2]]
-
-
-def test_a_row_of_another_length_is_said_where_it_is_added_and_left_out(captured: Capture) -> None:
-    table = wandb.Table(columns=["a", "b"])
-    table.add_data(1)
-    table.add_data(1, 2)
-    wandb.log({"t": table})
-
-    assert events(captured, "table")["t"].body["rows"] == [[1, 2]]
-    assert any("add_data() at test_wandb_media.py" in notice and "ValueError" in notice for notice in captured.notices)
-
-
 @pytest.mark.parametrize("shape", [(4, 3, 8, 6), (4, 8, 6, 3)])
 def test_a_batch_of_pictures_is_one_picture(captured: Capture, shape: tuple[int, ...]) -> None:
     picture = wandb.Image(np.random.default_rng(0).random(shape))
@@ -224,25 +173,6 @@ def test_numbers_of_a_picture_are_rescaled_as_wandb_does(captured: Capture, give
         assert list(kept.getdata()) == shown[0], name
 
 
-def test_a_table_gets_columns_that_are_computed_and_no_column_of_another_length(captured: Capture) -> None:
-    table = wandb.Table(columns=["x", "y"], data=[[3, 1], [4, 6]])
-    table.add_computed_columns(lambda number, row: {"difference": row["x"] - row["y"], "number": number})
-    table.add_column("short", [1])
-    table.set_pk("x")
-
-    assert (table.columns, table.data) == (["x", "y", "difference", "number"], [[3, 1, 2, 0], [4, 6, -2, 1]])
-    assert (table.get_index(), table == wandb.Table(["x"], [[3]])) == ([0, 1], False)
-    for said in ("AssertionError: Expected length 2, found 1", "wandb.Table.set_pk('x') at test_wandb_media.py"):
-        assert any(said in notice for notice in captured.notices), (said, captured.notices)
-
-
-def test_rows_that_are_given_as_columns_are_said_and_taken_as_rows(captured: Capture) -> None:
-    table = wandb.Table([["a", 1, True], ["b", 2, False]])
-
-    assert table.data == [["a", 1, True], ["b", 2, False]]
-    assert any("AssertionError: columns are names" in notice for notice in captured.notices)
-
-
 def test_what_media_say_of_themselves_is_what_wandbs_say(captured: Capture) -> None:
     one, two = (wandb.Audio(np.zeros(size), sample_rate=10, caption=text) for size, text in ((10, "dog"), (20, None)))
 
@@ -268,28 +198,6 @@ def test_media_that_wandb_refuses_are_said_with_its_error_and_kept_as_far_as_the
     assert events(captured, "histogram")["uneven"].body == {"counts": [1.0], "edges": [0.0, 1.0]}
     assert len(events(captured, "histogram")["fine"].body["counts"]) == 512
     assert {"sound", "film"} <= {event.name for event in captured.events}
-
-
-def test_a_chart_says_how_it_was_to_be_drawn(captured: Capture) -> None:
-    chart = wandb.plot.line(wandb.Table(["x", "y"], [[1, 2]]), "x", "y", title="t")
-    uneven = wandb.plot.line_series([[0], [1]], [[5]], keys=["a"])
-
-    assert (chart.table.data, chart.spec.fields, chart.spec.string_fields["title"]) == (
-        [[1, 2]], {"x": "x", "y": "y"}, "t",
-    )  # fmt: skip
-    assert uneven.data == [[0, "a", 5]]
-    assert any("ValueError: there are 1 y-series, 2 x-series" in notice for notice in captured.notices)
-
-
-def test_curves_are_those_of_scikit_learns_definition() -> None:
-    truth, scores = [0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]
-    probabilities = [[1 - score, score] for score in scores]
-    roc = wandb.plot.roc_curve(truth, probabilities, labels=["no", "yes"], classes_to_plot=[1])
-    precision = wandb.plot.pr_curve(truth, probabilities, classes_to_plot=[1], interp_size=3)
-
-    assert roc.columns == ["class", "fpr", "tpr"]
-    assert roc.data == [["yes", *p] for p in [(0, 0), (0, 0.5), (0.5, 0.5), (0.5, 1), (1, 1)]]
-    assert precision.data == [[1, 0.667, 1.0], [1, 1.0, 0.5], [1, 1.0, 0.0]]
 
 
 def test_options_that_no_backend_has_are_said_where_they_are_given(captured: Capture, tmp_path: Path) -> None:
@@ -388,14 +296,6 @@ def test_names_of_the_submodules_that_are_not_here_are_wandbs_own_or_are_explain
     for module in (wandb.data_types, wandb.errors, wandb.util):
         with pytest.raises(AttributeError, match=r"has no 'nothing_of_the_kind'.*explain not-kept"):
             _ = module.nothing_of_the_kind
-
-
-def test_several_lines_with_their_own_x_are_given_as_an_array_too() -> None:
-    ys = np.array([[1.0, 2.0], [3.0, 4.0]])
-    rows = [[0.0, "line_0", 1.0], [5.0, "line_0", 2.0], [0.0, "line_1", 3.0], [7.0, "line_1", 4.0]]
-
-    assert wandb.plot.line_series(np.array([[0.0, 5.0], [0.0, 7.0]]), ys).data == rows
-    assert [row[0] for row in wandb.plot.line_series(np.array([0.0, 5.0]), ys).data] == [0.0, 5.0] * 2
 
 
 @pytest.mark.parametrize(

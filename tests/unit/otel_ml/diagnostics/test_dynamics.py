@@ -27,7 +27,7 @@ def trained(net: torch.nn.Module) -> torch.nn.Module:
     return net
 
 
-@pytest.mark.feature("M18", "better", "global and per-parameter norms without a collective or synchronisation")
+@pytest.mark.feature("M18", "better", "global and per-parameter norms without a collective or synchronization")
 @pytest.mark.feature("I13", "yes", "gradients of a model are watched")
 @pytest.mark.feature(
     "M19", "better", "pooled validation loss; perplexity of the pooled loss, not a mean of perplexities"
@@ -162,7 +162,7 @@ def test_where_nobody_can_have_a_gradient_nothing_is_recorded(
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool])
 @pytest.mark.parametrize("each", [None, "."])
-def test_a_quantised_parameter_is_left_out_of_the_norm_and_said_once(
+def test_a_quantized_parameter_is_left_out_of_the_norm_and_said_once(
     otel_ml_capture: Capture, dtype: torch.dtype, each: str | None
 ) -> None:
     base = torch.nn.Parameter(torch.ones(3, dtype=dtype), requires_grad=False)

@@ -194,7 +194,7 @@ def test_the_schedule_is_that_of_the_pass_in_whatever_thread_autograd_goes_back(
     assert seen == {(f"inspect/blocks.0.fc1/{tensor}/max", 7) for tensor in ("gradient", "output")}
 
 
-def test_codes_of_a_quantised_weight_are_not_taken_for_its_numbers(otel_ml_capture: Capture) -> None:
+def test_codes_of_a_quantized_weight_are_not_taken_for_its_numbers(otel_ml_capture: Capture) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
     net[1].weight = torch.nn.Parameter(torch.ones(4, 4, dtype=torch.int8), requires_grad=False)
     inspector = Inspector(net, config(".*", ["weight"], "max"))

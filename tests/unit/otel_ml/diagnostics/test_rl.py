@@ -73,11 +73,11 @@ CALLS: dict[str, Callable[[], None]] = {
     "episode": lambda: rl.episode(3.0, 17),
     "groups": lambda: rl.groups([[1.0, 0.0], [1.0, 1.0]]),
     "sequence_lengths": lambda: rl.sequence_lengths([5, 9]),
-    "tokenisation": timed(rl.tokenisation),
+    "tokenization": timed(rl.tokenization),
     "sampling_parameters": lambda: rl.sampling_parameters(temperature=0.7, top_p=0.9, top_k=20, max_tokens=64),
     "generated": lambda: rl.generated(100, seconds=2.0),
     "requests": lambda: rl.requests(running=3, queued=5),
-    "kv_cache": lambda: rl.kv_cache(size=1 << 30, utilisation=0.5, misses=1, lookups=4),
+    "kv_cache": lambda: rl.kv_cache(size=1 << 30, utilization=0.5, misses=1, lookups=4),
     "ReplicaWatch.failed": failure,
     "ReplicaWatch.recovered": failure,
     "model_loading": timed(rl.model_loading),
@@ -85,7 +85,7 @@ CALLS: dict[str, Callable[[], None]] = {
     "batch_creation": timed(rl.batch_creation),
     "weight_push": timed(rl.weight_push),
     "weight_pull": timed(rl.weight_pull),
-    "synchronisation": timed(rl.synchronisation),
+    "synchronization": timed(rl.synchronization),
     "buffer_state": lambda: rl.buffer_state(size=5, capacity=10, queued=2),
     "evicted": lambda: rl.evicted(3),
     "buffer_write": io(rl.buffer_write),
@@ -106,6 +106,19 @@ def test_the_helper_records_the_row(row: rl.Row, otel_ml_capture: Capture) -> No
 
     assert row.measure.name in {point.name for point in otel_ml_capture.points}
     assert {p.reduction for p in otel_ml_capture.points if p.name == row.measure.name} == {row.reduction}
+    assert otel_ml_capture.notices == []
+
+
+def test_what_was_spelled_in_british_english_records_the_same(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    timed(rl.synchronisation)()
+    timed(rl.tokenisation)()
+    rl.kv_cache(utilisation=0.25)
+
+    assert {point.name: point.value for point in otel_ml_capture.points}.keys() == {
+        "time/rl/sync/overhead", "time/rl/sample/tokenisation", "rl/engine/kv_cache_utilisation",
+    }  # fmt: skip
     assert otel_ml_capture.notices == []
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import otel_ml
-from otel_ml.integrations.huggingface import OtelMLCallback, OtelMLTracker
+from otel_ml.integrations.huggingface import OtelMLCallback
 from otel_ml.integrations.huggingface.checkpoints import Checkpoints
 from otel_ml.testing import Capture
 
@@ -182,116 +182,6 @@ def test_a_checkpoint_whose_files_never_come_is_kept_and_says_what_it_lacks(
 
     assert kept(otel_ml_capture) == {"checkpoint-6": {"rng_state_0.pth"}}
     assert "checkpoint-6 is kept without 1 of 2 files of ranks: rng_state_1.pth is not in its folder" in caplog.text
-
-
-def test_what_accelerate_logs_without_a_step_is_a_row_each(otel_ml_capture: Capture) -> None:
-    from accelerate import Accelerator
-
-    accelerator = Accelerator(log_with=OtelMLTracker("digits"), cpu=True)
-    accelerator.init_trackers("digits")
-
-    for value in (3.0, 2.0, 1.0):
-        accelerator.log({"loss": value})
-        accelerator.log({"tokens": 5}, log_kwargs={"otel_ml": {"reduce": "sum"}})
-    accelerator.log({"accuracy": 0.5, "phase": "over"})
-    with otel_ml.step(7):
-        accelerator.log({"inside": 7.0})
-
-    places = {(point.name, point.step): point.value for point in otel_ml_capture.points}
-    assert places == {
-        **{("loss", step): 3.0 - step for step in range(3)},
-        **{("tokens", step): 5.0 for step in range(3)},
-        ("accuracy", 2): 0.5,
-        ("inside", 7): 7.0,
-    }
-    assert [event.step for event in otel_ml_capture.events if event.kind == "ml.text"] == [2]
-
-
-def test_a_second_tracker_of_the_run_goes_on_after_the_rows_of_the_first(otel_ml_capture: Capture) -> None:
-    from accelerate import Accelerator
-
-    for values in ((3.0, 2.0), (1.0,)):
-        accelerator = Accelerator(log_with=OtelMLTracker("digits"), cpu=True)
-        accelerator.init_trackers("digits")
-        for value in values:
-            accelerator.log({"loss": value})
-
-    assert otel_ml_capture.values("loss") == [3.0, 2.0, 1.0]
-
-
-def test_texts_are_kept_also_where_options_of_log_are_given(otel_ml_capture: Capture) -> None:
-    tracker = started()
-
-    tracker.log({"tokens": 5, "phase": "warm-up"}, step=2, reduce="sum")
-    tracker.log({"seen": 8, "phase": "over"}, step=3, axis="epoch", prefix="train")
-
-    texts = [
-        (event.name, event.axis, event.step, event.body) for event in otel_ml_capture.events if event.kind == "ml.text"
-    ]
-    assert texts == [("phase", "step", 2, "warm-up"), ("train/phase", "epoch", 3, "over")]
-    assert {point.name: point.value for point in otel_ml_capture.points} == {"tokens": 5.0, "train/seen": 8.0}
-    assert not any("phase" in said for said in otel_ml_capture.notices)
-
-
-def test_what_other_trackers_take_beside_a_table_is_taken(otel_ml_capture: Capture) -> None:
-    started().log_table("rows", ["a"], [[1]], None, 3, report_name="evaluation")
-
-    assert [(event.name, event.step) for event in otel_ml_capture.events if event.kind == "ml.table"] == [("rows", 3)]
-
-
-def test_without_columns_the_first_row_of_a_table_names_them(otel_ml_capture: Capture) -> None:
-    tracker = started()
-    tracker.log_table("rows", data=[["prompt", "score"], ["a", 0.5]])
-    tracker.log_table("dictionaries", data=[{"prompt": "a"}])
-
-    shown = {event.name: event.body for event in otel_ml_capture.events if event.kind == "ml.table"}
-    assert shown["rows"] == {"columns": ["prompt", "score"], "rows": [["a", 0.5]]}
-    assert shown["dictionaries"] == {"columns": ["prompt"], "rows": [["a"]]}
-
-
-def test_one_picture_is_one_also_where_it_is_in_no_list(otel_ml_capture: Capture) -> None:
-    digit = np.eye(8)
-
-    batch = np.zeros((2, 8, 8, 3))
-    started().log_images({"gray": digit, "color": torch.zeros(8, 8, 3), "several": batch, "list": [digit, digit]})
-
-    shown = [event.name for event in otel_ml_capture.events if event.kind == "ml.image"]
-    assert shown == ["gray", "color", "several/0", "several/1", "list/0", "list/1"]
-
-
-def started() -> OtelMLTracker:
-    from accelerate import Accelerator
-
-    tracker = OtelMLTracker("digits")
-    Accelerator(log_with=tracker, cpu=True).init_trackers("digits")
-    return tracker
-
-
-def test_what_accelerate_logs_is_in_the_run(otel_ml_capture: Capture) -> None:
-    from accelerate import Accelerator
-
-    accelerator = Accelerator(log_with=OtelMLTracker("digits"), cpu=True)
-    accelerator.init_trackers("digits", config={"lr": 0.1})
-
-    for step in range(3):
-        accelerator.log({"loss": 9.0}, step=step)
-        accelerator.log({"loss": step / 2, "phase": "warm-up"}, step=step)
-    accelerator.log({"tokens": 5}, step=2, log_kwargs={"otel_ml": {"reduce": "sum"}})
-    tracker = accelerator.get_tracker("otel_ml")
-    tracker.log_images({"digit": [torch.zeros(4, 4)]}, step=1)
-    tracker.log_table("rows", ["a"], [[1]], step=1)
-    assert isinstance(tracker.tracker, otel_ml.Run)
-    shown = [(event.kind, event.name, event.step) for event in otel_ml_capture.events]
-    reductions = {point.name: point.reduction for point in otel_ml_capture.points}
-    values = otel_ml_capture.values("loss")
-    accelerator.end_training()
-
-    assert values == [0.0, 0.5, 1.0]
-    assert reductions == {"loss": "last>mean", "tokens": "sum"}
-    assert ("ml.image", "digit", 1) in shown
-    assert ("ml.table", "rows", 1) in shown
-    assert [item for item in shown if item[0] == "ml.text"] == [("ml.text", "phase", step) for step in range(3)]
-    assert tracker.tracker is None
 
 
 @pytest.mark.parametrize("given", ["", "search"])

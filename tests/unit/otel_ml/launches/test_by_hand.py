@@ -225,6 +225,8 @@ if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     stays = context.Process(target=train, args=(0, "0", "again"))
     stays.start()
+    while not Path(sys.argv[1], "0").exists():  # a rank that comes again is of a start of which others run
+        os.sched_yield()
     for name in ("1", "again"):
         comes = context.Process(target=train, args=(1, name, None))
         comes.start()

@@ -159,7 +159,7 @@ def test_a_loop_of_timers_waits_and_loses_no_span(recorded):
 
 
 def test_a_loop_of_events_waits_and_loses_none(recorded, monkeypatch):
-    monkeypatch.setattr("otel_ml._internal.events.event_calls._is_on", lambda: True)  # without a run
+    monkeypatch.setattr("otel_ml._internal.events.event_calls.is_on", lambda: True)  # without a run
     with collecting() as taken:
         for i in range(5_000):
             event("happened", {"i": i})

@@ -36,6 +36,12 @@ def test_a_slug_may_be_written_as_it_was_seen(written: str) -> None:
     assert explained_slugs(written) == ["spool-full"]
 
 
+@pytest.mark.parametrize("written", ["quantised-tensor", "The norm of 'w' … (otel-ml explain quantised-tensor)"])
+def test_a_slug_that_is_spelled_otherwise_now_is_explained(written: str) -> None:
+    """Runs that were recorded before name it in their notices."""
+    assert explained_slugs(written) == ["quantized-tensor"]
+
+
 @pytest.mark.parametrize(
     ("message", "slug"),
     [

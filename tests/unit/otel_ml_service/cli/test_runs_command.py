@@ -11,7 +11,8 @@ import pytest
 from otel_ml_exporters.records import Record, StepRecord, Text
 from otel_ml_service.delivery.exporter_progress import PipelineStatus
 from otel_ml_service.live_runs.delivery_file import DeliveryFile
-from otel_ml_service.storage.outbox import Commit, Mark, Outbox
+from otel_ml_service.storage.exporter_marks import Mark
+from otel_ml_service.storage.outbox import Commit, Outbox
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import Run
 

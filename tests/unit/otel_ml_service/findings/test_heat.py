@@ -10,7 +10,7 @@ from PIL import Image
 from otel_ml_service.findings.heatmap import Heatmap
 
 
-def test_the_slow_rank_is_the_hot_row_and_a_rank_without_a_timer_is_grey() -> None:
+def test_the_slow_rank_is_the_hot_row_and_a_rank_without_a_timer_is_gray() -> None:
     heat = Heatmap()
     for step in range(64):
         heat.add(step, np.array([0.0, 1.5 if step >= 32 else 0.0, np.nan]))

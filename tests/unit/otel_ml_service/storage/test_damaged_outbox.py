@@ -9,7 +9,8 @@ import pytest
 from otel_ml_exporters import Text
 from otel_ml_service.storage import salvage
 from otel_ml_service.storage.database import DamagedError, NoRoomError, StorageError
-from otel_ml_service.storage.outbox import Commit, Mark, Outbox
+from otel_ml_service.storage.exporter_marks import Mark
+from otel_ml_service.storage.outbox import Commit, Outbox
 from otel_ml_service.storage.salvaged_records import UNREADABLE
 from tests.full_disk import no_file_larger_than
 

@@ -6,7 +6,8 @@ import pytest
 
 from otel_ml_exporters import Summary
 from otel_ml_service.storage.database import StorageError
-from otel_ml_service.storage.outbox import Commit, Mark, Outbox
+from otel_ml_service.storage.exporter_marks import Mark
+from otel_ml_service.storage.outbox import Commit, Outbox
 
 
 def records(first: int, last: int) -> list[Summary]:

@@ -10,8 +10,9 @@ import pytest
 
 from otel_ml_exporters import Summary
 from otel_ml_service.storage.database import StorageError
+from otel_ml_service.storage.exporter_marks import Mark
 from otel_ml_service.storage.journal import Journal
-from otel_ml_service.storage.outbox import Commit, Mark, Outbox
+from otel_ml_service.storage.outbox import Commit, Outbox
 from tests.unit.otel_ml_service.storage.test_journal import Receiver, append
 
 

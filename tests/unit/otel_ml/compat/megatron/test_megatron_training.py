@@ -1,25 +1,17 @@
-"""`TrainingLog`, `progress.txt` and checkpoints: documented names, lines and figures."""
+"""`TrainingLog`: documented names, lines and figures."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import otel_ml
 from otel_ml.compat.megatron import (
     LoggerConfig,
-    ProgressLog,
     Timers,
     TrainingLog,
-    append_to_progress_log,
-    on_load_checkpoint_success,
-    on_save_checkpoint_success,
-    progress_log,
 )
 from otel_ml.compat.megatron.console import Console
 from otel_ml.testing import Capture, capture
@@ -330,87 +322,3 @@ def test_timers_are_written_and_reported_with_it_each_over_its_own_interval(capt
 
     assert captured.values("optimizer-time") == [0.5] * 4
     assert printed[-1].endswith(": 500.00")
-
-
-def test_a_progress_line_has_the_documented_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "123")
-    monkeypatch.setenv("WORLD_SIZE", "64")
-
-    append_to_progress_log(tmp_path, "Starting job", barrier=True)
-    monkeypatch.setenv("RANK", "1")
-    append_to_progress_log(tmp_path, "another rank")
-    append_to_progress_log(None, "nowhere")
-
-    [line] = (tmp_path / "progress.txt").read_text().splitlines()
-    assert line.split("\t")[1:] == ["Job ID: 123", "# GPUs: 64", "Starting job"]
-
-
-def throughputs(folder: Path) -> list[tuple[float, float]]:
-    rows = [line.split("\t") for line in (folder / "progress.txt").read_text().splitlines()]
-    return [(float(row[5].split()[2]), float(row[6].split()[2])) for row in rows if len(row) > 6]
-
-
-@pytest.mark.feature("M24", "better", "job throughput is not 0; fields are found by name; time between jobs counts")
-def test_throughput_goes_on_across_restarts(tmp_path: Path) -> None:
-    work = 4e15  # of an iteration: 1 TFLOP/s on each of 4 GPUs makes 1000 s
-
-    first = ProgressLog(tmp_path, world_size=4, now=0)
-    first.saved(1, work, 1e9, now=1000)
-    first.saved(2, 2 * work, 2e9, is_async=True, now=2000)
-    first.committed(2, now=2100)
-    first.saved(3, 3 * work, 3e9, is_async=True, now=3000)  # and died: never committed
-    second = ProgressLog(tmp_path, 2 * work, world_size=4, now=4000)
-    second.saved(4, 4 * work, 4e9, now=5000)
-
-    assert throughputs(tmp_path) == [(1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (2.0, 0.8)]
-    assert (
-        (tmp_path / "progress.txt")
-        .read_text()
-        .splitlines()[1]
-        .endswith(
-            "Saved checkpoint\tIteration: 1\tJob throughput: 1.0 TFLOP/s/GPU\tCumulative throughput: 1.0 TFLOP/s/GPU\t"
-            "Floating-point operations: 4.00e+15\tTokens (in billions): 1.00"
-        )
-    )
-
-
-def test_a_job_of_another_size_begins_a_new_account_at_what_was_committed(tmp_path: Path) -> None:
-    work = 4e15
-    ProgressLog(tmp_path, world_size=4, now=0).saved(1, work, 1e9, now=1000)
-    append_to_progress_log(tmp_path, "a note of somebody: with a colon\tand a tab")
-    larger = ProgressLog(tmp_path, work, world_size=8, now=2000)
-
-    larger.saved(2, 3 * work, 2e9, now=3000)
-
-    assert throughputs(tmp_path)[-1] == (1.0, 1.0)
-
-
-def test_a_progress_file_that_cannot_be_written_does_not_stop_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").write_text("")
-
-    append_to_progress_log(tmp_path / "file" / "below", "Starting job")
-
-    assert "Nothing was added to progress.txt" in caplog.text
-    assert progress_log(LoggerConfig(), tmp_path) is None
-    assert progress_log(LoggerConfig(log_progress=True), tmp_path) is not None
-
-
-@pytest.mark.feature("M23", "yes", "artifact and note on save, lineage event on load")
-def test_a_checkpoint_says_which_run_it_is_of(captured: Capture, tmp_path: Path) -> None:
-    run = otel_ml.init()
-    checkpoint = tmp_path / "iter_0000010"
-    checkpoint.mkdir()
-    (checkpoint / "weights.bin").write_bytes(b"\x00\x01")
-
-    on_save_checkpoint_success(checkpoint, tmp_path, 10, run)
-    found = on_load_checkpoint_success(checkpoint, tmp_path)
-
-    assert found == json.loads((tmp_path / "latest_otel_ml_checkpoint.json").read_text())
-    assert found["run_id"] == run.id
-    by_kind = {event.kind: event for event in captured.events}
-    assert by_kind["ml.artifact"].step == 10
-    assert by_kind["checkpoint.saved"].attributes["iteration"] == 10
-    assert by_kind["checkpoint.loaded"].attributes["from.run_id"] == run.id
-    assert on_load_checkpoint_success(checkpoint, tmp_path / "elsewhere") is None

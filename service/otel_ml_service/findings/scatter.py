@@ -1,0 +1,46 @@
+"""How much the times of each phase scatter from step to step, of ranks that are as quick as ever."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from otel_ml_service.findings.medians import median
+
+__all__ = ["Scatter"]
+
+Floats = npt.NDArray[np.float64]
+
+_AT_FIRST, _LOOKS_AT_FIRST = 0.03, 4.0
+_STEPS = 24.0
+"""The scatter is learned over about so many steps, from a guess that counts as four."""
+_OF_DIFFERENCES = 0.954
+"""Median of |a − b| of two draws of a normal distribution with deviation 1."""
+
+
+class Scatter:
+    """The deviation of slow-downs, learned from their changes.
+
+    A culprit that stays slow does not scatter more, and the median over ranks does not mind one that does.
+
+    Attributes:
+        of_phases: of each phase, as a share.
+    """
+
+    def __init__(self) -> None:
+        self.of_phases: Floats = np.zeros(0)
+        self._looks: Floats = np.zeros(0)
+
+    def grow(self, phases: int) -> None:
+        """Know that there are so many phases now."""
+        new = phases - len(self.of_phases)
+        self.of_phases = np.concatenate((self.of_phases, np.full(new, _AT_FIRST)))
+        self._looks = np.concatenate((self._looks, np.full(new, _LOOKS_AT_FIRST)))
+
+    def learn(self, changes: Floats) -> None:
+        """Learn from how slow-downs changed since the step before: [ranks, phases], NaN where nobody knows."""
+        found = median(np.abs(changes), least=2) / _OF_DIFFERENCES
+        found = np.minimum(found, 3 * self.of_phases + 0.01)
+        known = ~np.isnan(found)
+        self._looks = np.where(known, np.minimum(self._looks + 1, _STEPS), self._looks)
+        self.of_phases = self.of_phases + np.where(known, (found - self.of_phases) / self._looks, 0.0)
