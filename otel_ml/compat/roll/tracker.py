@@ -17,9 +17,9 @@ from otel_ml.compat.roll.reducing import is_several, reduce_metrics
 from otel_ml.compat.roll.tags import published, reduction_of
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
 from otel_ml.compat.tracking.step_axes import WITHIN
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.exceptions import ConfigError
 from otel_ml.flatten import leaves
-from otel_ml.never_raises import never_raises
 from otel_ml.warn_once import say
 
 __all__ = ["BaseTracker", "create_tracker"]
@@ -80,7 +80,7 @@ class Tracker(BaseTracker):
         super().__init__()
         self._prints = prints
 
-    @never_raises
+    @reports_unrecordable
     def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
         by_reduction: dict[Reduction, dict[str, Any]] = {}
         numbers: dict[str, Any] = {}
