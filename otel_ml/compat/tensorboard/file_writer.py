@@ -22,17 +22,17 @@ class FileWriter:
     def add_summary(self, summary: Any, global_step: int | None = None, walltime: float | None = None) -> None:
         """Say that it is not recorded."""
         del summary, global_step, walltime
-        _say("add_summary")
+        _not_recorded("add_summary")
 
     def add_event(self, event: Any, step: int | None = None, walltime: float | None = None) -> None:
         """Say that it is not recorded."""
         del event, step, walltime
-        _say("add_event")
+        _not_recorded("add_event")
 
     def add_graph(self, graph_profile: Any, walltime: float | None = None) -> None:
         """Say that it is not recorded."""
         del graph_profile, walltime
-        _say("add_graph")
+        _not_recorded("add_graph")
 
     def flush(self) -> None:
         """Return at once."""
@@ -44,7 +44,7 @@ class FileWriter:
         """Do nothing: the next call of the writer goes on."""
 
 
-def _say(call: str) -> None:
+def _not_recorded(call: str) -> None:
     not_kept(
         f"SummaryWriter.file_writer.{call}()",
         "messages of TensorBoard's own are not recorded. Use the writer's methods, such as add_scalar() and "
