@@ -95,8 +95,8 @@ SUITES: Sequence[Suite] = (
         72,
         83,
         "what the mocked writers get is asked of what is recorded. The GPU monitor's own parsing, buffer and thread "
-        "(7), and a script that reads event files (1); without Ray the monitor samples this host (1); `__del__` (1) is not "
-        "public; `artifact_location` (1) is said",
+        "(7), and a script that reads event files (1); without Ray the monitor samples this host (1); `__del__` (1) is "
+        "not public; `artifact_location` (1) is said",
     ),
     Suite(
         "verl",
