@@ -91,7 +91,7 @@ class Runtime:
 
     def given_environ(self) -> Mapping[str, str]:
         """Return the environment without what the runs of this process hand to its children."""
-        return self._environment.before()
+        return self._others.given_environ()
 
     def begin(self, arguments: Mapping[str, Any]) -> Run:
         """Start another run beside those there are.

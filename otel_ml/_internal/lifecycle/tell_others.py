@@ -5,6 +5,8 @@ Where a process has several runs at a time, it names none: nobody could know whi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from otel_ml._internal.lifecycle.child_environment import inherited_environ, run_environ
 from otel_ml._internal.lifecycle.join_parent import CHILDREN, has_joined_parent
 from otel_ml._internal.lifecycle.join_rank_zero import announce, say_who_has_ended, say_who_stays
@@ -37,6 +39,10 @@ class TellOthers:
             if not NOW.several:
                 CHILDREN.tell(inherited_environ(config, identity), identity.run_id)
         has_joined_parent(identity.run_id)
+
+    def given_environ(self) -> Mapping[str, str]:
+        """Return the environment without what the runs of this process hand to its children."""
+        return self._environment.before()
 
     def no_more(self) -> None:
         """Name no run to children, neither those that are made from now on nor those there are."""

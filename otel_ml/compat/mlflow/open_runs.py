@@ -16,10 +16,13 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
+from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.active_run import NOTE, PARENT, RUN_NAME, ActiveRun, now
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.tracking.step_axes import StepCounts
+from otel_ml.config import Config
+from otel_ml.exceptions import ConfigError
 
 __all__ = ["STATE", "TRACKING_URI", "OpenRuns", "current", "run_of"]
 
@@ -91,30 +94,66 @@ class OpenRuns:
         name: str | None,
         tags: Mapping[str, Any],
         notes: str | None,
-        experiment_id: str | None,
+        experiment_id: str | None = None,
     ) -> tuple[otel_ml.Run, bool]:
         """Return the run, and whether it is begun here."""
         self._begun = [run for run in self._begun if run.is_active]
         session = RUNTIME.current
         if not RUNTIME.is_chosen or (session is not None and session.run in self._begun):
-            experiment = _name_of(experiment_id) or self.experiment or _experiment_of_environment()
             chosen = run_id or os.environ.get("MLFLOW_RUN_ID") or None
+            joined = next((run for run in self._begun if run.id == run_id), None)
+            if joined is not None:
+                RUNTIME.make_current(joined)
+                return joined, True
+            experiment = self._experiment_of_run(chosen) or _name_of(experiment_id) or self._named_experiment()
             labels = [f"{key}:{value}" for key, value in tags.items() if key not in {NOTE, RUN_NAME}]
-            self._set.set(self._variables)
-            begin = RUNTIME.begin if self._begun else RUNTIME.init
-            run = begin(
-                {
-                    "experiment": experiment,
-                    "name": name,
-                    "id": chosen,
-                    "tags": labels,
-                    "notes": notes,
-                    "exporters": self._chosen_exporters(),
-                }
-            )
-            self._begun.append(run)
-            return run, True
+            return self._another({"experiment": experiment, "name": name, "id": chosen, "tags": labels, "notes": notes})
         return otel_ml.init(), False
+
+    def _another(self, arguments: Mapping[str, Any]) -> tuple[otel_ml.Run, bool]:
+        """Begin a run beside those that were begun here."""
+        self._set.set(self._variables)
+        begin = RUNTIME.begin if self._begun else RUNTIME.init
+        run = begin({**arguments, "exporters": self._chosen_exporters()})
+        self._begun.append(run)
+        return run, True
+
+    def attach(self, run_id: str) -> ActiveRun | None:
+        """Join a run of another process, or a part of it, for what names it; the active run stays the active one.
+
+        Returns:
+            None where the program has begun a run itself, which has everything, and where no run can have that id.
+        """
+        whole, _, part = run_id.partition("/")
+        named = self.known(whole)
+        run = self._of_another_process(whole) if named is None else named.run
+        if run is None:
+            return None
+        prefix = f"{part}/" if part else ""
+        return ActiveRun(run, run_id, part or run.name, prefix, is_owner=False, tags={}, end=self.end)
+
+    def _of_another_process(self, run_id: str) -> otel_ml.Run | None:
+        before = RUNTIME.current
+        try:
+            with self._lock:
+                run = self._run_for(run_id, None, {}, None)[0] if run_id else None
+        except ConfigError:
+            return None
+        if before is not None:
+            RUNTIME.make_current(before.run)
+        return run if run is not None and run.id == run_id else None
+
+    def _experiment_of_run(self, run_id: str | None) -> str | None:
+        """Return the experiment that has a run in `OTEL_ML_DIR`: where the id is, not what `set_experiment()` says."""
+        found = None if run_id is None else experiment_with_run(run_id)
+        if found is not None and self.experiment not in {None, found}:
+            wrong = "MlflowException: active run ID does not match environment run ID"
+            goes_on = f"the run goes on in {found!r}, where it is, not in {self.experiment!r}"
+            not_kept(f"mlflow.start_run(run_id={run_id!r})", f"{wrong}: {goes_on}.")
+        return found
+
+    def _named_experiment(self) -> str | None:
+        return self.experiment or _experiment_of_environment()
 
     def _chosen_exporters(self) -> tuple[str, ...] | None:
         if self._exporters is not None or self.where is None:
@@ -183,11 +222,11 @@ def current() -> ActiveRun:
 
 
 def run_of(call: str, run_id: str | None) -> AbstractContextManager[ActiveRun]:
-    """Return a block that records into the run that is named, also another thread's; an unknown one is said.
+    """Return a block that records into the run that is named, also another thread's or process's.
 
     In one that has ended nothing is recorded: what it had measured would be in another run.
     """
-    named = None if run_id is None else STATE.known(run_id)
+    named = None if run_id is None else STATE.known(run_id) or STATE.attach(text_of(run_id))
     if named is not None:
         if not named.run.is_active:
             goes_on = f"start_run(run_id={run_id!r}) goes on with it"
@@ -202,6 +241,14 @@ def run_of(call: str, run_id: str | None) -> AbstractContextManager[ActiveRun]:
 def _inside(active: ActiveRun) -> Iterator[ActiveRun]:
     with active.run.use():
         yield active
+
+
+def experiment_with_run(run_id: str) -> str | None:
+    """Return the experiment below `OTEL_ML_DIR` in which the run is; None where there is none."""
+    folder = Config.from_env(os.environ).dir
+    if "/" in run_id or not folder.is_dir():
+        return None
+    return next((one.name for one in folder.iterdir() if (one / run_id).is_dir()), None)
 
 
 def _experiment_of_environment() -> str | None:

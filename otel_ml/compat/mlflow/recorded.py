@@ -22,10 +22,11 @@ from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import NOTE, RUN_NAME, ActiveRun, Facts
 from otel_ml.compat.mlflow.open_runs import STATE, current, run_of
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
+from otel_ml.compat.tracking.number_of_text import number_of_text
 from otel_ml.compat.tracking.pictures import in_range
 from otel_ml.compat.tracking.plain_float import plain_float
 from otel_ml.compat.tracking.step_axes import whole
-from otel_ml.never_raises import never_raises
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 
 __all__ = [
     "delete_tag",
@@ -94,13 +95,13 @@ def log_metric(
     return _answer(synchronous)
 
 
-@never_raises
+@reports_unrecordable
 def _log_metric(active: ActiveRun, key: str, value: Any, step: int | None) -> None:
     prefix = active.prefix
     name = f"{prefix}{key}" if prefix else key
     counts = STATE.counts
     if isinstance(value, str):
-        value = _number(value)
+        value = number_of_text(value)
     _remember(active, key, value)
     counts.log({name: value}, counts.next(name) if step is None else _step(name, step))
 
@@ -131,7 +132,7 @@ def log_metrics(
     return _answer(synchronous)
 
 
-@never_raises
+@reports_unrecordable
 def _log_metrics(active: ActiveRun, metrics: Mapping[str, Any], step: int | None) -> None:
     prefix = active.prefix
     row = {f"{prefix}{key}": value for key, value in metrics.items()} if prefix else metrics
@@ -140,14 +141,6 @@ def _log_metrics(active: ActiveRun, metrics: Mapping[str, Any], step: int | None
     for key, value in metrics.items():
         _remember(active, key, value)
     counts.log(row, at)
-
-
-def _number(text: str) -> Any:
-    """Return what MLflow makes of a text: a number where it is one."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _say_unused(call: str, **given: Any) -> None:
@@ -159,9 +152,8 @@ def _say_unused(call: str, **given: Any) -> None:
 def _step(name: str, step: Any) -> int:
     index = whole(step)
     if index is None:
-        not_kept(
-            f"step={safe_repr(step)} of {safe_repr(name)}", "a step is a whole number from 0 on; the run's own is used."
-        )
+        of = f"of {safe_repr(name)}"
+        not_kept(f"step={safe_repr(step)} {of}", "a step is a whole number from 0 on; the run's own is used.", of)
         return STATE.counts.next(name)
     return index
 
@@ -181,7 +173,7 @@ def log_params(
     return _answer(synchronous)
 
 
-@never_raises
+@reports_unrecordable
 def _log_params(active: ActiveRun, params: Mapping[str, Any]) -> None:
     active.data.params.update(_texts(params))
     otel_ml.log_params(params, prefix=active.prefix.rstrip("/") or None)
@@ -203,7 +195,7 @@ def set_tags(tags: Mapping[str, Any], synchronous: bool | None = None) -> Record
     return _answer(synchronous)
 
 
-@never_raises
+@reports_unrecordable
 def _set_tags(tags: Mapping[str, Any]) -> None:
     active = current()
     active.data.tags.update(_texts(tags))
@@ -243,7 +235,7 @@ def flush_trace_async_logging(terminate: bool = False) -> None:
 flush_artifact_async_logging = flush_async_logging
 
 
-@never_raises
+@reports_unrecordable
 def log_artifact(local_path: Any, artifact_path: str | None = None, run_id: str | None = None) -> None:
     """Record a file, or a folder, below `artifact_path`."""
     name = f"{artifact_path}/{Path(local_path).name}" if artifact_path else Path(local_path).name
@@ -251,7 +243,7 @@ def log_artifact(local_path: Any, artifact_path: str | None = None, run_id: str 
         otel_ml.log_artifact(local_path, name=f"{active.prefix}{name}")
 
 
-@never_raises
+@reports_unrecordable
 def log_artifacts(local_dir: Any, artifact_path: str | None = None, run_id: str | None = None) -> None:
     """Record a folder with all its files."""
     with run_of("log_artifacts", run_id) as active:
@@ -259,14 +251,14 @@ def log_artifacts(local_dir: Any, artifact_path: str | None = None, run_id: str 
         otel_ml.log_artifact(local_dir, name=name, type="folder")
 
 
-@never_raises
+@reports_unrecordable
 def log_text(text: str, artifact_file: str, run_id: str | None = None) -> None:
     """Record a text."""
     with run_of("log_text", run_id) as active:
         otel_ml.log_text(f"{active.prefix}{artifact_file}", text)
 
 
-@never_raises
+@reports_unrecordable
 def log_dict(dictionary: Any, artifact_file: str, run_id: str | None = None) -> None:
     """Record a dictionary as a text: YAML where the name ends so, else JSON."""
     text = json.dumps(dictionary, indent=2, default=str)
@@ -278,7 +270,7 @@ def log_dict(dictionary: Any, artifact_file: str, run_id: str | None = None) -> 
         otel_ml.log_text(f"{active.prefix}{artifact_file}", text)
 
 
-@never_raises
+@reports_unrecordable
 def log_figure(figure: Any, artifact_file: str, *, save_kwargs: Any = None) -> None:
     """Record a matplotlib figure; one of plotly as text."""
     options_not_kept("mlflow.log_figure", "the figure is a PNG of its own size.", save_kwargs=save_kwargs)
@@ -290,7 +282,7 @@ def log_figure(figure: Any, artifact_file: str, *, save_kwargs: Any = None) -> N
         otel_ml.log_text(name, figure.to_json() if hasattr(figure, "to_json") else str(figure))
 
 
-@never_raises
+@reports_unrecordable
 def log_image(
     image: Any,
     artifact_file: str | None = None,
@@ -311,7 +303,7 @@ def log_image(
     otel_ml.log_image(name, picture, step=at, axis=STATE.counts.axis_beside(name))
 
 
-@never_raises
+@reports_unrecordable
 def log_table(data: Any, artifact_file: str, run_id: str | None = None) -> None:
     """Record a table: a dictionary of columns or of single cells, or a DataFrame; `load_table()` joins them."""
     table = data
@@ -323,7 +315,7 @@ def log_table(data: Any, artifact_file: str, run_id: str | None = None) -> None:
         otel_ml.log_table(f"{active.prefix}{artifact_file}", table)
 
 
-@never_raises
+@reports_unrecordable
 def log_input(dataset: Any = None, context: str | None = None, tags: Any = None, model: Any = None) -> None:
     """Record what a data set says of itself as parameters."""
     options_not_kept("mlflow.log_input", "what the data set says of itself is recorded.", tags=tags, model=model)
@@ -336,7 +328,7 @@ def log_input(dataset: Any = None, context: str | None = None, tags: Any = None,
     otel_ml.log_params({context or "dataset": said}, prefix="inputs")
 
 
-@never_raises
+@reports_unrecordable
 def log_inputs(
     datasets: Sequence[Any] | None = None,
     contexts: Sequence[str | None] | None = None,
@@ -351,7 +343,7 @@ def log_inputs(
         log_input(dataset, contexts[number] if contexts else None)
 
 
-@never_raises
+@reports_unrecordable
 def log_stream(stream: Any, artifact_file: str, run_id: str | None = None) -> None:
     """Record what a stream has as a file."""
     folder = Path(tempfile.mkdtemp(prefix="otel-ml-stream-"))

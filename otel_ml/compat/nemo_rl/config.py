@@ -25,7 +25,7 @@ _USED: Mapping[str, frozenset[str]] = {
         {"project", "name", "entity", "group", "job_type", "id", "tags", "notes", "mode", "resume", "dir"}
     )
     | {"log_nemo_gym_full_result_tables"},
-    "swanlab": frozenset({"project", "name"}),
+    "swanlab": frozenset({"project", "name", "tags", "description"}),
     "tensorboard": frozenset({"log_dir"}),
     "mlflow": frozenset({"experiment_name", "run_id", "run_name", "tracking_uri"}),
 }
@@ -89,7 +89,7 @@ def settings_from(cfg: Mapping[str, Any], environ: Mapping[str, str] | None = No
     if "mlflow" in sections:
         sections["mlflow"] = _with_variables(sections["mlflow"], environ)
     _say_unused(sections)
-    wandb, mlflow = sections.get("wandb", {}), sections.get("mlflow", {})
+    wandb, swanlab, mlflow = (sections.get(name, {}) for name in ("wandb", "swanlab", "mlflow"))
     others = {name: cfg.get(name) or {} for name in _BACKENDS}
     log_dir = Path(os.fspath(cfg["log_dir"])).expanduser().absolute()
     return Settings(
@@ -99,8 +99,8 @@ def settings_from(cfg: Mapping[str, Any], environ: Mapping[str, str] | None = No
         experiment=_first(sections, _EXPERIMENTS) or _first(others, _EXPERIMENTS),
         name=_name(sections) or _first(others, _NAMES),
         id=mlflow.get("run_id") or wandb.get("id"),
-        tags=tuple(wandb.get("tags") or ()),
-        notes=wandb.get("notes"),
+        tags=tuple(dict.fromkeys((*(wandb.get("tags") or ()), *(swanlab.get("tags") or ())))),
+        notes=wandb.get("notes") or swanlab.get("description"),
         environment=_environment(wandb, mlflow, log_dir, environ),
         num_val_samples_to_print=int(cfg.get("num_val_samples_to_print") or 0),
     )
@@ -135,7 +135,7 @@ def _section_problems(name: str, section: Any) -> list[str]:
         for key, value in sorted(texts.items())
         if value is not None and not isinstance(value, (str, os.PathLike))
     ]
-    tags = section.get("tags") if name == "wandb" else None
+    tags = section.get("tags") if "tags" in _USED[name] else None
     if tags is not None and not _are_texts(tags):
         wrong.append(f"{name}.tags: expected a list of texts, got {tags!r:.80}.")
     return wrong

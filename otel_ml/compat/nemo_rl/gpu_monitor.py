@@ -23,6 +23,9 @@ class RayGpuMonitorLogger:
         metric_prefix: not used, which is reported: names are OpenTelemetry's, such as `hw.gpu.utilization`.
         step_metric: not used, which is reported with it: the axis is `time`.
         parent_logger: not used: the run has all backends.
+
+    Attributes:
+        collection_interval, flush_interval, metric_prefix, step_metric, parent_logger: as they were given.
     """
 
     def __init__(
@@ -33,9 +36,11 @@ class RayGpuMonitorLogger:
         step_metric: str,
         parent_logger: Any = None,
     ) -> None:
-        del parent_logger
         self.collection_interval = collection_interval
         self.flush_interval = flush_interval
+        self.metric_prefix = metric_prefix
+        self.step_metric = step_metric
+        self.parent_logger = parent_logger
         self._monitor: Monitor | None = None
         say(
             "setting-unused",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,13 +14,15 @@ from typing import Any
 import numpy as np
 
 import otel_ml
+from otel_ml import env
+from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.compat.roll.reducing import is_several, reduce_metrics
 from otel_ml.compat.roll.tags import published, reduction_of
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
 from otel_ml.compat.tracking.step_axes import WITHIN
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.exceptions import ConfigError
 from otel_ml.flatten import leaves
-from otel_ml.never_raises import never_raises
 from otel_ml.warn_once import say
 
 __all__ = ["BaseTracker", "create_tracker"]
@@ -79,8 +82,10 @@ class Tracker(BaseTracker):
     def __init__(self, *, prints: bool) -> None:
         super().__init__()
         self._prints = prints
+        self._variables = RunEnvironment()
+        self._variables.set(_beside_traces_of_roll(os.environ))
 
-    @never_raises
+    @reports_unrecordable
     def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
         by_reduction: dict[Reduction, dict[str, Any]] = {}
         numbers: dict[str, Any] = {}
@@ -107,6 +112,7 @@ class Tracker(BaseTracker):
 
     def finish(self) -> None:
         otel_ml.shutdown()
+        self._variables.undo()
 
     def _remember(self, numbers: dict[str, Any], step: int) -> None:
         reduced = reduce_metrics(numbers)
@@ -147,8 +153,21 @@ def create_tracker(tracker_name: str | Sequence[str], config: Any, **kwargs: Any
         )
     arguments = {_ARGUMENTS[name]: value for name, value in kwargs.items() if name in _ARGUMENTS and value is not None}
     exporters = with_exporters_of_the_job(["jsonl", *(name for name in wanted if name != "stdout")])
+    tracker = Tracker(prints="stdout" in wanted)
     otel_ml.init(**arguments, params=config, exporters=exporters)
-    return Tracker(prints="stdout" in wanted)
+    return tracker
+
+
+def _beside_traces_of_roll(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables by which a run does not go to the collector that ROLL starts for its own traces."""
+    if environ.get("ROLL_OTEL_ENABLED") != "1" or environ.get(env.MODE.name):
+        return {}
+    say(
+        "compat-roll",
+        f"ROLL_OTEL_ENABLED=1 sets {env.ENDPOINT.name} to a collector of ROLL's own, which takes traces alone: the run "
+        f"is not sent there. Set {env.MODE.name}=remote to send it all the same.",
+    )
+    return {env.MODE.name: "embedded"}
 
 
 def _records(value: Any) -> Any | None:

@@ -13,11 +13,19 @@ _NOTHING = 1e-7
 def precision_and_recall(
     labels: Any, predictions: Any, num_thresholds: int, weights: Any
 ) -> tuple[list[Any], list[Any]]:
-    """Return both at each threshold from 0 to 1."""
+    """Return both at each threshold from 0 to 1; of tensors on a device it waits for the values.
+
+    Raises:
+        TypeError: labels or predictions are missing.
+    """
     import numpy as np
 
-    truth, scores = np.asarray(labels, bool).ravel(), np.asarray(predictions, float).ravel()
-    weight = np.ones(len(scores)) if weights is None else np.asarray(weights, float).ravel()
+    from otel_ml.compat.tracking.as_array import as_array
+
+    if labels is None or predictions is None:
+        raise TypeError("labels and predictions are arrays")
+    truth, scores = as_array(labels).astype(bool).ravel(), as_array(predictions).astype(float).ravel()
+    weight = np.ones(len(scores)) if weights is None else as_array(weights).astype(float).ravel()
     places = np.floor(scores * (num_thresholds - 1))
     precision, recall = [], []
     for number in range(num_thresholds):

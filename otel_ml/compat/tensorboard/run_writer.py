@@ -11,10 +11,12 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tensorboard.file_writer import FileWriter
+from otel_ml.compat.tensorboard.numbers import step_of
 from otel_ml.compat.tensorboard.open_writers import WRITERS
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.step_axes import whole
-from otel_ml.never_raises import never_raises
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 
 __all__ = ["RunWriter"]
 
@@ -44,6 +46,7 @@ class RunWriter:
             not_kept(f"SummaryWriter({key}=…)", "it means nothing to otel_ml.")
         if purge_step is not None:
             not_kept("SummaryWriter(purge_step=…)", "a step that is done again is told apart by its attempt.")
+        self.file_writer: FileWriter | None = FileWriter(self.log_dir)
         self._is_open = False
         self._run_id: str | None = None
         self._usual_step: int | None = None
@@ -63,23 +66,28 @@ class RunWriter:
         self._run, self._prefix = WRITERS.enter(self, self._run_id)
         self._run_id = self._run.id
         self._is_open = True
+        self.file_writer = FileWriter(self.log_dir)
 
-    def _at(self, tag: Any, global_step: Any) -> tuple[str, int]:
+    def _get_file_writer(self) -> FileWriter | None:
+        """Return `file_writer`, of a closed writer a new one: not public in torch, and asked for by many programs."""
+        if self.file_writer is None:
+            self._enter()
+        return self.file_writer
+
+    def _at(self, tag: Any, global_step: Any, walltime: Any) -> tuple[str, int]:
         """Return the name and the step of a call."""
         if not self._is_open:
             self._enter()  # as the original, which writes on in the same folder
+        if walltime is not None:
+            not_kept(f"walltime= of {tag!r}", "a value has the time at which it is recorded.")
         global_step = self._usual_step if global_step is None else global_step
         name = f"{self._prefix}{tag}"
-        step = None if global_step is None else whole(global_step)
-        if step is None:
-            if global_step is not None:
-                not_kept(f"global_step={safe_repr(global_step)} of {name!r}", "a step is a whole number from 0 on.")
-            step = WRITERS.counts.next(name)
-        return name, step
+        step = None if global_step is None else _step(global_step, name)
+        return name, WRITERS.counts.next(name) if step is None else step
 
-    def _beside(self, tag: Any, global_step: Any) -> tuple[str, dict[str, Any]]:
+    def _beside(self, tag: Any, global_step: Any, walltime: Any) -> tuple[str, dict[str, Any]]:
         """Return the name, and step and axis of what is not a scalar."""
-        name, step = self._at(tag, global_step)
+        name, step = self._at(tag, global_step, walltime)
         return name, {"step": step, "axis": WRITERS.counts.axis_beside(name)}
 
     def get_logdir(self) -> str:
@@ -89,7 +97,8 @@ class RunWriter:
     @contextmanager
     def use_metadata(self, *, global_step: int | None = None, walltime: float | None = None) -> Iterator[None]:
         """Record inside the block at `global_step`, where a call says none."""
-        del walltime
+        if walltime is not None:
+            not_kept("SummaryWriter.use_metadata(walltime=…)", "a value has the time at which it is recorded.")
         before, self._usual_step = self._usual_step, global_step
         try:
             yield
@@ -111,7 +120,22 @@ class RunWriter:
     ) -> None:
         if self._is_open:
             self._is_open = False
+            self.file_writer = None
             WRITERS.leave(self, kind, error)
+
+
+def _step(given: Any, name: str) -> int | None:
+    """Return the step that is given, and say where it is another; None where it is not one."""
+    step = step_of(given)
+    of = f"of {name!r}"
+    if step is None:
+        not_kept(
+            f"global_step={safe_repr(given)} {of}", "a step is a whole number from 0 on; the next one is used.", of
+        )
+    elif whole(given) is None and not isinstance(given, str):
+        last = "of one rank's values at a step the last counts"
+        not_kept(f"global_step={safe_repr(given)} {of}", f"it is cut to {step}, as TensorBoard does; {last}.", of)
+    return step
 
 
 def _nothing(*arguments: Any, **options: Any) -> None:
@@ -123,7 +147,7 @@ def _usual_folder(comment: str) -> Path:
     return Path("runs") / f"{now}_{socket.gethostname()}{comment}"
 
 
-@never_raises
+@reports_unrecordable
 def _make_folder(path: str) -> None:
     """Make the folder of a writer: programs put files of their own beside the event files."""
     if "://" not in path:

@@ -7,12 +7,13 @@ from typing import Any
 
 import otel_ml
 from otel_ml.compat.tensorboard import figures
+from otel_ml.compat.tensorboard.numbers import is_empty, scalars
 from otel_ml.compat.tensorboard.open_writers import WRITERS
 from otel_ml.compat.tensorboard.precision_recall import precision_and_recall
 from otel_ml.compat.tensorboard.run_writer import RunWriter
 from otel_ml.compat.tracking.not_kept import is_given, not_kept
-from otel_ml.compat.tracking.pictures import film_strip, grid, in_range, ordered
-from otel_ml.never_raises import never_raises
+from otel_ml.compat.tracking.pictures import as_array, film_strip, grid, in_range, ordered
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.wire.attributes import SESSIONS_PARAM
 
 __all__ = ["SummaryWriter"]
@@ -23,7 +24,7 @@ class SummaryWriter(RunWriter):
 
     # --- scalars -------------------------------------------------------------------------------------------------
 
-    @never_raises
+    @reports_unrecordable
     def add_scalar(
         self,
         tag: str,
@@ -36,13 +37,13 @@ class SummaryWriter(RunWriter):
         summary_description: str = "",
     ) -> None:
         """Record a value; of one rank's values of a tag at a step the last counts."""
-        del walltime, new_style, double_precision
+        del new_style, double_precision
         if is_given(display_name) or is_given(summary_description):
             not_kept(f"add_scalar({tag!r}, display_name=…)", "the value has its tag as its name.")
-        name, step = self._at(tag, global_step)
-        WRITERS.counts.log({name: scalar_value}, step)
+        name, step = self._at(tag, global_step, walltime)
+        WRITERS.counts.log(scalars({name: scalar_value}), step)
 
-    @never_raises
+    @reports_unrecordable
     def add_scalars(
         self,
         main_tag: str,
@@ -51,11 +52,10 @@ class SummaryWriter(RunWriter):
         walltime: float | None = None,
     ) -> None:
         """Record several values as `main_tag/tag`."""
-        del walltime
-        name, step = self._at(main_tag, global_step)
-        WRITERS.counts.log({f"{name}/{tag}": value for tag, value in tag_scalar_dict.items()}, step)
+        name, step = self._at(main_tag, global_step, walltime)
+        WRITERS.counts.log(scalars({f"{name}/{tag}": value for tag, value in tag_scalar_dict.items()}), step)
 
-    @never_raises
+    @reports_unrecordable
     def add_hparams(
         self,
         hparam_dict: Mapping[str, Any],
@@ -84,7 +84,7 @@ class SummaryWriter(RunWriter):
 
     # --- distributions -------------------------------------------------------------------------------------------
 
-    @never_raises
+    @reports_unrecordable
     def add_histogram(
         self,
         tag: str,
@@ -95,11 +95,13 @@ class SummaryWriter(RunWriter):
         max_bins: int | None = None,
     ) -> None:
         """Record a distribution, of 64 bins where `bins` is not a number."""
-        del walltime, max_bins
-        name, where = self._beside(tag, global_step)
+        del max_bins
+        name, where = self._beside(tag, global_step, walltime)
+        if is_empty(values):
+            raise ValueError("the input has no element")
         otel_ml.log_histogram(name, values, bins=bins if isinstance(bins, int) else 64, **where)
 
-    @never_raises
+    @reports_unrecordable
     def add_histogram_raw(
         self,
         tag: str,
@@ -114,18 +116,18 @@ class SummaryWriter(RunWriter):
         walltime: float | None = None,
     ) -> None:
         """Record a distribution that is counted already: `bucket_limits` are upper ends."""
-        del max, num, sum, sum_squares, walltime
-        name, where = self._beside(tag, global_step)
+        del max, num, sum, sum_squares
+        name, where = self._beside(tag, global_step, walltime)
         limits = [float(limit) for limit in bucket_limits]
         lowest = float(min) if limits and float(min) < limits[0] else (limits[0] - 1 if limits else 0.0)
         otel_ml.log_histogram(name, bucket_counts, edges=[lowest, *limits], **where)
 
-    @never_raises
+    @reports_unrecordable
     def add_tensor(self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None) -> None:
         """Record how the elements of a tensor are spread."""
         self.add_histogram(tag, tensor, global_step, walltime=walltime)
 
-    @never_raises
+    @reports_unrecordable
     def add_pr_curve(
         self,
         tag: str,
@@ -138,9 +140,9 @@ class SummaryWriter(RunWriter):
     ) -> None:
         """Record precision and recall at thresholds from 0 to 1 as a table; both are 0 where nothing is predicted."""
         precision, recall = precision_and_recall(labels, predictions, num_thresholds, weights)
-        self._log_curve(tag, precision, recall, global_step)
+        self._log_curve(tag, precision, recall, global_step, walltime)
 
-    @never_raises
+    @reports_unrecordable
     def add_pr_curve_raw(
         self,
         tag: str,
@@ -157,29 +159,32 @@ class SummaryWriter(RunWriter):
     ) -> None:
         """Record precision and recall that are computed already as a table."""
         del true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts
-        del num_thresholds, weights, walltime
-        self._log_curve(tag, list(precision), list(recall), global_step)
+        del num_thresholds, weights
+        self._log_curve(tag, list(precision), list(recall), global_step, walltime)
 
-    def _log_curve(self, tag: str, precision: list[Any], recall: list[Any], global_step: int | None) -> None:
+    def _log_curve(
+        self, tag: str, precision: list[Any], recall: list[Any], global_step: int | None, walltime: float | None
+    ) -> None:
         last = max(len(precision) - 1, 1)
         rows = [
             [number / last, float(p), float(r)] for number, (p, r) in enumerate(zip(precision, recall, strict=True))
         ]
-        name, where = self._beside(tag, global_step)
+        name, where = self._beside(tag, global_step, walltime)
         otel_ml.log_table(name, rows, ["threshold", "precision", "recall"], **where)
 
     # --- what is looked at ---------------------------------------------------------------------------------------
 
-    @never_raises
+    @reports_unrecordable
     def add_text(
         self, tag: str, text_string: str, global_step: int | None = None, walltime: float | None = None
     ) -> None:
         """Record a text, Markdown where it is rendered."""
-        del walltime
-        name, where = self._beside(tag, global_step)
+        name, where = self._beside(tag, global_step, walltime)
+        if text_string is None:
+            raise TypeError("expected a text")
         otel_ml.log_text(name, text_string, **where)
 
-    @never_raises
+    @reports_unrecordable
     def add_image(
         self,
         tag: str,
@@ -189,11 +194,10 @@ class SummaryWriter(RunWriter):
         dataformats: str = "CHW",
     ) -> None:
         """Record a picture; `dataformats` names its dimensions."""
-        del walltime
-        name, where = self._beside(tag, global_step)
+        name, where = self._beside(tag, global_step, walltime)
         otel_ml.log_image(name, in_range(ordered(img_tensor, dataformats, "HWC")), **where)
 
-    @never_raises
+    @reports_unrecordable
     def add_images(
         self,
         tag: str,
@@ -203,11 +207,10 @@ class SummaryWriter(RunWriter):
         dataformats: str = "NCHW",
     ) -> None:
         """Record pictures as one, in rows and columns."""
-        del walltime
-        name, where = self._beside(tag, global_step)
+        name, where = self._beside(tag, global_step, walltime)
         otel_ml.log_image(name, in_range(grid(ordered(img_tensor, dataformats, "NHWC"))), **where)
 
-    @never_raises
+    @reports_unrecordable
     def add_image_with_boxes(
         self,
         tag: str,
@@ -221,11 +224,11 @@ class SummaryWriter(RunWriter):
         **options: Any,
     ) -> None:
         """Record a picture without its boxes."""
-        del box_tensor, walltime, rescale, labels, options
+        del box_tensor, rescale, labels, options
         not_kept(f"add_image_with_boxes({tag!r})", "the picture is kept without the boxes.")
-        self.add_image(tag, img_tensor, global_step, dataformats=dataformats)
+        self.add_image(tag, img_tensor, global_step, walltime, dataformats)
 
-    @never_raises
+    @reports_unrecordable
     def add_figure(
         self,
         tag: str,
@@ -235,8 +238,7 @@ class SummaryWriter(RunWriter):
         walltime: float | None = None,
     ) -> None:
         """Record a matplotlib figure, or several as one picture, in rows; `close` closes them, as there."""
-        del walltime
-        name, where = self._beside(tag, global_step)
+        name, where = self._beside(tag, global_step, walltime)
         several = list(figure) if isinstance(figure, (list, tuple)) else [figure]
         if len(several) == 1:
             otel_ml.log_figure(name, several[0], **where)
@@ -246,7 +248,7 @@ class SummaryWriter(RunWriter):
             for one in several:
                 figures.close(one)
 
-    @never_raises
+    @reports_unrecordable
     def add_video(
         self,
         tag: str,
@@ -257,14 +259,14 @@ class SummaryWriter(RunWriter):
         dataformats: str = "NTCHW",
     ) -> None:
         """Record up to 16 frames of the first film (film, time, channel, height, width) as one picture."""
-        del fps, walltime
-        name, where = self._beside(tag, global_step)
+        del fps
+        name, where = self._beside(tag, global_step, walltime)
         frames = ordered(vid_tensor, dataformats, "NTHWC")[0]
         strip, kept = film_strip(frames)
         not_kept(f"add_video({tag!r})", f"{kept} of its {len(frames)} frames are kept as one picture.")
         otel_ml.log_image(name, in_range(strip), **where)
 
-    @never_raises
+    @reports_unrecordable
     def add_audio(
         self,
         tag: str,
@@ -274,59 +276,58 @@ class SummaryWriter(RunWriter):
         walltime: float | None = None,
     ) -> None:
         """Record a sound: samples from -1 to 1, (1, samples) or (samples,)."""
-        del walltime
-        name, where = self._beside(tag, global_step)
-        otel_ml.log_audio(name, snd_tensor.reshape(-1), sample_rate, **where)
+        name, where = self._beside(tag, global_step, walltime)
+        otel_ml.log_audio(name, as_array(snd_tensor).reshape(-1), sample_rate, **where)
 
-    @never_raises
+    @reports_unrecordable
     def add_graph(self, model: Any, input_to_model: Any = None, verbose: bool = False, **options: Any) -> None:
         """Record how the model prints itself."""
         del input_to_model, verbose, options
         not_kept("add_graph()", "the model is kept as the text that it prints as.")
-        name, where = self._beside("graph", None)
+        name, where = self._beside("graph", None, None)
         otel_ml.log_text(name, f"```\n{model}\n```", **where)
 
-    @never_raises
+    @reports_unrecordable
     def add_onnx_graph(self, prototxt: Any = None, onnx_model_file: Any = None) -> None:
         """Record the file."""
         otel_ml.log_artifact(prototxt or onnx_model_file, type="onnx")
 
-    @never_raises
+    @reports_unrecordable
     def add_openvino_graph(self, xmlname: Any) -> None:
         """Record the file."""
         otel_ml.log_artifact(xmlname, type="openvino")
 
-    @never_raises
+    @reports_unrecordable
     def add_embedding(self, mat: Any, *more: Any, **options: Any) -> None:
         """Say that it is not kept."""
         del mat, more, options
         not_kept("add_embedding()", "nothing of it is recorded. Write the vectors to a file and use log_artifact().")
 
-    @never_raises
+    @reports_unrecordable
     def add_mesh(self, tag: str, *more: Any, **options: Any) -> None:
         """Say that it is not kept."""
         del more, options
         not_kept(f"add_mesh({tag!r})", "nothing of it is recorded. Write it to a file and use log_artifact().")
 
-    @never_raises
+    @reports_unrecordable
     def add_custom_scalars(self, layout: Any) -> None:
         """Say that it is not kept."""
         del layout
         not_kept("add_custom_scalars()", "the values are recorded, the layout is not.")
 
-    @never_raises
+    @reports_unrecordable
     def add_custom_scalars_multilinechart(self, tags: Any, category: str = "default", title: str = "untitled") -> None:
         """Say that it is not kept."""
         del tags, category
         not_kept(f"add_custom_scalars_multilinechart({title!r})", "the values are recorded, the layout is not.")
 
-    @never_raises
+    @reports_unrecordable
     def add_custom_scalars_marginchart(self, tags: Any, category: str = "default", title: str = "untitled") -> None:
         """Say that it is not kept."""
         del tags, category
         not_kept(f"add_custom_scalars_marginchart({title!r})", "the values are recorded, the layout is not.")
 
-    @never_raises
+    @reports_unrecordable
     def export_scalars_to_json(self, path: Any) -> None:
         """Say where the values are."""
         not_kept(f"export_scalars_to_json({str(path)!r})", "nothing is written. The run's metrics.jsonl has them.")

@@ -11,9 +11,17 @@ from otel_ml.warn_once import reporter
 __all__ = ["is_given", "not_kept", "options_not_kept"]
 
 
-def not_kept(what: str, instead: str) -> None:
-    """Say that `what` the program asked for is not done as in the original, and what happens instead."""
-    reporter.say("not-kept", f"{what} at {call_site()} is accepted and not kept as it is: {instead}")
+def not_kept(what: str, instead: str, kind: str = "") -> None:
+    """Say that `what` the program asked for is not done as in the original, and what happens instead.
+
+    Args:
+        what: the call or the argument.
+        instead: as a sentence.
+        kind: where `what` has a value that differs from call to call: what is reported once for each place.
+    """
+    place = call_site()
+    sentence = f"{what} at {place} is accepted and not kept as it is: {instead}"
+    reporter.say("not-kept", sentence, kind and f"{kind} at {place}")
 
 
 def options_not_kept(call: str, instead: str, **options: Any) -> None:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from otel_ml.never_raises import never_raises
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.warn_once import reporter
 
 __all__ = ["FileLogger"]
@@ -31,7 +31,7 @@ class FileLogger:
         print(f"Creating file logger at {os.path.abspath(self.filepath)}")  # noqa: PTH100, T201 (verl's own line)
         self._writer.submit(_append, Path(self.filepath), "")
 
-    @never_raises
+    @reports_unrecordable
     def log(self, data: Mapping[str, Any], step: Any) -> None:
         """Write a step."""
         known = {name: kept for name, value in data.items() if (kept := _json_value(value)) is not None}

@@ -11,7 +11,7 @@ import otel_ml
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
-from otel_ml.never_raises import never_raises
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 
 __all__ = ["RLInsightLogger"]
 
@@ -38,7 +38,7 @@ class RLInsightLogger:
             cls.register_transfer_queue_metrics(config)
 
     @classmethod
-    @never_raises
+    @reports_unrecordable
     def log(cls, data: Mapping[str, Any], step: Any) -> None:
         """Record values at `step`."""
         if cls.enabled() and has_run():

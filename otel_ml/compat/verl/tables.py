@@ -8,8 +8,8 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.step_axes import whole
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.compat.verl.backends import exporters
-from otel_ml.never_raises import never_raises
 
 __all__ = ["DapoFilteredRewardTableLogger", "ValidationGenerationsLogger"]
 
@@ -30,7 +30,7 @@ class _TableLogger:
 class ValidationGenerationsLogger(_TableLogger):
     """Records what a model wrote in a validation: a table a step, in every backend that has tables."""
 
-    @never_raises
+    @reports_unrecordable
     def log(self, loggers: Any, samples: Iterable[Sequence[Any]], step: Any) -> None:
         """Record rows of (input, output, score); `loggers` are the backends of a run that begins here."""
         self._begin(loggers)
@@ -40,7 +40,7 @@ class ValidationGenerationsLogger(_TableLogger):
 class DapoFilteredRewardTableLogger(_TableLogger):
     """Records how many groups of each reward DAPO has filtered out, in every backend that has tables."""
 
-    @never_raises
+    @reports_unrecordable
     def log(self, loggers: Any, reward_counts: Mapping[Any, Any], step: Any) -> None:
         """Record one row, (step, `reward:count` of each reward), as the table of its step."""
         self._begin(loggers)

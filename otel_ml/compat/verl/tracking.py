@@ -13,9 +13,9 @@ import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.compat.verl.backends import CONSOLE, EXPORTERS, FILE, SUPPORTED, exporters
 from otel_ml.compat.verl.file_logger import FileLogger
-from otel_ml.never_raises import never_raises
 
 __all__ = ["Tracking"]
 
@@ -73,7 +73,7 @@ class Tracking:
         """The run that is recorded into."""
         return self._run
 
-    @never_raises
+    @reports_unrecordable
     def log(self, data: Mapping[str, Any], step: Any, backend: Any = None) -> None:
         """Record numbers, and texts as texts, at `step`; in all backends."""
         if backend is not None:

@@ -16,6 +16,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.tracking.not_kept import is_given, not_kept, options_not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, StepCounts, own_axis, whole
+from otel_ml.compat.tracking.unrecordable_arguments import report_unrecordable
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.artifacts_in_use import used
 from otel_ml.compat.wandb.definitions import Definitions, Metric
@@ -25,7 +26,6 @@ from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.run_facts import InitArguments, RunFacts
 from otel_ml.compat.wandb.saved_files import SavedFiles
 from otel_ml.compat.wandb.values import is_plain, named, parted, plain_numbers
-from otel_ml.warn_once import reporter
 from otel_ml.wire.attributes import STEP_METRICS_PARAM
 
 __all__ = ["Run"]
@@ -114,7 +114,7 @@ class Run(RunFacts):
                 self._counts.log(data, at)
         except Exception as error:  # noqa: BLE001 (the boundary to the user's program and its objects)
             if isinstance(data, Mapping):
-                reporter.failed("wandb.log()", error)
+                report_unrecordable("wandb.log", error)
             else:
                 not_kept(f"wandb.log({safe_repr(data)})", "TypeError: wandb.log must be passed a dictionary.")
         if at == self._step and (step is None if commit is None else is_given(commit)):

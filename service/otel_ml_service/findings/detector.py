@@ -70,6 +70,7 @@ class Detector:
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
         self._late = np.zeros(0)
         self._saved_before: dict[tuple[int, str], float] = {}
+        self._slow_until_it_left: set[tuple[int, str]] = set()
         self.open: dict[tuple[int, str], Finding] = {
             (one.rank, one.phase): one for one in open_findings if one.rank is not None
         }
@@ -132,14 +133,15 @@ class Detector:
     def _usual(self, timers: StepTimers, seconds: Floats) -> Floats:
         """Return what each rank usually takes in each phase, for as much as it was given to do.
 
-        Who is known to be slow and is not heard in a step counts as longer than all others: of three ranks the one in
-        the middle stays the usual one.
+        Who is known to be slow and is not heard in a step, or has left, counts as longer than all others: of three ranks
+        the one in the middle stays the usual one.
         """
         groups = self._peers.of(timers, self._cells.ranks, self._cells.phases, seconds)
         known = seconds.copy()
-        for (rank, phase), one in self.open.items():
+        slow = {key for key, one in self.open.items() if one.kind == "slow"}
+        for rank, phase in slow | self._slow_until_it_left:
             place = self._place(rank, phase)
-            if one.kind == "slow" and min(place) >= 0 and np.isnan(seconds[place]):
+            if min(place) >= 0 and np.isnan(seconds[place]):
                 known[place] = np.inf
         usual = usual_of(known, groups)
         usual[np.isinf(usual)] = np.nan
@@ -307,6 +309,7 @@ class Detector:
                 total = float(self._cells.total[place])
                 self._cells.is_open[place], self._cells.evidence[place] = False, 0.0
             self._saved_before.pop(key, None)
+            self._slow_until_it_left.add(key)
             found.append(self._over(one, total))
         return found
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat import mlflow
 from otel_ml.testing import Capture, capture
@@ -81,3 +83,57 @@ def test_what_is_for_a_run_that_has_ended_is_said_and_in_no_other_run(
     assert [row["values"] for row in written if "loss" in row.get("values", {})] == [{"loss": 1.0}]
     assert second.data.metrics == {"loss": 1.0}
     assert "it has ended: it is in no run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("has_own", [True, False])
+def test_what_is_for_a_run_of_another_process_is_in_that_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_own: bool
+) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    theirs = uuid.uuid4().hex
+    own = mlflow.start_run() if has_own else None
+    mlflow.log_metric("eval", 0.5, step=3, run_id=theirs)
+    mlflow.log_metric("eval", 0.25, step=4, run_id=theirs)
+    mlflow.log_params({"split": "test"}, run_id=theirs)
+    mlflow.log_metric("eval", 1.0, step=3, run_id=f"{theirs}/trial-1")
+    assert mlflow.active_run() is own
+    mlflow.log_metric("loss", 1.0, step=0)
+    [active] = [mlflow.active_run()]
+    assert active is not None
+    mlflow.end_run()
+    with mlflow.start_run(run_id=theirs):  # which would be the end of the process
+        mlflow.log_metric("eval", 0.125, step=5)
+
+    [folder] = tmp_path.glob(f"otel-ml-runs/*/{theirs}")
+    assert otel_ml.read(folder)["eval"] == ([3, 4, 5], [0.5, 0.25, 0.125])
+    assert otel_ml.read(folder)["trial-1/eval"] == ([3], [1.0])
+    assert "loss" not in otel_ml.read(folder)
+    assert active.info.run_id != theirs
+    mine = otel_ml.read(Path(active.info.artifact_uri).parent)
+    assert (mine["loss"], "eval" in mine) == (([0], [1.0]), False)
+
+
+def test_a_run_goes_on_in_its_own_experiment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    mlflow.set_experiment("digits")
+    with mlflow.start_run() as first:
+        pass
+    mlflow.set_experiment("other")
+    with mlflow.start_run(run_id=first.info.run_id) as again:
+        assert again.info.experiment_id == "digits"
+    mlflow.set_experiment("")
+
+    said = capsys.readouterr().err
+    assert "MlflowException: active run ID does not match environment run ID" in said
+    assert "goes on in 'digits', where it is, not in 'other'" in said
+
+
+@pytest.mark.parametrize("run_id", ["not an id", "", "not an id/part"])
+def test_what_can_name_no_run_raises_nothing(monkeypatch: pytest.MonkeyPatch, run_id: Any) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "none")
+    with mlflow.start_run():
+        mlflow.log_metric("loss", 1.0, run_id=run_id)
+        mlflow.log_params({"lr": 1}, run_id=run_id)
+    otel_ml.shutdown()

@@ -195,7 +195,7 @@ def test_what_is_not_kept_is_said_with_its_place_and_nothing_is_raised(
     writer.flush()
 
     said = " ".join(captured.notices)
-    for what in ("add_embedding()", "add_mesh('cloud')", "global_step='three'", "SummaryWriter.add_image()"):
+    for what in ("add_embedding()", "add_mesh('cloud')", "global_step='three'", "SummaryWriter.add_image(tag='bad'"):
         assert f"{what}" in said
     assert said.count("test_tensorboard.py:") == 4
     assert steps_of(captured, "loss") == {0: 1.0}

@@ -76,6 +76,21 @@ def test_every_backend_that_is_enabled_is_an_exporter_and_its_section_counts() -
     }
 
 
+def test_tags_and_description_of_swanlab_are_those_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    swanlab = {"name": "n", "tags": ["a", "b"], "description": "why", "public": True}
+
+    alone = settings_from(config(swanlab_enabled=True, swanlab=swanlab), {})
+    both = settings_from(
+        config(swanlab_enabled=True, swanlab=swanlab, wandb_enabled=True, wandb={"tags": ["c", "a"]}), {}
+    )
+
+    assert (alone.tags, alone.notes) == (("a", "b"), "why")
+    assert both.tags == ("c", "a", "b")
+    assert [record.message.split(" of ")[0] for record in caplog.records] == ["swanlab.public"]
+    with pytest.raises(ConfigError, match=r"swanlab\.tags: expected a list of texts, got 'a'"):
+        settings_from(config(swanlab={"tags": "a"}), {})
+
+
 def test_a_backend_that_is_off_has_no_say_but_its_names_are_better_than_none() -> None:
     off = config(mlflow={"experiment_name": "e", "run_name": "n", "run_id": "r", "tracking_uri": "sqlite:///x.db"})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import otel_ml
 from otel_ml.compat.roll import create_tracker, reduce_metrics, reduce_metrics_list, strip_at_tag_in_log
 from otel_ml.compat.roll.tracker import Tracker
+from otel_ml.config import Config
 from otel_ml.testing import Capture, Point, capture
 from otel_ml.warn_once import forget_warnings
 
@@ -129,7 +131,7 @@ def test_values_that_are_no_mapping_are_said_and_do_not_stop_training(
     tracker.log(values, step=3)
     tracker.log({"loss": 1.0}, step=3)
 
-    assert "Tracker.log()" in " ".join(captured.notices)
+    assert "Tracker.log(values=" in " ".join(captured.notices)
     assert captured.values("loss") == [1.0]
 
 
@@ -264,3 +266,23 @@ def test_ids_do_not_follow_the_seed_of_training(tmp_path: Any, monkeypatch: pyte
             ids.add(otel_ml.child_env()["OTEL_ML_EXPERIMENT_ID"])
 
     assert len(ids) == 2
+
+
+@pytest.mark.parametrize("mode", [None, "remote"])
+def test_a_run_is_not_sent_to_the_collector_of_rolls_own_traces(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: str | None
+) -> None:
+    forget_warnings()
+    monkeypatch.setenv("ROLL_OTEL_ENABLED", "1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.delenv("OTEL_ML_MODE", raising=False)
+    if mode is not None:
+        monkeypatch.setenv("OTEL_ML_MODE", mode)
+
+    tracker = Tracker(prints=False)
+    is_remote = Config.from_env(os.environ).is_remote
+    tracker.finish()
+
+    assert is_remote is (mode == "remote")
+    assert os.environ.get("OTEL_ML_MODE") == mode
+    assert ("takes traces alone" in caplog.text) is (mode is None)

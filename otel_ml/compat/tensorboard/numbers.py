@@ -1,0 +1,49 @@
+"""What TensorBoard's writers make of a value and of a step, before they write it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from otel_ml.compat.tracking.number_of_text import number_of_text
+from otel_ml.never_raises import call_site
+from otel_ml.warn_once import reporter
+
+__all__ = ["is_empty", "scalars", "step_of"]
+
+
+def scalars(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a row, each as one number: also of a text, and of an array of one element in any shape.
+
+    An array of several elements is not among them, which is reported.
+    """
+    found = {}
+    for name, value in row.items():
+        shape = getattr(value, "shape", None)
+        if shape and math.prod(shape) != 1:
+            what = f"{name!r} at {call_site()} is a {type(value).__name__} of shape {tuple(shape)}"
+            reporter.drop("bad_value", f"{what}, expected one number. It is not recorded; reduce it first.")
+            continue
+        found[name] = number_of_text(value) if isinstance(value, str) else value.reshape(()) if shape else value
+    return found
+
+
+def is_empty(values: Any) -> bool:
+    """Whether an array, a tensor or a list has no element."""
+    shape = getattr(values, "shape", None)
+    return math.prod(shape) == 0 if shape is not None else hasattr(values, "__len__") and not len(values)
+
+
+def step_of(step: Any) -> int | None:
+    """Return a step as it stands in TensorBoard's files, which have whole ones; None for what is not one from 0 on.
+
+    Examples:
+        >>> step_of(1.7), step_of("3"), step_of(-1), step_of("three")
+        (1, 3, None, None)
+    """
+    try:
+        cut = int(step)
+    except Exception:  # noqa: BLE001 (somebody's object, and torch raises RuntimeError)
+        return None
+    return cut if cut >= 0 else None

@@ -1,0 +1,59 @@
+"""A call of another interface that cannot record what it is given: reported as the program's mistake, not as ours."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec
+
+from otel_ml._internal.safe_repr import safe_repr, text_of
+from otel_ml.never_raises import call_site
+from otel_ml.warn_once import RecordingError, reporter
+
+__all__ = ["report_unrecordable", "reports_unrecordable"]
+
+P = ParamSpec("P")
+
+_OF_ARGUMENTS = (TypeError, ValueError, AttributeError, LookupError, OSError)
+"""What converting a wrong argument raises: None for a mapping, a picture of five dimensions, a file that is missing."""
+
+
+def reports_unrecordable(call: Callable[P, None]) -> Callable[P, None]:
+    """Let `call` fail without its caller, and report what it was given; under `OTEL_ML_STRICT=true` it raises."""
+
+    @functools.wraps(call)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            call(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 (the boundary to the user's program)
+            report_unrecordable(call.__qualname__, error, _given(call, args, kwargs))
+
+    return guarded
+
+
+def report_unrecordable(call: str, error: Exception, given: str = "") -> None:
+    """Report why `call` records nothing: as a failure of ours only where no argument can be the reason.
+
+    Raises:
+        Exception: in strict mode.
+    """
+    place = call_site()
+    if isinstance(error, RecordingError) or not isinstance(error, _OF_ARGUMENTS):
+        reporter.failed(f"{call}() at {place}", error)
+        return
+    why = f"{type(error).__name__}: {text_of(error)}"
+    reporter.drop(
+        "bad_event",
+        f"{call}({given}) at {place} is not recorded: {why}. Expected what the original takes; training goes on.",
+        kind=f"arguments of {call} at {place}: {type(error).__name__}",
+    )
+
+
+def _given(call: Callable[..., None], args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    """Return the arguments by their names, as far as the call has such names."""
+    try:
+        named: Mapping[str, Any] = inspect.signature(call).bind(*args, **kwargs).arguments
+    except TypeError:  # too many, too few, or of another name: what the error says
+        named = kwargs
+    return ", ".join(f"{name}={safe_repr(value, 40)}" for name, value in named.items() if name != "self")

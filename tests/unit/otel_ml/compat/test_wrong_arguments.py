@@ -1,0 +1,102 @@
+"""What a call of another interface cannot record is reported as what it was given, and not as a failure of otel_ml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otel_ml._internal.error_reporting import reporter
+from otel_ml.compat import mlflow, wandb
+from otel_ml.compat.roll import create_tracker
+from otel_ml.compat.tensorboard import SummaryWriter
+from otel_ml.compat.verl import Tracking, ValidationGenerationsLogger
+from otel_ml.testing import Capture, capture
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        yield run
+
+
+def written(call: Callable[[Any], None]) -> Callable[[], None]:
+    def write() -> None:
+        with SummaryWriter("runs/digits") as writer:
+            call(writer)
+
+    return write
+
+
+def logged_by_wandb() -> None:
+    wandb.init()
+    wandb.log({"picture": wandb.Image("no-such-file.png")})
+
+
+CALLS: dict[str, Callable[[], Any]] = {
+    "add_scalars(None)": written(lambda w: w.add_scalars("m", None, 0)),
+    "add_audio(None)": written(lambda w: w.add_audio("a", None, 0)),
+    "add_image(None)": written(lambda w: w.add_image("i", None, 0)),
+    "add_images(None)": written(lambda w: w.add_images("i", None, 0)),
+    "add_video(None)": written(lambda w: w.add_video("v", None, 0)),
+    "add_histogram(empty)": written(lambda w: w.add_histogram("h", np.zeros(0), 0)),
+    "add_histogram_raw(None)": written(lambda w: w.add_histogram_raw("r", 0, 1, 1, 1, 1, None, None)),
+    "add_pr_curve(None)": written(lambda w: w.add_pr_curve("p", None, None)),
+    "add_pr_curve_raw(lengths)": written(lambda w: w.add_pr_curve_raw("r", 1, 2, 3, 4, [0.1], [0.2, 0.3])),
+    "add_text(None)": written(lambda w: w.add_text("t", None)),
+    "add_hparams(None)": written(lambda w: w.add_hparams(None, None)),
+    "add_scalar(several)": written(lambda w: w.add_scalar("s", np.arange(3.0))),
+    "log_stream(None)": lambda: mlflow.log_stream(None, "a.bin"),
+    "log_metrics(None)": lambda: mlflow.log_metrics(None),  # type: ignore[arg-type]
+    "log_artifact(None)": lambda: mlflow.log_artifact(None),
+    "log_dict(itself)": lambda: mlflow.log_dict(itself(), "a.json"),
+    "wandb.Image(missing)": logged_by_wandb,
+    "Tracking.log(None)": lambda: Tracking("p", "r").log(None, 1),  # type: ignore[arg-type]
+    "generations(None)": lambda: ValidationGenerationsLogger().log(["wandb"], None, 1),  # type: ignore[arg-type]
+    "tracker.log(None)": lambda: create_tracker("stdout", {}).log(None, 1),  # type: ignore[arg-type]
+}
+
+
+def itself() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    found["again"] = found
+    return found
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_what_cannot_be_recorded_is_said_and_counted_as_that(captured: Capture, call: Callable[[], Any]) -> None:
+    call()
+
+    assert not [notice for notice in captured.notices if "internal-error" in notice]
+    assert [notice for notice in captured.notices if re.search("explain bad-(event|value)", notice)]
+    assert not captured.points
+    assert not [event for event in captured.events if event.kind in {"ml.text", "ml.table", "ml.histogram"}]
+
+
+def test_the_message_has_what_was_given_and_where(captured: Capture) -> None:
+    with SummaryWriter("runs/digits") as writer:
+        for step in range(3):
+            writer.add_scalars("losses", None, step)  # type: ignore[arg-type]
+        writer.add_scalar("loss", 1.0, 0)
+
+    [said] = captured.notices
+    assert "add_scalars(main_tag='losses', tag_scalar_dict=None, global_step=0)" in said
+    assert "test_wrong_arguments.py:" in said
+    assert reporter.dropped["bad_event"] == 3
+    assert captured.values("loss") == [1.0]
+
+
+def test_an_object_that_fails_by_itself_is_not_taken_for_an_argument(captured: Capture) -> None:
+    class Odd:
+        def items(self) -> Any:
+            raise RuntimeError("odd")
+
+    with SummaryWriter("runs/digits") as writer:
+        writer.add_scalars("losses", Odd(), 0)  # type: ignore[arg-type]
+
+    [said] = captured.notices
+    assert "RuntimeError: odd" in said
+    assert "internal-error" in said
