@@ -133,8 +133,8 @@ class Detector:
     def _usual(self, timers: StepTimers, seconds: Floats) -> Floats:
         """Return what each rank usually takes in each phase, for as much as it was given to do.
 
-        Who is known to be slow and is not heard in a step, or has left, counts as longer than all others: of three ranks
-        the one in the middle stays the usual one.
+        Who is known to be slow and is not heard in a step, or has left, counts as longer than all others: of three
+        ranks the one in the middle stays the usual one.
         """
         groups = self._peers.of(timers, self._cells.ranks, self._cells.phases, seconds)
         known = seconds.copy()
