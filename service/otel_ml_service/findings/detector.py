@@ -23,7 +23,7 @@ from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.peers import Peers, TimeOfAmounts, is_pipeline, usual_of
 from otel_ml_service.findings.phases import TimerKind, accuses
 from otel_ml_service.findings.scatter import Scatter
-from otel_ml_service.findings.silent_ranks import left, silence
+from otel_ml_service.findings.silent_ranks import Rhythm, silence
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.thresholds import Thresholds
 from otel_ml_service.findings.warm_up import WarmUp
@@ -65,6 +65,7 @@ class Detector:
         self._scatter = Scatter()
         self._peers = Peers()
         self._warm_up = WarmUp()
+        self._rhythm = Rhythm()
         self._of_amounts = TimeOfAmounts()
         self._needed = np.inf
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
@@ -111,6 +112,7 @@ class Detector:
         self._grow(timers)
         cells = self._cells
         seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
+        self._rhythm.hear(step, seconds)
         changes = silence(self.open, step, timers, self._thresholds.silent_steps)
         usual = self._usual(timers, seconds)
         if np.isnan(usual).all():
@@ -127,7 +129,7 @@ class Detector:
         self.slowdowns = _largest(slow)
         self._excuse_who_warms_up(timers, slow)
         self._weigh(step, slow, extra)
-        ended = [*self._ended(step), *self._left(step, timers)]
+        ended = [*self._ended(step), *self._left(step)]
         return [*changes, *ended, *self._changed(step, timers), *self._begun(step, usual, deviations)]
 
     def _usual(self, timers: StepTimers, seconds: Floats) -> Floats:
@@ -299,10 +301,11 @@ class Detector:
         cells.relief[relieved] = 0.0
         return found
 
-    def _left(self, step: int, timers: StepTimers) -> list[Finding]:
-        """End what is the matter with ranks that have left: it lasted up to the last step in which they were heard."""
+    def _left(self, step: int) -> list[Finding]:
+        """End what is the matter with ranks that are heard no more: it lasted up to their last step."""
         found = []
-        for key in left(self.open, step, timers) if self.open else ():
+        gone = [key for key, one in self.open.items() if one.kind == "slow" and self._has_left(key[0], step)]
+        for key in gone:
             one, place = self.open.pop(key), self._place(*key)
             total = one.slowdown * (one.last - one.since + 1)  # of before a restart of the service
             if min(place) >= 0:
@@ -312,6 +315,9 @@ class Detector:
             self._slow_until_it_left.add(key)
             found.append(self._over(one, total))
         return found
+
+    def _has_left(self, rank: int, step: int) -> bool:
+        return self._rhythm.has_left(self._cells.ranks.get(rank, -1), step)
 
     def _over(self, finding: Finding, total: float) -> Finding:
         """Return a finding that is over as it was on average; `total` are its slow-downs, added."""

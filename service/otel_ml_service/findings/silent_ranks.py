@@ -1,16 +1,19 @@
-"""Finds ranks of which nothing arrives, step after step, and those that have left."""
+"""Finds ranks of which nothing arrives, step after step, and those that are heard no more."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
+from otel_ml_service.findings.evidence_matrix import Floats
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.findings.step_timers import StepTimers
 
-__all__ = ["left", "silence"]
+__all__ = ["Rhythm", "silence"]
 
 _LEFT = 8
-"""Steps of the others after which a rank has left that nobody misses."""
+"""Steps of the others after which a rank has left that was heard in each."""
 
 
 def silence(
@@ -42,17 +45,23 @@ def silence(
     return found
 
 
-def left(open_findings: dict[tuple[int, str], Finding], step: int, timers: StepTimers) -> list[tuple[int, str]]:
-    """Return the (rank, phase) of slow ranks that said goodbye, while others went on.
+class Rhythm:
+    """How many steps usually lie between two in which a rank is heard: some work in every tenth step alone."""
 
-    Args:
-        open_findings: (rank, phase) → what is the matter; of a slow rank up to the last step in which it was heard.
-        step: its number.
-        timers: of the step.
-    """
-    here = {*timers.ranks, *timers.absent}
-    return [
-        key
-        for key, one in open_findings.items()
-        if one.kind == "slow" and key[0] not in here and step - one.last > _LEFT
-    ]
+    def __init__(self) -> None:
+        self._last: Floats = np.zeros(0)
+        self._longest: Floats = np.zeros(0)
+
+    def hear(self, step: int, seconds: Floats) -> None:
+        """Take [ranks, phases] of a step; NaN is a timer that a rank does not have."""
+        new = len(seconds) - len(self._last)
+        if new > 0:
+            self._last = np.concatenate([self._last, np.full(new, np.nan)])
+            self._longest = np.concatenate([self._longest, np.zeros(new)])
+        heard = ~np.isnan(seconds).all(axis=1)
+        self._longest[heard] = np.fmax(self._longest, step - self._last)[heard]
+        self._last[heard] = step
+
+    def has_left(self, row: int, step: int) -> bool:
+        """Whether a rank was not heard for much longer than ever before."""
+        return 0 <= row < len(self._last) and bool(step - self._last[row] > max(_LEFT, 2 * self._longest[row]))

@@ -150,3 +150,23 @@ def test_of_a_slow_rank_that_is_silent_for_a_while_only_the_steps_count_in_which
 
     assert (slow["rank"], slow["last"], slow["is_over"]) == (3, 29, False)
     assert slow["saved_s"] == pytest.approx(1.0)
+
+
+def test_a_slow_rank_that_works_in_every_tenth_step_is_slow_in_all_of_them() -> None:
+    service, ranks = Service(), ranks_of(4)
+    for step in range(300):
+        here = ranks if step % 10 == 0 else ranks[:3]
+        steps(service, here, range(step, step + 1), slow=3)
+
+    assert [(one["rank"], one["last"], one["is_over"]) for one in service.engine.findings] == [(3, 290, False)]
+    assert not [said for said in service.notices if "no longer slow" in said]
+
+
+def test_a_slow_rank_that_is_killed_was_slow_up_to_its_last_step() -> None:
+    service, ranks = Service(), ranks_of(4)
+    steps(service, ranks, range(30), slow=3)
+    service.miss(ranks[3])
+    steps(service, ranks[:3], range(30, 60))
+
+    [slow] = [one for one in service.engine.findings if one["kind"] == "slow"]
+    assert (slow["rank"], slow["last"], slow["is_over"]) == (3, 29, True)
