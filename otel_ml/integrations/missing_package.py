@@ -1,4 +1,4 @@
-"""A framework that an integration needs and that is not installed; otel_ml has no extras for frameworks."""
+"""A framework that an integration needs and that is not installed; the message says how to install it."""
 
 from __future__ import annotations
 

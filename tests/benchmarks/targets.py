@@ -298,15 +298,19 @@ def said_plainly(figure: Figure | None, label: str = "") -> str:
     """Return a figure without its spread, and with the doubt that it is one."""
     if figure is None:
         return said(None, label)
-    doubt = _doubt(figure).removeprefix(", ")
-    return said(replace(figure, low=None, high=None), label) + (f" ({doubt})" if doubt else "")
+    doubt = ", within the noise" if _is_unclear(figure) else ""
+    return said(replace(figure, low=None, high=None), label) + doubt
 
 
 def _doubt(figure: Figure) -> str:
+    return ", not distinguishable from 0" if _is_unclear(figure) else ""
+
+
+def _is_unclear(figure: Figure) -> bool:
     if figure.confidence is None:
-        return ""
+        return False
     low, high = figure.confidence
-    return ", not distinguishable from 0" if low <= 0 <= high else ""
+    return low <= 0 <= high
 
 
 def _number(figure: Figure) -> str:

@@ -14,7 +14,7 @@ from tests.benchmarks.profiles import NAMES
 from tests.benchmarks.recorded import Part, Recorded, worse
 from tests.benchmarks.report import NUMBERS, missed_row, scale_of, warning
 from tests.benchmarks.scale import SDK, scaled
-from tests.benchmarks.targets import TARGETS, Limit, Target, said, verdict
+from tests.benchmarks.targets import TARGETS, Limit, Target, said, said_plainly, verdict
 from tests.benchmarks.training_loop import difference, slowdown
 from tests.benchmarks.turns import in_turns
 
@@ -95,6 +95,7 @@ def test_a_slowdown_whose_interval_contains_zero_is_not_told_as_one() -> None:
 
     assert said(unclear) == "0.3 % (-0.4…1.1, not distinguishable from 0)"
     assert said(clear) == "3 % (2…4)"
+    assert [said_plainly(unclear), said_plainly(clear)] == ["0.3 %, within the noise", "3 %"]
 
 
 def test_a_target_inside_the_interval_is_neither_met_nor_missed() -> None:

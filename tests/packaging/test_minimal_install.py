@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.jobs import ROOT, the_run_in
+from tests.packaging.clean_environment import environment_with, run, succeeded
 
 pytestmark = pytest.mark.timeout(300)  # it builds a wheel and installs seven packages
 
@@ -33,48 +31,13 @@ sys.exit(max(process.wait() for process in [rank(0), rank(1)]))
 """
 
 
-def run(command: list[object], cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command that sees neither this repository nor this environment."""
-    clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
-    return subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env={**clean, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-
-
-def succeeded(command: list[object], cwd: Path, **variables: str) -> str:
-    done = run(command, cwd, **variables)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    succeeded([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT], folder)
-    [built] = folder.glob("otel_ml-*.whl")
-    return built
-
-
 PACKAGES = {"otel_ml", "otel_ml_exporters", "otel_ml_service"}
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install it as the README says, and return the environment's `bin`.
-
-    The pip is that of this environment: to give each its own, and to compile what nobody imports, took 14 seconds.
-    """
-    folder = tmp_path_factory.mktemp("minimal")
-    succeeded([sys.executable, "-m", "venv", "--without-pip", "venv"], folder)
-    pip = [sys.executable, "-m", "pip", "--python", "venv/bin/python"]
-    succeeded([*pip, "install", "--quiet", "--no-compile", wheel], folder)  # pip install otel-ml
-    return folder / "venv" / "bin"
+    """Install it as the README says, and return the environment's `bin`."""
+    return environment_with(str(wheel), tmp_path_factory.mktemp("minimal"))  # pip install otel-ml
 
 
 def test_the_wheel_holds_the_three_packages_and_their_types(wheel: Path) -> None:

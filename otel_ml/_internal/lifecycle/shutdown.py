@@ -220,8 +220,8 @@ class ShutdownSequence:
             )
         elif identity.place.local_rank == 0:
             sentence = (
-                f"{begin}. All it recorded is kept on this host. What the service has not had yet, the next start of "
-                "this run sends, or: otel-ml recover"
+                f"{begin}. All it recorded is kept on this host. The next start of this run sends what the service "
+                "does not have yet, or: otel-ml recover"
             )
         else:
             return

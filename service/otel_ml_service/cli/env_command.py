@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,8 +23,9 @@ _NOTHING = ("", (), None)
 
 @click.command("env", epilog="Example: otel-ml env --set")
 @click.option("--set", "only_set", is_flag=True, help="Only what the environment sets.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="The table of the documentation, without values.")
-def command(only_set: bool, as_markdown: bool) -> None:
+def command(only_set: bool, as_json: bool, as_markdown: bool) -> None:
     """Print every setting, its effective value and where it came from; secrets are masked.
 
     A value that cannot be read is reported, and the default is in effect. The command fails then.
@@ -36,12 +38,10 @@ def command(only_set: bool, as_markdown: bool) -> None:
     standard = [variable.read() for variable in worker.STANDARD]
     if only_set:
         settings, standard = _set(settings), _set(standard)
-    if settings or not standard:
-        _print(output, settings)
-    if standard:
-        output.line()
-        output.line("OpenTelemetry's own", style="bold")
-        _print(output, standard)
+    if as_json:
+        _print_json([*settings, *standard])
+    else:
+        _print_tables(output, settings, standard)
     problems = [setting.problem for setting in (*settings, *standard) if setting.problem]
     unknown = [
         f"{name}: there is no such setting.{f' Did you mean {meant}?' if meant else ''}"
@@ -51,6 +51,20 @@ def command(only_set: bool, as_markdown: bool) -> None:
         output.err.print(sentence, markup=False, style="yellow")
     if problems or unknown:
         raise click.exceptions.Exit(1)
+
+
+def _print_json(settings: Iterable[Setting[object]]) -> None:
+    for setting in settings:
+        click.echo(json.dumps({"name": setting.variable.name, "value": _value(setting), "from": setting.source}))
+
+
+def _print_tables(output: Screen, ours: Sequence[Setting[object]], standard: Sequence[Setting[object]]) -> None:
+    if ours or not standard:
+        _print(output, ours)
+    if standard:
+        output.line()
+        output.line("OpenTelemetry's own", style="bold")
+        _print(output, standard)
 
 
 def _ours() -> Sequence[AnyVariable]:

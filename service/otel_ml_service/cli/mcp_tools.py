@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Span, SpanBatch
 from otel_ml_service.cli.runs_command import described
+from otel_ml_service.cli.series_json import Json, json_value, metric_json
 from otel_ml_service.stored_runs.follow_spans import spans_in
 from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.read_records import records
@@ -21,9 +19,6 @@ from otel_ml_service.why import ask, comparison
 from otel_ml_service.why.facts import read_facts
 
 __all__ = ["RunTools"]
-
-Json = Any
-"""Whatever JSON has."""
 
 
 class RunTools:
@@ -50,7 +45,7 @@ class RunTools:
         """
         read = history_of(find(run, self._base), names)
         if not names:
-            return [_summary(key.axis, key.name, dict(sorted(found.items()))) for key, found in read.series.items()]
+            return [metric_json(key.axis, key.name, dict(sorted(found.items()))) for key, found in read.series.items()]
         chosen = {key: found for name in names for key, found in read.matching(name)}
         return [_values(key.axis, key.name, found, first, last, most) for key, found in chosen.items()]
 
@@ -122,23 +117,11 @@ class RunTools:
             yield from spans_in(folder.jsonl.with_name("spans.jsonl"))
 
 
-def _summary(axis: str, name: str, found: Mapping[int, float]) -> dict[str, Json]:
-    values = list(found.values())
-    finite = [value for value in values if math.isfinite(value)]
-    bounds = {"min": min(finite), "max": max(finite)} if finite else {}
-    return {"axis": axis, "name": name, "steps": len(values), "last": _json(values[-1]), **bounds, "own": is_own(name)}
-
-
 def _values(
     axis: str, name: str, found: Mapping[int, float], first: int | None, last: int | None, most: int
 ) -> dict[str, Json]:
     steps = [step for step in found if (first is None or step >= first) and (last is None or step <= last)]
     every = -(-len(steps) // max(most, 1))
     shown = steps[:: max(every, 1)]
-    values = [_json(found[step]) for step in shown]
+    values = [json_value(found[step]) for step in shown]
     return {"axis": axis, "name": name, "steps": shown, "values": values, "of": len(steps)}
-
-
-def _json(value: float) -> float | str:
-    """Return a value as JSON may have it."""
-    return value if math.isfinite(value) else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,7 @@ from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.self_telemetry_series import not_as_it_should_be
+from otel_ml_service.cli.show_json import show_json
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, is_exposed, time_account
 from otel_ml_service.stored_runs.deliveries import Delivery, deliveries, lacking
 from otel_ml_service.stored_runs.failure import failure_lines
@@ -50,16 +52,19 @@ _WIDEST = 120
 @click.option("--height", type=click.IntRange(2, 60), default=10, show_default=True, help="Lines of a plot.")
 @click.option("--all", "everything", is_flag=True, help="Also otel_ml's own account where it is as it should be.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print axis, name, step, value as CSV, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs; of METRICs with their values.")
 def command(
-    run: str, metrics: Sequence[str], base: Path, log: bool, height: int, everything: bool, as_csv: bool
+    run: str, metrics: Sequence[str], base: Path, log: bool, height: int, everything: bool, as_csv: bool, as_json: bool
 ) -> None:
     """Show what a run recorded: everything in a table, or METRICs (globs too) as plots."""
     output = screen()
     folder = find(run, base)
     tables: dict[str, Table] = {}
     read = history_of(folder, metrics, partial(_note_findings, tables))
-    chosen = _chosen(read, metrics, folder, parts=not as_csv) if metrics else list(read.matching("*"))
-    if metrics or as_csv:
+    chosen = _chosen(read, metrics, folder, parts=not (as_csv or as_json)) if metrics else list(read.matching("*"))
+    if as_json:
+        click.echo(json.dumps(show_json(folder, read, chosen, with_values=bool(metrics)), default=str))
+    elif metrics or as_csv:
         _print_chosen(output, chosen, as_csv=as_csv, height=height, log=log)
     else:
         _print_overview(output, folder, read, chosen, everything=everything)

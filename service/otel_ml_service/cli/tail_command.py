@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Record, RunStatus, StepRecord, Summary, Text
 from otel_ml_service.cli.figures import of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
-from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.screen import screen
+from otel_ml_service.cli.series_json import json_value
 from otel_ml_service.cli.time_account import is_exposed
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
@@ -30,26 +32,35 @@ _POLL_S = 0.2
 @dir_option
 @click.option("--lines", "-n", type=click.IntRange(0), default=10, show_default=True, help="Rows from before.")
 @click.option("--no-follow", is_flag=True, help="Print and end, also while the run goes on.")
-def command(run: str, metrics: Sequence[str], base: Path, lines: int, no_follow: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs: steps and the status.")
+def command(run: str, metrics: Sequence[str], base: Path, lines: int, no_follow: bool, as_json: bool) -> None:
     """Follow a run: a line for every step that closes, until the run ends. METRICs (globs too) choose the values."""
-    output = screen()
+    print_line, line_of = (click.echo, _json_line) if as_json else (screen().line, _line)
     folder = find(run, base)
     follower = Follower(folder.jsonl)
-    seen = follower.new_records() if is_there(folder.jsonl) else list(records(folder))
-    shown = [line for record in seen if (line := _line(record, metrics)) is not None]
-    for line in shown[max(len(shown) - lines, 0) :]:
-        output.line(line)
-    while not no_follow and is_live(folder):
-        _print(output, follower.new_records(), metrics)
-        time.sleep(_POLL_S)
-    _print(output, follower.new_records(), metrics)
+
+    def new_lines(found: Iterable[Record]) -> list[str]:
+        return [line for record in found if (line := line_of(record, metrics)) is not None]
+
+    seen = new_lines(follower.new_records() if is_there(folder.jsonl) else records(folder))
+    for line in seen[max(len(seen) - lines, 0) :]:
+        print_line(line)
+    goes_on = True
+    while goes_on:
+        goes_on = not no_follow and is_live(folder)
+        for line in new_lines(follower.new_records()):
+            print_line(line)
+        if goes_on:
+            time.sleep(_POLL_S)
 
 
-def _print(output: Screen, new: Sequence[Record], metrics: Sequence[str]) -> None:
-    for record in new:
-        line = _line(record, metrics)
-        if line is not None:
-            output.line(line)
+def _json_line(record: Record, metrics: Sequence[str]) -> str | None:
+    if isinstance(record, RunStatus):
+        return json.dumps({"status": record.status})
+    if not isinstance(record, StepRecord) or not (chosen := _chosen(record, metrics)):
+        return None
+    place = {"axis": record.axis, "step": record.step, "amendment": record.amendment}
+    return json.dumps({**place, "writers_missing": record.writers_missing, "values": json_value(chosen)})
 
 
 def _line(record: Record, metrics: Sequence[str]) -> str | None:
@@ -65,15 +76,18 @@ def _line(record: Record, metrics: Sequence[str]) -> str | None:
 
 
 def _step_line(record: StepRecord, metrics: Sequence[str]) -> str | None:
-    if metrics:
-        chosen = {name: value for name, value in record.values.items() if _wanted(name, metrics)}
-    else:
-        chosen = _of_the_program(record.values)
+    chosen = _chosen(record, metrics)
     if not chosen:
         return None
     where = f"{record.axis} {record.step}" + (" (amended)" if record.amendment else "")
     missing = f"  [{record.writers_missing} writers missing]" if record.writers_missing else ""
     return f"{where:<16} {_values(chosen)}{missing}"
+
+
+def _chosen(record: StepRecord, metrics: Sequence[str]) -> dict[str, float]:
+    if not metrics:
+        return _of_the_program(record.values)
+    return {name: value for name, value in record.values.items() if _wanted(name, metrics)}
 
 
 def _of_the_program(values: Mapping[str, float]) -> dict[str, float]:

@@ -85,8 +85,8 @@ def records(run: RunFolder) -> Iterator[Record]:
         yield from Follower(run.jsonl).new_records()
     else:
         raise RunUnreadableError(
-            f"Run {run.id!r} is being recorded, and without the exporter 'jsonl' it can be read only when it is over. "
-            "Add jsonl to OTEL_ML_EXPORTERS, or ask again later."
+            f"Run {run.id!r} is being recorded, and its exporter 'jsonl' has written nothing yet, or it has none. "
+            "Ask again in a few seconds; without jsonl in OTEL_ML_EXPORTERS, when the run is over."
         )
 
 

@@ -140,8 +140,8 @@ _STYLES = ("auto", "lines", "table")
 
 
 def _of_the_user(values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return what is not otel_ml's own account."""
-    return {name: value for name, value in values.items() if not name.startswith(("otel_ml.", "otel_ml/"))}
+    """Return what is not otel_ml's own account; parameters are nested."""
+    return {name: value for name, value in values.items() if not f"{name}/".startswith(("otel_ml.", "otel_ml/"))}
 
 
 def _titled(view: Lines | LiveTable, title: str, text: str) -> None:

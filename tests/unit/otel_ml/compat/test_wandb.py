@@ -61,7 +61,7 @@ def test_nested_values_are_flattened_with_a_dot(captured: Capture) -> None:
     assert steps_of(captured, "train.by.task") == {0: 2.0}
 
 
-@pytest.mark.feature("N9", "yes", "numpy scalars, 0-d and one-element arrays and tensors; the rest is said by type")
+@pytest.mark.feature("N9", "yes", "numpy scalars, 0-d and one-element arrays and tensors; the rest is reported by type")
 def test_values_of_all_kinds_become_what_they_are(captured: Capture) -> None:
     import torch
 
@@ -114,7 +114,7 @@ def test_an_alert_is_an_event_with_its_level(captured: Capture) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.feature("F14", "yes", "said once with place and name, never raised")
+@pytest.mark.feature("F14", "yes", "reported once with place and name, never raised")
 def test_what_is_not_kept_is_said_once_with_its_place_and_never_raised(captured: Capture) -> None:
     wandb.login()
     wandb.init(dir="elsewhere", sync_tensorboard=True, anonymous="allow", settings=wandb.Settings(console="off"))

@@ -90,7 +90,7 @@ def test_a_device_does_its_part_of_what_the_replica_does(otel_ml_capture: Captur
     assert otel_ml_capture.values("throughput/mfu") == [0.2]
 
 
-@pytest.mark.feature("M15", "better", "TFLOP/s always; MFU only where the peak is known, which is said once")
+@pytest.mark.feature("M15", "better", "TFLOP/s always; MFU only if the peak is known, which is reported once")
 def test_without_a_known_peak_there_is_no_mfu_and_that_is_said_once(otel_ml_capture: Capture) -> None:
     clock = Clock()
 

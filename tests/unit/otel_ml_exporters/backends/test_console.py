@@ -192,3 +192,9 @@ def test_all_wrong_options_are_said_at_once() -> None:
         ConsoleExporter(every=0, digits=40, width=3, style="tabel")
 
     assert len(error.value.problems) == 4
+
+
+def test_of_the_parameters_those_that_otel_ml_captures_are_not_shown() -> None:
+    said = written(Params(1, 1.0, {"otel_ml": {"command": "python train.py"}}), Params(2, 1.0, {"lr": 0.1}))
+
+    assert said == ["run digits/first", "params  lr=0.1"]

@@ -86,7 +86,7 @@ def test_a_reduction_of_ones_own_merges_the_states_of_all_processes(captured: Ca
     assert (the_point(captured, "latency").step, the_point(captured, "latency").value) == (4, 10.0)
 
 
-@pytest.mark.feature("F14", "yes", "wrong use is said once")
+@pytest.mark.feature("F14", "yes", "wrong use is reported once")
 def test_processes_that_disagree_about_a_reduction_lose_nothing_of_a_flush(
     captured: Capture, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,67 @@
+"""`--json` of commands that show something: what programs read, with numbers that JSON has."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from otel_ml_exporters.records import Params, RunStatus, StepRecord, Summary
+from tests.recorded_run import write_run
+from tests.unit.otel_ml_service.cli.program import Run
+
+
+def a_run(folder: Path) -> None:
+    values = [{"loss": 2.0, "time/step": 0.1}, {"loss": 1.0}, {"loss": math.nan}]
+    steps = [StepRecord(seq, "trainer", "step", seq, 0, float(seq), row) for seq, row in enumerate(values, 1)]
+    rest = [Params(4, 4.0, {"lr": 0.1}), Summary(5, 5.0, {"best": math.inf}), RunStatus(6, 6.0, "finished")]
+    write_run(folder, "01abc", [*steps, *rest])
+
+
+def test_show_says_what_a_run_is_and_what_each_metric_has(otel_ml: Run, tmp_path: Path) -> None:
+    a_run(tmp_path)
+
+    status, out, _ = otel_ml("show", "01abc", "--json")
+
+    shown = json.loads(out)
+    metrics = {metric["name"]: metric for metric in shown["metrics"]}
+    assert status == 0
+    assert (shown["id"], shown["status"], shown["steps"]) == ("01abc", "finished", 3)
+    assert (shown["params"], shown["summary"]) == ({"lr": 0.1}, {"best": "inf"})
+    assert metrics["loss"] == {
+        "axis": "step", "name": "loss", "steps": 3, "last": "nan", "min": 1.0, "max": 2.0, "own": False
+    }  # fmt: skip
+
+
+def test_show_of_metrics_has_their_values(otel_ml: Run, tmp_path: Path) -> None:
+    a_run(tmp_path)
+
+    _, out, _ = otel_ml("show", "01abc", "loss", "--json")
+
+    [loss] = json.loads(out)["metrics"]
+    assert (loss["name"], loss["points"]) == ("loss", [[1, 2.0], [2, 1.0], [3, "nan"]])
+
+
+def test_tail_has_an_object_for_every_step_and_the_status(otel_ml: Run, tmp_path: Path) -> None:
+    a_run(tmp_path)
+
+    _, out, _ = otel_ml("tail", "01abc", "loss", "--json", "--lines", "2")
+
+    lines = [json.loads(line) for line in out.splitlines()]
+    step = {"axis": "step", "step": 3, "amendment": False, "writers_missing": 0, "values": {"loss": "nan"}}
+    assert lines == [step, {"status": "finished"}]
+
+
+def test_env_has_an_object_for_every_setting_and_no_secret(otel_ml: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_TOKEN", "a-secret-of-some-length")
+    monkeypatch.setenv("OTEL_ML_RANK", "3")
+
+    status, out, _ = otel_ml("env", "--json")
+
+    found = {row["name"]: row for row in map(json.loads, out.splitlines())}
+    assert status == 0
+    assert found["OTEL_ML_RANK"] == {"name": "OTEL_ML_RANK", "value": "3", "from": "environment"}
+    assert found["OTEL_EXPORTER_OTLP_PROTOCOL"]["from"] == "default"
+    assert "a-secret" not in out
