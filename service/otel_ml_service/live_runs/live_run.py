@@ -101,7 +101,7 @@ class LiveRun:
         self._self_telemetry = SelfTelemetryFilter(self.outbox.facts.get(_SHOWN_SINCE, "{}"))
         self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._engine.note_rejected(self.rejected)
-        self._unwritten: tuple[Outcome, Sequence[str], str] | None = None
+        self._unwritten: tuple[Outcome, Sequence[str], str, int] | None = None
         self._unstored: Commit | None = None
         self.pipelines = RunPipelines(settings, self.outbox, self.log, self.say, self._self_telemetry)
         self.info = self._run_info()
@@ -204,15 +204,19 @@ class LiveRun:
         return look if due is None else min(look, due)
 
     def commit(self) -> None:
-        """Make durable what was decided, and let the exporters have it.
+        """Make durable all that was observed, and let the exporters have what was decided.
 
         Raises:
-            StorageError: nothing was stored; call again, the same is then tried again.
+            StorageError: not all of it was stored; call again, the same is then tried again.
         """
+        if self.is_stuck:
+            self._commit()  # what came since it was stuck is not in it, and the journal forgets that, too
+        self._commit()
+
+    def _commit(self) -> None:
         is_new = self.is_touched or self._notices or self.outbox.unsaved or self._unwritten
         if self._unstored is None and is_new:
             self._unstored = self._next_commit()
-            self.is_touched = False
         if self._unstored is None:
             return
         self._keep_delivery(self._engine.status, self._unstored.records)  # before the end can be read anywhere
@@ -310,8 +314,10 @@ class LiveRun:
             said = self._notices.take()
             outcome = self._engine.take()
             self.files.look_for(outcome.named)
-            self._unwritten = outcome, said, self.files.stored
-        outcome, said, files = self._unwritten  # kept until they are written: the engine hands out everything once
+            self._unwritten = outcome, said, self.files.stored, self._consumed
+            self.is_touched = False
+        # Kept until they are written: the engine hands out everything once.
+        outcome, said, files, consumed = self._unwritten
         records = with_content(outcome.records, outcome.files, self.folder)
         self._has_steps |= any(isinstance(record, StepRecord) and record.axis != TIME_AXIS for record in records)
         facts = self._too_late.keep(outcome.too_late) | self._note_self_telemetry(records)
@@ -321,7 +327,7 @@ class LiveRun:
         return Commit(
             records=records,
             changes=outcome.changes,
-            consumed=(self._journal, self._consumed),
+            consumed=(self._journal, consumed),
             notices=tuple(map(redacted, (*outcome.notices, *said))),
             facts=facts | ({"rejected": str(self.rejected)} if self.rejected else {}),
         )

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from otel_ml_exporters.testing import FlakyExporter, RecordingExporter
 from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_settings import RunSettings
+from otel_ml_service.storage.database import StorageError
 from otel_ml_service.telemetry import Telemetry
 from tests.full_disk import no_file_larger_than
 from tests.strategies import START, Rank
@@ -67,6 +71,47 @@ def test_a_file_that_finds_no_space_is_tried_again_with_all_that_was_decided_wit
     assert artifact.local.read_bytes() == content
     assert [record.seq for record in run.outbox.read(0, 10)] == list(range(1, run.outbox.last_seq + 1))
     run.close()
+
+
+@contextmanager
+def no_room_for_a_file(run: LiveRun) -> Iterator[None]:
+    del run
+    with no_file_larger_than(2_000_000):
+        yield
+
+
+@contextmanager
+def no_room_for_a_commit(run: LiveRun) -> Iterator[None]:
+    run.outbox._connection.execute("PRAGMA max_page_count=20")
+    yield
+    run.outbox._connection.execute("PRAGMA max_page_count=100000")
+
+
+@pytest.mark.parametrize("no_room", [no_room_for_a_file, no_room_for_a_commit])
+def test_what_came_while_a_run_could_not_be_stored_is_stored_by_the_first_commit_that_finds_room(
+    tmp_path: Path, no_room: Callable[[LiveRun], AbstractContextManager[None]]
+) -> None:
+    run, rank = LiveRun("exp", tmp_path / "run", RunSettings({}), Telemetry(), journal="j"), Rank(0)
+    content = b"x" * 3_000_000
+    facts = {"name": "model", "artifact.path_in": "model.bin", "artifact.size": len(content)}
+    names = [f"metric-{number}" for number in range(1_000)]
+
+    run.observe(1, [*rank.event("ml.artifact", content, **facts), *rank.step(0, dict.fromkeys(names, 1.0))], START)
+    run.advance(START)
+    with no_room(run), pytest.raises((OSError, StorageError)):
+        run.commit()
+    run.observe(2, rank.step(1, {"x": 1.0}), START + 1)  # acknowledged meanwhile; nothing closes
+    run.commit()
+    shutil.copytree(tmp_path / "run", tmp_path / "killed")  # now the journal forgets both
+
+    again = LiveRun("exp", tmp_path / "killed", RunSettings({}), Telemetry(), journal="j")
+    again.observe(3, rank.bye(), START + 2)
+    again.advance(START + 60)
+    again.commit()
+    steps = [record.step for record in again.outbox.read(0, 100) if isinstance(record, StepRecord)]
+    assert steps == [0, 1]
+    for each in (run, again):
+        each.close()
 
 
 def test_steps_are_delivered_while_a_large_file_is_hashed_and_a_stop_does_not_wait_for_it(tmp_path: Path) -> None:
