@@ -104,6 +104,8 @@ class Config:
         for label, given in (("experiment", experiment), ("name", name), ("id", id), ("role", role), ("notes", notes)):
             if given is not None and not isinstance(given, str):
                 wrong.append(f"init({label}=): expected text, got {given!r}.")
+            elif given is not None and "\0" in given:  # child processes get it in their environment
+                wrong.append(f"init({label}=): expected text without NUL characters, got {given!r}.")
         rank = _integer("rank", rank, 0, wrong)
         world_size = _integer("world_size", world_size, 1, wrong)
         if rank is not None and world_size is not None and rank >= world_size:

@@ -85,14 +85,14 @@ def double(number: int, value: float) -> bytes:
 
 
 def text(number: int, value: str) -> bytes:
-    """Encode a string field, or nothing for an empty one; lone surrogates become question marks."""
-    return field(number, value.encode("utf-8", "replace")) if value else b""
+    """Encode a string field, or nothing for an empty one; lone surrogates are escaped as Python writes them."""
+    return field(number, value.encode("utf-8", "backslashreplace")) if value else b""
 
 
 def any_value(value: object) -> bytes:
     """Encode the body of an AnyValue: str, bool, int, float, bytes, None, mappings and iterables of those."""
     if isinstance(value, str):
-        return field(1, value.encode("utf-8", "replace"))
+        return field(1, value.encode("utf-8", "backslashreplace"))
     if isinstance(value, bool):
         return b"\x10" + varint(value)
     if isinstance(value, int):

@@ -10,7 +10,7 @@ from functools import lru_cache
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS, UNNAMED_ROLES
 from otel_ml.wire.short_digest import short_digest
 
-__all__ = ["MAX_LENGTH", "ascii_spelling", "is_own", "matches", "published_name", "sanitized"]
+__all__ = ["MAX_LENGTH", "ascii_spelling", "by_precedence", "is_own", "matches", "published_name", "sanitized"]
 
 MAX_LENGTH = 1000
 """Characters of a published name; what is longer is cut, and told from others by a digest."""
@@ -78,6 +78,16 @@ def matches(name: str, pattern: str) -> bool:
         (True, True, False)
     """
     return name == pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
+
+
+def by_precedence(pattern: str) -> tuple[int, str]:
+    """Return the sort key of globs that match one name: that with more characters of its own comes first.
+
+    Examples:
+        >>> sorted(["*", "train/*", "train/tok*"], key=by_precedence)
+        ['train/tok*', 'train/*', '*']
+    """
+    return pattern.count("*") + pattern.count("?") - len(pattern), pattern
 
 
 _NOT_ASCII = re.compile(r"[^A-Za-z0-9_/.\-]")

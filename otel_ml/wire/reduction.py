@@ -12,6 +12,7 @@ from otel_ml.wire.reductions import ACROSS, DEFAULT, STATISTICS, WITHIN, Row, St
 
 __all__ = ["Reduction"]
 
+_PARTS = ("across", "within", "over")
 _DIM = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -23,8 +24,8 @@ class Reduction:
         across: reductions across writers; the first keeps the metric's name.
         within: how one writer's records combine first; None pools all records.
         over: topology dimension of which only one rank per coordinate counts, or None.
-        unsaid: which of `across` and `within` nobody asked for: they are defaults, and give way to what anybody says.
-            That `within` or `over` is None says nothing in any case.
+        unsaid: which of `across`, `within` and `over` nobody asked for by the metric's name: they are defaults, and
+            give way to what anybody says. That `within` or `over` is None says nothing in any case.
 
     Examples:
         >>> Reduction.parse("sum>max,mean@dp")
@@ -47,8 +48,22 @@ class Reduction:
         """
         across = other if self.explicit[0] is None and other.explicit[0] is not None else self
         within = other if self.explicit[1] is None and (other.explicit[1] is not None or self.within is None) else self
-        unsaid = tuple(part for part, owner in (("across", across), ("within", within)) if part in owner.unsaid)
-        return Reduction(across.across, within.within, self.over or other.over, unsaid)
+        over = other if self.explicit[2] is None and (other.explicit[2] is not None or self.over is None) else self
+        owners = zip(_PARTS, (across, within, over), strict=True)
+        return Reduction(
+            across.across, within.within, over.over, tuple(part for part, owner in owners if part in owner.unsaid)
+        )
+
+    def as_default(self) -> Reduction:
+        """Return this reduction with all that it says as defaults.
+
+        Examples:
+            >>> Reduction(("max",), "sum").as_default().joined(Reduction(("min",)))
+            Reduction(across=('min',), within='sum', over=None, unsaid=('within',))
+        """
+        said = {"within": self.within is not None, "over": self.over is not None}
+        unsaid = tuple(part for part in _PARTS if part in self.unsaid or said.get(part, True))
+        return Reduction(self.across, self.within, self.over, unsaid)
 
     def contradicts(self, other: Reduction) -> bool:
         """Whether both say something of one part, and not the same.
@@ -70,7 +85,7 @@ class Reduction:
         return (
             None if "across" in self.unsaid else self.across,
             None if "within" in self.unsaid else self.within,
-            self.over,
+            None if "over" in self.unsaid else self.over,
         )
 
     @property
@@ -103,7 +118,7 @@ class Reduction:
     @staticmethod
     @lru_cache(maxsize=1024)
     def parse(text: str, unsaid: str = "") -> Reduction:
-        """Parse the grammar string, and the list of its parts that are defaults (`across,within`).
+        """Parse the grammar string, and the list of its parts that are defaults (`across,within,over`).
 
         Raises:
             WireError: naming the unknown reduction, the nearest known one, and all known ones.
@@ -114,7 +129,7 @@ class Reduction:
             across=tuple(part.strip() for part in across.split(",")),
             within=within.strip() if arrow else None,
             over=over.strip() if "@" in text else None,
-            unsaid=tuple(part for part in ("across", "within") if part in unsaid.split(",")),
+            unsaid=tuple(part for part in _PARTS if part in unsaid.split(",")),
         )
 
     @property

@@ -23,8 +23,13 @@ REDUCTIONS = (
     *("mean,last", "first,last", "p50,last,std", "sum>max", "last>sum", "std>max", "max>p90", "count>min"),
 )
 
+SUMS = ("mean", "sum", "min", "max", "count", "sum>max")
+"""Reductions that can be made of what a process keeps for any of them."""
+
+GLOB = ("sum", "max")
+
 Call = tuple[str, float]
-"""What a rank does: `bare` and `said` record a value, `define` and `tick` do not."""
+"""What a rank does: `bare` and `said` record a value; `define`, `glob`, `name` and `tick` do not."""
 
 Program = Sequence[Sequence[Call]]
 """Of a rank: its calls at each step."""
@@ -73,6 +78,10 @@ def requests(rank: int, world: int, program: Program, reduction: str, *, says_al
                 yield collected(rank, world)
             elif kind == "define":
                 define_metric("m*", **options(reduction))
+            elif kind == "glob":
+                define_metric("*", **options(GLOB[int(value)]))
+            elif kind == "name":
+                define_metric("m", **options(reduction))
             elif kind == "said" or says_all:
                 log({"m": value}, **options(reduction))
             else:
@@ -110,6 +119,25 @@ def test_any_order_of_ranks_ticks_and_definitions_gives_what_each_call_would_hav
     found, oracle = rows(sent, order), rows(known, [])
 
     assert found.keys() == oracle.keys()
+    for step, values in oracle.items():
+        assert found[step] == pytest.approx(values, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("glob", [0, 1])
+@pytest.mark.parametrize("reduction", SUMS)
+@given(job=jobs(), who=st.integers(0, 2), where=st.integers(0, 5), order=st.lists(st.integers(0, 2), max_size=40))
+@SLOW
+def test_what_is_said_of_a_metric_by_its_name_counts_whatever_a_glob_says_and_when(
+    glob: int, reduction: str, job: list[Program], who: int, where: int, order: list[int]
+) -> None:
+    world = len(job)
+    named = [[[("name" if kind == "define" else kind, value) for kind, value in step] for step in rank] for rank in job]
+    oracle = rows([list(requests(rank, world, made, reduction, says_all=True)) for rank, made in enumerate(named)], [])
+    named[who % world][0].insert(where, ("glob", float(glob)))
+    sent = [list(requests(rank, world, made, reduction, says_all=False)) for rank, made in enumerate(named)]
+
+    found = rows(sent, order)
+
     for step, values in oracle.items():
         assert found[step] == pytest.approx(values, rel=1e-9, abs=1e-9)
 

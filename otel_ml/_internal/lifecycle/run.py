@@ -16,7 +16,8 @@ from otel_ml._internal.events import event_calls as events
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, inside, refuse
 from otel_ml._internal.record import log as recording
 from otel_ml._internal.run_scope import InScope, Scope
-from otel_ml._internal.series.definition import Reduce, define_metric
+from otel_ml._internal.series.asked_reduction import Reduce
+from otel_ml._internal.series.definition import define_metric
 from otel_ml._internal.signature import public, publish
 from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import NoReturn
 
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.safe_repr import safe_repr
+from otel_ml._internal.series.asked_reduction import Reduce, reduction_from
+from otel_ml._internal.series.declarations import NOTHING, Declaration, of_globs, of_name
 from otel_ml._internal.signature import public, publish
-from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
 from otel_ml.wire.published_name import is_own, matches
 from otel_ml.wire.reduction import Reduction
@@ -25,21 +25,16 @@ __all__ = [
     "UNSETTLED",
     "Attributes",
     "Definition",
-    "Reduce",
     "Series",
     "bad_name",
     "define_metric",
     "identity",
-    "reduction_from",
 ]
 
 Attributes = tuple[tuple[str, str | bool | int | float], ...]
 """Sorted by key."""
 
-Reduce = str | Iterable[str] | None
-"""What `reduce=` accepts: one reduction, or several."""
-
-_MEAN = Reduction(unsaid=("across",))
+_MEAN = NOTHING
 """What a metric is where nobody says anything."""
 
 UNSETTLED = -1
@@ -50,15 +45,29 @@ class Definition:
     """What is known of one metric name of this process. Who says more makes a new one.
 
     Attributes:
-        reduction: what was asked for so far, and what is used for the parts that nobody asked for.
+        reduction: what was asked for so far, and what is used for the parts that nobody asked for by its name: what a
+            glob says, or the default.
+        asked: what was asked for by its name.
+        default: what is used where nobody asks for anything.
         unit: in UCUM, or empty.
     """
 
-    __slots__ = ("description", "name", "reduction", "unit")
+    __slots__ = ("asked", "default", "description", "name", "reduction", "unit")
 
-    def __init__(self, name: str, reduction: Reduction, unit: str, description: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        reduction: Reduction,
+        unit: str,
+        description: str,
+        *,
+        asked: Reduction = NOTHING,
+        default: Reduction = _MEAN,
+    ) -> None:
         self.name: str = name
         self.reduction: Reduction = reduction
+        self.asked: Reduction = asked
+        self.default: Reduction = default
         self.unit: str = unit
         self.description: str = description
 
@@ -125,7 +134,8 @@ class Series:
         # finds that was forked meanwhile.
         self.moments, self.ordered, self.buckets, self.m2, self.sums = moments, ordered, buckets, m2, sums
         self.plain: bool = not (ordered or buckets or m2 or sums or self.weighted or self.attributes)
-        self.bare = "across" in reduction.unsaid and reduction.within is None and not self.weighted
+        is_mean = "across" in reduction.unsaid and reduction.across == _MEAN.across  # else a glob says how it is folded
+        self.bare = is_mean and reduction.within is None and not self.weighted
         self.order = place
         self.special = ordered or bool(sums) or self.weighted or self.internal
 
@@ -151,7 +161,7 @@ class Definitions:
 
     Attributes:
         weighted: how many series have ever had a weight (set by the fold).
-        declared: what `define_metric()` said, as (pattern, reduction, unit, description).
+        declared: what `define_metric()` said, and is used.
         timers: timer → `work` or `wait`, as `timed(…, kind=…)` said first, in the order in which that was said.
         outdated: called with the name of a metric of which more is known than its series say.
     """
@@ -161,7 +171,7 @@ class Definitions:
 
     def __init__(self) -> None:
         self.weighted = 0
-        self.declared: list[tuple[str, Reduction, str, str]] = []
+        self.declared: list[Declaration] = []
         self.timers: dict[str, str] = {}
         self.outdated: list[Callable[[str], None]] = []
         self._reductions: dict[Reduction, int] = {_MEAN: 0}  # which nobody asked for comes before what is asked for
@@ -233,49 +243,54 @@ class Definitions:
     ) -> tuple[Definition, str, str]:
         """Return what is known of a metric by now, and how reductions and units contradict each other, or nothing."""
         if known is None:
-            known = self._definitions[name] = self._declared(name, default)
-        elif known.reduction == _MEAN:
-            known = self._with(known, default, unit, description)
-        reduction = known.reduction if reduction is None else reduction
-        found = self._with(known, known.reduction.joined(reduction), unit, description)
-        conflict = _conflict(known, reduction) if known.reduction.contradicts(reduction) else ""
-        other_unit = _other_unit(known, unit) if unit and unit != known.unit else ""
-        return found, conflict, other_unit
+            known = self._declared(name, default)
+        elif known.default == _MEAN:
+            known = self._with(known, known.asked, unit, description, default)
+        reduction = NOTHING if reduction is None else reduction
+        found = self._with(known, known.asked.joined(reduction), unit, description, known.default)
+        conflict = _conflict(name, known.asked, reduction)
+        return found, conflict, _other_unit(name, known.unit, unit)
 
-    def _with(self, known: Definition, reduction: Reduction, unit: str, description: str) -> Definition:
+    def _with(self, known: Definition, asked: Reduction, unit: str, description: str, default: Reduction) -> Definition:
         """Return a definition with what was not known before; one with another reduction is a new one."""
+        reduction = self._default(known.name, default).joined(asked)
         known.unit = known.unit or unit
         known.description = known.description or description
+        known.asked, known.default = asked, default
         if reduction == known.reduction:
             return known
-        made = self._definitions[known.name] = Definition(known.name, reduction, known.unit, known.description)
+        made = self._definitions[known.name] = Definition(
+            known.name, reduction, known.unit, known.description, asked=asked, default=default
+        )
         return made
 
-    def _declared(self, name: str, reduction: Reduction) -> Definition:
-        found = Definition(name, reduction, "", "")
-        for pattern, declared, unit, description in sorted(self.declared, key=lambda row: row[0] != name):
-            if matches(name, pattern):
-                found.reduction = found.reduction.joined(declared)
-                found.unit = found.unit or unit
-                found.description = found.description or description
+    def _declared(self, name: str, default: Reduction) -> Definition:
+        own, globs = of_name(self.declared, name), of_globs(self.declared, name)
+        reduction = self._default(name, default).joined(own.reduction)
+        unit, description = own.unit or globs.unit, own.description or globs.description
+        found = Definition(name, reduction, unit, description, asked=own.reduction, default=default)
+        self._definitions[name] = found
         return found
+
+    def _default(self, name: str, default: Reduction) -> Reduction:
+        """Return how a metric is reduced of which nobody asks for anything by its name."""
+        return default.joined(of_globs(self.declared, name).reduction).as_default()
 
     def declare(self, pattern: str, reduction: Reduction, unit: str, description: str) -> None:
         """Say of all metrics whose name matches `pattern` what nobody has said of them."""
-        conflicts: list[tuple[str, str]] = []
         changed: list[str] = []
         with self.lock:
-            self.declared.append((pattern, reduction, unit, description))
-            for name, known in list(self._definitions.items()):
-                if not matches(name, pattern):
-                    continue
-                found, *contradictions = self._definition(name, known, reduction, unit, description, _MEAN)
-                conflicts.append((contradictions[0], contradictions[1]))
-                if found is not known:
-                    changed.append(name)
+            known = self._definitions.get(pattern)
+            before = of_name(self.declared, pattern) if known is None else Declaration(pattern, known.asked, known.unit)
+            asked = before.reduction.joined(reduction)
+            self.declared.append(Declaration(pattern, asked, unit, description))
+            for name, one in list(self._definitions.items()):
+                if matches(name, pattern):
+                    more = asked if name == pattern else NOTHING
+                    if self._with(one, one.asked.joined(more), unit, description, one.default) is not one:
+                        changed.append(name)
         self._say_outdated(changed)
-        for conflict, other_unit in conflicts:
-            _report(conflict, other_unit)
+        _report(_conflict(pattern, before.reduction, reduction), _other_unit(pattern, before.unit, unit))
 
     def _say_outdated(self, names: Iterable[str]) -> None:
         """Have series looked up again of which more is known now; without the lock, and seldom: once a metric."""
@@ -312,16 +327,20 @@ def _report(conflict: str, other_unit: str) -> None:
         reporter.wrong("unit-conflict", other_unit)
 
 
-def _conflict(known: Definition, reduction: Reduction) -> str:
+def _conflict(name: str, known: Reduction, reduction: Reduction) -> str:
+    if not known.contradicts(reduction):
+        return ""
     return (
-        f"Metric {known.name!r} is reduced by '{known.reduction}' in this process, so '{reduction}' is not used. "
+        f"Metric {name!r} is reduced by '{known}' in this process, so '{reduction}' is not used. "
         "A metric has one reduction: give both as a tuple, or rename one."
     )
 
 
-def _other_unit(known: Definition, unit: str) -> str:
+def _other_unit(name: str, known: str, unit: str) -> str:
+    if not unit or not known or known == unit:
+        return ""
     return (
-        f"Metric {known.name!r} is in {known.unit!r} in this process, so the unit {unit!r} is not used. "
+        f"Metric {name!r} is in {known!r} in this process, so the unit {unit!r} is not used. "
         "Record it in one unit, or under two names."
     )
 
@@ -330,26 +349,6 @@ def bad_name(name: object) -> str:
     """Say what is wrong with a name."""
     expected = f"a name that is a non-empty string and has no {RESERVED_PREFIX!r} at its beginning or after a '/'"
     return f"A metric's name: expected {expected}, got {safe_repr(name)}. Give it one such as 'loss'."
-
-
-@lru_cache(maxsize=1024)
-def _reduction(across: tuple[str, ...] | None, within: str | None, over: str | None) -> Reduction:
-    return Reduction(_MEAN.across, within, over, _MEAN.unsaid) if across is None else Reduction(across, within, over)
-
-
-def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: object) -> Reduction | None:
-    """Return the reduction that the arguments of a call ask for; None where they ask for nothing.
-
-    What is unknown is reported, with the nearest known name, and asks for nothing.
-    """
-    if reduce is None and within is None and over is None:
-        return None
-    try:
-        across = None if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
-        return _reduction(across, within, over)
-    except (WireError, TypeError) as error:
-        reporter.wrong("unknown-reduction", f"Metric {safe_repr(name)}: {error}")
-        return None
 
 
 def identity(attributes: Mapping[str, object]) -> Attributes:
@@ -377,8 +376,9 @@ def define_metric(
     """Say once how a metric, or all whose names match a glob such as `tokens*`, is reduced: in the whole run.
 
     In a glob `*` is any text and `?` any character; brackets are themselves. It may be said on one rank alone, and
-    after the first record: open steps follow it. What another call asked for already stays; a different reduction is
-    said and not used.
+    after the first record: open steps follow it. What is said of a name, here or by another call, counts, whatever a
+    glob says of it; of several globs the one with more characters of its own. What was said first of the same name or
+    glob stays; a different reduction is said and not used.
 
     Args:
         name: of the metric, or a glob.

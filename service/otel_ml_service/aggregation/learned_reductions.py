@@ -35,13 +35,18 @@ def declare(run: RunState, role: str, rank: int, said: Iterable[tuple[str, Reduc
 def _say(run: RunState, stream: StepStream, news: Iterable[News], reduction: Reduction, rank: int) -> None:
     for one in news:
         if one.contradicts is not None:
-            run.output.say("reduction-conflict", _disagreement(stream, one.name, one.contradicts, str(reduction), rank))
+            run.output.say("reduction-conflict", _disagreement(stream, one, one.contradicts, str(reduction), rank))
         if one.was is not None:
             run.output.say("reduction-late", _change(stream, one.name, one.was))
 
 
-def _disagreement(stream: StepStream, name: str, first: tuple[str, int], other: str, rank: int) -> str:
-    used, by = first
+def _disagreement(stream: StepStream, news: News, first: tuple[str, int], other: str, rank: int) -> str:
+    (used, by), name = first, news.name
+    if news.counts is not None:
+        return (
+            f"Metrics {name!r} of role {stream.role!r} are reduced by {used!r} on rank {by} and by {other!r} on rank "
+            f"{rank}; {news.counts!r} counts. Call otel_ml.define_metric({name!r}, reduce=…) alike on all ranks."
+        )
     return (
         f"Metric {name!r} of role {stream.role!r} is reduced by {used!r} on rank {by} and by {other!r} on rank "
         f"{rank}; each is published under its own name, such as {name}/{other}. "
@@ -54,8 +59,8 @@ def _change(stream: StepStream, name: str, was: str) -> str:
         (attempt.last_closed for attempt in stream.attempts.values() if attempt.last_closed is not None), default=0
     )
     return (
-        f"Metric {name!r} of role {stream.role!r}: nobody had said how it is reduced when {stream.axis} {last} closed, "
-        f"so it shows {was!r} up to there, and {str(stream.reductions.used(name))!r} from then on. "
+        f"Metric {name!r} of role {stream.role!r}: nobody had said of it how it is reduced when {stream.axis} {last} "
+        f"closed, so it shows {was!r} up to there, and {str(stream.reductions.used(name))!r} from then on. "
         f"Say it before the first record, e.g. with otel_ml.define_metric({name!r}, reduce=…)."
     )
 

@@ -172,7 +172,12 @@ def tabulate(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> Table:
 def _paired(reduction: Reduction, places: Sequence[Piece], sizes: Sequence[int]) -> Flags | None:
     if len(reduction.edges) < 2:
         return None
-    return np.repeat(np.array([not piece.reduction.unsaid for piece in places], dtype=bool), sizes)
+    return np.repeat(np.array([_sends_both(piece.reduction) for piece in places], dtype=bool), sizes)
+
+
+def _sends_both(reduction: Reduction) -> bool:
+    """Whether a writer sends first and last records as such: its program asked for both, by name or by a glob."""
+    return not reduction.unsaid or len(reduction.edges) == 2
 
 
 def _families(columns: Iterable[ColumnId]) -> tuple[Flags, Flags]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from otel_ml.wire.published_name import matches
+from otel_ml.wire.published_name import by_precedence, matches
 from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.piece import Piece, Shape
 
@@ -22,15 +22,19 @@ MAX_DECLARED = 10_000
 """Definitions that are remembered; a program that makes more has names in them that never end."""
 
 
+_NOTHING = Reduction(unsaid=("across",))
+"""What is asked for where nobody asks for anything."""
+
+
 class Declared(NamedTuple):
     """What `define_metric()` said: of all names that the glob matches."""
 
     pattern: str
     reduction: Reduction
 
-    def fits(self, name: str) -> bool:
-        """Whether it is said of a metric."""
-        return matches(name, self.pattern)
+    def fits_as_glob(self, name: str) -> bool:
+        """Whether it is said of a metric among others: that gives way to what is said of it by its name."""
+        return name != self.pattern and matches(name, self.pattern)
 
 
 class Part(NamedTuple):
@@ -47,11 +51,13 @@ class News(NamedTuple):
     Attributes:
         contradicts: its reduction is not the one that somebody else asked for, who is given.
         was: what the steps that have closed show, where that is something else.
+        counts: which of two reductions of one glob is used; None where both are.
     """
 
     name: str
     contradicts: tuple[str, int] | None
     was: str | None
+    counts: str | None = None
 
     @property
     def tells(self) -> bool:
@@ -99,9 +105,11 @@ class Reductions:
         if declared in self.declared or len(self.declared) >= MAX_DECLARED:
             return []
         self.declared[declared] = rank
-        names = [name for name in self.sent if declared.fits(name)]
-        news = [self._news(name, self._contradicted(name, declared.reduction)) for name in names]
         self._forget()
+        news = [self._news(name, None) for name in self.sent if declared.fits_as_glob(name)]
+        own = self._news(declared.pattern, self._contradicted(declared.pattern, declared.reduction))
+        is_glob = bool(set("*?") & set(declared.pattern)) and declared.pattern not in self.sent
+        news.append(own._replace(counts=str(self.used(declared.pattern)) if is_glob else None))
         return [one for one in news if one.tells]
 
     def _note(self, name: str, reduction: Reduction, rank: int) -> News | None:
@@ -133,7 +141,7 @@ class Reductions:
 
     def _said(self, name: str) -> dict[Reduction, int]:
         """Return what was sent and declared of a metric, in an order that does not depend on who was first."""
-        said = {declared.reduction: rank for declared, rank in self.declared.items() if declared.fits(name)}
+        said = {declared.reduction: rank for declared, rank in self.declared.items() if declared.pattern == name}
         said |= self.sent.get(name, {})
         return dict(sorted(said.items(), key=lambda item: (item[0].unsaid, str(item[0]))))
 
@@ -146,12 +154,19 @@ class Reductions:
         found = self._used.get(name)
         if found is None:
             said = self._said(name)
-            found = max(
-                (one for one in said if one.unsaid), key=_rank_of_default, default=Reduction(unsaid=("across",))
-            )
+            default = max((one for one in said if one.unsaid), key=_rank_of_default, default=_NOTHING)
+            found = default.joined(self._of_globs(name)).as_default()
             for one in said:
                 found = found.joined(one)
             self._used[name] = found = Reduction(found.across, found.within, found.over)
+        return found
+
+    def _of_globs(self, name: str) -> Reduction:
+        """Return what globs say of a metric: in each part the one with more characters of its own."""
+        globs = [declared for declared in self.declared if declared.fits_as_glob(name)]
+        found = _NOTHING
+        for declared in sorted(globs, key=lambda one: (by_precedence(one.pattern), str(one.reduction))):
+            found = found.joined(declared.reduction)
         return found
 
     def of(self, sent: Reduction, name: str) -> Reduction:
@@ -206,11 +221,12 @@ class Reductions:
             return
         self._is_shown.add(combination)
         for key in piece.shape.series:
-            if self.of(piece.reduction, key.name) == _plain(piece.reduction) and self._nobody_said(key.name):
-                self.shown[key.name] = str(piece.reduction)
+            if self._nobody_said(key.name):
+                self.shown[key.name] = str(self.used(key.name))
                 self.changed = True
 
     def _nobody_said(self, name: str) -> bool:
+        """Whether nobody has asked for a reduction by the metric's name."""
         return all(one.explicit == (None, None, None) for one in self._said(name))
 
 

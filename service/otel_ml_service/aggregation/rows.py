@@ -10,6 +10,7 @@ from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.records import HistogramValue, StepRecord
 from otel_ml_service.aggregation.naming import changed, metric_name, rank_name, reduced_name
+from otel_ml_service.aggregation.observation import Attributes
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.reduce import Bins, Value
@@ -85,6 +86,7 @@ def _has_own_name(name: str, stream: StepStream) -> bool:
 def _set_apart(folded: Folded, stream: StepStream, output: Output, *, with_role: bool) -> None:
     """Give a metric that is called as a value of another one is published the name of its reduction, too."""
     metric_of: dict[str, tuple[str, Reduction]] = {}
+    attributes_of: dict[str, Attributes] = {}
     for reduction, reduced in folded.results:
         for value in reduced.values:
             published = _published(value, reduction, stream, with_role=with_role)
@@ -94,6 +96,15 @@ def _set_apart(folded: Folded, stream: StepStream, output: Output, *, with_role:
                 (shorter, _), (longer, own) = sorted((one, other), key=lambda metric: len(metric[0]))
                 stream.apart.add(longer)
                 output.say("name-taken", _taken(published, longer, shorter, own))
+            elif attributes_of.setdefault(published, value.attributes) != value.attributes:
+                output.say("name-taken", _met(published, value.name))
+
+
+def _met(published: str, name: str) -> str:
+    return (
+        f"Two series of metric {name!r} with different attributes are published as {published!r}: only one of them is "
+        "shown. Leave slashes out of the values of attributes."
+    )
 
 
 def _taken(published: str, longer: str, shorter: str, reduction: Reduction) -> str:

@@ -33,6 +33,12 @@ def test_wrong_values_of_the_environment_are_all_named_and_their_defaults_used()
     ]
 
 
+@pytest.mark.parametrize("label", ["experiment", "name", "id", "role"])
+def test_a_name_that_no_variable_can_hold_is_a_wrong_argument(label: str) -> None:
+    with pytest.raises(ConfigError, match=rf"init\({label}=\): expected text without NUL characters, got 'a\\x00b'"):
+        Config.from_env({}, **{label: "a\0b"})
+
+
 def test_wrong_arguments_are_all_named_at_once() -> None:
     with pytest.raises(ConfigError) as error:
         Config.from_env({}, rank=-1, world_size=0, experiment=3, topology=5, exporters=7)  # type: ignore[arg-type]

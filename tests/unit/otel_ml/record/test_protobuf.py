@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import os
+
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 
 from otel_ml._internal.messages.encode_metrics import encoded_gauge, scope_bytes
-from otel_ml.wire.protobuf import any_value, key_value
+from otel_ml.wire.protobuf import any_value, key_value, text
 
 scalars = (
     st.none()
@@ -71,3 +73,10 @@ def test_a_gauge_of_the_protocol_is_read_back_by_protobuf(step, value, time_ns, 
     (point,) = metric.gauge.data_points
     assert (metric.name, point.as_int, point.time_unix_nano) == ("otel_ml.step.points", value, time_ns)
     assert {pair.key: back(pair.value) for pair in point.attributes} == attributes
+
+
+def test_halves_of_surrogate_pairs_are_escaped_so_that_two_names_stay_two() -> None:
+    names = [os.fsdecode(f"caf{letter}".encode("latin-1")) for letter in "éè"]
+
+    assert [text(1, name)[2:] for name in names] == [rb"caf\udce9", rb"caf\udce8"]
+    assert [any_value(name)[2:] for name in names] == [rb"caf\udce9", rb"caf\udce8"]

@@ -61,6 +61,22 @@ def test_a_metric_that_is_called_as_a_value_of_another_one_is_published_beside_i
     assert any("'lat/max': that is published as 'lat/max/mean'" in said for said in service.notices)
 
 
+def test_two_series_of_a_metric_that_are_published_as_one_are_said_once() -> None:
+    service, rank = Service(), Rank(0, world_size=1)
+
+    for step in range(2):
+        service.take(
+            rank.record(step, {"k": 1.0}, attributes=(("a", "b/c/d"),)),
+            rank.record(step, {"k": 5.0}, attributes=(("a", "b"), ("c", "d"))),
+            rank.done(step),
+        )
+
+    assert published(service).keys() == {"k/a/b/c/d"}
+    [said] = service.notices
+    assert "'k/a/b/c/d'" in said
+    assert "otel-ml explain name-taken" in said
+
+
 @pytest.mark.parametrize(
     ("name", "wanted"), [("two\nlines\x1b[31m", "two\\nlines\\x1b[31m"), ("n" * 1001, "n" * 991 + "-")]
 )

@@ -137,3 +137,52 @@ def test_what_a_rank_cannot_tell_is_left_out_and_said(ranks: tuple[Rank, Rank]) 
 
     assert service.rows()[0] == {"x": pytest.approx(4.0, rel=0.006)}
     assert any("rank 0 does not tell the distribution" in said for said in service.notices)
+
+
+@pytest.mark.parametrize("globs", [("*", "tok*"), ("tok*", "*")])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_said_of_a_name_counts_and_of_globs_the_one_with_more_characters(
+    ranks: tuple[Rank, Rank], globs: tuple[str, str], restarts: bool
+) -> None:
+    said = {"*": "max", "tok*": "min", "tokens": "sum"}
+    service = Service()
+    for rank, pattern in zip((*ranks, ranks[0]), (*globs, "tokens"), strict=True):
+        service.take(defined(rank, pattern, said[pattern]))
+    if restarts:
+        service.restart()
+    for rank, value in zip(ranks, (1.0, 3.0), strict=True):
+        service.take(bare(rank, 0, {"tokens": value, "tok/s": value, "loss": value}), rank.done(0))
+
+    assert service.rows() == {0: {"tokens": 4.0, "tok/s": 1.0, "loss": 3.0}}
+    assert not service.notices
+
+
+def test_a_glob_that_two_ranks_say_in_two_ways_counts_by_the_alphabet_and_that_is_said(
+    ranks: tuple[Rank, Rank],
+) -> None:
+    service = Service()
+    service.take(defined(ranks[0], "tok*", "sum"), defined(ranks[1], "tok*", "max"))
+    for rank, value in zip(ranks, (1.0, 3.0), strict=True):
+        service.take(bare(rank, 0, {"tokens": value}), rank.done(0))
+
+    assert service.rows() == {0: {"tokens": 3.0}}
+    (said,) = service.notices
+    assert "'tok*'" in said
+    assert "'sum' on rank 0 and by 'max' on rank 1" in said
+    assert "'max' counts" in said
+
+
+def test_a_name_that_is_said_after_a_step_has_closed_by_a_glob_changes_later_steps_and_that_is_said(
+    ranks: tuple[Rank, Rank],
+) -> None:
+    service = Service()
+    service.take(defined(ranks[0], "tok*", "max"))
+    for rank, value in zip(ranks, (1.0, 3.0), strict=True):
+        service.take(bare(rank, 0, {"tokens": value}), rank.done(0))
+    service.take(defined(ranks[1], "tokens", "sum"))
+    for rank, value in zip(ranks, (1.0, 3.0), strict=True):
+        service.take(bare(rank, 1, {"tokens": value}), rank.done(1))
+
+    assert service.rows() == {0: {"tokens": 3.0}, 1: {"tokens": 4.0}}
+    (said,) = service.notices
+    assert "shows 'max' up to there, and 'sum' from then on" in said

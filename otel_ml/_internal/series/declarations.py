@@ -1,0 +1,44 @@
+"""What `define_metric()` said: of one name, or of all that a glob matches, which gives way to what is said of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from otel_ml.wire.published_name import by_precedence, matches
+from otel_ml.wire.reduction import Reduction
+
+__all__ = ["NOTHING", "Declaration", "of_globs", "of_name"]
+
+NOTHING = Reduction(unsaid=("across",))
+"""What is asked for where nobody asks for anything: the mean is the default."""
+
+
+class Declaration(NamedTuple):
+    """What one call said of the names that `pattern` stands for."""
+
+    pattern: str
+    reduction: Reduction
+    unit: str = ""
+    description: str = ""
+
+
+def of_name(declared: Iterable[Declaration], name: str) -> Declaration:
+    """Return what was said of a name itself, or of a glob as such: in each part what was said first."""
+    return _joined(name, (one for one in declared if one.pattern == name))
+
+
+def of_globs(declared: Iterable[Declaration], name: str) -> Declaration:
+    """Return what globs say of a name: in each part the one with more characters of its own."""
+    globs = [one for one in declared if one.pattern != name and matches(name, one.pattern)]
+    return _joined(name, sorted(globs, key=lambda one: by_precedence(one.pattern)))
+
+
+def _joined(pattern: str, declared: Iterable[Declaration]) -> Declaration:
+    """Return all that is said, each part as the first says it."""
+    found = Declaration(pattern, NOTHING)
+    for _, reduction, unit, description in declared:
+        found = Declaration(
+            pattern, found.reduction.joined(reduction), found.unit or unit, found.description or description
+        )
+    return found
