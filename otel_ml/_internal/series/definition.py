@@ -37,6 +37,9 @@ Attributes = tuple[tuple[str, str | bool | int | float], ...]
 _MEAN = NOTHING
 """What a metric is where nobody says anything."""
 
+_ASKED = 2**20
+"""More than a process has different reductions."""
+
 UNSETTLED = -1
 """The place of a series that was never folded; the one object of this number, by which compiled code knows it."""
 
@@ -174,7 +177,7 @@ class Definitions:
         self.declared: list[Declaration] = []
         self.timers: dict[str, str] = {}
         self.outdated: list[Callable[[str], None]] = []
-        self._reductions: dict[Reduction, int] = {_MEAN: 0}  # which nobody asked for comes before what is asked for
+        self._reductions: dict[Reduction, int] = {_MEAN: 0}
         self._placed = 0
         self.forget()
 
@@ -190,10 +193,13 @@ class Definitions:
         self.lock = threading.RLock()
 
     def place(self, reduction: Reduction) -> int:
-        """Return the next place in the order of series: by reduction, then by first fold."""
+        """Return the next place in the order of series: by reduction, then by first fold.
+
+        What nobody asked for comes before what is asked for: once a process has asked, all it records is that.
+        """
         group = self._reductions.setdefault(reduction, len(self._reductions))
         self._placed += 1
-        return group << 32 | self._placed
+        return (group if reduction.unsaid else group + _ASKED) << 32 | self._placed
 
     def series(
         self,
