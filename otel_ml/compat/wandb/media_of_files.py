@@ -87,7 +87,7 @@ def _as_lists(value: Any) -> Any:
 class Object3D(_File):
     """A point cloud or a mesh. A cloud that is given as numbers is kept as the file that W&B writes of it."""
 
-    ENDINGS = _MESHES
+    ENDINGS: tuple[str, ...] = _MESHES
 
     def __init__(self, data_or_path: Any, caption: str | None = None, **options: Any) -> None:
         super().__init__(data_or_path, caption, **options)
@@ -127,7 +127,7 @@ class Object3D(_File):
 class Molecule(_File):
     """A molecule."""
 
-    ENDINGS = _MOLECULES
+    ENDINGS: tuple[str, ...] = _MOLECULES
 
     @classmethod
     def from_rdkit(cls, data_or_path: Any, caption: str | None = None, **options: Any) -> Molecule:
