@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from otel_ml._internal.error_reporting import reporter
-from otel_ml.compat import mlflow, wandb
+from otel_ml.compat import mlflow
 from otel_ml.compat.roll import create_tracker
 from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.compat.verl import Tracking, ValidationGenerationsLogger
@@ -31,11 +31,6 @@ def written(call: Callable[[Any], None]) -> Callable[[], None]:
     return write
 
 
-def logged_by_wandb() -> None:
-    wandb.init()
-    wandb.log({"picture": wandb.Image("no-such-file.png")})
-
-
 CALLS: dict[str, Callable[[], Any]] = {
     "add_scalars(None)": written(lambda w: w.add_scalars("m", None, 0)),
     "add_audio(None)": written(lambda w: w.add_audio("a", None, 0)),
@@ -53,7 +48,6 @@ CALLS: dict[str, Callable[[], Any]] = {
     "log_metrics(None)": lambda: mlflow.log_metrics(None),  # type: ignore[arg-type]
     "log_artifact(None)": lambda: mlflow.log_artifact(None),
     "log_dict(itself)": lambda: mlflow.log_dict(itself(), "a.json"),
-    "wandb.Image(missing)": logged_by_wandb,
     "Tracking.log(None)": lambda: Tracking("p", "r").log(None, 1),  # type: ignore[arg-type]
     "generations(None)": lambda: ValidationGenerationsLogger().log(["wandb"], None, 1),  # type: ignore[arg-type]
     "tracker.log(None)": lambda: create_tracker("stdout", {}).log(None, 1),  # type: ignore[arg-type]
