@@ -90,24 +90,16 @@ def contains(around: Span, span: Span, steps: frozenset[str]) -> bool:
 
 
 def of_steps(spans: Iterable[Span]) -> frozenset[str]:
-    """Return the ids of the spans that belong to a timed step: its own, and those that were begun in it.
-
-    What was begun in a timer that has not ended, or was not kept, was begun in the step, too; not so in what is around
-    all steps.
-    """
+    """Return the ids of the spans that belong to a timed step: its own, and those that were begun in it."""
     known = {span.span_id: span for span in spans}
-    around = {span.parent_id for span in known.values() if span.name == STEP}
-    is_known = {*known, *around, "", None}
     return frozenset(
         span_id
         for span_id, span in known.items()
-        if any(one.name == STEP or (around and one.parent_id not in is_known) for one in _lineage(span, known))
+        if span.name == STEP or any(one.name == STEP for one in _ancestors(span, known))
     )
 
 
-def _lineage(span: Span, known: Mapping[str, Span]) -> Iterator[Span]:
-    """Yield a span, the one that it was begun in, and so on."""
-    yield span
+def _ancestors(span: Span, known: Mapping[str, Span]) -> Iterator[Span]:
     seen = {span.span_id}
     while (parent := known.get(span.parent_id or "")) is not None and parent.span_id not in seen:
         seen.add(parent.span_id)

@@ -59,13 +59,6 @@ def test_of_a_span_whose_parent_was_not_kept_time_tells():
     assert parents_of(spans) == {"attention": "forward"}
 
 
-def test_what_is_begun_in_a_timer_that_never_ends_is_inside_of_the_step():
-    spans = [span("step", 0, 20), span("forward", 1, 9, "hang"), span("attention", 2, 5, "forward"),
-             span("backward", 10, 15, "hang")]  # fmt: skip
-
-    assert parents_of(spans) == {"forward": "step", "attention": "forward", "backward": "step"}
-
-
 def test_a_thread_that_knows_what_is_around_all_steps_is_not_inside_of_one():
     spans = [span("step", 0, 20, "epoch"), span("backward", 5, 15, "step"), span("all_reduce", 7, 12, "epoch")]
 
