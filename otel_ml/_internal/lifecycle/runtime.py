@@ -51,6 +51,7 @@ class Runtime:
 
     Attributes:
         make_link: how the service is reached; `otel_ml.testing` puts its own here.
+        others: who may join the run, and what they are told of it.
     """
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ class Runtime:
         self._implicit = ImplicitStart(self, self._sessions, self._ids)
         self._repeated = RepeatedInit(self, self._sessions)
         self._has_begun = False
-        self._others = TellOthers()
+        self.others = TellOthers()
         self._exit = ExitHooks(self._at_exit, self._at_preemption, self._say_now)
         self._tracing = Tracing(self._resource, self._use_tracing)
         self._pid = os.getpid()
@@ -89,10 +90,6 @@ class Runtime:
             self._sessions.make_current(session)
             return session.run
 
-    def given_environ(self) -> Mapping[str, str]:
-        """Return the environment without what the runs of this process hand to its children."""
-        return self._others.given_environ()
-
     def begin(self, arguments: Mapping[str, Any]) -> Run:
         """Start another run beside those there are.
 
@@ -107,7 +104,7 @@ class Runtime:
     def begin_session(self, arguments: Mapping[str, Any]) -> Session:
         """Begin a run of this process; the lock is held by the caller."""
         if self._sessions.running:
-            self._others.no_more()  # it names one run, and there will be several
+            self.others.no_more()  # it names one run, and there will be several
         surroundings = environ_here()
         asked = arguments if self._has_begun else own_arguments(arguments, surroundings)
         self._has_begun = True
@@ -158,7 +155,7 @@ class Runtime:
         self.run_it(session)
         if config.disabled:
             return session
-        self._others.of_begun(session)
+        self.others.of_begun(session)
         return session
 
     def run_it(self, session: Session) -> None:
@@ -172,7 +169,7 @@ class Runtime:
             recorder.enabled = len(self._sessions) > 1
             return
         session.recorder.configure(record_settings(config))
-        self._others.of_beginning(session)
+        self.others.of_beginning(session)
         recorder.enabled = True
         with InScope(session.scope):
             session.begin(self._tracing.take if session.scope.steps is STEPS else list)
@@ -329,7 +326,7 @@ class Runtime:
     def _forget_if_last(self) -> None:
         if not self._sessions:
             self._tracing.deactivate()
-            self._others.no_more()
+            self.others.no_more()
             buffer.stay_awake()
 
     def _wait_for_an_end(self) -> None:

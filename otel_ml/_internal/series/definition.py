@@ -9,6 +9,7 @@ from typing import NoReturn
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.asked_reduction import Reduce, reduction_from
+from otel_ml._internal.series.contradictions import conflict_of, other_unit_of, report
 from otel_ml._internal.series.declarations import NOTHING, Declaration, of_globs, of_name
 from otel_ml._internal.signature import public, publish
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
@@ -235,7 +236,7 @@ class Definitions:
                 kind="too many series",
             )
         else:
-            _report(conflict, other_unit)
+            report(conflict, other_unit)
         return known
 
     def _definition(
@@ -254,8 +255,8 @@ class Definitions:
             known = self._with(known, known.asked, unit, description, default)
         reduction = NOTHING if reduction is None else reduction
         found = self._with(known, known.asked.joined(reduction), unit, description, known.default)
-        conflict = _conflict(name, known.asked, reduction)
-        return found, conflict, _other_unit(name, known.unit, unit)
+        conflict = conflict_of(name, known.asked, reduction)
+        return found, conflict, other_unit_of(name, known.unit, unit)
 
     def _with(self, known: Definition, asked: Reduction, unit: str, description: str, default: Reduction) -> Definition:
         """Return a definition with what was not known before; one with another reduction is a new one."""
@@ -296,7 +297,7 @@ class Definitions:
                     if self._with(one, one.asked.joined(more), unit, description, one.default) is not one:
                         changed.append(name)
         self._say_outdated(changed)
-        _report(_conflict(pattern, before.reduction, reduction), _other_unit(pattern, before.unit, unit))
+        report(conflict_of(pattern, before.reduction, reduction), other_unit_of(pattern, before.unit, unit))
 
     def _say_outdated(self, names: Iterable[str]) -> None:
         """Have series looked up again of which more is known now; without the lock, and seldom: once a metric."""
@@ -324,31 +325,6 @@ OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET, CLOCK_OFFSET, CLOCK_BOUND)
 
 for _series in OWN_COUNTS:
     _series.settle()
-
-
-def _report(conflict: str, other_unit: str) -> None:
-    if conflict:
-        reporter.wrong("reduction-conflict", conflict)
-    if other_unit:
-        reporter.wrong("unit-conflict", other_unit)
-
-
-def _conflict(name: str, known: Reduction, reduction: Reduction) -> str:
-    if not known.contradicts(reduction):
-        return ""
-    return (
-        f"Metric {name!r} is reduced by '{known}' in this process, so '{reduction}' is not used. "
-        "A metric has one reduction: give both as a tuple, or rename one."
-    )
-
-
-def _other_unit(name: str, known: str, unit: str) -> str:
-    if not unit or not known or known == unit:
-        return ""
-    return (
-        f"Metric {name!r} is in {known!r} in this process, so the unit {unit!r} is not used. "
-        "Record it in one unit, or under two names."
-    )
 
 
 def bad_name(name: object) -> str:

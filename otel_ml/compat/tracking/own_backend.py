@@ -18,7 +18,7 @@ def with_own_backend(exporter: str) -> tuple[str, ...] | None:
 
     That is where the job names its exporters, where a service elsewhere decides, and where the package is missing.
     """
-    environ = RUNTIME.given_environ()  # a run that goes on beside has decided for itself and its children alone
+    environ = RUNTIME.others.given_environ()  # a run that goes on beside has decided for itself and its children alone
     is_decided = environ.get(env.EXPORTERS.name) or environ.get(env.PARENT.name)
     if is_decided or find_spec(exporter) is None or Config.from_env(environ).is_remote:
         return None

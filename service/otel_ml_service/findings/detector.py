@@ -141,6 +141,7 @@ class Detector:
         groups = self._peers.of(timers, self._cells.ranks, self._cells.phases, seconds)
         known = seconds.copy()
         slow = {key for key, one in self.open.items() if one.kind == "slow"}
+        self._slow_until_it_left = {key for key in self._slow_until_it_left if np.isnan(seconds[self._place(*key)])}
         for rank, phase in slow | self._slow_until_it_left:
             place = self._place(rank, phase)
             if min(place) >= 0 and np.isnan(seconds[place]):
@@ -311,8 +312,8 @@ class Detector:
             if min(place) >= 0:
                 total = float(self._cells.total[place])
                 self._cells.is_open[place], self._cells.evidence[place] = False, 0.0
+                self._slow_until_it_left.add(key)
             self._saved_before.pop(key, None)
-            self._slow_until_it_left.add(key)
             found.append(self._over(one, total))
         return found
 

@@ -71,6 +71,17 @@ def test_one_that_is_known_to_be_slow_and_not_heard_does_not_make_the_next_one_s
     assert {one.rank for one in told} == {2}
 
 
+def test_one_that_comes_back_as_quick_as_the_others_no_longer_excuses_the_next_one_when_it_leaves_again() -> None:
+    step_findings = StepFindings()
+    told: list[Finding] = []
+    for step in range(140):
+        third = {0: [4.0], 1: [], 2: [1.0], 3: []}[min(step // 20, 2) if step < 100 else 3]
+        seconds = np.array([[one] for one in (1.0, 1.6, *third)])
+        told += step_findings.step(step, StepTimers(tuple(range(len(seconds))), ("generate",), seconds), {})
+
+    assert [(one.rank, one.is_over) for one in told if one.rank == 1][-1] == (1, False)
+
+
 def test_a_phase_that_does_not_go_with_the_amount_still_accuses() -> None:
     """What a rank has to save does not depend on its tokens: this is learned, and then more tokens excuse nothing."""
     draw, step_findings = np.random.default_rng(0), StepFindings()
