@@ -59,7 +59,7 @@ NOT_FOR_USERS: Mapping[str, str] = {
 }
 """File → what Python's own exceptions mean there; a traceback says where."""
 
-HOLDS: Mapping[str, str] = {"conflict": "_conflict", "other_unit": "_other_unit"}
+HOLDS: Mapping[str, str] = {"conflict": "conflict_of", "other_unit": "other_unit_of"}
 """Variable → the function whose sentence it holds."""
 
 CLICK = frozenset({"UsageError", "BadParameter"})
