@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from typing import Any
 import mlflow
 
 import otel_ml
-from tests.integration.worker_process import environment
+from tests.integration.worker_process import SOURCES, environment
+from tests.plugin_package import install
 
 CONTAINER = ["unshare", "--user", "--map-root-user", "--pid", "--mount-proc", "--fork"]
 """When the first process of a PID namespace ends, the kernel ends all others."""
@@ -69,8 +71,33 @@ def test_the_main_process_of_a_container_says_for_what_it_waits(tmp_path: Path) 
 
     said = in_container(tmp_path, program, MLFLOW_TRACKING_URI=f"sqlite:///{tmp_path}/store/mlflow.db")
 
-    assert "waiting for" in said
-    assert said.index("waiting for") < said.index("60 delivered, 0 lost.")
+    assert re.search("waiting for.*60 delivered, 0 lost[.]", said, re.DOTALL), said
+
+
+SLOW_TO_OPEN = """
+import time
+from otel_ml_exporters import RetryableExportError
+from otel_ml_exporters.testing import RecordingExporter
+
+class SlowToOpen(RecordingExporter):
+    starts = 0
+
+    def start(self, run):
+        SlowToOpen.starts += 1
+        if SlowToOpen.starts == 1:
+            raise RetryableExportError("down")
+        time.sleep(12)  # longer than a backend that does not answer is waited for
+        super().start(run)
+"""
+
+
+def test_the_main_process_of_a_container_waits_for_a_backend_that_opens_slowly_after_an_outage(tmp_path: Path) -> None:
+    install(tmp_path, {"slow": SLOW_TO_OPEN}, "slow = slow:SlowToOpen")  # beside the program
+    program = PROGRAM.replace("{then}", "").replace("mlflow", "slow")
+
+    said = in_container(tmp_path, program, PYTHONPATH=os.pathsep.join([str(tmp_path), SOURCES]))
+
+    assert "finished. 1 process, 60 values recorded, 60 delivered, 0 lost." in said, said
 
 
 def test_a_job_below_shells_of_a_container_is_delivered_by_its_own_account_and_recover_finds_nothing_missing(

@@ -165,8 +165,7 @@ class ShutdownSequence:
             return self._least_timeout
         if wait != math.inf:
             return wait
-        is_starting = any(exporter.get("state") == "starting" for exporter in (run.get("exporters") or {}).values())
-        is_long = is_starting or run.get("files") or run.get("writers_live")
+        is_long = run.get("starting") or run.get("files") or run.get("writers_live")
         return TIMEOUT_WITH_STARTS if is_long else TIMEOUT_WITH_DELIVERY
 
     def report_left_behind(self, identity: Identity) -> None:

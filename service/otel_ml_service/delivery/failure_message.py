@@ -39,7 +39,7 @@ def say_failure(
         tries_left: how often the records are tried again before they are lost; None: until it works.
     """
     slug = error.slug if isinstance(error, OtelMLError) else "exporter-failing"
-    who, problem = f"Exporter {name!r}", problem_of(error)
+    who, problem = f"Exporter {name!r}", _as_sentence(problem_of(error))
     if isinstance(error, StoreGoneError):
         say(slug, f"{who}: {problem} It is written again, from the beginning of what is kept.")
     elif state == "stopped":
@@ -52,3 +52,13 @@ def say_failure(
             f"{who}: {problem} An exporter should not raise that. It is tried {tries_left} times more; "
             "what it then still does not take is set aside and counted as lost. The others go on.",
         )
+
+
+def _as_sentence(problem: str) -> str:
+    """Return it with a full stop, so that what follows is a sentence of its own.
+
+    Examples:
+        >>> _as_sentence("MLflow: no answer"), _as_sentence("Is it there?")
+        ('MLflow: no answer.', 'Is it there?')
+    """
+    return problem if problem.endswith((".", "!", "?", ":")) else f"{problem}."

@@ -86,6 +86,7 @@ class Pipeline:
         self._export = ExportWithRetries(name, select, self._progress, self._retries, say)
         self._last_status: RunStatus | None = None
         self._thread: threading.Thread | None = None
+        self._is_starting = True
 
     def start(self) -> None:
         """Start the thread."""
@@ -117,6 +118,14 @@ class Pipeline:
     def is_stopped(self) -> bool:
         """Whether the exporter was shut down, or given up."""
         return self.status.state == "stopped"
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether its backend is being opened, for the first time or again: that takes as long as it takes.
+
+        A state would not do: each try of a backend that is away would look like progress.
+        """
+        return self._is_starting
 
     def hurry(self) -> None:
         """Try a backend that is away again now, and then often for a while: the run has ended."""
@@ -151,6 +160,7 @@ class Pipeline:
         except BaseException as error:  # noqa: BLE001 (a defect; what is not delivered must not end without a word)
             self._progress.failed(error, state="stopped")
         finally:
+            self._is_starting = False
             self._progress.change(state="stopped")
 
     def _needs_another(self) -> bool:
@@ -180,6 +190,7 @@ class Pipeline:
 
     def _start_exporter(self) -> Exporter:
         while True:
+            self._is_starting = True
             try:
                 exporter, run = self._make(), self._run
                 exporter.start(run)
@@ -187,12 +198,14 @@ class Pipeline:
                 url = None if exporter.url is None else shown(exporter.url)
                 self._export.note(exporter)
             except BaseException as error:  # noqa: BLE001 (any failure to start is retried; the others go on)
+                self._is_starting = False
                 state = "retrying" if isinstance(error, RetryableExportError) else "failed"
                 self._retries.wait_after(error, state=state)
             else:
                 self._told = run
                 self._retries.succeeded()
                 self._progress.change(state="running", url=url)
+                self._is_starting = False
                 return exporter
 
     def _resume(self, exporter: Exporter) -> None:

@@ -44,6 +44,7 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
             }
             for name, found in exporters.items()
         },
+        "starting": run.pipelines.are_starting,
         "writers": status.writers,
         "writers_live": status.writers_live,
         "ranks": status.ranks.heard,

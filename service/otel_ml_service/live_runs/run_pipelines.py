@@ -143,6 +143,11 @@ class RunPipelines:
         return any(each.behind and each.status.state in {"starting", "running"} for each in self.started.values())
 
     @property
+    def are_starting(self) -> bool:
+        """Whether a backend is being opened, for the first time or again."""
+        return any(pipeline.is_starting for pipeline in self.started.values())
+
+    @property
     def exporters(self) -> dict[str, PipelineStatus]:
         """How far each exporter is that was asked for, also of those that have not been started, or cannot be."""
         return {name: self._exporter_status(name) for name in (*self._settings.exporters, *self._settings.unavailable)}

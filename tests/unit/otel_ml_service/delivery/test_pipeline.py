@@ -68,7 +68,7 @@ def test_an_exporter_is_told_what_a_later_launch_says_about_the_run(driver: Driv
 @pytest.mark.parametrize(
     ("error", "tries", "said"),
     [
-        (RetryableExportError("away"), 2, "away It is tried again"),
+        (RetryableExportError("away"), 2, "away. It is tried again"),
         (PermanentExportError("too long"), 1, "did not take tags or notes: too long"),
     ],
 )
