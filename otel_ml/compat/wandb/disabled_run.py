@@ -96,6 +96,10 @@ class DisabledRun(Run):
         del arguments, options
         return self.log_artifact(path)
 
+    def log_code(self, *arguments: Any, **options: Any) -> None:
+        """Do nothing."""
+        del arguments, options
+
     def to_html(self, height: int = 420, hidden: bool = False) -> str:
         """Return nothing that a notebook shows."""
         del height, hidden

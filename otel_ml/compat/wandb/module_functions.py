@@ -97,9 +97,9 @@ def restore(name: str, run_path: str | None = None, replace: bool = False, root:
     run_or_begin().restore(name, run_path, replace, root)
 
 
-def log_code(root: Any = ".", **options: Any) -> None:
-    """Do nothing: the commit and what differs from it are in every run."""
-    del root, options
+def log_code(root: Any = ".", **options: Any) -> Artifact | None:
+    """Record the code below a folder, see `Run.log_code()`."""
+    return run_or_begin().log_code(root, **options)
 
 
 def alert(title: str, text: str = "", level: Any = None, wait_duration: Any = None) -> None:

@@ -19,6 +19,7 @@ from otel_ml.compat.tracking.step_axes import WITHIN, StepCounts, own_axis, whol
 from otel_ml.compat.tracking.unrecordable_arguments import report_unrecordable
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.artifacts_in_use import used
+from otel_ml.compat.wandb.code_files import Chooses, code_of, is_code, is_of_a_run
 from otel_ml.compat.wandb.definitions import Definitions, Metric
 from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.media import keep
@@ -270,11 +271,20 @@ class Run(RunFacts):
         """
         return self._saved.save(glob_str, base_path, policy, is_pattern=glob)
 
+    @_inside
     def log_code(
-        self, root: Any = ".", name: str | None = None, include_fn: Any = None, exclude_fn: Any = None
-    ) -> None:
-        """Do nothing: the commit and what differs from it are in every run."""
-        del root, name, include_fn, exclude_fn
+        self,
+        root: Any = ".",
+        name: str | None = None,
+        include_fn: Chooses = is_code,
+        exclude_fn: Chooses = is_of_a_run,
+    ) -> Artifact | None:
+        """Record the code below a folder, as an artifact that is returned; None where there is none.
+
+        Each run has the commit and what differs from it; this is for code that git does not have.
+        """
+        artifact = code_of(self.project, root, name, include_fn, exclude_fn)
+        return None if artifact is None else self.log_artifact(artifact)
 
     def _keep(self, artifact: Artifact, aliases: tuple[str, ...]) -> None:
         artifact.keep(aliases)

@@ -13,6 +13,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.own_backend import with_own_backend
+from otel_ml.compat.wandb.code_files import main_script
 from otel_ml.compat.wandb.disabled_run import DisabledRun
 from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.login import api
@@ -132,7 +133,20 @@ def init(
     _fill(state.config, given)
     if chosen == "disabled":
         return _disabled(asked, run_id, shown)
-    return _started(asked, run_id, shown)
+    run = _started(asked, run_id, shown)
+    _keep_code(run, of, more.get("save_code"))
+    return run
+
+
+def _keep_code(run: Run, of: _Given, is_asked_for: bool | None) -> None:
+    """Record the main script, or the folder of code that is named, where code is to be saved."""
+    if str(of.chosen(is_asked_for, "save_code", "WANDB_SAVE_CODE")).lower() not in {"1", "true", "yes"}:
+        return
+    folder = of.chosen(None, "code_dir", "WANDB_CODE_DIR")
+    if folder is not None:
+        run.log_code(folder)
+    elif (script := main_script()) is not None:
+        run.log_artifact(script)
 
 
 def _is_other(run: Run, project: str | None, run_id: str | None, name: str | None) -> bool:
