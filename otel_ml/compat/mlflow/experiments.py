@@ -95,8 +95,8 @@ def delete_experiment_tag(key: str) -> None:
 
 
 def restore_experiment(experiment_id: str) -> None:
-    """Do nothing: nothing was deleted."""
-    del experiment_id
+    """Say that nothing is restored: nothing was deleted here."""
+    not_kept(f"mlflow.restore_experiment({experiment_id!r})", "nothing was deleted here. Use the package 'mlflow'.")
 
 
 def _experiment(name: str, tags: Mapping[str, Any]) -> Facts:

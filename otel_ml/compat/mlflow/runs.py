@@ -11,7 +11,7 @@ from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import NOTE, RUN_NAME, ActiveRun
 from otel_ml.compat.mlflow.open_runs import STATE, TRACKING_URI, current
 from otel_ml.compat.mlflow.system_metrics import enable_system_metrics_logging
-from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.original_names import name_of_the_original
 from otel_ml.compat.tracking.own_backend import with_own_backend
 
@@ -62,10 +62,23 @@ def start_run(
         wrong = f"Exception: Run with UUID {STATE.stack[-1].info.run_id} is already active"
         not_kept("mlflow.start_run()", f"{wrong}. It goes on; call end_run() first, or pass nested=True.")
         return STATE.stack[-1]
-    active = STATE.nest(name, given)
+    active = STATE.nest(_part(run_id, experiment_id) or name, given)
     if given:
         otel_ml.log_params(given, prefix=f"{active.prefix}tags")
     return active
+
+
+def _part(run_id: str | None, experiment_id: str | None) -> str | None:
+    """Return which part of the active run an id names, that of a nested run; any other id has no place and is said."""
+    before = f"{STATE.stack[-1].info.run_id}/"
+    part = run_id.removeprefix(before) if run_id is not None and run_id.startswith(before) else None
+    options_not_kept(
+        "mlflow.start_run",
+        "a nested run is a part of the active one, in its experiment. log_metric(run_id=…) records into another.",
+        run_id=run_id if part is None else None,
+        experiment_id=None if experiment_id == STATE.stack[-1].info.experiment_id else experiment_id,
+    )
+    return part
 
 
 def _note(description: str | None, tags: dict[str, Any]) -> str | None:
@@ -185,5 +198,5 @@ def delete_run(run_id: str) -> None:
 
 
 def restore_run(run_id: str) -> None:
-    """Do nothing: nothing was deleted."""
-    del run_id
+    """Say that nothing is restored: nothing was deleted here."""
+    not_kept(f"mlflow.restore_run({run_id!r})", "nothing was deleted here. Use the package 'mlflow'.")

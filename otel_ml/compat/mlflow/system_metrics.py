@@ -33,5 +33,5 @@ def set_system_metrics_samples_before_logging(samples: int | None) -> None:
 
 
 def set_system_metrics_node_id(node_id: str | None) -> None:
-    """Do nothing: every process says its host."""
-    del node_id
+    """Say where they come from."""
+    not_kept(f"mlflow.set_system_metrics_node_id({node_id!r})", "every process says its host.")

@@ -7,11 +7,12 @@ from typing import Any
 
 import otel_ml
 from otel_ml.compat.tensorboard import figures
+from otel_ml.compat.tensorboard.bins import USUAL_BINS, counted
 from otel_ml.compat.tensorboard.numbers import is_empty, scalars
 from otel_ml.compat.tensorboard.open_writers import WRITERS
 from otel_ml.compat.tensorboard.precision_recall import precision_and_recall
 from otel_ml.compat.tensorboard.run_writer import RunWriter
-from otel_ml.compat.tracking.not_kept import is_given, not_kept
+from otel_ml.compat.tracking.not_kept import is_given, not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import as_array, film_strip, grid, in_range, ordered
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.wire.attributes import SESSIONS_PARAM
@@ -69,7 +70,10 @@ class SummaryWriter(RunWriter):
 
         Each call is a row of that tab. In other backends what a later call gives begins with its `run_name`.
         """
-        del hparam_domain_discrete, global_step
+        given = {"hparam_domain_discrete": hparam_domain_discrete, "global_step": global_step}
+        options_not_kept(
+            "add_hparams", "parameters have no domain, and the values beside them are final ones.", **given
+        )
         if not self._is_open:
             self._enter()
         if WRITERS.sessions is None:
@@ -94,12 +98,16 @@ class SummaryWriter(RunWriter):
         walltime: float | None = None,
         max_bins: int | None = None,
     ) -> None:
-        """Record a distribution, of 64 bins where `bins` is not a number."""
-        del max_bins
+        """Record a distribution, of 64 bins where `bins` is neither a number, nor edges, nor a rule of numpy's."""
         name, where = self._beside(tag, global_step, walltime)
         if is_empty(values):
             raise ValueError("the input has no element")
-        otel_ml.log_histogram(name, values, bins=bins if isinstance(bins, int) else 64, **where)
+        bins = USUAL_BINS if isinstance(bins, str) and bins == "tensorflow" else bins
+        if isinstance(bins, int) and (max_bins is None or bins <= max_bins):
+            otel_ml.log_histogram(name, values, bins=bins, **where)
+        else:
+            counts, edges = counted(values, bins, max_bins)
+            otel_ml.log_histogram(name, counts, edges=edges, **where)
 
     @reports_unrecordable
     def add_histogram_raw(

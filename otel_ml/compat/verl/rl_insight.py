@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
@@ -52,8 +52,9 @@ class RLInsightLogger:
     @contextmanager
     def trace_state(cls, state_name: str, *, state_lane_id: str | int | None = None, **labels: Any) -> Iterator[None]:
         """Time a state as the timer of its name."""
-        del state_lane_id, labels
         if cls.enabled() and has_run():
+            given = {**labels, "state_lane_id": state_lane_id}
+            options_not_kept("RLInsightLogger.trace_state", "a state is the timer of its name.", **given)
             with otel_ml.timed(state_name):
                 yield
         else:

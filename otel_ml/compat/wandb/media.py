@@ -165,6 +165,7 @@ class Audio(Media):
 
     def __init__(self, data_or_path: Any, sample_rate: int | None = None, caption: str | None = None) -> None:
         self._data = there("wandb.Audio", data_or_path)
+        _say_of_file("wandb.Audio", data_or_path, caption)
         self.sample_rate = sample_rate
         self.caption = caption
         if sample_rate is None and not isinstance(data_or_path, (str, PathLike)):
@@ -219,6 +220,7 @@ class Video(Media):
     ) -> None:
         del fps, format
         self._data = there("wandb.Video", data_or_path)
+        _say_of_file("wandb.Video", data_or_path, caption)
         self._caption = caption
         if isinstance(data_or_path, (str, PathLike)):
             if Path(data_or_path).suffix.lower() not in self.EXTS:
@@ -324,6 +326,11 @@ def _keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
     else:
         not_kept(f"A value of type {type(value).__name__} in {name!r}", "it is kept as text.")
         as_text(name, value, step, axis)
+
+
+def _say_of_file(call: str, given: Any, caption: str | None) -> None:
+    if isinstance(given, (str, PathLike)):
+        options_not_kept(call, "a file is kept without it.", caption=caption)
 
 
 def _checked(counted: Any) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.safe_repr import text_of
-from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.wandb.media import Image, Media, as_text, there
 
 __all__ = ["Bokeh", "Molecule", "Object3D", "Plotly"]
@@ -25,7 +25,7 @@ class _File(Media):
     """Of the files that W&B's page shows."""
 
     def __init__(self, data_or_path: Any, caption: str | None = None, **options: Any) -> None:
-        del caption
+        options_not_kept(f"wandb.{type(self).__name__}", "a file is kept without it.", caption=caption)
         data = _path_or_text(data_or_path) if hasattr(data_or_path, "read") else data_or_path
         is_read = hasattr(data_or_path, "read") and data != getattr(data_or_path, "name", None)
         self._file_type = options.get("file_type") if is_read else None

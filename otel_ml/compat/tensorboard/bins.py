@@ -1,0 +1,27 @@
+"""The bins of a histogram that a program chooses: edges, a rule of numpy's, and how many there may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_ml.compat.tracking.as_array import as_array
+
+__all__ = ["USUAL_BINS", "counted"]
+
+USUAL_BINS = 64
+"""Of a histogram of which nothing else is said: TensorBoard's 1,500 are of exponential width, and mostly empty."""
+
+
+def counted(values: Any, bins: Any, max_bins: int | None) -> tuple[Any, Any]:
+    """Return the counts between edges; of more than `max_bins` several become one, as torch makes them.
+
+    Raises:
+        ValueError: numpy has no such bins.
+    """
+    import numpy as np
+
+    counts, edges = np.histogram(np.ravel(as_array(values)), bins=bins)
+    if max_bins is None or len(counts) <= max_bins:
+        return counts, edges
+    first = np.arange(0, len(counts), len(counts) // max_bins)
+    return np.add.reduceat(counts, first), np.append(edges[first], edges[-1])
