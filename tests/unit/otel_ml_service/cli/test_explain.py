@@ -50,8 +50,8 @@ def test_a_slug_that_is_spelled_otherwise_now_is_explained(written: str) -> None
         ("[rank3]: otel_ml: No step is set; call otel_ml.set_step(i) or pass step=.", "no-step"),
         ("otel_ml: 1,204 points of rank 3 are not acknowledged (timed out); they are kept on this host. The next start "
          "of this run sends them, or: otel-ml recover", "not-acknowledged"),
-        ("Run digits-1: Exporter 'mlflow': MLflow: no answer. It is tried again; the others go on, and what it does not "
-         "have is kept.", "exporter-failing"),
+        ("Run digits-1: Exporter 'mlflow': MLflow: no answer. It is tried again; the others go on, and what it does "
+         "not have is kept.", "exporter-failing"),
         ("--embedded is old; Step 7 of axis 'step' is still open: it waits for ranks 3, 4 and 12 more.", "step-open"),
         ("'/data/runs/.service/journal.db' is in use by another otel_ml service. Stop that one, or choose another "
          "OTEL_ML_DIR.", "storage"),
