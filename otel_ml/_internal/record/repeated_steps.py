@@ -41,7 +41,7 @@ class RepeatedSteps:
             self._compare(step.axis, step.index, pending, known)
         if step.axis.second_pass.found and (met := self._met.get(step.axis.name)):
             self._is_over = True
-            reporter.say("steps-again", _sentence(step.axis, met))
+            reporter.say("steps-again", _begun_again(step.axis, met))
 
     def _compare(self, axis: Axis, index: int, pending: StepPartials, known: dict[int, frozenset[str]]) -> None:
         all_series = [series for series in (*pending.moments, *pending.order) if series not in OWN_COUNTS]
@@ -63,7 +63,7 @@ def _is_several(series: Series, pending: StepPartials) -> bool:
     return pending.order[series].first_ns != pending.order[series].last_ns
 
 
-def _sentence(axis: Axis, met: frozenset[str]) -> str:
+def _begun_again(axis: Axis, met: frozenset[str]) -> str:
     again = axis.second_pass
     names = sorted(met)
     what = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
