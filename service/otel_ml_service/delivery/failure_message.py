@@ -58,7 +58,7 @@ def as_sentence(problem: str) -> str:
     """Return it with a full stop, so that what follows is a sentence of its own.
 
     Examples:
-        >>> as_sentence("MLflow: no answer"), _as_sentence("Is it there?")
+        >>> as_sentence("MLflow: no answer"), as_sentence("Is it there?")
         ('MLflow: no answer.', 'Is it there?')
     """
     return problem if problem.endswith((".", "!", "?", ":")) else f"{problem}."
