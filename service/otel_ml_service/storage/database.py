@@ -64,6 +64,9 @@ class Form:
 
 
 _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+_OF_A_DATABASE = 4
+"""Files that SQLite has open at once for one: itself, its log, the index of that, and its folder."""
+
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_NO_FILES})
 
 
@@ -299,10 +302,15 @@ def _is_locked(text: str) -> bool:
 
 
 def _may_open_files() -> bool:
+    """Whether SQLite finds as many as it takes for one database; those it had are closed by now."""
+    taken: list[int] = []
     try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
+        taken.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(_OF_A_DATABASE))
     except OSError as error:
         return error.errno not in _NO_FILES
+    finally:
+        for handle in taken:
+            os.close(handle)
     return True
 
 
