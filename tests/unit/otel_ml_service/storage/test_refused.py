@@ -127,6 +127,29 @@ def test_a_folder_of_a_disk_that_became_read_only_is_used_to_read(
 
 
 @FILES
+def test_a_damaged_file_that_cannot_be_opened_now_is_rescued_when_it_can_be(
+    tmp_path: Path, opened: Callable[[Path], Any]
+) -> None:
+    path = tmp_path / "file.db"
+    opened(path).close()
+    before = path.stat().st_ino
+    salvage.suspect(path)
+    refused = 0
+    for count in range(14):
+        with no_more_files_than(count):
+            try:
+                opened(path).close()
+            except NoRoomError:
+                refused += 1
+                assert path.stat().st_ino == before
+                continue
+        break
+
+    assert refused > 4, "there is the new file, too"
+    assert opened(path).damage == ""
+
+
+@FILES
 def test_a_file_in_use_stays_where_it_is_though_it_is_said_to_be_damaged(
     tmp_path: Path, opened: Callable[[Path], Any]
 ) -> None:
