@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner, Result
 
@@ -135,3 +137,19 @@ def test_each_part_of_the_list_has_its_heading_once() -> None:
 
     assert headings
     assert len(headings) == len(set(headings))
+
+
+def test_a_program_gets_an_object_for_each_section() -> None:
+    [found] = map(json.loads, explain("spool-full", "--json").stdout.splitlines())
+    every = [json.loads(line)["slug"] for line in explain("--json").stdout.splitlines()]
+
+    section = catalogue().sections["spool-full"]
+    assert found == {"slug": "spool-full", "part": section.part, "summary": section.line, "text": section.text}
+    assert every == list(catalogue().sections)
+
+
+def test_a_program_gets_no_list_for_what_is_unknown() -> None:
+    done = explain("spoolfull", "--json")
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "Nothing is known of 'spoolfull'. Did you mean 'spool-full'" in done.stderr
