@@ -106,7 +106,8 @@ COLUMNS = (
 )  # fmt: skip
 """Of the table of findings; `until` is empty while the trouble lasts, those of spans where its rank sent none.
 
-`others wait` is `no`, or empty. `s per step` and `s saved per step` are means over all its steps, so that they are the same wherever they are shown.
+`others wait` is `no`, or empty. `s per step` and `s saved per step` are means over all its steps, so that they are the
+same wherever they are shown.
 """
 
 
