@@ -92,7 +92,7 @@ class Axis:
         self.first_of_loop: Step | None = None
         self.is_fetched_new: bool = False
         self.open: dict[Step, None] = {}
-        self.second_pass = SecondPass()
+        self.second_pass: SecondPass = SecondPass()
         self.staged: int = -1
         self.staged_at: int = 0
 
