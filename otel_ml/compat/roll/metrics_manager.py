@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.roll.families import group_metrics, token_metrics, validation_metrics, value_metrics
 from otel_ml.compat.roll.reducing import reduce_metrics
-from otel_ml.never_raises import call_site
-from otel_ml.warn_once import reporter
+from otel_ml.compat.tracking.unrecordable_arguments import report_unrecordable
 
 __all__ = ["MetricsManager"]
 
@@ -144,5 +144,5 @@ def _found(family: Callable[..., dict[str, float]], *arguments: Any) -> dict[str
     try:
         return family(*arguments)
     except Exception as error:  # noqa: BLE001 (a batch of the program's fails in any way)
-        reporter.failed(f"{family.__name__}() at {call_site()}", error)
+        report_unrecordable(family.__name__, error, ", ".join(safe_repr(one, 40) for one in arguments))
         return {}

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.roll.tags import TAGS, reduction_of
-from otel_ml.never_raises import call_site
-from otel_ml.warn_once import reporter
+from otel_ml.compat.tracking.unrecordable_arguments import report_unreduced
 
 __all__ = ["is_several", "reduce_metrics", "reduce_metrics_list"]
 
@@ -56,7 +56,7 @@ def _reduced(key: str, values: Any, reduce_func: Callable[[Any], Any]) -> Any:
     try:
         return float(reduce_func(values))
     except Exception as error:  # noqa: BLE001 (values and functions of users fail in any way)
-        reporter.failed(f"reduce_metrics() of {key!r} at {call_site()}", error)
+        report_unreduced("reduce_metrics", error, f"{safe_repr(key)}: {safe_repr(values, 80)}")
         return values
 
 

@@ -11,12 +11,14 @@ from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.never_raises import call_site
 from otel_ml.warn_once import RecordingError, reporter
 
-__all__ = ["report_unrecordable", "reports_unrecordable"]
+__all__ = ["report_unrecordable", "report_unreduced", "reports_unrecordable"]
 
 P = ParamSpec("P")
 
-_OF_ARGUMENTS = (TypeError, ValueError, AttributeError, LookupError, OSError)
-"""What converting a wrong argument raises: None for a mapping, a picture of five dimensions, a file that is missing."""
+_OF_ARGUMENTS = (TypeError, ValueError, AttributeError, LookupError, OSError, ArithmeticError)
+"""What converting a wrong argument raises: None for a mapping, a picture of five dimensions, a file that is missing,
+a number of 400 digits.
+"""
 
 
 def reports_unrecordable(call: Callable[P, None]) -> Callable[P, None]:
@@ -38,16 +40,34 @@ def report_unrecordable(call: str, error: Exception, given: str = "") -> None:
     Raises:
         Exception: in strict mode.
     """
-    place = call_site()
-    if isinstance(error, RecordingError) or not isinstance(error, _OF_ARGUMENTS):
-        reporter.failed(f"{call}() at {place}", error)
-        return
-    why = f"{type(error).__name__}: {text_of(error)}"
-    reporter.drop(
-        "bad_event",
-        f"{call}({given}) at {place} is not recorded: {why}. Expected what the original takes; training goes on.",
-        kind=f"arguments of {call} at {place}: {type(error).__name__}",
-    )
+    if _is_of_arguments(error):
+        sentence, kind = _said_of(call, error, given, "is not recorded")
+        reporter.drop("bad_event", sentence, kind=kind)
+    else:
+        reporter.failed(f"{call}() at {call_site()}", error)
+
+
+def report_unreduced(call: str, error: Exception, given: str) -> None:
+    """Report why `call` leaves what it was to reduce as it is, by which nothing is lost; see `report_unrecordable()`.
+
+    Raises:
+        Exception: in strict mode.
+    """
+    if _is_of_arguments(error):
+        reporter.wrong("bad-event", *_said_of(call, error, given, "stays as it is"))
+    else:
+        reporter.failed(f"{call}() at {call_site()}", error)
+
+
+def _is_of_arguments(error: Exception) -> bool:
+    return isinstance(error, _OF_ARGUMENTS) and not isinstance(error, RecordingError)
+
+
+def _said_of(call: str, error: Exception, given: str, outcome: str) -> tuple[str, str]:
+    """Return the sentence, and what of it is said once."""
+    place, why = call_site(), f"{type(error).__name__}: {text_of(error)}"
+    sentence = f"{call}({given}) at {place} {outcome}: {why}. Expected what the original takes; training goes on."
+    return sentence, f"arguments of {call} at {place}: {type(error).__name__}"
 
 
 def _given(call: Callable[..., None], args: Sequence[object], kwargs: Mapping[str, object]) -> str:

@@ -54,7 +54,8 @@ def _append(path: Path, text: str) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        reporter.failed(f"verl's file {path}", error)
+        why = error.strerror or error
+        reporter.say("dump-not-written", f"{str(path)!r} is not written: {why}. Make room, or choose another file.")
 
 
 def _json_value(value: Any) -> Any:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from otel_ml.never_raises import call_site
-from otel_ml.warn_once import reporter
+from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tracking.unrecordable_arguments import report_unreduced
 
 __all__ = ["reduce_metrics"]
 
@@ -41,7 +41,7 @@ def _reduced(name: str, values: Any) -> Any:
     try:
         return values.aggregate() if hasattr(values, "aggregate") else _of_elements(name, values)
     except Exception as error:  # noqa: BLE001 (values of users fail in any way)
-        reporter.failed(f"reduce_metrics() of {name!r} at {call_site()}", error)
+        report_unreduced("reduce_metrics", error, f"{safe_repr(name)}: {safe_repr(values, 80)}")
         return values
 
 

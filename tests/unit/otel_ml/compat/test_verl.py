@@ -236,7 +236,9 @@ def test_a_file_that_cannot_be_written_does_not_stop_training(
         tracking.log({"loss": 0.5}, step=1)
 
     assert captured.values("loss") == [0.5]
-    assert any("taken/file.jsonl" in notice for notice in captured.notices), captured.notices
+    [said] = captured.notices
+    assert "taken/file.jsonl' is not written: Not a directory" in said
+    assert "explain dump-not-written" in said
 
 
 def test_scripts_find_each_backend_they_asked_for(captured: Capture) -> None:

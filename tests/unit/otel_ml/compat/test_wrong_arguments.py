@@ -11,9 +11,10 @@ import pytest
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml.compat import mlflow
-from otel_ml.compat.roll import create_tracker
+from otel_ml.compat.roll import MetricsManager, create_tracker, reduce_metrics, reduce_metrics_list
 from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.compat.verl import Tracking, ValidationGenerationsLogger
+from otel_ml.compat.verl import reduce_metrics as reduce_metrics_of_verl
 from otel_ml.testing import Capture, capture
 
 
@@ -51,6 +52,14 @@ CALLS: dict[str, Callable[[], Any]] = {
     "Tracking.log(None)": lambda: Tracking("p", "r").log(None, 1),  # type: ignore[arg-type]
     "generations(None)": lambda: ValidationGenerationsLogger().log(["wandb"], None, 1),  # type: ignore[arg-type]
     "tracker.log(None)": lambda: create_tracker("stdout", {}).log(None, 1),  # type: ignore[arg-type]
+    "verl's reduce_metrics(texts)": lambda: reduce_metrics_of_verl({"score/max": ["a", "b"]}),
+    "verl's reduce_metrics(shapes)": lambda: reduce_metrics_of_verl({"score": [{"a": 1}, [1.0]]}),
+    "ROLL's reduce_metrics(texts)": lambda: reduce_metrics({"score/max": ["a", "b"]}),
+    "ROLL's reduce_metrics(huge)": lambda: reduce_metrics({"score@sum": [10**400, 1]}),
+    "ROLL's reduce_metrics_list(texts)": lambda: reduce_metrics_list([{"note": "a"}, {"note": "b"}]),
+    "add_token_metrics(None)": lambda: MetricsManager().add_token_metrics(None),
+    "add_values_metrics(empty)": lambda: MetricsManager().add_values_metrics({}),
+    "add_validation_metrics(texts)": lambda: MetricsManager().add_validation_metrics(["a"]),
 }
 
 
@@ -81,6 +90,16 @@ def test_the_message_has_what_was_given_and_where(captured: Capture) -> None:
     assert "test_wrong_arguments.py:" in said
     assert reporter.dropped["bad_event"] == 3
     assert captured.values("loss") == [1.0]
+
+
+def test_what_cannot_be_reduced_is_named_with_its_values_and_is_not_counted_as_lost(captured: Capture) -> None:
+    assert reduce_metrics_of_verl({"score/max": ["a", "b"]}) == {"score/max": ["a", "b"]}
+
+    [said] = captured.notices
+    assert "reduce_metrics('score/max': ['a', 'b'])" in said
+    assert "test_wrong_arguments.py:" in said
+    assert "stays as it is" in said
+    assert not reporter.dropped
 
 
 def test_an_object_that_fails_by_itself_is_not_taken_for_an_argument(captured: Capture) -> None:
