@@ -123,7 +123,8 @@ static int move(PyObject *axis, PyObject *step, PyObject *index)
     }
     PyObject *latest = slot(axis, steps.of_axis.latest);
     int is_later = PyObject_RichCompareBool(index, latest, Py_GT);
-    int is_earlier = is_later == 0 && before != step ? PyObject_RichCompareBool(index, latest, Py_LT) : 0;
+    int was_left = before != step && slot(step, steps.of_step.ended_ns) != steps.zero;
+    int is_earlier = is_later == 0 && was_left ? PyObject_RichCompareBool(index, latest, Py_LT) : 0;
     if (time != NULL) { /* `before` is held by the axis until here */
         set_slot(before, steps.of_step.ended_ns, time);
         set_slot(before, steps.of_step.ended, Py_NewRef(Py_True));

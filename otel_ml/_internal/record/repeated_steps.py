@@ -30,7 +30,7 @@ class RepeatedSteps:
     def __init__(self) -> None:
         self._is_over = False
         self._names: dict[str, dict[int, frozenset[str]]] = {}
-        self._met: dict[str, frozenset[str]] = {}
+        self._met: dict[str, dict[int, frozenset[str]]] = {}
 
     def look(self, step: Step, pending: StepPartials) -> None:
         """Look at what a step has gathered."""
@@ -39,9 +39,12 @@ class RepeatedSteps:
         known = self._names.setdefault(step.axis.name, {})
         if step.index % _EACH == 0 or step.index in known or not known:
             self._compare(step.axis, step.index, pending, known)
-        if step.axis.second_pass.found and (met := self._met.get(step.axis.name)):
-            self._is_over = True
-            reporter.say("steps-again", _begun_again(step.axis, met))
+        if found := step.axis.second_pass.found:
+            met = self._met.get(step.axis.name, {})
+            names = frozenset[str]().union(*(met[index] for index in met if index in found))
+            if names:
+                self._is_over = True
+                reporter.say("steps-again", _begun_again(step.axis, names))
 
     def _compare(self, axis: Axis, index: int, pending: StepPartials, known: dict[int, frozenset[str]]) -> None:
         all_series = [series for series in (*pending.moments, *pending.order) if series not in OWN_COUNTS]
@@ -50,10 +53,15 @@ class RepeatedSteps:
         if axis.second_pass.may_hold(index):
             if before is None:  # both passes may have come between two looks
                 before = names if all(_is_several(series, pending) for series in all_series) else frozenset()
-            self._met[axis.name] = self._met.get(axis.name, frozenset()) | (names & before)
-        known[index] = names | (before or frozenset())
-        if len(known) > _REMEMBERED:
-            del known[next(iter(list(known)[1:]))]  # all but the first: a loop may begin again there
+            if met := names & before:
+                _remember(self._met.setdefault(axis.name, {}), index, met)
+        _remember(known, index, names)
+
+
+def _remember(of_steps: dict[int, frozenset[str]], index: int, names: frozenset[str]) -> None:
+    of_steps[index] = names | of_steps.get(index, frozenset())
+    if len(of_steps) > _REMEMBERED:
+        del of_steps[list(of_steps)[1]]  # never the first one: a loop may begin again there
 
 
 def _is_several(series: Series, pending: StepPartials) -> bool:
@@ -68,7 +76,7 @@ def _begun_again(axis: Axis, met: frozenset[str]) -> str:
     names = sorted(met)
     what = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return (
-        f"Step {again.found[0]} of axis {axis.name!r}, and those after it, were begun again after step {again.latest}: "
+        f"Step {again.found[0]} of axis {axis.name!r}, and those after it, were begun again after step {again.after}: "
         f"what {what} had there before and has now is reduced together, as of several records in a step. Have steps "
         "count on over epochs, as `for batch in otel_ml.steps(loader)` does."
     )

@@ -201,7 +201,7 @@ class Steps:
             NOW.step = None
             is_staged = self.staged and self.stage.get() is not None and not axis.is_entered
             step = self.step(axis, index)
-            if index < axis.latest and not step.blocks:
+            if index < axis.latest and step.ended_ns and not step.blocks:
                 axis.second_pass.enter(index, axis.latest)
             step.blocks += 1
             step.ended = False
@@ -264,7 +264,7 @@ class Steps:
         index = step.index or 0
         if index > axis.latest:
             axis.latest = index
-        elif index < axis.latest and before is not step:
+        elif index < axis.latest and step.ended_ns and before is not step:
             axis.second_pass.enter(index, axis.latest)
         if before is not None and before is not step and not before.blocks:
             before.ended_ns = time_ns()

@@ -142,6 +142,18 @@ def test_batches_of_samples_in_the_order_of_their_versions_are_said_of_nothing(r
     assert not said
 
 
+@ways
+def test_what_is_recorded_ahead_at_a_step_that_comes_later_is_said_of_nothing(recorded, said, record):
+    for index in range(200):
+        record(100, checkpoint=1.0)
+        record(index, loss=1.0)
+        if index % 7 == 0:
+            recorded.collect()
+    recorded.collect(final=True)
+
+    assert not said
+
+
 def test_two_threads_each_in_its_own_steps_are_said_of_nothing(recorded, said):
     meet = threading.Barrier(2, timeout=60)
 
