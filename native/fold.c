@@ -274,17 +274,18 @@ static PyObject *taken_apart(PyObject *folder, PyObject *part)
     return now.touched;
 }
 
-/* Reduce what was touched; how many partials there are more, or -1. */
-static Py_ssize_t reduce_all(PyObject *touched)
+/* Reduce what was touched, and tell how many partials there are more: fewer where a series that was sent record by
+   record is asked for with weights, and its records are folded together. */
+static int reduce_all(PyObject *touched, Py_ssize_t *more)
 {
     PyObject *pending, *before;
-    Py_ssize_t more = 0;
+    *more = 0;
     for (Py_ssize_t place = 0; PyDict_Next(touched, &place, &pending, &before);) {
         if (reduce_pending(pending) < 0)
             return -1;
-        more += partials_of(pending) - PyLong_AsSsize_t(before);
+        *more += partials_of(pending) - PyLong_AsSsize_t(before);
     }
-    return more;
+    return 0;
 }
 
 static PyObject *fold_records(PyObject *module, PyObject *arguments)
@@ -293,9 +294,10 @@ static PyObject *fold_records(PyObject *module, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "OO!", &folder, &PyList_Type, &part))
         return NULL;
     PyObject *touched = taken_apart(folder, part);
-    Py_ssize_t more = touched == NULL ? -1 : reduce_all(touched);
+    Py_ssize_t more;
+    int failed = touched == NULL ? -1 : reduce_all(touched, &more);
     Py_XDECREF(touched);
-    return more < 0 ? NULL : PyLong_FromSsize_t(more);
+    return failed ? NULL : PyLong_FromSsize_t(more);
 }
 
 PyMethodDef fold_functions[] = {

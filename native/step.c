@@ -5,13 +5,13 @@
 
 static struct {
     PyObject *steps, *now, *step_type, *axis_type, *default_axis, *time_ns, *slow;
-    PyObject *acquire, *release, *forget_oldest; /* names */
+    PyObject *acquire, *release, *forget_oldest, *enter; /* names */
     Py_ssize_t kept;
     struct {
         Py_ssize_t asked, axes, boundaries, generation, lock, process, staged;
     } of_steps;
     struct {
-        Py_ssize_t current, entered, explicit, fetched, latest, steps;
+        Py_ssize_t current, entered, explicit, fetched, latest, second_pass, steps;
     } of_axis;
     struct {
         Py_ssize_t axis, base, blocks, ended, ended_ns, generation, index, last_ns, pending, points, said, spans, stage,
@@ -29,7 +29,8 @@ static PyObject *set_step_function(PyObject *module, PyObject *arguments)
 {
     static const char *const of_steps[] = {"asked", "axes",    "boundaries", "generation",
                                            "lock",  "process", "staged",     NULL};
-    static const char *const of_axis[] = {"current", "entered", "explicit", "fetched", "latest", "steps", NULL};
+    static const char *const of_axis[] = {"current", "entered", "explicit",    "fetched",
+                                          "latest",  "second_pass", "steps", NULL};
     static const char *const of_step[] = {"axis",    "base",    "blocks", "ended", "ended_ns", "generation", "index", "last_ns",
                                           "pending", "points",  "said",   "spans", "stage",    "waiting",    NULL};
     static const char *const of_now[] = {"boundary", "off", "several", "step", NULL};
@@ -45,9 +46,10 @@ static PyObject *set_step_function(PyObject *module, PyObject *arguments)
     steps.acquire = PyUnicode_InternFromString("acquire");
     steps.release = PyUnicode_InternFromString("release");
     steps.forget_oldest = PyUnicode_InternFromString("_forget_oldest");
+    steps.enter = PyUnicode_InternFromString("enter");
     steps.zero = PyLong_FromLong(0);
     PyMethodDef *function = definition_of(slow, "set_step", set_step);
-    if (!steps.acquire || !steps.release || !steps.forget_oldest || !steps.zero || function == NULL)
+    if (!steps.acquire || !steps.release || !steps.forget_oldest || !steps.enter || !steps.zero || function == NULL)
         return NULL;
     steps.slow = Py_NewRef(slow);
     steps.steps = Py_NewRef(owner);
@@ -101,6 +103,15 @@ static PyObject *step_of(PyObject *axis, PyObject *index)
     return step;
 }
 
+/* SecondPass.enter of the axis: -1 with an exception */
+static int enter_again(PyObject *axis, PyObject *index)
+{
+    PyObject *nothing = PyObject_CallMethodObjArgs(slot(axis, steps.of_axis.second_pass), steps.enter, index,
+                                                   slot(axis, steps.of_axis.latest), NULL);
+    Py_XDECREF(nothing);
+    return nothing == NULL ? -1 : 0;
+}
+
 /* Steps._move: -1 with an exception */
 static int move(PyObject *axis, PyObject *step, PyObject *index)
 {
@@ -110,7 +121,10 @@ static int move(PyObject *axis, PyObject *step, PyObject *index)
         if (time == NULL)
             return -1;
     }
-    int is_later = PyObject_RichCompareBool(index, slot(axis, steps.of_axis.latest), Py_GT);
+    PyObject *latest = slot(axis, steps.of_axis.latest);
+    int is_later = PyObject_RichCompareBool(index, latest, Py_GT);
+    int was_left = before != step && slot(step, steps.of_step.ended_ns) != steps.zero;
+    int is_earlier = is_later == 0 && was_left ? PyObject_RichCompareBool(index, latest, Py_LT) : 0;
     if (time != NULL) { /* `before` is held by the axis until here */
         set_slot(before, steps.of_step.ended_ns, time);
         set_slot(before, steps.of_step.ended, Py_NewRef(Py_True));
@@ -119,7 +133,7 @@ static int move(PyObject *axis, PyObject *step, PyObject *index)
     set_slot(step, steps.of_step.ended, Py_NewRef(Py_False));
     if (is_later > 0)
         set_slot(axis, steps.of_axis.latest, Py_NewRef(index));
-    return is_later < 0 ? -1 : 0;
+    return is_later < 0 || is_earlier < 0 || (is_earlier > 0 && enter_again(axis, index) < 0) ? -1 : 0;
 }
 
 /* Whether records without an axis go by another axis than the default one. */

@@ -170,7 +170,7 @@ All others only say how a run is recorded, and are often set for every program o
 OF_THE_SERVICE: Final = frozenset({
     "OTEL_ML_JOURNAL_DIR", "OTEL_ML_DIR_MAX", "OTEL_ML_QUEUE_MAX", "OTEL_ML_OPEN_MAX", "OTEL_ML_RETAINED_MAX",
     "OTEL_ML_CLOSED_MAX", "OTEL_ML_CLOSED_HOURS", "OTEL_ML_LATE_MAX", "OTEL_ML_SERIES_MAX", "OTEL_ML_SELF",
-    "OTEL_ML_TOP_RANKS", "OTEL_ML_LISTEN_GRPC", "OTEL_ML_LISTEN_HTTP",
+    "OTEL_ML_TOP_RANKS", "OTEL_ML_FINDINGS", "OTEL_ML_LISTEN_GRPC", "OTEL_ML_LISTEN_HTTP",
     "OTEL_ML_ALLOWED_LATENESS", "OTEL_ML_END_SILENCE",
 })  # fmt: skip
 """Names of the service's own variables, which may not be installed here; what they mean is in its table."""

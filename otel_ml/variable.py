@@ -9,7 +9,18 @@ from typing import Any, Generic, TypeVar
 
 from otel_ml.redaction import HIDDEN, redacted
 
-__all__ = ["Setting", "Variable", "boolean", "choice", "comma_separated", "integer", "size_bytes", "text", "token"]
+__all__ = [
+    "Setting",
+    "Variable",
+    "boolean",
+    "choice",
+    "comma_separated",
+    "integer",
+    "size_bytes",
+    "switch",
+    "text",
+    "token",
+]
 
 T = TypeVar("T")
 
@@ -81,6 +92,19 @@ def boolean(raw: str) -> bool:
     if lowered not in {"true", "false"}:
         raise ValueError("true or false")
     return lowered == "true"
+
+
+def switch(raw: str) -> bool:
+    """Accept `on` and `off`, in any case, and what YAML makes of them.
+
+    Examples:
+        >>> switch("on"), switch("OFF"), switch("False")
+        (True, False, False)
+    """
+    lowered = raw.lower()
+    if lowered not in {"on", "off", "true", "false"}:
+        raise ValueError("on or off")
+    return lowered in {"on", "true"}
 
 
 def comma_separated(raw: str) -> tuple[str, ...]:

@@ -61,6 +61,8 @@ class Finding:
         every: of a `pause`, the steps from one to the next; None where they come as they like.
         amount: the metric that says how much ranks are given to do; empty where none does.
         given: of a `load`, how many times as much as the other ranks.
+        others_wait: of who is slow, whether most other ranks wait for it; where they do not, as generators that have
+            steps of their own, no step of theirs is shorter without it, and `saved_s` is 0.
     """
 
     kind: str
@@ -89,6 +91,7 @@ class Finding:
     every: int | None = None
     amount: str = ""
     given: float = 0.0
+    others_wait: bool = True
 
 
 class Watch:

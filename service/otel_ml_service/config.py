@@ -97,6 +97,7 @@ class ServiceConfig:
         allowed_lateness_s: how long a step waits for a rank that is quiet.
         end_silence_s: a run of which nobody was heard for this long has ended.
         top_ranks: so many of the slowest and of the fastest ranks of each timer are published.
+        findings: whether slow and silent ranks, pauses and where the time goes are looked for.
         self_telemetry: which of `otel_ml/*` backends get, `problems` or `full`.
         aliases: what otel_ml calls an attribute → the key by which other programs send it.
         tls: certificates of both receivers, or None.
@@ -119,6 +120,7 @@ class ServiceConfig:
     allowed_lateness_s: float = env.ALLOWED_LATENESS.default / 1000
     end_silence_s: float = env.END_SILENCE.default / 1000
     top_ranks: int = env.TOP_RANKS.default
+    findings: bool = env.FINDINGS.default
     self_telemetry: str = env.SELF.default
     scraped: ScrapedSeries = field(default_factory=ScrapedSeries)
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -206,6 +208,7 @@ class ServiceConfig:
             "allowed_lateness_s": source.value(env.ALLOWED_LATENESS, "allowed_lateness") / 1000,
             "end_silence_s": source.value(env.END_SILENCE, "end_silence", default=silence_default) / 1000,
             "top_ranks": source.value(env.TOP_RANKS, "top_ranks"),
+            "findings": source.value(env.FINDINGS, "findings"),
             "self_telemetry": source.value(env.SELF, "self_telemetry"),
             "scraped": _scraped(said, file, problems),
             "aliases": _aliases(said, file, problems),

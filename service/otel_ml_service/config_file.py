@@ -16,7 +16,7 @@ REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 _LIMITS = ("dir_max", "queue_max", "open_max", "retained_max", "closed_max", "late_max", "series_max")
 _TIMES = ("allowed_lateness", "end_silence", "closed_hours")
-_VALUES = ("dir", "journal_dir", *_LIMITS, *_TIMES, "top_ranks", "self_telemetry", "token", "token_file")
+_VALUES = ("dir", "journal_dir", *_LIMITS, *_TIMES, "top_ranks", "findings", "self_telemetry", "token", "token_file")
 _TOP = ("exporters", *_VALUES, "tokens", "listen", "scraped", "aliases")
 _LISTEN = ("http", "grpc", "tls")
 _SCRAPED = ("allow", "deny", "max_series")

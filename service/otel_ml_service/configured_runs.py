@@ -74,6 +74,7 @@ def configured_runs(
             closed_s=config.limits.closed_hours * 3600.0,
             series=config.limits.series,
             top_ranks=config.top_ranks,
+            findings=config.findings,
         ),
         retry or RetryPolicy(),
         late_max=config.limits.late,

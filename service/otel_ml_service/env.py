@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from otel_ml.variable import AnyVariable, Variable, choice, comma_separated, integer, size_bytes, text, token
+from otel_ml.variable import AnyVariable, Variable, choice, comma_separated, integer, size_bytes, switch, text, token
 
 __all__ = ["VARIABLES", "address"]
 
@@ -78,6 +78,12 @@ TOP_RANKS: Final = Variable(
     "So many of the slowest and of the fastest ranks of each timer are in the table `otel_ml/top_ranks` of the run, "
     "every 100 steps and at its end; 0 for none.",
 )  # fmt: skip
+FINDINGS: Final = Variable(
+    "OTEL_ML_FINDINGS", switch, True,
+    "Whether the service looks in each step for slow and silent ranks, pauses and where the time goes; `off` publishes "
+    "none of that, and spares its time.",
+    shown_default="`on`",
+)  # fmt: skip
 FULL: Final = "full"
 SELF: Final = Variable(
     "OTEL_ML_SELF", choice("problems", FULL), "problems",
@@ -116,7 +122,7 @@ RUN_NAME: Final = Variable("OTEL_ML_RUN_NAME", text, "", "Display name of the ru
 
 VARIABLES: Final[Sequence[AnyVariable]] = (
     EXPORTERS, DIR, JOURNAL_DIR, DIR_MAX, QUEUE_MAX, OPEN_MAX, RETAINED_MAX, CLOSED_MAX, CLOSED_HOURS, LATE_MAX,
-    SERIES_MAX, TOP_RANKS, SELF, LISTEN_GRPC, LISTEN_HTTP, TOKEN, TOKEN_FILE, ALLOWED_LATENESS, END_SILENCE,
+    SERIES_MAX, TOP_RANKS, FINDINGS, SELF, LISTEN_GRPC, LISTEN_HTTP, TOKEN, TOKEN_FILE, ALLOWED_LATENESS, END_SILENCE,
     EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME,
 )  # fmt: skip
 """The service's variables; those it shares with the worker have the same meaning there."""

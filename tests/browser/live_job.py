@@ -20,7 +20,7 @@ PATIENCE = 300.0
 
 def train(folder: Path, rank: int) -> None:
     wanted = folder / "steps"
-    with otel_ml.init("pages", name="live", params={"learning_rate": 0.1}):
+    with otel_ml.init("pages", name="followed", params={"learning_rate": 0.1}):
         meet(folder, "live", rank, int(os.environ["WORLD_SIZE"]))
         step = 0
         while True:

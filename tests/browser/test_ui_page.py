@@ -154,7 +154,7 @@ def test_a_run_is_followed_while_it_trains_to_its_end(page: Page, tmp_path: Path
 
     with processes(ranks, tmp_path) as started, served(tmp_path / "runs") as address:
         page.open(address)
-        page.shows("live-1", "live")
+        page.shows("followed", "live")
         page.open(f"{address}run/pages/live-1/")
         page.shows("live · step 1")
         page.until(lambda: page.run(CHART, "loss") == "0.5")

@@ -161,7 +161,7 @@ FEATURES: Mapping[str, str] = {
 }
 
 NOT_APPLICABLE: Mapping[str, str] = {
-    "F21": "a figure, no function: [measured](performance.md) beside torchforge's 5 %, and said by each run at its end",
+    "F21": "a figure, no function: [measured](performance.md) beside torchforge's 5 %; each run prints it at its end",
     "I21": "a profiler's work: log what it wrote with `log_artifact()`",
     "M31": "a profiler's work: timers already say which step and which phase it was",
 }

@@ -88,10 +88,10 @@ def sources() -> Iterable[Path]:
 def messages_in(source: Path) -> Iterator[Message]:
     """Yield the messages of one file."""
     tree = ast.parse(source.read_text(encoding="utf-8"))
-    error_classes, constants = methods_of_errors(tree), named_in(tree)
+    error_classes, named = methods_of_errors(tree), {**makers(), **makers_in(tree), **named_in(tree)}
     for owner in statements(tree):
         if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            known = {**makers(), **constants, **named_in(owner)}
+            known = {**named, **named_in(owner)}
             for slug, sentence in found_in(owner, source, error_classes.get(owner, "")):
                 for text in texts(sentence, known):
                     first, _, _ = text.partition("\n")
@@ -228,13 +228,20 @@ def makers() -> Mapping[str, ast.expr | list[ast.expr]]:
     """Return what functions that make a sentence return, and what attributes hold one, by name."""
     found: dict[str, ast.expr | list[ast.expr]] = {}
     for source in sources():
-        for node in statements(ast.parse(source.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef) and name_of(node.returns) == "str":
-                returned = [inner.value for inner in statements(node) if isinstance(inner, ast.Return) and inner.value]
-                found[node.name] = returned
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute) and text_of(node.value):
-                found[node.targets[0].attr] = node.value
+        found |= makers_in(ast.parse(source.read_text(encoding="utf-8")))
     return {**found, **{name: found[maker] for name, maker in HOLDS.items()}}
+
+
+def makers_in(tree: ast.AST) -> Mapping[str, ast.expr | list[ast.expr]]:
+    """Return those of one file: a file's own function is meant where others have one of that name."""
+    found: dict[str, ast.expr | list[ast.expr]] = {}
+    for node in statements(tree):
+        if isinstance(node, ast.FunctionDef) and name_of(node.returns) == "str":
+            returned = [inner.value for inner in statements(node) if isinstance(inner, ast.Return) and inner.value]
+            found[node.name] = returned
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute) and text_of(node.value):
+            found[node.targets[0].attr] = node.value
+    return found
 
 
 def named_in(owner: ast.AST) -> Mapping[str, ast.expr]:

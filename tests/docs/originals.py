@@ -10,7 +10,7 @@ from tests.originals.suites import SUITES
 
 __all__ = ["differences", "names", "suites"]
 
-_VERDICTS = ("as there", "better", "accepted and said", "its own package's", "not here")
+_VERDICTS = ("as there", "better", "accepted and reported", "its own package's", "not here")
 
 
 def names() -> str:
@@ -34,14 +34,14 @@ def differences() -> str:
 
 def _lists(original: Original) -> Iterator[str]:
     yield from _list("Better", original.better)
-    yield from _list("Accepted, and said at the call", original.said)
+    yield from _list("Accepted, and reported at the call", original.said)
     own = [name for name, verdict in verdicts(original).items() if verdict == "its own package's"]
     if own:
         yield (
             f"- **Of the package `{original.package}` itself**, where it is installed; said, as it knows nothing of "
             f"the run here: {', '.join(f'`{name}`' for name in own)}"
         )
-    yield from _list("Not here, and said where it is asked for", original.absent)
+    yield from _list("Not here, and reported where it is asked for", original.absent)
 
 
 def _list(title: str, found: Mapping[str, str]) -> Iterator[str]:

@@ -64,6 +64,7 @@ def with_commands(folder: Path, *, source: Path = ROOT) -> dict[str, str]:
 def test_every_block_of_the_page_runs_and_prints_what_the_page_says(page: Path, wheel: Path, tmp_path: Path) -> None:
     env = with_commands(tmp_path, source=wheel)
     env.pop("OTEL_ML_DIR")  # the page's readers have the default
+    env["OTEL_ML_EXIT_WAIT"] = "60"  # a reader's machine is not busy with other pages while the service starts
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     command = [sys.executable, "-m", "tests.docs.runner", str(page)]
 

@@ -26,13 +26,16 @@ def test_an_attached_report_is_in_every_backend_and_the_run_ended_as_it_did(tmp_
     env = environment(XDG_RUNTIME_DIR=tmp_path, OTEL_ML_DIR=tmp_path / "runs")
     subprocess.run([sys.executable, "-c", TRAIN], env=env, cwd=tmp_path, timeout=60, check=False)
     run = the_run_in(tmp_path / "runs")  # its service may outlive the training, and even begin after its end
-    command = [sys.executable, "-m", "otel_ml_service", "report", "latest", "--attach"]
+    command = [sys.executable, "-m", "otel_ml_service", "report", "latest", "--attach", "--json"]
 
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
 
     assert done.returncode == 0, done.stderr
     assert "artifact 'report'" in done.stderr
-    page = Path(done.stdout.strip()).read_bytes()
+    told = json.loads(done.stdout)
+    [attached] = told["runs"]
+    assert (attached["experiment"], sorted(attached["attached_to"])) == ("reported", ["jsonl", "mlflow"])
+    page = Path(told["file"]).read_bytes()
     assert (run / "artifacts" / "report" / "report.html").read_bytes() == page
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     kinds = [row.get("status", row.get("type")) for row in rows if row.get("type") in {"status", "artifact"}]

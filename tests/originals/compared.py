@@ -12,7 +12,7 @@ from tests.originals.originals import Original, names_of
 
 __all__ = ["Verdict", "counted", "verdict_of", "verdicts"]
 
-Verdict = Literal["as there", "better", "accepted and said", "its own package's", "not here", "missing"]
+Verdict = Literal["as there", "better", "accepted and reported", "its own package's", "not here", "missing"]
 
 
 def verdicts(original: Original) -> Mapping[str, Verdict]:
@@ -33,7 +33,7 @@ def verdict_of(original: Original, name: str) -> Verdict:
     if not _is_ours(original, name):
         return "its own package's" if original.package and "." not in name else "missing"
     if name in original.said:
-        return "accepted and said"
+        return "accepted and reported"
     return "better" if name in original.better else "as there"
 
 

@@ -1,4 +1,4 @@
-"""The originals, as they were compared: versions, what is better here, what is accepted and said, what is not here."""
+"""The originals, as compared: versions, what is better here, accepted and reported, or not here."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ ORIGINALS: tuple[Original, ...] = (
             "TimeoutChecker": "counts on the monotonic clock",
             "Logger": "one logger for all backends",
             "MLflowLogger.log_metrics": "nothing waits for a server",
-            "Logger.log_batched_dict_as_jsonl": "a full disk is said, and raises nothing",
+            "Logger.log_batched_dict_as_jsonl": "a full disk is reported, and raises nothing",
         },
     ),
     Original(
@@ -215,11 +215,11 @@ ORIGINALS: tuple[Original, ...] = (
             "Timers.log": "no collective; takes nothing from `write()`",
             "Timers.write": "no collective; takes nothing from `log()`",
             "Timer.elapsed": "takes nothing from `log()` and `write()`",
-            "DummyTimer.elapsed": "NaN, and said, where Megatron raises",
-            "DummyTimer.active_time": "NaN, and said, where Megatron raises",
+            "DummyTimer.elapsed": "NaN, and reported, where Megatron raises",
+            "DummyTimer.active_time": "NaN, and reported, where Megatron raises",
             "setup_logging": "loggers made later, too; the last call counts",
             "barrier_and_log": "waits for nobody",
-            "append_to_progress_log": "waits for nobody; a full disk is said",
+            "append_to_progress_log": "waits for nobody; a full disk is reported",
         },
     ),
     Original(

@@ -78,7 +78,7 @@ SUITES: Sequence[Suite] = (
         "megatron/core/timers.py beside ours, on one clock, in 19 scenarios",
         17,
         19,
-        "`elapsed()` of a timer above the level is NaN and said, a second `start()` is said: both raise there",
+        "`elapsed()` of a timer above the level is NaN and reported, a second `start()` is reported: both raise there",
     ),
     Suite(
         "NeMo RL",
@@ -96,7 +96,7 @@ SUITES: Sequence[Suite] = (
         83,
         "what the mocked writers get is asked of what is recorded. The GPU monitor's own parsing, buffer and thread "
         "(7), and a script that reads event files (1); without Ray the monitor samples this host (1); `__del__` (1) is "
-        "not public; `artifact_location` (1) is said",
+        "not public; `artifact_location` (1) is reported",
     ),
     Suite(
         "verl",
@@ -155,8 +155,9 @@ SUITES: Sequence[Suite] = (
         "onnx_graph}.py",
         23,
         26,
-        "`export_scalars_to_json()` writes nothing (1), pictures beside an embedding are not read (1), and a model "
-        "is not traced (1): all are said. S3, and what is asked of TensorBoard's messages and files, are not counted",
+        "`export_scalars_to_json()` writes nothing (1), pictures beside an embedding are not read (1), and a "
+        "model is not traced (1): all are reported. S3, and what is asked of TensorBoard's messages and files, are not "
+        "counted",
     ),
     Suite(
         "Lightning",

@@ -172,7 +172,13 @@ def test_a_notebook_shows_it_and_runs_none_of_it(text: str) -> None:
     assert CONTROLS.search(run._repr_html_()) is None
 
 
-COMMANDS = [["runs"], ["show", "latest"], ["tail", "latest", "--no-follow"], ["show", "latest", "--csv"]]
+COMMANDS = [
+    ["runs"],
+    ["show", "latest"],
+    ["tail", "latest", "--no-follow"],
+    ["show", "latest", "--csv"],
+    ["why", "latest"],
+]
 
 
 @pytest.fixture(scope="module", params=HOSTILE[:4], ids=short)

@@ -20,6 +20,7 @@ from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN, values_in
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.record.baseline import Baseline
 from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.record.repeated_steps import RepeatedSteps
 from otel_ml._internal.run_scope import NOW, PROCESS, SCOPES, Scope
 from otel_ml._internal.series.buffer import RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, QUANTILE_COARSE
@@ -104,7 +105,7 @@ class Recorder:
         self._heartbeat = Heartbeat(self.scope, self.sequence)
         self.sent = Sent()
         self._recorded_at_end: int | None = None
-        self._trailing_steps, self._baseline = TrailingSteps(), Baseline()
+        self._trailing_steps, self._baseline, self._repeated_steps = TrailingSteps(), Baseline(), RepeatedSteps()
 
     def configure(self, settings: RecordSettings, *, otel_tracing: bool = False) -> None:
         """Use `settings`; with `otel_tracing`, timers are also OpenTelemetry's current span."""
@@ -191,6 +192,7 @@ class Recorder:
         if step.stage is None:
             self._trailing_steps.look(step, pending)
             self._baseline.look(step, pending)
+            self._repeated_steps.look(step, pending)
             self._encode_at(place, pending, scopes, holds)
         elif step.stage.name is None:
             FOLDER.recorded -= pending.records
@@ -275,7 +277,7 @@ class Recorder:
         self._heartbeat = Heartbeat(self.scope, self.sequence)
         self.sent = Sent()
         self._recorded_at_end = None
-        self._trailing_steps, self._baseline = TrailingSteps(), Baseline()
+        self._trailing_steps, self._baseline, self._repeated_steps = TrailingSteps(), Baseline(), RepeatedSteps()
         if SCOPES.active:
             self.scope.steps.forget()
             self.scope.dropped.clear()

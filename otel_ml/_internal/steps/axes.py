@@ -201,6 +201,8 @@ class Steps:
             NOW.step = None
             is_staged = self.staged and self.stage.get() is not None and not axis.is_entered
             step = self.step(axis, index)
+            if index < axis.latest and step.ended_ns and not step.blocks:
+                axis.second_pass.enter(index, axis.latest)
             step.blocks += 1
             step.ended = False
             axis.open[step] = None
@@ -262,6 +264,8 @@ class Steps:
         index = step.index or 0
         if index > axis.latest:
             axis.latest = index
+        elif index < axis.latest and step.ended_ns and before is not step:
+            axis.second_pass.enter(index, axis.latest)
         if before is not None and before is not step and not before.blocks:
             before.ended_ns = time_ns()
             before.ended = True

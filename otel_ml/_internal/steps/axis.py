@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from otel_ml._internal.steps.second_pass import SecondPass
+
 if TYPE_CHECKING:
     from otel_ml._internal.series.pending import StepPartials
     from otel_ml._internal.steps.stage import Stage
@@ -68,13 +70,14 @@ class Axis:
         first_of_loop: step 0 of a loop, where something was logged at step 0 before; or None.
         is_fetched_new: nobody knew that step before.
         open: the steps that have open blocks.
+        second_pass: whether steps below the latest are gone through again.
         staged: the latest step, while blocks and loops in a stage have entered all there are, else -1.
         staged_at: `Steps.boundaries` when a loop in a stage entered its last one.
     """
 
     __slots__ = (
         "counted", "current", "entered", "explicit", "fetched", "first_of_loop", "is_fetched_new", "latest", "name",
-        "open", "staged", "staged_at", "steps",
+        "open", "second_pass", "staged", "staged_at", "steps",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -89,6 +92,7 @@ class Axis:
         self.first_of_loop: Step | None = None
         self.is_fetched_new: bool = False
         self.open: dict[Step, None] = {}
+        self.second_pass: SecondPass = SecondPass()
         self.staged: int = -1
         self.staged_at: int = 0
 

@@ -62,6 +62,7 @@ class RankTimers:
             amounts=amounts,
             given=given,
             processes=tuple(source.pool for source in sources),
+            ended_ns=_ends(pieces, ranks),
         )
 
     def _phases(self, pieces: Sequence[Piece]) -> tuple[str, ...]:
@@ -140,6 +141,14 @@ class RankTimers:
             names = tuple(_phase(key) for key in shape.series)
             names = self._names[shape.number] = names if any(names) else ()
         return names
+
+
+def _ends(pieces: Sequence[Piece], ranks: Sequence[int]) -> tuple[int, ...]:
+    """Return when each rank recorded the last of its timers; nothing where one has none."""
+    newest: dict[int, int] = {}
+    for piece in pieces:
+        newest[piece.source.rank] = max(newest.get(piece.source.rank, 0), piece.newest_ns)
+    return tuple(newest[rank] for rank in ranks) if len(newest) == len(ranks) else ()
 
 
 def _phase(key: SeriesKey) -> str:

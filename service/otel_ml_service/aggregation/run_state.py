@@ -68,7 +68,7 @@ class RunState:
         self.attempts = Attempts()
         self.output = Output()
         self.newest_spans = NewestSpans()
-        self.stragglers = Stragglers(self.output, self.newest_spans, settings.top_ranks)
+        self.stragglers = Stragglers(self.output, self.newest_spans, settings)
         self.stale_samples = StaleSamples(self.output)
         self.training = TrainingClock()
         self.recent = RecentIdentities(settings.identity_memory_s, settings.identities)

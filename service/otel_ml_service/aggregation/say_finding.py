@@ -132,6 +132,8 @@ def _ranks(finding: Finding) -> str:
 
 
 def _without(finding: Finding, what: str = "without it") -> str:
+    if not finding.others_wait:
+        return "; its own steps take that much longer, and most ranks do not wait for it"
     return f"; {what} a step is {finding.saved_s:.3g} s shorter" if finding.saved_s > 0 else ""
 
 

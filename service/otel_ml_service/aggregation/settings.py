@@ -41,6 +41,7 @@ class EngineSettings:
         scraped_series: most series without a step from other SDKs and scraped engines; further ones are counted only.
         scraped_allow, scraped_deny: globs of their names; one that matches both is denied.
         top_ranks: so many of the slowest and of the fastest ranks of each timer are published; 0 for none.
+        findings: whether slow and silent ranks, pauses and where the time of a step goes are looked for.
         identity_memory_s: how long points without a running number are remembered, to recognize them again.
     """
 
@@ -70,4 +71,5 @@ class EngineSettings:
     scraped_allow: tuple[str, ...] = ("*",)
     scraped_deny: tuple[str, ...] = ("scrape_*",)
     top_ranks: int = 0
+    findings: bool = True
     identity_memory_s: float = 600.0

@@ -185,7 +185,8 @@ class Steps:
         absent = self._absent(window)
         silent, held_by = self._silent_ranks(attempt, window, absent), self._held_by(window)
         values |= run.stragglers.look(attempt, window, silent, held_by, row.time_ns)
-        values |= run.stale_samples.look(attempt, window.step, row.values)
+        if run.settings.findings:
+            values |= run.stale_samples.look(attempt, window.step, row.values)
         if absent:
             values[published_name(stream.role, stream.axis, f"{RESERVED_PREFIX}writers_missing")] = float(len(absent))
             self._say_missing(attempt, window, absent)

@@ -14,6 +14,7 @@ from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.rank_timers import RankTimers
 from otel_ml_service.aggregation.say_finding import say_finding
+from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.step_streams import Attempt, StepStream
 from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.top_ranks import TopRanks
@@ -113,9 +114,10 @@ class _Watch:
 class Stragglers:
     """Owned by one engine. What is found survives a restart of the service, the evidence is gathered anew."""
 
-    def __init__(self, output: Output, spans: NewestSpans, top_ranks: int) -> None:
+    def __init__(self, output: Output, spans: NewestSpans, settings: EngineSettings) -> None:
         self._output = output
-        self._top_ranks = TopRanks(output, top_ranks)
+        self._is_on = settings.findings
+        self._top_ranks = TopRanks(output, settings.top_ranks)
         self._spans = spans
         self._timers = RankTimers()
         self._watches: dict[tuple[str, str], _Watch] = {}
@@ -141,7 +143,7 @@ class Stragglers:
             time_ns: of its row.
         """
         stream = attempt.stream
-        watch = self._watch(attempt, window, absent)
+        watch = self._watch(attempt, window, absent) if self._is_on or self._top_ranks.is_asked else None
         if watch is None:
             return {}
         watch.step, watch.time_ns = window.step, time_ns
@@ -152,6 +154,8 @@ class Stragglers:
         else:
             watch.timers = timers
         self._top_ranks.add(stream, window.step, time_ns, timers)
+        if not self._is_on:
+            return {}
         parents = self._parents(stream, watch, timers)
         timers = timers.in_order_of(watch.order)
         found = watch.step_findings.step(window.step, timers, parents)
@@ -205,7 +209,8 @@ class Stragglers:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take up what was found and declared before."""
         self._kinds = {role: dict(kinds) for role, kinds in state.get("kinds", {}).items()}
-        for role, axis, attempt, is_news, is_published, step, time_ns, *entries in state.get("watches", ()):
+        watches = state.get("watches", ()) if self._is_on else ()
+        for role, axis, attempt, is_news, is_published, step, time_ns, *entries in watches:
             found = [Finding(**{**entry, "ranks": tuple(entry.get("ranks", ()))}) for entry in entries]
             step_findings = StepFindings([one for one in found if not one.is_over])
             watch = _Watch(attempt, step_findings, over=[one for one in found if one.is_over])

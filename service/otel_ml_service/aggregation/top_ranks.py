@@ -43,9 +43,14 @@ class TopRanks:
         self._said = 0
         self._named: dict[tuple[str, str], tuple[str, int]] = {}
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether any ranks are to be listed."""
+        return self._most > 0
+
     def add(self, stream: StepStream, step: int, time_ns: int, timers: StepTimers) -> None:
         """Take a step; publish the stretch where it is the hundredth."""
-        if not self._most or not timers.phases:
+        if not self.is_asked or not timers.phases:
             return
         stretch = self._stretches.setdefault((stream.role, stream.axis), _Stretch(Extremes(self._most), first=step))
         stretch.extremes.add(timers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Sequence
 
@@ -38,28 +39,41 @@ class _SlugType(click.ParamType):  # type: ignore[type-arg]  # generic since cli
     context_settings={"ignore_unknown_options": True},  # a message may quote options
 )
 @click.argument("what", metavar="[WHAT]...", type=_SlugType(), nargs=-1)
-def command(what: Sequence[str]) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a name, for programs.")
+def command(what: Sequence[str], as_json: bool) -> None:
     """Explain a message: what it means, why it happens, what to do.
 
     WHAT is the name at the end of the message, or the message itself, as it was printed. Without WHAT all names are
     listed.
     """
     output = screen()
-    if not what:
-        _list(output)
-        return
     said = " ".join(what)
-    found = catalogue().find(said)
-    if found:
+    found = catalogue().find(said) if what else tuple(catalogue().sections.values())
+    if not found:
+        _print_unknown(output, said, with_list=not as_json)
+        raise click.exceptions.Exit(1)
+    if as_json:
+        _print_json(found)
+    elif what:
         for section in found:
             _print(output, section)
-        return
+    else:
+        _list(output)
+
+
+def _print_unknown(output: Screen, said: str, *, with_list: bool) -> None:
     near = catalogue().near(said)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    list_follows = " All names:\n" if with_list else ""
     # First, and shown before the list, also where the list goes into a pager.
-    output.err.print(Text(f"Nothing is known of {_shortened(said)!r}.{hint} All names:\n", style="yellow"))
-    _list(output)
-    raise click.exceptions.Exit(1)
+    output.err.print(Text(f"Nothing is known of {_shortened(said)!r}.{hint}{list_follows}", style="yellow"))
+    if with_list:
+        _list(output)
+
+
+def _print_json(sections: Sequence[Section]) -> None:
+    for one in sections:
+        click.echo(json.dumps({"slug": one.slug, "part": one.part, "summary": one.line, "text": one.text}))
 
 
 def _list(output: Screen) -> None:

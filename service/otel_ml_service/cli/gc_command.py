@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import click
 
 from otel_ml_service.cli.figures import age, size
 from otel_ml_service.cli.parameters import dir_option
-from otel_ml_service.cli.screen import screen
+from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import DIR_MAX
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
@@ -46,27 +47,36 @@ class _Age(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 @click.option("--older-than", type=_Age(), metavar="AGE", help="Remove runs not written to for 12h, 30d, 4w, …")
 @click.option("--undelivered", is_flag=True, help="Also runs that are not finished, or not in all of their backends.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def command(base: Path, keep: int | None, older_than: float | None, undelivered: bool, yes: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a run, for programs.")
+def command(
+    base: Path, keep: int | None, older_than: float | None, undelivered: bool, yes: bool, as_json: bool
+) -> None:
     """Remove old runs from this machine's disk.
 
     Without an option: the oldest, until all runs together are below OTEL_ML_DIR_MAX. A run that is being recorded is
     never removed, and one that is not finished, or not in all of its backends, only with --undelivered. What is in
     MLflow, in W&B or on another machine stays.
     """
-    output = screen()
+    output = screen(beside_json=as_json)
     found = [run for run in run_folders(base) if _is_ours(run, base)]
     runs = [run for run in found if not is_live(run)]
     sizes = {run.path: run.size() for run in runs}
     doomed = _beyond(runs, keep, older_than, sizes)
-    if not undelivered:
-        kept = {run.folder.path.resolve() for run in unfinished(base)}
-        needed = [run for run in doomed if run.path.resolve() in kept]
-        doomed = [run for run in doomed if run not in needed]
-        if needed:
-            output.line(
-                f"{plural(len(needed), 'run')} left alone, not finished or not in all backends: `otel-ml recover` "
-                "delivers them, --undelivered removes them, too."
-            )
+    needed = [] if undelivered else _needed(doomed, base)
+    doomed = [run for run in doomed if run not in needed]
+    rows = {run.path: _described(run, sizes[run.path]) for run in (*needed, *doomed)}  # before they are gone
+
+    def tell(run: RunFolder, result: str, problem: str = "") -> None:
+        if as_json:
+            click.echo(json.dumps({**rows[run.path], "result": result, "problem": problem}))
+
+    if needed:
+        output.line(
+            f"{plural(len(needed), 'run')} left alone, not finished or not in all backends: `otel-ml recover` "
+            "delivers them, --undelivered removes them, too."
+        )
+    for run in needed:
+        tell(run, "undelivered")
     if not doomed:
         live = len(found) - len(runs)
         beside = f", and {plural(live, 'run')} being recorded" if live else ""
@@ -74,30 +84,58 @@ def command(base: Path, keep: int | None, older_than: float | None, undelivered:
             f"Nothing to remove: {plural(len(runs), 'run')}, {size(sum(sizes.values()))} in {str(base)!r}{beside}."
         )
         return
+    _print_table(output, doomed, sizes)
+    total = size(sum(sizes[run.path] for run in doomed))
+    if not yes and not click.confirm(f"Remove {plural(len(doomed), 'run')} ({total})?", err=as_json):
+        output.line("Nothing was removed.")
+        for run in doomed:
+            tell(run, "declined")
+        return
+    failed = _remove(doomed, output, tell)
+    if failed:
+        output.line(f"Removed {plural(len(doomed) - failed, 'run')} of {len(doomed)}.")
+        raise click.exceptions.Exit(1)
+    output.line(f"Removed {plural(len(doomed), 'run')}, {total}.")
+
+
+def _needed(runs: Sequence[RunFolder], base: Path) -> list[RunFolder]:
+    """Return those of the runs that are not finished, or not in all of their backends."""
+    kept = {run.folder.path.resolve() for run in unfinished(base)}
+    return [run for run in runs if run.path.resolve() in kept]
+
+
+def _described(run: RunFolder, count: int) -> dict[str, object]:
+    """Return a run as `otel-ml runs --json` does, as far as a run that goes needs it."""
+    about = {"id": run.id, "name": run.name, "experiment": run.experiment}
+    return {**about, "modified": run.modified, "bytes": count, "dir": str(run.path)}
+
+
+def _print_table(output: Screen, runs: Sequence[RunFolder], sizes: Mapping[Path, int]) -> None:
     now = time.time()
     output.table(
         ["name", "experiment", "id", "last written", "size"],
-        [[run.name, run.experiment, run.id, f"{age(now - run.modified)} ago", size(sizes[run.path])] for run in doomed],
+        [[run.name, run.experiment, run.id, f"{age(now - run.modified)} ago", size(sizes[run.path])] for run in runs],
         right=["size"],
         shortened=["name", "experiment"],
     )
-    total = size(sum(sizes[run.path] for run in doomed))
-    if not yes and not click.confirm(f"Remove {plural(len(doomed), 'run')} ({total})?"):
-        output.line("Nothing was removed.")
-        return
-    failed = [problem for run in doomed if (problem := _removed(run))]
-    for problem in failed:
-        output.note(problem)
-    if failed:
-        output.line(f"Removed {plural(len(doomed) - len(failed), 'run')} of {len(doomed)}.")
-        raise click.exceptions.Exit(1)
-    output.line(f"Removed {plural(len(doomed), 'run')}, {total}.")
 
 
 def _is_ours(run: RunFolder, base: Path) -> bool:
     """Whether a service has made the folder, below `base` itself: a link leads to what others look after."""
     is_linked = run.path.is_symlink() or (run.path.parent.is_symlink() and run.path.parent != base)
     return not is_linked and (run.path / "state").is_dir()
+
+
+def _remove(runs: Sequence[RunFolder], output: Screen, tell: Callable[[RunFolder, str, str], None]) -> int:
+    """Remove folders of runs, and say of each what became of it; return how many are still there."""
+    failed = 0
+    for run in runs:
+        problem = _removed(run)
+        if problem:
+            failed += 1
+            output.note(problem)
+        tell(run, "failed" if problem else "removed", problem)
+    return failed
 
 
 def _removed(run: RunFolder) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -94,17 +95,15 @@ def _event_files(run: RunFolder) -> Path:
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port on 127.0.0.1.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
-def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="The address in a JSON object, for programs.")
+def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser: bool, as_json: bool) -> None:
     """Open RUN (the newest, if left out) in TensorBoard or MLflow, until Ctrl-C; or its page in W&B.
 
     The address is the first line on standard output.
     """
     folder = find(run, base)
     if _is_for_wandb(folder, viewer_name):
-        page = wandb_page(folder)
-        click.echo(page)
-        if not no_browser:
-            webbrowser.open(page)
+        _show("wandb", wandb_page(folder), folder, as_json=as_json, in_browser=not no_browser)
         return
     viewer = _chosen(folder, viewer_name)
     port = port or _free_port()
@@ -120,14 +119,18 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
     try:
         _wait_until_it_answers(process, viewer, port)
         url = viewer.page(f"http://127.0.0.1:{port}/")
-        click.echo(url)
         screen().note(f"{viewer.name} shows {folder.experiment}/{folder.name}. Ctrl-C ends it.")
-        if not no_browser:
-            webbrowser.open(url)
+        _show(viewer.name, url, folder, as_json=as_json, in_browser=not no_browser)
         process.communicate()
     finally:
         process.terminate()
         process.wait()
+
+
+def _show(viewer: str, url: str, run: RunFolder, *, as_json: bool, in_browser: bool) -> None:
+    click.echo(json.dumps({"id": run.id, "viewer": viewer, "url": url}) if as_json else url)
+    if in_browser:
+        webbrowser.open(url)
 
 
 def _end(number: int, frame: object) -> NoReturn:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -17,6 +19,7 @@ from otel_ml.recovery import LOSSES
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_service.cli.figures import thousands
 from otel_ml_service.cli.parameters import RUN, dir_option
+from otel_ml_service.cli.recover_outcome import LEFT, LOST, Outcome
 from otel_ml_service.cli.recover_waits import Waits
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
@@ -33,8 +36,8 @@ __all__ = ["command"]
 _OTHERS = 5
 """Unfinished runs that are listed one by one though they are not meant."""
 
-LEFT, LOST = 1, 3
-"""Exit codes: something is left to deliver, run it again; nothing is left, and some is lost. 2 is wrong usage."""
+_Tell = Callable[[Mapping[str, object]], None]
+"""Hands a program something; does nothing for a person, who reads sentences."""
 
 
 @click.command("recover", epilog="Example: otel-ml recover --timeout 120")
@@ -45,7 +48,10 @@ LEFT, LOST = 1, 3
 @click.option(
     "--timeout", type=click.FloatRange(1), default=300.0, show_default=True, help="Seconds a run may take at most."
 )
-def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, timeout: float) -> None:
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a run, for programs; sentences go to standard error."
+)
+def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, timeout: float, as_json: bool) -> None:
     """Deliver what was recorded on this host and is in no backend yet: after a crash, a full disk, a power cut.
 
     RUN is an id, experiment/id, or a folder; without one, all unfinished runs of --dir are meant. A run that a job's
@@ -57,7 +63,8 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
     Exit code: 0 everything is delivered; 1 something is left, run it again; 2 wrong usage; 3 nothing is left, and some
     of it is lost, with its reason.
     """
-    output = screen()
+    output = screen(beside_json=as_json)
+    tell = _print_json if as_json else _print_nothing
     base = base.absolute()
     found = unfinished(base)
     waiting = 0 if runs else in_no_run(base, JOURNAL_DIR.read().value)
@@ -67,21 +74,52 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
     unread = unread_spools()
     for sentence in unread:
         output.line(sentence)
+        tell({"unread_spool": sentence})
     _list([run for run in found if run not in elsewhere], chosen, base, output)
     for run in elsewhere:
         output.line(_left_for_its_endpoint(run, base))
+    _tell_left_alone([run for run in found if run not in chosen], tell)
     if not chosen and not waiting and not unread and not elsewhere:
         _check_folder(base, runs)
         output.line(_nothing(runs, base))
         return
-    left = bool(waiting or unread or any(run.sent_to for run in elsewhere)) and not dry_run
     if waiting:
         output.line(f"`otel-ml serve` acknowledged {plural(waiting, 'request')} that are in no run yet. {_again(base)}")
-    results = [] if dry_run else [_outcome(run, timeout, output) for run in chosen]
-    if left or LEFT in results:
+        tell({"requests_in_no_run": waiting, "dir": str(base)})
+    if dry_run:
+        _tell_unfinished(chosen, tell)
+        return
+    codes = [_deliver(run, timeout, output, tell) for run in chosen]
+    if waiting or unread or any(run.sent_to for run in elsewhere) or LEFT in codes:
         raise click.exceptions.Exit(LEFT)
-    if LOST in results:
+    if LOST in codes:
         raise click.exceptions.Exit(LOST)
+
+
+def _print_json(row: Mapping[str, object]) -> None:
+    click.echo(json.dumps(row))
+
+
+def _print_nothing(row: Mapping[str, object]) -> None:
+    """Leave it to the sentences."""
+
+
+def _tell_left_alone(runs: Sequence[Unfinished], tell: _Tell) -> None:
+    for run in runs:
+        tell(Outcome(run, "left_alone").as_json(str(_job_dir(run))))
+
+
+def _tell_unfinished(runs: Sequence[Unfinished], tell: _Tell) -> None:
+    config = Config.from_env()
+    for run in runs:
+        endpoint = config.endpoint if _is_to_be_sent(run, config) else None
+        tell(Outcome(run, "unfinished", endpoint).as_json(str(_job_dir(run))))
+
+
+def _deliver(run: Unfinished, timeout: float, output: Screen, tell: _Tell) -> int:
+    outcome = _outcome(run, timeout, output)
+    tell(outcome.as_json(str(_job_dir(run))))
+    return outcome.code
 
 
 def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> list[Unfinished]:
@@ -134,8 +172,12 @@ def _described(run: Unfinished, base: Path) -> str:
     spools = f", {plural(run.spools, 'spool')} of workers" if run.spools else ""
     if run.belongs_to(base):
         return f"{run.experiment}/{run.id}: not finished{spools}"
-    folder = run_folder(run.origin or run.base, run.experiment, run.id)
-    return f"{run.experiment}/{run.id}: not finished{spools}; it belongs to {folder}"
+    return f"{run.experiment}/{run.id}: not finished{spools}; it belongs to {_job_dir(run)}"
+
+
+def _job_dir(run: Unfinished) -> Path:
+    """Return the folder to which its job wrote."""
+    return run_folder(run.origin or run.base, run.experiment, run.id)
 
 
 def _destination(run: Unfinished) -> str:
@@ -178,14 +220,15 @@ def _nothing(runs: tuple[str, ...], base: Path) -> str:
     return f"Nothing to recover: every run of {base} is delivered, or is being recorded."
 
 
-def _outcome(run: Unfinished, timeout: float, output: Screen) -> int:
-    """Deliver a run as far as it can be; return its part of the exit code."""
+def _outcome(run: Unfinished, timeout: float, output: Screen) -> Outcome:
+    """Deliver a run as far as it can be."""
     config = Config.from_env()
     if _is_to_be_sent(run, config):
         return _sent(run, config.endpoint, timeout, output)
     if run.is_of_serve:
-        output.line(f"{run.id}: not done, `otel-ml serve` recorded it, and goes on with it. {_what_to_do(run)}")
-        return LEFT
+        problem = f"`otel-ml serve` recorded it, and goes on with it. {_what_to_do(run)}"
+        output.line(f"{run.id}: not done, {problem}")
+        return Outcome(run, "left", problems=(problem,))
     return _finished(run, timeout, output)
 
 
@@ -199,44 +242,49 @@ def _again(base: Path) -> str:
     return f"Start it again as before: otel-ml serve --dir {base}, with its --to and --config"
 
 
-def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -> int:
+def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -> Outcome:
     """Send the spools of a run whose service is elsewhere; say how it went."""
-    said: set[str] = set()
+    notices: list[str] = []
+    slugs: set[str] = set()
 
     def say(slug: str, sentence: str) -> None:
-        said.add(slug)
-        output.line(explained(sentence, slug))
+        slugs.add(slug)
+        notices.append(explained(sentence, slug))
+        output.line(notices[-1])
 
     where = _where(endpoint)
     output.note(f"{run.id}: sending to {where}, for at most {timeout:.0f} s")
     sent = send(run, endpoint, timeout, say)
-    if sent.is_done and sent.spools:
+    about = Outcome(run, "delivered", endpoint, sent.spools, notices=tuple(notices))
+    if not sent.is_done:
+        problem = f"not done within {timeout:.0f} s: {where} does not take it"
+        output.line(f"{run.id}: {problem}; run it again once it does")
+        return replace(about, result="left", problems=(problem,))
+    if sent.spools:
         output.line(f"{run.id}: {plural(sent.spools, 'spool')} sent to {where}")
-    elif sent.is_done:
-        output.line(f"{run.id}: its processes are alive, and send it themselves")
     else:
-        output.line(f"{run.id}: not done within {timeout:.0f} s: {where} does not take it; run it again once it does")
-        return LEFT
-    return 0 if said.isdisjoint(LOSSES) else LOST
+        output.line(f"{run.id}: its processes are alive, and send it themselves")
+        about = replace(about, result="left_alone")
+    return about if slugs.isdisjoint(LOSSES) else replace(about, result="lost")
 
 
-def _finished(run: Unfinished, timeout: float, output: Screen) -> int:
+def _finished(run: Unfinished, timeout: float, output: Screen) -> Outcome:
     """Finish a run on this host; say how it went. One that cannot be served must not keep the others from it."""
     try:
         done = _recovered(run, timeout, output)
     except (ConfigError, RunTakenError, StorageError, VersionError, OSError) as error:
         output.line(f"{run.id}: not done: {error}")
-        return LEFT
+        return Outcome(run, "left", problems=(str(error),))
     output.line(f"{run.id}: {_account(done)}")
-    for name, problem in done.lacking.items():
-        output.line(f"  {name} does not have all of it{f': {problem}' if problem else ''}")
+    problems = [
+        f"{name} does not have all of it{f': {problem}' if problem else ''}" for name, problem in done.lacking.items()
+    ]
     if not done.is_done:
-        output.line(f"  not done within {timeout:.0f} s; see {run.folder.path}, and run it again")
-    for notice in done.said:
-        output.line(f"  {notice}")
-    if done.lacking or not done.is_done:
-        return LEFT
-    return LOST if done.lost else 0
+        problems.append(f"not done within {timeout:.0f} s; see {run.folder.path}, and run it again")
+    for sentence in (*problems, *done.said):
+        output.line(f"  {sentence}")
+    result: Literal["left", "lost", "delivered"] = "left" if problems else "lost" if done.lost else "delivered"
+    return Outcome(run, result, None, done.spools, done, tuple(problems), done.said)
 
 
 def _recovered(run: Unfinished, timeout: float, output: Screen) -> Recovered:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -21,7 +22,7 @@ from otel_ml_service.env import FULL, SELF
 from otel_ml_service.exporter_makers import exporter_makers
 from otel_ml_service.stored_runs.collector_recording import RecordedRun, is_recording, read_recording
 from otel_ml_service.stored_runs.extra_reductions import ExtraReductions
-from otel_ml_service.stored_runs.merge_late import with_late
+from otel_ml_service.stored_runs.merge_late import Merged, with_late
 from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live, is_over_within, records
 from otel_ml_service.stored_runs.replay import Replayed, replay, run_info
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
@@ -32,7 +33,17 @@ __all__ = ["command"]
 _PATIENCE_S = 10.0
 """How long the service of a job that has just ended may take to leave: usually 3 s."""
 
-Run = tuple[RunInfo, Sequence[Record]]
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run to write again: what the exporters are started for, and its records with what came late."""
+
+    info: RunInfo
+    merged: Merged
+
+    @property
+    def records(self) -> Sequence[Record]:
+        return self.merged.records
 
 
 @click.command("replay", epilog="Example: otel-ml replay latest --to wandb,mlflow")
@@ -59,6 +70,7 @@ Run = tuple[RunInfo, Sequence[Record]]
     show_default=True,
     help="Seconds without progress after which an exporter is given up.",
 )
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a run and exporter, for programs.")
 def command(
     source: str,
     exporters: tuple[str, ...],
@@ -67,6 +79,7 @@ def command(
     rules: tuple[str, ...],
     file: Path | None,
     timeout: float,
+    as_json: bool,
 ) -> None:
     """Write SOURCE again, to the exporters given by --to.
 
@@ -74,23 +87,29 @@ def command(
     which every run is written. Scalars that a backend holds already are not written again: a replay completes it.
     Values that came too late for the service (late.otlp) are merged in. Nothing of SOURCE is changed.
     """
-    output = screen()
+    output = screen(beside_json=as_json)
     makers, left_out = exporter_makers(ServiceConfig.load(exporters=exporters, file=file).exporters)
     if left_out.problems:
         raise ConfigError(*left_out.problems)
     runs = _runs_of(source, base, ExtraReductions(rules), output)
     lost = False
-    for info, recorded in runs:
-        if experiment is not None:
-            info = replace(info, experiment=experiment, dir=run_folder(base.absolute(), experiment, info.id))  # noqa: PLW2901
-        results = _delivered(info, recorded, makers, timeout, output)
-        _report(info, recorded, results, output)
+    for found in runs:
+        run = found if experiment is None else _moved(found, base, experiment)
+        results = _delivered(run, makers, timeout, output)
+        _report(run, results, output)
+        if as_json:
+            _print_json(run, results)
         lost = lost or any(result.lost for result in results)
     if lost:
         raise click.exceptions.Exit(1)
 
 
-def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) -> list[Run]:
+def _moved(run: _Run, base: Path, experiment: str) -> _Run:
+    folder = run_folder(base.absolute(), experiment, run.info.id)
+    return replace(run, info=replace(run.info, experiment=experiment, dir=folder))
+
+
+def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) -> list[_Run]:
     path = Path(source)
     if is_recording(path):
         return [_recorded_run(run, base) for run in _recording(path, extra, output)]
@@ -108,7 +127,7 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
         output.line(f"late.otlp: not merged, the step's own records would be needed: {', '.join(merged.left)}")
     if merged.torn:
         output.note(f"late.otlp: its last {merged.torn} bytes are left out: the service was killed in mid-write.")
-    return [(run_info(run, merged.records), merged.records)]
+    return [_Run(run_info(run, merged.records), merged)]
 
 
 def _wait_until_over(run: RunFolder, output: Screen) -> None:
@@ -133,7 +152,7 @@ def _recording(path: Path, extra: ExtraReductions, output: Screen) -> Sequence[R
     return recording.runs
 
 
-def _recorded_run(run: RecordedRun, base: Path) -> Run:
+def _recorded_run(run: RecordedRun, base: Path) -> _Run:
     experiment = run.facts.experiment_name or "default"
     steps = (record.time for record in run.records if isinstance(record, StepRecord))
     started_at = min(steps, default=run.facts.started_at)
@@ -146,29 +165,34 @@ def _recorded_run(run: RecordedRun, base: Path) -> Run:
         tags=run.facts.tags,
         notes=run.facts.notes,
     )
-    return info, run.records
+    return _Run(info, Merged(run.records))
 
 
 def _delivered(
-    info: RunInfo,
-    recorded: Sequence[Record],
-    makers: Mapping[str, Callable[[], Exporter]],
-    timeout: float,
-    output: Screen,
+    run: _Run, makers: Mapping[str, Callable[[], Exporter]], timeout: float, output: Screen
 ) -> Sequence[Replayed]:
     with Progress(console=output.err, transient=True, disable=not output.is_terminal) as bar:
-        tasks = {name: bar.add_task(name, total=recorded[-1].seq if recorded else 0) for name in makers}
+        tasks = {name: bar.add_task(name, total=run.records[-1].seq if run.records else 0) for name in makers}
 
         def show(delivered: Mapping[str, int]) -> None:
             for name, seq in delivered.items():
                 bar.update(tasks[name], completed=seq)
 
         select = everything if SELF.read().value == FULL else None
-        return replay(recorded, info, makers, timeout=timeout, progress=show, select=select)
+        return replay(run.records, run.info, makers, timeout=timeout, progress=show, select=select)
 
 
-def _report(info: RunInfo, recorded: Sequence[Record], results: Sequence[Replayed], output: Screen) -> None:
+def _report(run: _Run, results: Sequence[Replayed], output: Screen) -> None:
     for result in results:
         lost = sum(result.lost.values())
         missing = f", without {plural(lost, 'value')} that it does not take: {', '.join(result.lost)}" if lost else ""
-        output.line(f"{result.name}: {plural(len(recorded), 'record')}{missing} → {result.url or info.dir}")
+        output.line(f"{result.name}: {plural(len(run.records), 'record')}{missing} → {result.url or run.info.dir}")
+
+
+def _print_json(run: _Run, results: Sequence[Replayed]) -> None:
+    merged = run.merged
+    late = {"values": merged.values, "not_merged": list(merged.left), "torn_bytes": merged.torn}
+    about = {"id": run.info.id, "experiment": run.info.experiment, "dir": str(run.info.dir)}
+    for result in results:
+        found = {"exporter": result.name, "records": len(run.records), "lost": dict(result.lost), "url": result.url}
+        click.echo(json.dumps({**about, **found, "late": late}))

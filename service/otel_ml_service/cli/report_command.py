@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,7 +43,8 @@ class ReportError(OtelMLError):
 @click.option(
     "--timeout", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds --attach may take for a run."
 )
-def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, timeout: float) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, timeout: float, as_json: bool) -> None:
     """Write one HTML file that shows RUNs (the newest by default): curves, timers, slow ranks, samples, files.
 
     It needs no network and no server: send it to somebody, or open it on a phone.
@@ -64,14 +66,23 @@ def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, tim
         raise ReportError(
             f"The report cannot be written to {str(file)!r}: {error.strerror or error}. Write it elsewhere with --out."
         ) from error
-    output.note(f"{size(file.stat().st_size)}; open it in any browser")
-    for folder in folders if attach else ():
-        _attach(folder, file, timeout, output)
-    output.line(str(file))
+    count = file.stat().st_size
+    output.note(f"{size(count)}; open it in any browser")
+    attached = {folder: _attach(folder, file, timeout, output) for folder in folders if attach}
+    if as_json:
+        rows = [_described(folder, attached.get(folder, ())) for folder in folders]
+        click.echo(json.dumps({"file": str(file), "bytes": count, "runs": rows}))
+    else:
+        output.line(str(file))
 
 
-def _attach(folder: RunFolder, file: Path, timeout: float, output: Screen) -> None:
+def _described(run: RunFolder, exporters: Sequence[str]) -> dict[str, object]:
+    return {"id": run.id, "experiment": run.experiment, "attached_to": list(exporters)}
+
+
+def _attach(folder: RunFolder, file: Path, timeout: float, output: Screen) -> tuple[str, ...]:
     from otel_ml_service.stored_runs.attach_artifact import attach  # a service is not needed to write a file
 
     exporters = attach(folder, file, name="report", kind="report", timeout=timeout)
     output.note(f"artifact 'report' of {folder.id}, in {', '.join(exporters)}")
+    return exporters

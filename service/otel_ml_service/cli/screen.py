@@ -28,17 +28,22 @@ _WIDEST_CELL = 60
 
 
 class Screen:
-    """Standard output and standard error of a command."""
+    """Standard output and standard error of a command.
 
-    def __init__(self) -> None:
+    Args:
+        beside_json: standard output is for a program (`--json`); a person reads all of it on standard error.
+    """
+
+    def __init__(self, *, beside_json: bool = False) -> None:
         # rich reads NO_COLOR, TERM, COLUMNS and whether it is a terminal itself.
-        width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _PLAIN_WIDTH
-        self.out = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=width)
+        file = sys.stderr if beside_json else sys.stdout
+        width = None if file.isatty() or os.environ.get("COLUMNS") else _PLAIN_WIDTH
+        self.out = Console(file=file, highlight=False, soft_wrap=True, width=width)
         self.err = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person looks at standard output."""
+        """Whether a person looks at what is printed."""
         return self.out.is_terminal
 
     def line(self, text: str = "", style: str | None = None) -> None:
@@ -152,6 +157,6 @@ _SHORTEST_NAME = 12
 """Characters of a name that tell it from others as a rule."""
 
 
-def screen() -> Screen:
+def screen(*, beside_json: bool = False) -> Screen:
     """Return a screen on the streams as they are now (tests replace them)."""
-    return Screen()
+    return Screen(beside_json=beside_json)

@@ -134,4 +134,6 @@ def _when(axis: str, cells: Mapping[str, JsonValue]) -> str:
 def _price(cells: Mapping[str, JsonValue]) -> str:
     extra, saved = cells.get("s per step"), cells.get("s saved per step")
     price = f": +{seconds(extra)} a step" if isinstance(extra, float) else ""
+    if price and cells.get("others wait") == "no":
+        return f"{price} of its own, most ranks do not wait for it"
     return f"{price}, {seconds(saved)} shorter without it" if price and isinstance(saved, float) and saved else price

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from pathlib import Path
 
@@ -45,7 +46,16 @@ class TraceError(OtelMLError):
     type=click.Path(path_type=Path, dir_okay=False),
     help="File to write; by default trace-48-52.perfetto-trace in the run's folder.",
 )
-def command(run: str, base: Path, steps: tuple[int, int] | None, axis: str, role: str | None, out: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def command(
+    run: str,
+    base: Path,
+    steps: tuple[int, int] | None,
+    axis: str,
+    role: str | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
     """Write what every rank of RUN (the newest by default) did in some steps, for ui.perfetto.dev.
 
     A track for each role, rank and thread, the published metrics as counters, arrows where a span led to another.
@@ -62,7 +72,10 @@ def command(run: str, base: Path, steps: tuple[int, int] | None, axis: str, role
     finally:
         found.spans.close()
     _say(output, file, found, written)
-    output.line(str(file))
+    if as_json:
+        click.echo(json.dumps(_described(folder, chosen, file, found, written)))
+    else:
+        output.line(str(file))
 
 
 def _check(folder: RunFolder, steps: Steps, count: int) -> None:
@@ -116,6 +129,21 @@ def _write(file: Path, found: Found, steps: Steps) -> Written:
             f"The trace cannot be written to {str(file)!r}: {error.strerror or error}. Write it elsewhere with --out."
         ) from error
     return written
+
+
+def _described(run: RunFolder, steps: Steps, file: Path, found: Found, written: Written) -> dict[str, object]:
+    return {
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "id": run.id,
+        "axis": steps.axis,
+        "role": steps.role,
+        "spans": written.spans,
+        "values": written.values,
+        "arrows": written.flows,
+        "arrows_left_out": written.backward,
+        "spans_left_out": found.without_time,
+    }
 
 
 def _say(output: Screen, file: Path, found: Found, written: Written) -> None:

@@ -8,7 +8,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.errors import StoreGoneError
 from otel_ml_service.delivery.plugin_values import shown
 
-__all__ = ["problem_of", "say_failure"]
+__all__ = ["as_sentence", "problem_of", "say_failure"]
 
 
 def problem_of(error: BaseException) -> str:
@@ -39,7 +39,7 @@ def say_failure(
         tries_left: how often the records are tried again before they are lost; None: until it works.
     """
     slug = error.slug if isinstance(error, OtelMLError) else "exporter-failing"
-    who, problem = f"Exporter {name!r}", _as_sentence(problem_of(error))
+    who, problem = f"Exporter {name!r}", as_sentence(problem_of(error))
     if isinstance(error, StoreGoneError):
         say(slug, f"{who}: {problem} It is written again, from the beginning of what is kept.")
     elif state == "stopped":
@@ -54,11 +54,11 @@ def say_failure(
         )
 
 
-def _as_sentence(problem: str) -> str:
+def as_sentence(problem: str) -> str:
     """Return it with a full stop, so that what follows is a sentence of its own.
 
     Examples:
-        >>> _as_sentence("MLflow: no answer"), _as_sentence("Is it there?")
+        >>> as_sentence("MLflow: no answer"), as_sentence("Is it there?")
         ('MLflow: no answer.', 'Is it there?')
     """
     return problem if problem.endswith((".", "!", "?", ":")) else f"{problem}."

@@ -42,20 +42,26 @@ def own_extra(seconds: Floats, usual: Floats, groups: Groups) -> Floats:
     return extra
 
 
-def without_containers(suspects: Flags, extra: Floats, usual: Floats) -> Flags:
+def without_containers(suspects: Flags, likely: Flags, extra: Floats, usual: Floats) -> Flags:
     """Return the suspects [ranks, phases] without phases that contain the one that is slow.
+
+    Args:
+        suspects: of which there is evidence enough.
+        likely: of which there may be soon: what is around such a phase waits for it, whichever is certain first.
+        extra: seconds longer than the usual rank, lately.
+        usual: seconds of the usual rank.
 
     Examples:
         Rank 1 is slow in `forward`, so also in the `step` around it:
 
-        >>> suspects = np.array([[False, False], [True, True]])
-        >>> without_containers(suspects, np.array([[0.0, 0.0], [0.3, 0.32]]), np.array([[1.0, 3.0]] * 2)).tolist()
+        >>> suspects, usual = np.array([[False, False], [True, True]]), np.array([[1.0, 3.0]] * 2)
+        >>> without_containers(suspects, suspects, np.array([[0.0, 0.0], [0.3, 0.32]]), usual).tolist()
         [[False, False], [True, False]]
     """
     kept: Flags = suspects.copy()
-    for row in np.flatnonzero(np.count_nonzero(suspects, axis=1) > 1).tolist():
-        columns = np.flatnonzero(suspects[row])
-        for outer in columns.tolist():
+    for row in np.flatnonzero(suspects.any(axis=1)).tolist():
+        columns = np.flatnonzero(suspects[row] | likely[row])
+        for outer in np.flatnonzero(suspects[row]).tolist():
             inside = columns[usual[row, columns] < usual[row, outer]]
             kept[row, outer] = not (extra[row, inside] >= _EXPLAINED * extra[row, outer]).any()
     return kept

@@ -56,4 +56,5 @@ def without(timers: StepTimers, ranks: frozenset[int]) -> StepTimers:
         topologies=tuple(timers.topologies[row] for row in kept) if timers.topologies else (),
         given=timers.given[kept] if len(timers.given) else timers.given,
         processes=tuple(timers.processes[row] for row in kept) if timers.processes else (),
+        ended_ns=tuple(timers.ended_ns[row] for row in kept) if timers.ended_ns else (),
     )

@@ -350,7 +350,8 @@ class Detector:
         scatter[: len(beside)] = np.maximum(scatter[: len(beside)], beside)
         least = np.maximum(_LEAST * self._thresholds.warning, _SURE * scatter / np.sqrt(steps))
         suspects &= cells.is_open | (cells.total >= least * steps)
-        begun = without_containers(suspects, cells.extra, usual) & ~cells.is_open
+        likely = cells.evidence >= _LIKELY * self._needed
+        begun = without_containers(suspects, likely, cells.extra, usual) & ~cells.is_open
         found = []
         for rank, phase in self._names(begun):
             place = self._place(rank, phase)

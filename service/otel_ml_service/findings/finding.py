@@ -48,6 +48,8 @@ class Finding:
         amount: the metric that says how much ranks are given to do: of a `load`; of a `shape`, where the times of each
             rank go with it. Empty where none does.
         given: of a `load`, how many times as much as its peers.
+        others_wait: of who is slow, whether most other ranks wait for it; where they do not, no step of theirs is
+            shorter without it, and `saved_s` is 0.
     """
 
     kind: Kind
@@ -73,6 +75,7 @@ class Finding:
     every: int | None = None
     amount: str = ""
     given: float = 0.0
+    others_wait: bool = True
 
     @property
     def place(self) -> str:
@@ -99,11 +102,12 @@ class Finding:
 COLUMNS = (
     "level", "kind", "rank", "phase", "since", "until", "slowdown", "s per step", "s in all",
     "span of", "at step", "span", "trace", "place", "s saved per step", "ranks", "times", "every",
-    "amount", "given",
+    "amount", "given", "others wait",
 )  # fmt: skip
 """Of the table of findings; `until` is empty while the trouble lasts, those of spans where its rank sent none.
 
-`s per step` and `s saved per step` are means over all its steps, so that they are the same wherever they are shown.
+`others wait` is `no`, or empty. `s per step` and `s saved per step` are means over all its steps, so that they are the
+same wherever they are shown.
 """
 
 
@@ -159,4 +163,5 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
         finding.every,
         finding.amount or None,
         round(finding.given, 4) or None,
+        None if finding.others_wait else "no",
     )

@@ -78,6 +78,7 @@ class _Place:
             since=self.told.since,
             level="critical" if any(one.level == "critical" for one in members) else "warning",
             saved_s=self.told.saved_s if self.saved_before is None or not worst.is_over else self.saved_before,
+            others_wait=self.told.others_wait,
         )
 
 
@@ -127,14 +128,14 @@ class Places:
         rank, phase = key
         return key in self._waiting or any(rank in place.hidden for place in self._in(phase))
 
-    def save(self, where: str, phase: str, saved_s: float, *, seems_over: bool) -> None:
+    def save(self, where: str, phase: str, told: Finding, *, seems_over: bool) -> None:
         """Note what its steps would be shorter without a place, and what it was before that seemed to be over."""
         place = self.open[where, phase]
         if not seems_over:
             place.saved_before = None
         elif place.saved_before is None:
             place.saved_before = place.told.saved_s
-        place.told = replace(place.told, saved_s=saved_s)
+        place.told = told
 
     def _in(self, phase: str) -> Iterator[_Place]:
         return (place for (_, of_it), place in self.open.items() if of_it == phase)

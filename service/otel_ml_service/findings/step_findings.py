@@ -19,6 +19,7 @@ from otel_ml_service.findings.shape import Shape
 from otel_ml_service.findings.stages import Stages, working_phases
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.what_if import saved_without
+from otel_ml_service.findings.who_waits import WhoWaits
 
 __all__ = ["StepFindings"]
 
@@ -43,6 +44,7 @@ class StepFindings:
         self._stages = Stages([one for one in open_findings if one.kind == "stage"])
         self._loads = Loads(next((one for one in open_findings if one.kind == "load"), None))
         self._shape = Shape(next((one for one in open_findings if one.kind == "shape"), None))
+        self._who_waits = WhoWaits()
         self._pauses = Pauses([one for one in open_findings if one.kind == "pause"])
         self.account: list[Exposed] = []
 
@@ -55,6 +57,7 @@ class StepFindings:
             parents: timer → the one that it is inside of.
         """
         self.account = exposed(timers, parents)
+        self._who_waits.add(step, timers)
         pauses = self._pauses.step(step, self.account, timers)
         timers = _without_containers(timers, parents)
         of_data = self._shape.step(step, timers, parents)
@@ -126,15 +129,30 @@ class StepFindings:
             return
         costliest = sorted(slow, key=lambda one: -one.extra_s)[:_PLAYED]
         line = None if is_pipeline(timers.phases, timers.kinds) else line_of(timers, parents)
+        judged: dict[str, dict[int, bool]] = {}
         for one in costliest:
-            saved = self._saved([rank_number(one)], one.phase, timers, line)
-            self.know(replace(one, saved_s=mean_with(one, saved)))
+            rank = rank_number(one)
+            now = self._with_price(one, self._saved([rank], one.phase, timers, line))
+            self.know(now)
+            judged.setdefault(one.phase, {})[rank] = now.others_wait
         for (where, phase), place in self._places.open.items():
             if heard.isdisjoint(place.slow):
                 continue
             saved = self._saved(sorted(place.slow), phase, timers, line)
             seems_over = all(self._detector.seems_over(rank, phase) for rank in place.slow)
-            self._places.save(where, phase, mean_with(place.told, saved), seems_over=seems_over)
+            wait = [others for rank, others in judged.get(phase, {}).items() if rank in place.slow]
+            told = replace(place.told, others_wait=any(wait) if wait else place.told.others_wait)
+            told = replace(told, saved_s=mean_with(told, saved) if told.others_wait else 0.0)
+            self._places.save(where, phase, told, seems_over=seems_over)
+
+    def _with_price(self, one: Finding, saved: float) -> Finding:
+        """Return a finding of a rank with what a step is shorter without it: nothing where the others go on."""
+        rank, steps = rank_number(one), one.last - one.since + 1
+        known = None
+        if not self._detector.seems_over(rank, one.phase):
+            known = self._who_waits.others_wait(rank, one.since, one.cost_s / steps)
+        wait = one.others_wait if known is None else known
+        return replace(one, others_wait=wait, saved_s=mean_with(one, saved) if wait else 0.0)
 
     def _look_at_loads(self, step: int, timers: StepTimers, parents: Mapping[str, str]) -> list[Finding]:
         """Look at who has more to do, where phases are a line: elsewhere nobody knows who waits for whom."""

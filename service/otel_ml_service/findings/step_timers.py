@@ -30,6 +30,7 @@ class StepTimers(NamedTuple):
         amounts: names of what counts how much a rank was given to do: tokens, samples.
         given: [ranks, amounts], how much that was; NaN where a rank says nothing.
         processes: which process each rank is; empty where nobody knows.
+        ended_ns: of each rank, by its own clock, when the last of its timers was recorded; empty where nobody knows.
     """
 
     ranks: tuple[int, ...]
@@ -43,6 +44,7 @@ class StepTimers(NamedTuple):
     amounts: tuple[str, ...] = ()
     given: Floats = np.zeros((0, 0))
     processes: tuple[str, ...] = ()
+    ended_ns: tuple[int, ...] = ()
 
     def in_order_of(self, known: Sequence[str]) -> StepTimers:
         """Return the same timers, those that are `known` in that order; what is in no timer stays the first one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from otel_ml_exporters.records import JsonValue, Table
 from otel_ml_service.findings.phases import is_waiting
 from otel_ml_service.report.axes import beside
 from otel_ml_service.report.contents import Contents
-from otel_ml_service.report.markup import Markup, joined, tag
+from otel_ml_service.report.markup import Markup, joined, script_data, tag
 from otel_ml_service.report.sections import duration
 from otel_ml_service.report.timing import timers
 from otel_ml_service.report.units import quantity
@@ -159,7 +158,7 @@ def answer(run: Contents, *, is_live: bool = False) -> Markup:
     bands = [
         {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in found
     ]
-    marks = tag("div", hidden="", data_bands=json.dumps(bands)) if bands else Markup("")
+    marks = tag("div", hidden="", data_bands=script_data(bands)) if bands else Markup("")
     return tag("section", *failed, *sentences, *more, _state(run, is_live), marks, class_="top")
 
 
@@ -194,7 +193,7 @@ def _restarts(done: Mapping[int, int]) -> Iterable[Restart]:
 def _sentence(run: Contents, one: Trouble) -> Markup:
     step = tag(
         "button", f"see {one.axis} {one.shows:,}", type="button",
-        data_goto=json.dumps({"axis": one.axis, "step": one.shows, "role": one.role}),
+        data_goto=script_data({"axis": one.axis, "step": one.shows, "role": one.role}),
     )  # fmt: skip
     met = beside(run, one.role, one.axis, one.since)
     where = f" ({met})" if met else ""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from itertools import accumulate
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.published_name import published_name
 from otel_ml_service.report.contents import Contents
-from otel_ml_service.report.markup import Markup, tag
+from otel_ml_service.report.markup import Markup, script_data, tag
 
 __all__ = ["beside", "times"]
 
@@ -48,7 +47,7 @@ def times(run: Contents) -> Markup:
         }
         for role, axis in order
     ]  # fmt: skip
-    return tag("div", hidden="", data_times=json.dumps(places, separators=(",", ":")))
+    return tag("div", hidden="", data_times=script_data(places))
 
 
 def _points(recorded: dict[int, float], begin: float) -> list[tuple[int, float]]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 import numpy as np
 
 from otel_ml.wire.attributes import TIME_AXIS
-from otel_ml_service.report.markup import Markup, chart_number, joined, tag
+from otel_ml_service.report.markup import Markup, chart_number, joined, script_data, tag
 from otel_ml_service.report.units import quantity, unit_of
 from otel_ml_service.stored_runs.run_history import Series
 
@@ -76,7 +75,7 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     picture = tag(
         "svg", grid, *lines, *(marks if holes else ()), *frame.labels(axis, unit),
         viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img",
-        aria_label=f"{title} over {axis}", data_curves=_json(shown),
+        aria_label=f"{title} over {axis}", data_curves=script_data(shown),
     )  # fmt: skip
     return tag("figure", caption, picture, _legend(names), class_="chart", tabindex=0)
 
@@ -91,7 +90,8 @@ def _holes(series: Series) -> Iterable[int]:
 def strip(title: str, axis: str, series: Series) -> Markup:
     """Return a figure of which rank it was at each step: a row of colors, no line."""
     shown = strip_numbers(title, axis, series)
-    return tag("figure", _caption(title, str(shown["said"])), class_="chart short", tabindex=0, data_shown=_json(shown))
+    caption = _caption(title, str(shown["said"]))
+    return tag("figure", caption, class_="chart short", tabindex=0, data_shown=script_data(shown))
 
 
 def strip_numbers(title: str, axis: str, series: Series) -> dict[str, object]:
@@ -143,10 +143,6 @@ def _said(unit: str, curves: Sequence[Curve], holes: int) -> str:
 
 def _caption(title: str, said: str) -> Markup:
     return tag("figcaption", tag("b", title), " ", tag("span", said))
-
-
-def _json(shown: Mapping[str, object]) -> str:
-    return json.dumps(shown, separators=(",", ":"))
 
 
 def _look(number: int) -> str:

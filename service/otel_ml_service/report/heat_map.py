@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.wire.png import encode_png
-from otel_ml_service.report.markup import Markup, tag, text
+from otel_ml_service.report.markup import Markup, script_data, tag, text
 
 __all__ = ["heat_map"]
 
@@ -135,7 +134,7 @@ def _picture(
     return tag(
         "svg", _image(values, _WIDTH - _LEFT - 4, high), *names, *ticks, title, mark,
         viewBox=f"0 0 {_WIDTH} {high + _TOP + _BOTTOM}", role="img", tabindex=0,
-        data_heat=json.dumps(data, separators=(",", ":")),
+        data_heat=script_data(data),
         aria_label=f"how much longer than the usual rank each {role} took, by {axis}; arrows move, Enter opens it",
     )  # fmt: skip
 

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import html
+import json
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
-__all__ = ["Amount", "Markup", "cell_table", "chart_number", "details", "joined", "picture", "section", "tag", "text"]
+__all__ = [
+    "Amount",
+    "Markup",
+    "cell_table",
+    "chart_number",
+    "details",
+    "joined",
+    "picture",
+    "script_data",
+    "section",
+    "tag",
+    "text",
+    "written_out",
+]
+
+_MAY_NOT_BE_PRINTABLE = re.compile(r"\\[ubfr]|\x7f")
+"""In JSON of ASCII letters."""
 
 
 class Markup(str):
@@ -29,10 +47,42 @@ def text(value: object) -> Markup:
         >>> text("<b>\x1b")
         '&lt;b&gt;\\x1b'
     """
-    shown = str(value)
-    if not shown.isprintable():
-        shown = "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in shown)
-    return Markup(html.escape(shown))
+    return Markup(html.escape(written_out(str(value))))
+
+
+def written_out(text: str) -> str:
+    r"""Return a text whose control characters, and marks that turn the direction, are written out; not line breaks.
+
+    Examples:
+        >>> written_out("a\x1b[31m\nb")
+        'a\\x1b[31m\nb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+
+def script_data(value: object) -> str:
+    r"""Return JSON for the scripts of a page: they show its texts as they are, so these are written out.
+
+    Examples:
+        >>> script_data({"names": ["a\x1b[31m", "b"]})
+        '{"names":["a\\\\x1b[31m","b"]}'
+    """
+    found = _json(value)
+    return found if _MAY_NOT_BE_PRINTABLE.search(found) is None else _json(_all_written_out(value))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _all_written_out(value: object) -> object:
+    if isinstance(value, str):
+        return written_out(value)
+    if isinstance(value, dict):
+        return {_all_written_out(key): _all_written_out(one) for key, one in value.items()}
+    return [_all_written_out(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def joined(parts: Iterable[str]) -> Markup:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -26,7 +25,7 @@ from otel_ml_service.report.chart_groups import (
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve
 from otel_ml_service.report.exact_spans import with_exact_spans
-from otel_ml_service.report.markup import Markup, cell_table, details, joined, section, tag
+from otel_ml_service.report.markup import Markup, cell_table, details, joined, script_data, section, tag
 from otel_ml_service.report.scalability import scaling, yardstick
 from otel_ml_service.report.step_view import StepName, by_step, step_view
 from otel_ml_service.report.style import STYLE, page_script
@@ -115,8 +114,7 @@ def page_of_parts(
 def _step_section(run: Contents, further: Mapping[StepName, Sequence[Span]]) -> Markup:
     """Return the place of the step view with the steps it can show, the one to begin with first; and the last steps."""
     views = _step_views(run, further)
-    data = json.dumps(views, separators=(",", ":"))
-    view = tag("div", data_steps=data, class_="step") if views else Markup("")
+    view = tag("div", data_steps=script_data(views), class_="step") if views else Markup("")
     last = sections.workers(run)
     return joined([section("What every rank did in a step", view), last])
 

@@ -21,7 +21,7 @@ __all__ = ["artifacts", "duration", "facts", "findings", "images", "params", "ta
 _LEFT_OUT = ("trainer", "unknown_service", DEFAULT_AXIS)
 """Roles and axis that names do without."""
 _FIRST = ("level", "kind", "place", "ranks", "phase", "given", "amount", "since", "until", "s per step", "s in all",
-          "slowdown", "s saved per step", "times", "every")  # fmt: skip
+          "slowdown", "s saved per step", "others wait", "times", "every")  # fmt: skip
 """Columns of findings, as people read them; those that name spans come last."""
 _FINDINGS, _HEAT = "otel_ml/findings", "otel_ml/stragglers"
 _ROWS = 100

@@ -23,6 +23,7 @@ __all__ = [
     "StorageError",
     "delete",
     "insert",
+    "is_hindered",
     "is_signed",
     "open_database",
     "opened_to_read",
@@ -64,6 +65,9 @@ class Form:
 
 
 _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+_OF_TWO_DATABASES = 8
+"""Files that SQLite has open at once for a rescue: of each database itself, its log, the index of that, its folder."""
+
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_NO_FILES})
 
 
@@ -294,15 +298,25 @@ def _operational(path: Path, text: str) -> StorageError:
     return StorageError(f"Cannot use {str(path)!r}: {text}. Check the disk and the permissions.")
 
 
+def is_hindered(text: str) -> bool:
+    """Whether SQLite says that it cannot get at a file, which says nothing of what is in it."""
+    return _is_locked(text) or "unable to open" in text
+
+
 def _is_locked(text: str) -> bool:
     return "locked" in text or "busy" in text
 
 
 def _may_open_files() -> bool:
+    """Whether SQLite finds as many as it may have asked for; those it had are closed by now."""
+    taken: list[int] = []
     try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
+        taken.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(_OF_TWO_DATABASES))
     except OSError as error:
         return error.errno not in _NO_FILES
+    finally:
+        for handle in taken:
+            os.close(handle)
     return True
 
 

@@ -28,7 +28,9 @@ class ExporterMarks:
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        rows = connection.execute("SELECT name, seq, lost FROM exporters")
+        # All of them, then what they say: where one cannot be read, a statement in between would keep the file locked
+        # against its rescue.
+        rows = connection.execute("SELECT name, seq, lost FROM exporters").fetchall()
         self._marks = {name: Mark(seq, _lost(lost)) for name, seq, lost in rows}
         self._lock = threading.Lock()  # guards these three
         self._dirty: set[str] = set()

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from otel_ml_service.storage.database import Form, open_database, storage_errors
+from otel_ml_service.storage.database import Form, is_hindered, open_database, storage_errors
 
 __all__ = ["highest", "is_suspect", "newest_damaged_copy", "readable", "rebuilt", "suspect"]
 
@@ -129,8 +129,11 @@ def _damaged_copy(path: Path, *, taken: bool = False) -> Path:
 
 
 def _is_database(connection: sqlite3.Connection) -> bool:
+    """Whether there is something to take over; who cannot tell now leaves the file as it is."""
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error:
+    except sqlite3.Error as error:
+        if is_hindered(str(error)):
+            raise
         return False
     return True

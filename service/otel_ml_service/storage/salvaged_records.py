@@ -53,7 +53,7 @@ def take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> Salvag
     new.executemany("INSERT OR REPLACE INTO dictionaries VALUES (?, ?)", list(known.items()))
     new.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", _records(old, last, known))
     kept = {row[0] for row in new.execute("SELECT seq FROM records")}
-    marks = list(_marks(old, kept, last))
+    marks = list(_marks(old, kept, int(facts.get(BASE, "0")), last))
     new.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", [row for row, _ in marks])
     notices, _ = _rows(old, "SELECT id, sentence FROM notices")
     new.executemany("INSERT OR IGNORE INTO notices VALUES (?, ?)", [row for row in notices if isinstance(row[1], str)])
@@ -116,23 +116,32 @@ def _rows(connection: sqlite3.Connection, query: str) -> tuple[list[Row], bool]:
 def _facts(connection: sqlite3.Connection) -> dict[str, str]:
     rows, _ = _rows(connection, "SELECT name, value FROM facts")
     facts = {name: value for name, value in rows if isinstance(name, str) and isinstance(value, str)}
-    if not facts.get("seq", "0").isdecimal():
-        del facts["seq"]
+    for name in ("seq", BASE):
+        if not facts.get(name, "0").isdecimal():
+            del facts[name]
     return facts
 
 
-def _marks(connection: sqlite3.Connection, kept: set[int], last: int) -> Iterator[tuple[Row, int]]:
-    """Yield the exporters' rows, each with the unreadable records behind its position counted as lost, and how many."""
+def _marks(connection: sqlite3.Connection, kept: set[int], base: int, last: int) -> Iterator[tuple[Row, int]]:
+    """Yield the exporters' rows, each with the unreadable records behind its position counted as lost, and how many.
+
+    Up to `base` an earlier rescue has counted them; between the last of those and `base` there never were any.
+    """
     rows, _ = _rows(connection, "SELECT name, seq, lost FROM exporters")
     for name, seq, text in rows:
         try:
             lost = dict(json.loads(text))
-            gone = sum(number not in kept for number in range(int(seq) + 1, last + 1))
+            gone = _missing(kept, max(int(seq), base), last)
         except (TypeError, ValueError):
             continue  # the backend knows how far it is
         if gone:
             lost[UNREADABLE] = lost.get(UNREADABLE, 0) + gone
         yield (name, seq, json.dumps(lost)), gone
+
+
+def _missing(kept: set[int], after: int, last: int) -> int:
+    """Return how many numbers behind `after`, up to `last`, are not kept; `last` may be anything: it may be damaged."""
+    return max(0, last - after) - sum(after < number <= last for number in kept)
 
 
 def _decodes(row: Row, known: Dictionaries) -> bool:

@@ -16,6 +16,7 @@ from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.exporter_progress import PipelineStatus
+from otel_ml_service.delivery.failure_message import as_sentence
 from otel_ml_service.delivery.pipeline import Pipeline
 from otel_ml_service.delivery.self_telemetry_filter import Selection, selection_of
 from otel_ml_service.storage.outbox import Outbox
@@ -143,4 +144,5 @@ def _wait(pipelines: Sequence[Pipeline], timeout: float, progress: Callable[[Map
 
 
 def _problem(name: str, status: PipelineStatus) -> str:
-    return f"Exporter {name!r}: {status.problem or 'no progress'} Put it right and replay again: nothing is doubled."
+    why = as_sentence(status.problem or "no progress")
+    return f"Exporter {name!r}: {why} Put it right and replay again: nothing is doubled."

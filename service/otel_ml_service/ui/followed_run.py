@@ -20,7 +20,7 @@ from otel_ml_service.report.chart_groups import (
 )
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve, numbers, shell, strip_numbers
-from otel_ml_service.report.markup import Markup, section, tag
+from otel_ml_service.report.markup import Markup, section, tag, written_out
 from otel_ml_service.report.named_steps import stored_step
 from otel_ml_service.report.page import page_of_parts, parts
 from otel_ml_service.report.step_view import StepName, by_step, step_view
@@ -107,7 +107,8 @@ class FollowedRun:
             named = [(one.role, one.axis, one.shows) for one in troubles(self._contents)]
         # The newest step of all is still being done.
         newer = sorted(newest, key=lambda one: (one[1] == DEFAULT_AXIS, one[2]))[-2:]
-        for one in [name] if name is not None else [*named[:_LOOKS], *newer]:
+        asked = None if name is None else _as_recorded(name, newest)
+        for one in [asked] if asked is not None else [*named[:_LOOKS], *newer]:
             if spans := newest.get(one) or stored_step(self.folder, one):
                 return step_view(one, spans)
         return {"rows": []}
@@ -201,6 +202,13 @@ class FollowedRun:
             return {**strip_numbers(key.name, key.axis, curves[0].series), "generation": self._generation}
         after = asked.last if asked.generation == self._generation else None
         return {**numbers(key.name, key.axis, curves, after), "generation": self._generation}
+
+
+def _as_recorded(name: StepName, steps: Iterable[StepName]) -> StepName:
+    """Return a step that a page asks for; the page has its role and axis written out."""
+    places = {(written_out(role), written_out(axis)): (role, axis) for role, axis, _ in steps}
+    role, axis, step = name
+    return *places.get((role, axis), (role, axis)), step
 
 
 def _shell(key: SeriesName, curves: Sequence[Curve]) -> Markup:

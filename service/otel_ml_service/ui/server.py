@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote
 
 from otel_ml.exceptions import OtelMLError
-from otel_ml_service.report.markup import Markup, joined, tag
+from otel_ml_service.report.markup import Markup, joined, script_data, tag
 from otel_ml_service.report.page import document
 from otel_ml_service.ui.compared_runs import ComparedRuns
 from otel_ml_service.ui.followed_run import ChartRequest, FollowedRun
@@ -195,7 +194,7 @@ def _one(query: Query, name: str) -> str:
 
 
 def _json(found: object) -> Answer:
-    return Answer(json.dumps(found, separators=(",", ":"), allow_nan=False), "application/json")
+    return Answer(script_data(found), "application/json")
 
 
 def _missing() -> Answer:

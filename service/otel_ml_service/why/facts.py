@@ -59,6 +59,7 @@ class Slow:
         shows: the step of the span that shows it; `span` is that span's id.
         amount: the metric that says how much ranks are given to do; "" where none does.
         given: of a `load`, how many times as much as its peers.
+        others_wait: of who is slow, whether most other ranks wait for it, as far as is known.
     """
 
     place: str
@@ -78,6 +79,7 @@ class Slow:
     span: str | None = None
     amount: str = ""
     given: float = 0.0
+    others_wait: bool = True
 
     @property
     def accuses(self) -> bool:
@@ -227,7 +229,7 @@ def _findings(table: Table) -> Iterator[Slow]:
             place, table.axis, kind, rank, str(row.get("place") or f"rank {rank}"), phase, since, last,
             until is not None, cost / (last - since + 1), cost, _figure(row.get("slowdown")),
             None if saved is None else _figure(saved), _whole(row.get("at step")), None if span is None else str(span),
-            str(row.get("amount") or ""), _figure(row.get("given")),
+            str(row.get("amount") or ""), _figure(row.get("given")), row.get("others wait") != "no",
         )  # fmt: skip
 
 

@@ -46,4 +46,5 @@ def found_text(slow: Slow) -> str:
     over = "" if slow.is_over else ", and lasts"
     measured = slow.kind != "silent" and slow.cost_s > 0
     cost = f": {signed(seconds(slow.extra_s))} a step, {seconds(slow.cost_s)} in all" if measured else ""
-    return f"{what_was_when(slow)}{over}{cost}"
+    alone = "" if slow.others_wait else "; most ranks did not wait for it"
+    return f"{what_was_when(slow)}{over}{cost}{alone}"

@@ -353,9 +353,7 @@ def _then(
     phases: Sequence[Phase],
 ) -> str:
     if verdict == "caused":
-        kinds = {slow.kind for slow in there}
-        without = _EVENED[kinds.pop()] if len(kinds) == 1 and kinds <= _EVENED.keys() else "Without it"
-        without = f"{without} these steps are {seconds(min(saved, effect.by))} shorter"
+        without = _without_them(there, seconds(min(saved, effect.by)))
         return f"{without}; look at {looks[0].axis} {looks[0].step:,}." if looks else f"{without}."
     evened = max((slow.saved_s or 0.0 for slow in there if slow.kind == "shape"), default=0.0)
     if verdict == "coincided" and evened > _NOTICED * effect.mean_s:
@@ -375,6 +373,16 @@ def _then(
     if len(effect.steps) == 1:
         return f"{looks[0].text}."
     return f"Look at {looks[0].axis} {looks[0].step:,}: {looks[0].text}." if looks else "There is no step to look at."
+
+
+def _without_them(there: Sequence[Slow], by: str) -> str:
+    """Return what is gained without what was found; whose steps are shorter, where ranks do not wait for each other."""
+    if not any(slow.others_wait for slow in there):
+        own, them = ("Its", "it") if len({slow.who for slow in there}) == 1 else ("Their", "them")
+        return f"{own} own steps are {by} shorter without that, and most ranks do not wait for {them}"
+    kinds = {slow.kind for slow in there}
+    without = _EVENED[kinds.pop()] if len(kinds) == 1 and kinds <= _EVENED.keys() else "Without it"
+    return f"{without} these steps are {by} shorter"
 
 
 def _looks(facts: RunFacts, place: Place, causes: Sequence[Slow], effect: _Effect, time: StepTime) -> list[Look]:

@@ -237,7 +237,7 @@ def test_a_file_that_cannot_be_written_does_not_stop_training(
 
     assert captured.values("loss") == [0.5]
     [said] = captured.notices
-    assert "taken/file.jsonl' is not written: Not a directory" in said
+    assert "taken/file.jsonl' is not written: File exists" in said
     assert "explain dump-not-written" in said
 
 

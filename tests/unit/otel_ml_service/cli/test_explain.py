@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner, Result
 
@@ -50,8 +52,8 @@ def test_a_slug_that_is_spelled_otherwise_now_is_explained(written: str) -> None
         ("[rank3]: otel_ml: No step is set; call otel_ml.set_step(i) or pass step=.", "no-step"),
         ("otel_ml: 1,204 points of rank 3 are not acknowledged (timed out); they are kept on this host. The next start "
          "of this run sends them, or: otel-ml recover", "not-acknowledged"),
-        ("Run digits-1: Exporter 'mlflow': MLflow: no answer. It is tried again; the others go on, and what it does not "
-         "have is kept.", "exporter-failing"),
+        ("Run digits-1: Exporter 'mlflow': MLflow: no answer. It is tried again; the others go on, and what it does "
+         "not have is kept.", "exporter-failing"),
         ("--embedded is old; Step 7 of axis 'step' is still open: it waits for ranks 3, 4 and 12 more.", "step-open"),
         ("'/data/runs/.service/journal.db' is in use by another otel_ml service. Stop that one, or choose another "
          "OTEL_ML_DIR.", "storage"),
@@ -135,3 +137,19 @@ def test_each_part_of_the_list_has_its_heading_once() -> None:
 
     assert headings
     assert len(headings) == len(set(headings))
+
+
+def test_a_program_gets_an_object_for_each_section() -> None:
+    [found] = map(json.loads, explain("spool-full", "--json").stdout.splitlines())
+    every = [json.loads(line)["slug"] for line in explain("--json").stdout.splitlines()]
+
+    section = catalogue().sections["spool-full"]
+    assert found == {"slug": "spool-full", "part": section.part, "summary": section.line, "text": section.text}
+    assert every == list(catalogue().sections)
+
+
+def test_a_program_gets_no_list_for_what_is_unknown() -> None:
+    done = explain("spoolfull", "--json")
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "Nothing is known of 'spoolfull'. Did you mean 'spool-full'" in done.stderr

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import sys
@@ -76,3 +77,42 @@ def test_gc_understands_ages_and_says_what_an_age_is(otel_ml: Run, tmp_path: Pat
     assert (nothing, wrong) == (0, 2)
     assert "Nothing to remove" in out
     assert "12h, 30d, 4w" in err
+
+
+def test_gc_has_an_object_for_every_run_that_it_removed_or_left_alone(otel_ml: Run, tmp_path: Path) -> None:
+    old, left = (write_run(tmp_path, run_id, digits_records(steps=2)) for run_id in ("01old", "02left"))
+    left.database.with_name("undelivered").touch()
+    written = {"bytes": old.size(), "modified": old.modified, "dir": str(old.path)}
+
+    status, out, _ = otel_ml("gc", "--keep", "0", "--yes", "--json")
+
+    found = {row["id"]: row for row in map(json.loads, out.splitlines())}
+    assert status == 0
+    assert found["01old"] == {
+        "id": "01old", "name": "01old", "experiment": "digits", **written, "result": "removed", "problem": ""
+    }  # fmt: skip
+    assert found["02left"]["result"] == "undelivered"
+    assert (old.path.exists(), left.path.exists()) == (False, True)
+
+
+def test_gc_asks_a_person_beside_the_json_and_says_what_was_declined(
+    otel_ml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path, "01old", digits_records(steps=2))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+
+    status, out, err = otel_ml("gc", "--keep", "0", "--json")
+
+    [row] = map(json.loads, out.splitlines())
+    assert (status, row["id"], row["result"]) == (0, "01old", "declined")
+    assert "Remove 1 run" in err
+    assert run.path.exists()
+
+
+def test_gc_that_has_nothing_to_remove_prints_no_object(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01new", digits_records(steps=2))
+
+    status, out, err = otel_ml("gc", "--older-than", "30d", "--json")
+
+    assert (status, out) == (0, "")
+    assert "Nothing to remove" in err

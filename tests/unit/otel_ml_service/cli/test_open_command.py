@@ -96,3 +96,28 @@ def test_open_finds_the_page_of_a_run_in_w_and_b(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == "https://wandb.example/team/digits/runs/01abc\n"
+
+
+def test_open_says_as_json_where_and_in_what(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+    (run.path / "wandb").mkdir()
+    (run.path / "wandb" / "mode").write_text("online")
+    (run.path / "wandb" / "url").write_text("https://wandb.example/team/digits/runs/01abc")
+
+    done = otel_ml(tmp_path, "open", "01abc", "--no-browser", "--json")
+
+    assert json.loads(done.stdout) == {
+        "id": "01abc", "viewer": "wandb", "url": "https://wandb.example/team/digits/runs/01abc"
+    }  # fmt: skip
+
+
+def test_open_says_as_json_where_a_viewer_is_as_soon_as_it_answers(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["tensorboard"])
+    command = [*PROGRAM, "open", "01abc", "--no-browser", "--json"]
+    with subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+
+    assert (said["id"], said["viewer"], urlsplit(said["url"]).hostname) == ("01abc", "tensorboard", "127.0.0.1")
+    assert process.returncode == 130

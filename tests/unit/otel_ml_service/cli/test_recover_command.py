@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -279,3 +281,66 @@ def test_a_run_that_does_not_exist_is_said_with_what_there_is(tmp_path: Path, co
 
     assert done.returncode == 1
     assert "01abc" in done.stderr
+
+
+def objects(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_recover_has_an_object_for_what_is_left_and_for_what_it_did(tmp_path: Path) -> None:
+    mine, other = (left_by_a_dead_service(tmp_path, run_id) for run_id in ("01dead", "02dead"))
+    here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_END_SILENCE": "1000"}
+
+    planned = objects(otel_ml(tmp_path, "recover", "01dead", "--dry-run", "--json", **here))
+    done = otel_ml(tmp_path, "recover", "01dead", "--json", **here)
+    again = otel_ml(tmp_path, "recover", "--json", **here | {"OTEL_ML_DIR": str(tmp_path)})
+
+    assert [(row["id"], row["result"], row["spools"]) for row in planned] == [
+        ("02dead", "left_alone", 1),
+        ("01dead", "unfinished", 1),
+    ]
+    alone, delivered = objects(done)
+    assert done.returncode == 0, done.stderr
+    assert (alone["id"], alone["result"], alone["dir"]) == ("02dead", "left_alone", str(other.path))
+    assert delivered == {
+        "id": "01dead", "experiment": "digits", "dir": str(mine.path), "job_dir": str(mine.path), "spools": 1,
+        "sent_to": [], "result": "delivered", "endpoint": None, "spools_delivered": 1, "values": 10, "delivered": 10,
+        "exporters": ["jsonl"], "lacking": [], "lost": {}, "problems": [], "notices": [],
+    }  # fmt: skip
+    assert "10 values of 1 spool" in done.stderr
+    assert [row["id"] for row in objects(again)] == ["02dead"]
+
+
+def test_recover_has_an_object_for_a_run_that_could_not_be_delivered(tmp_path: Path) -> None:
+    folder = left_by_a_dead_service(tmp_path, "01dead")
+    (folder.path / "state").write_text("a file where a folder has to be")
+
+    done = otel_ml(tmp_path, "recover", "01dead", "--json")
+
+    [row] = objects(done)
+    assert (done.returncode, row["result"], row["exporters"]) == (1, "left", [])
+    assert str(folder.path / "state") in row["problems"][0]
+
+
+def test_recover_has_an_object_for_what_it_sent_to_an_endpoint(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01away", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    write_spool(rendezvous.spool / "rank0-000000.spool", FakeWriter(experiment="01away"), range(10))
+    with otlp_server() as server:
+        done = otel_ml(tmp_path, "recover", "--json", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
+
+    [row] = objects(done)
+    assert done.returncode == 0, done.stderr
+    assert (row["result"], row["endpoint"], row["spools_delivered"]) == ("delivered", server.url, 1)
+
+
+def test_recover_has_an_object_for_a_spool_that_it_cannot_read(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    (rendezvous.spool / "rank0-000000.spool").write_bytes(b"not a spool, and long enough to be one" * 10)
+
+    done = otel_ml(tmp_path, "recover", "--json")
+
+    [row] = objects(done)
+    assert done.returncode == 1
+    assert "rank0-000000.spool" in row["unread_spool"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -89,3 +90,20 @@ def test_replay_waits_for_the_service_of_a_job_that_has_just_ended(tmp_path: Pat
     assert process.returncode == 0
     assert len(history(records(run)).get("loss")) == 20
     assert run.jsonl.exists()
+
+
+def test_replay_has_an_object_for_every_run_and_exporter(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=5), exporters=[])
+    body = FakeWriter(experiment="01abc", rank=3).step(2, {"loss": 32.0}, reduction="mean").SerializeToString()
+    (run.path / "late.otlp").write_bytes(len(body).to_bytes(4, "big") + body + b"torn")
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl", "--json")
+
+    [row] = map(json.loads, done.stdout.splitlines())
+    assert done.returncode == 0, done.stderr
+    assert row == {
+        "id": "01abc", "experiment": "digits", "exporter": "jsonl", "records": len(digits_records(steps=5)),
+        "lost": {}, "url": str(run.jsonl), "dir": str(run.path),
+        "late": {"values": 0, "not_merged": ["loss"], "torn_bytes": 4},
+    }  # fmt: skip
+    assert "late.otlp: not merged" in done.stderr

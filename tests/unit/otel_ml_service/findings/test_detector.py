@@ -160,3 +160,21 @@ def test_ranks_that_join_later_are_looked_at_too() -> None:
     run(detector, range(10), forward=[1.0] * 2)
 
     assert [one.rank for one in run(detector, range(10, 35), forward=[1.0, 1.0, 1.0, 1.4])] == [3]
+
+
+@pytest.mark.parametrize("order", [("data", "work", "step"), ("step", "data", "work")])
+@pytest.mark.parametrize("scatter", [0.001, 0.004])
+def test_of_a_slow_timer_and_the_one_around_it_the_slow_one_is_told_whichever_is_certain_first(
+    order: tuple[str, ...], scatter: float
+) -> None:
+    told = set()
+    for seed in range(60):
+        draw, detector = np.random.default_rng(seed), Detector()
+        for step in range(60):
+            work, data, rest = draw.exponential(scatter, (3, 3)) * [[1.0], [0.25], [0.3]]
+            work += 0.02 + np.array([0.0, 0.03, 0.0]) * (step >= 40)
+            of = {"work": work, "data": data, "step": work + data + rest}
+            timers = StepTimers((0, 1, 2), order, np.stack([of[phase] for phase in order], axis=1))
+            told |= {(one.rank, one.phase) for one in detector.step(step, timers) if one.rank == 1 and step >= 40}
+
+    assert told == {(1, "work")}

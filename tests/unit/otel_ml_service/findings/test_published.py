@@ -55,6 +55,7 @@ def test_a_slow_rank_is_in_the_row_the_table_and_the_picture_and_is_said() -> No
             "every": None,
             "amount": None,
             "given": None,
+            "others wait": None,
         }
     )
     assert [record.name for record in service.records if isinstance(record, Image)] == ["otel_ml/stragglers"]

@@ -374,3 +374,15 @@ def test_a_place_that_cannot_be_written_is_an_error_that_names_it(
 
     assert main(["trace", "-o", str(tmp_path / "file" / "t")]) == 1
     assert "The trace cannot be written to" in capsys.readouterr().err
+
+
+def test_the_command_says_as_json_what_is_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path, "01abc", batches(steps_of(ranks=1, steps=9)))
+
+    assert main(["trace", "latest", "--steps", "5-7", "--json"]) == 0
+
+    file = run.path / "trace-5-7.perfetto-trace"
+    assert json.loads(capsys.readouterr().out) == {
+        "file": str(file), "bytes": file.stat().st_size, "id": "01abc", "axis": "step", "role": None,
+        "spans": 9, "values": 0, "arrows": 0, "arrows_left_out": 0, "spans_left_out": 0,
+    }  # fmt: skip

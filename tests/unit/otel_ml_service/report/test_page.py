@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -226,3 +227,18 @@ def test_a_report_is_not_attached_to_a_run_of_which_only_a_file_is_left(
 
     assert (run.path / "report.html").exists()
     assert "'01abc' has no database of a service (state/run.db)" in capsys.readouterr().err
+
+
+def test_the_command_says_as_json_what_it_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+    run = write_run(tmp_path, "01abc", records_of_everything())
+
+    assert main(["report", "--json"]) == 0
+
+    file = run.path / "report.html"
+    assert json.loads(capsys.readouterr().out) == {
+        "file": str(file), "bytes": file.stat().st_size,
+        "runs": [{"id": "01abc", "experiment": "digits", "attached_to": []}],
+    }  # fmt: skip

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import pytest
 
@@ -20,6 +21,7 @@ from otel_ml_service.ui.known_runs import KnownRuns
 from otel_ml_service.ui.server import server
 from tests.recorded_run import write_run
 from tests.unit.otel_ml_service.cli.program import PROGRAM, environment
+from tests.unit.otel_ml_service.report.odd_names import SHOWN, controls_in, odd_run
 from tests.unit.otel_ml_service.report.runs import HOSTILE, records_of_everything
 
 TOKEN = "a-token-that-nobody-guesses"
@@ -217,6 +219,17 @@ def test_secrets_in_parameters_are_hidden_whoever_wrote_the_run(client: Client, 
 
     for path in ("runs.json", "run/digits/run-1/"):
         assert secret not in client.get(path).body
+
+
+def test_what_a_live_page_is_answered_is_written_out_and_finds_its_step_again(client: Client, tmp_path: Path) -> None:
+    write_run(tmp_path, "run-1", odd_run())
+    names = urlencode({"role": SHOWN, "axis": SHOWN, "step": 4})
+
+    step = client.get(f"run/digits/run-1/step?{names}").json
+    others = [client.get("runs.json").json, client.get("run/digits/run-1/news?version=-1").json]
+
+    assert (step["role"], step["axis"], step["names"], len(step["rows"])) == (SHOWN, SHOWN, [SHOWN], 2)
+    assert controls_in([step, *others]) == []
 
 
 def test_no_name_of_a_run_becomes_an_element_of_its_page(client: Client, tmp_path: Path) -> None:

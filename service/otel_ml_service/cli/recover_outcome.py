@@ -1,0 +1,64 @@
+"""What became of what a run left, as `otel-ml recover` tells it: an exit code, and an object for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from otel_ml.config import Endpoint
+from otel_ml_service.stored_runs.recover import Recovered
+from otel_ml_service.stored_runs.unfinished import Unfinished
+
+__all__ = ["LEFT", "LOST", "Outcome"]
+
+LEFT, LOST = 1, 3
+"""Exit codes: something is left to deliver, run it again; nothing is left, and some is lost. 2 is wrong usage."""
+
+_NOTHING = Recovered(is_done=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of what a run left.
+
+    Attributes:
+        run: as it was found.
+        result: `lost` where nothing is left and some of it is lost; `unfinished` where it was listed and no more.
+        endpoint: where its spools are sent; None where it is finished in its folder.
+        spools: how many were sent or taken in.
+        done: what its service did, where one was started.
+        problems: why something is left.
+        notices: what was said meanwhile, such as of a damaged file.
+    """
+
+    run: Unfinished
+    result: Literal["delivered", "lost", "left", "left_alone", "unfinished"]
+    endpoint: Endpoint | None = None
+    spools: int = 0
+    done: Recovered = _NOTHING
+    problems: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> int:
+        """Its part of the exit code."""
+        return {"left": LEFT, "lost": LOST}.get(self.result, 0)
+
+    def as_json(self, job_dir: str) -> dict[str, object]:
+        """Return it as plain data; `job_dir` is the folder to which the run's job wrote."""
+        about = {"id": self.run.id, "experiment": self.run.experiment, "dir": str(self.run.folder.path)}
+        left = {"job_dir": job_dir, "spools": self.run.spools, "sent_to": sorted(set(self.run.sent_to.values()))}
+        return {
+            **about,
+            **left,
+            "result": self.result,
+            "endpoint": None if self.endpoint is None else self.endpoint.shown,
+            "spools_delivered": self.spools,
+            "values": self.done.values,
+            "delivered": self.done.delivered,
+            "exporters": list(self.done.exporters),
+            "lacking": list(self.done.lacking),
+            "lost": dict(self.done.lost),
+            "problems": list(self.problems),
+            "notices": list(self.notices),
+        }
