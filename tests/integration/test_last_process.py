@@ -100,6 +100,30 @@ def test_the_main_process_of_a_container_waits_for_a_backend_that_opens_slowly_a
     assert "finished. 1 process, 60 values recorded, 60 delivered, 0 lost." in said, said
 
 
+HOLDS_THE_INTERPRETER = """
+import re, time
+from otel_ml_exporters.testing import RecordingExporter
+
+class HoldsTheInterpreter(RecordingExporter):
+    def start(self, run):
+        ends = time.monotonic() + 14  # longer than a service that does not answer is waited for
+        while time.monotonic() < ends:
+            re.match("(a+)+b", "a" * 26)  # for seconds nothing else runs in this process, as in a large import
+        super().start(run)
+"""
+
+
+def test_the_main_process_of_a_container_waits_for_a_service_that_cannot_answer_while_a_backend_opens(
+    tmp_path: Path,
+) -> None:
+    install(tmp_path, {"holds": HOLDS_THE_INTERPRETER}, "holds = holds:HoldsTheInterpreter")
+    program = PROGRAM.replace("{then}", "").replace("mlflow", "holds")
+
+    said = in_container(tmp_path, program, PYTHONPATH=os.pathsep.join([str(tmp_path), SOURCES]))
+
+    assert "finished. 1 process, 60 values recorded, 60 delivered, 0 lost." in said, said
+
+
 def test_a_job_below_shells_of_a_container_is_delivered_by_its_own_account_and_recover_finds_nothing_missing(
     tmp_path: Path,
 ) -> None:

@@ -39,6 +39,9 @@ TIMEOUT_WITH_DELIVERY = 10.0
 TIMEOUT_WITH_STARTS = 60.0
 """The same while an exporter starts, which imports its backend's library, or a large file is hashed."""
 
+BUSY_AFTER = 0.9
+"""Seconds without an answer after which a service is there, and cannot answer: one that is gone refuses at once."""
+
 TOLD_AFTER = 2.0
 """Seconds of waiting for delivery after which it says what for."""
 
@@ -132,15 +135,18 @@ class ShutdownSequence:
     def _account_at_the_end(self, identity: Identity, deadline: float) -> Mapping[str, Any] | None:
         """Return the account with the shutdown message and, for the last writer, everything; or what comes in time."""
         known: object = None
+        heard: Mapping[str, Any] | None = None
         began = quiet_since = time.monotonic()
         is_told = False
         is_host = self._is_last_chance and identity.place.hosts > 1 and identity.place.rank == 0
         while True:
+            asked = time.monotonic()
             run = self._ask(writer=identity.instance)
             now = time.monotonic()
             if run is not None and is_host:  # with this one the service ends, which the other hosts still need
                 run = {**run, "last": run.get("left")}
             if run is not None:
+                heard = run
                 if run.get("left") and (not run.get("last") or self._is_done(run)):
                     return run
                 if (progress := _progress(run)) != known:
@@ -148,7 +154,8 @@ class ShutdownSequence:
                 if not is_told and run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
                     is_told = True
                     self._console.line(waiting_line(run))
-            if now >= deadline or now - quiet_since >= self._timeout(run, deadline - began):
+            is_busy = run is None and now - asked >= BUSY_AFTER
+            if now >= deadline or now - quiet_since >= self._timeout(heard, deadline - began, is_busy=is_busy):
                 return run
             time.sleep(0.05)
 
@@ -159,13 +166,20 @@ class ShutdownSequence:
         states = {exporter.get("state") for exporter in (run.get("exporters") or {}).values()}
         return not self._is_last_chance or (run.get("status") != "running" and states <= CLOSED)
 
-    def _timeout(self, run: Mapping[str, Any] | None, wait: float) -> float:
-        """Return for how long a service may not get on."""
-        if wait <= USUAL_WAIT or run is None or not run.get("last"):
+    def _timeout(self, run: Mapping[str, Any] | None, wait: float, *, is_busy: bool) -> float:
+        """Return for how long a service may not get on.
+
+        Args:
+            run: its newest account, or None.
+            wait: seconds that this process may wait in all.
+            is_busy: it cannot answer: a backend's library, while it is imported, holds its interpreter.
+        """
+        is_last = run.get("last") if run is not None else self._is_last_chance and is_busy
+        if wait <= USUAL_WAIT or not is_last:
             return self._least_timeout
         if wait != math.inf:
             return wait
-        is_long = run.get("starting") or run.get("files") or run.get("writers_live")
+        is_long = is_busy or run is None or run.get("starting") or run.get("files") or run.get("writers_live")
         return TIMEOUT_WITH_STARTS if is_long else TIMEOUT_WITH_DELIVERY
 
     def report_left_behind(self, identity: Identity) -> None:
