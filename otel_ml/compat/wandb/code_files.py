@@ -12,7 +12,7 @@ from typing import Any
 
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.wandb.artifact import Artifact
-from otel_ml.config import Config
+from otel_ml.env import DIR
 
 __all__ = ["Chooses", "code_of", "is_code", "is_of_a_run", "main_script"]
 
@@ -32,7 +32,7 @@ def is_code(path: str) -> bool:
 def is_of_a_run(path: str, root: str) -> bool:
     """Whether a file is below a folder of W&B's runs, or of ours, which have copies of code."""
     first = os.path.relpath(path, root).partition(os.sep)[0]
-    return first in _OF_RUNS or Path(path).is_relative_to(Config.from_env(os.environ).dir.absolute())
+    return first in _OF_RUNS or Path(path).is_relative_to(Path(DIR.read().value).absolute())
 
 
 def code_of(project: str, root: Any, name: str | None, include: Chooses, exclude: Chooses) -> Artifact | None:

@@ -144,8 +144,9 @@ class RunPipelines:
 
     @property
     def are_starting(self) -> bool:
-        """Whether a backend is being opened, for the first time or again."""
-        return any(pipeline.is_starting for pipeline in self.started.values())
+        """Whether a backend is being opened, for the first time or again, or is about to be."""
+        is_ahead = any(name not in self.started and self.behind(name) for name in self._settings.exporters)
+        return is_ahead or any(pipeline.is_starting for pipeline in self.started.values())
 
     @property
     def exporters(self) -> dict[str, PipelineStatus]:

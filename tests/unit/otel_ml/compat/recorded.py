@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.testing import Capture, Event
 
-__all__ = ["events", "params", "steps_of"]
+__all__ = ["events", "params", "steps_of", "written"]
+
+
+def written(call: Callable[[Any], None]) -> Callable[[], None]:
+    """Return a call that hands a `SummaryWriter` to `call`, and closes it."""
+
+    def write() -> None:
+        with SummaryWriter("runs/digits") as writer:
+            call(writer)
+
+    return write
 
 
 def steps_of(captured: Capture, name: str, axis: str = "step") -> dict[int, float]:

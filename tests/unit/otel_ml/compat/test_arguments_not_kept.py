@@ -13,21 +13,13 @@ from otel_ml.compat import mlflow, wandb
 from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.compat.verl import RLInsightLogger
 from otel_ml.testing import Capture, capture
-from tests.unit.otel_ml.compat.recorded import events
+from tests.unit.otel_ml.compat.recorded import events, written
 
 
 @pytest.fixture
 def captured() -> Iterator[Capture]:
     with capture() as run:
         yield run
-
-
-def written(call: Callable[[Any], None]) -> Callable[[], None]:
-    def write() -> None:
-        with SummaryWriter("runs/digits") as writer:
-            call(writer)
-
-    return write
 
 
 def trace_state() -> None:

@@ -16,20 +16,13 @@ from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.compat.verl import Tracking, ValidationGenerationsLogger
 from otel_ml.compat.verl import reduce_metrics as reduce_metrics_of_verl
 from otel_ml.testing import Capture, capture
+from tests.unit.otel_ml.compat.recorded import written
 
 
 @pytest.fixture
 def captured() -> Iterator[Capture]:
     with capture() as run:
         yield run
-
-
-def written(call: Callable[[Any], None]) -> Callable[[], None]:
-    def write() -> None:
-        with SummaryWriter("runs/digits") as writer:
-            call(writer)
-
-    return write
 
 
 CALLS: dict[str, Callable[[], Any]] = {

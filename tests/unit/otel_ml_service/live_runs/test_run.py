@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from otel_ml.wire.rendezvous import kept_folder
 from otel_ml_exporters.errors import RetryableExportError
-from otel_ml_exporters.records import Artifact, StepRecord
+from otel_ml_exporters.records import Artifact, RunInfo, StepRecord
 from otel_ml_exporters.testing import FlakyExporter, RecordingExporter
 from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.live_runs.live_run import LiveRun
@@ -160,3 +161,43 @@ def test_a_file_that_was_looked_for_is_in_the_run_after_a_restart_too(tmp_path: 
 
 def begun(folder: Path) -> LiveRun:
     return LiveRun("exp", folder, RunSettings({}), Telemetry(), journal="j")
+
+
+def test_a_backend_is_being_opened_from_before_its_first_try_and_at_each_later_one_and_not_in_between(
+    tmp_path: Path,
+) -> None:
+    opens, is_open = threading.Event(), threading.Event()
+
+    class Backend(RecordingExporter):
+        def start(self, run: RunInfo) -> None:
+            opens.set()
+            assert is_open.wait(60)
+            super().start(run)
+
+    away = RunSettings(
+        {"backend": lambda: FlakyExporter(lambda *_: RetryableExportError("away"))}, retry=RetryPolicy(initial_s=1e9)
+    )
+    rank = Rank(0)
+    run = LiveRun("exp", tmp_path, away, Telemetry(), journal="j")
+    run.observe(1, rank.step(0, {"x": 1.0}), START)
+    run.advance(START + 60)
+    run.commit()
+    eventually(lambda: run.pipelines.exporters["backend"].state == "retrying")
+    assert not run.pipelines.are_starting
+    run.pipelines.ask_to_stop(0.0)
+    run.pipelines.join()
+    run.close()
+
+    again = LiveRun("exp", tmp_path, RunSettings({"backend": Backend}), Telemetry(), journal="j")
+    assert again.pipelines.pending
+    assert again.pipelines.are_starting  # nobody has begun to
+    again.observe(2, rank.bye(), START + 100)
+    again.advance(START + 120)
+    again.commit()
+    assert opens.wait(20)
+    assert again.pipelines.are_starting
+    is_open.set()
+    eventually(lambda: again.pipelines.is_delivered)
+    assert not again.pipelines.are_starting
+    again.pipelines.ask_to_stop(10)
+    again.close()
