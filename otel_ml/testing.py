@@ -129,6 +129,7 @@ class _Memory:
     """A receiver in memory; also the link to itself."""
 
     is_starting = False
+    is_served = False
     serves_here = False
 
     def __init__(self) -> None:

@@ -113,6 +113,11 @@ class ActorLink:
         return self._reached is None and _is_connected()
 
     @property
+    def is_served(self) -> bool:
+        """Whether it lives: nobody asks, since it does not end with the job."""
+        return False
+
+    @property
     def serves_here(self) -> bool:
         """Whether the service takes up what this process leaves: it may be on another host."""
         return False

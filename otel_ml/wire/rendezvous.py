@@ -322,11 +322,14 @@ def rendezvous_of(experiment_id: str, environ: Mapping[str, str] | None = None) 
 def is_private(folder: Path) -> bool:
     """Whether `folder` is one of this user, no link, and nobody else may put anything into it."""
     try:
-        found = folder.lstat()
+        return _is_closed(folder.lstat())
     except OSError:
         return False
-    is_closed = not stat.S_IMODE(found.st_mode) & 0o022
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and is_closed
+
+
+def _is_closed(found: os.stat_result) -> bool:
+    is_for_others = stat.S_IMODE(found.st_mode) & 0o022
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not is_for_others
 
 
 def _root(environ: Mapping[str, str]) -> Path:
@@ -337,9 +340,15 @@ def _root(environ: Mapping[str, str]) -> Path:
     name = f"otel-ml-{os.getuid()}"
     given = environ.get("XDG_RUNTIME_DIR", "")
     usual = (Path(given) if given and _is_own(Path(given)) else Path("/tmp")) / name
-    if is_private(usual) or not os.path.lexists(usual):
-        return usual
-    return Path.home() / ".cache" / name
+    return usual if _may_be_ours(usual) else Path.home() / ".cache" / name
+
+
+def _may_be_ours(folder: Path) -> bool:
+    """Whether a folder is private, or not there yet: seen in one look, since another process may make it meanwhile."""
+    try:
+        return _is_closed(folder.lstat())
+    except OSError:
+        return True
 
 
 def passed_over(environ: Mapping[str, str]) -> Path | None:

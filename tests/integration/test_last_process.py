@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import pytest
 
 import otel_ml
 from tests.integration.worker_process import SOURCES, environment
@@ -101,11 +102,12 @@ def test_the_main_process_of_a_container_waits_for_a_backend_that_opens_slowly_a
 
 
 HOLDS_THE_INTERPRETER = """
-import re, time
+import pathlib, re, time
 from otel_ml_exporters.testing import RecordingExporter
 
 class HoldsTheInterpreter(RecordingExporter):
     def start(self, run):
+        pathlib.Path("opens").touch()
         ends = time.monotonic() + 14  # longer than a service that does not answer is waited for
         while time.monotonic() < ends:
             re.match("(a+)+b", "a" * 26)  # for seconds nothing else runs in this process, as in a large import
@@ -113,15 +115,26 @@ class HoldsTheInterpreter(RecordingExporter):
 """
 
 
+RECORDS_MEANWHILE = """
+import pathlib, time
+while not pathlib.Path("opens").exists():
+    time.sleep(0.01)
+for step in range(20, 40):
+    otel_ml.log({"loss": float(step)}, step=step)
+"""
+
+
+@pytest.mark.parametrize(("further", "values"), [("", 60), (RECORDS_MEANWHILE, 80)], ids=["before", "meanwhile"])
 def test_the_main_process_of_a_container_waits_for_a_service_that_cannot_answer_while_a_backend_opens(
-    tmp_path: Path,
+    tmp_path: Path, further: str, values: int
 ) -> None:
     install(tmp_path, {"holds": HOLDS_THE_INTERPRETER}, "holds = holds:HoldsTheInterpreter")
-    program = PROGRAM.replace("{then}", "").replace("mlflow", "holds")
+    within = textwrap.indent(further, "    ")
+    program = textwrap.dedent(PROGRAM).replace("mlflow", "holds").replace("{then}", within)
 
     said = in_container(tmp_path, program, PYTHONPATH=os.pathsep.join([str(tmp_path), SOURCES]))
 
-    assert "finished. 1 process, 60 values recorded, 60 delivered, 0 lost." in said, said
+    assert f"finished. 1 process, {values} values recorded, {values} delivered, 0 lost." in said, said
 
 
 def test_a_job_below_shells_of_a_container_is_delivered_by_its_own_account_and_recover_finds_nothing_missing(

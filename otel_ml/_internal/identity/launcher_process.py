@@ -6,7 +6,13 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
+
+from otel_ml._internal.identity.common_file import common_file
+from otel_ml.wire.rendezvous import boot_id
+from otel_ml.wire.short_digest import short_digest
 
 __all__ = [
     "Process",
@@ -19,13 +25,14 @@ __all__ = [
     "makers",
     "most_agents",
     "ranks_below",
+    "start_time",
     "started_ns",
     "through_shells",
     "was_started_with",
 ]
 
 Process = tuple[int, int]
-"""A process id, and when it started: the system gives the number again."""
+"""A process id, and its `start_time`: the system gives the number again."""
 
 _MOST = 64
 """Processes between a rank and its launcher: wrappers that bind cores or set up a container."""
@@ -125,7 +132,7 @@ def ancestors(pid: int) -> Iterator[Process]:
         pid = _parent(pid)
         if pid <= 0:
             return
-        yield pid, started_ns(pid)
+        yield pid, start_time(pid)
 
 
 def most_agents(agent: int) -> int:
@@ -140,14 +147,18 @@ def most_agents(agent: int) -> int:
     return int(most) if most.isdecimal() else 1
 
 
+def start_time(pid: int) -> int:
+    """Return what tells a process from others of its number, the same for all who ask; 0 where there is none.
+
+    That is when it started, in ticks since the boot: who sets the clock of the day changes nothing.
+    """
+    return _field(pid, 19) or _started_ns_by_ps(pid)
+
+
 def started_ns(pid: int) -> int:
-    """Return when a process started, the same for all who ask; 0 where there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
-        return int(boot.split()[1]) * 10**9 + int(fields[19]) * 10**9 // os.sysconf("SC_CLK_TCK")
-    except (OSError, StopIteration, IndexError, ValueError):
-        return _started_ns_by_ps(pid)
+    """Return the time at which a process started, the same for all who ask; 0 where there is none."""
+    ticks = _field(pid, 19)
+    return _boot_s() * 10**9 + ticks * 10**9 // os.sysconf("SC_CLK_TCK") if ticks else _started_ns_by_ps(pid)
 
 
 def is_alive(process: Process) -> bool:
@@ -157,7 +168,22 @@ def is_alive(process: Process) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         state = ""
-    return state not in {"Z", "X"} and started_ns(pid) == started
+    return state not in {"Z", "X"} and start_time(pid) == started
+
+
+@cache
+def _boot_s() -> int:
+    """Return the time of the boot as the first who asked has seen it: the system's own changes with each set clock."""
+    seen = 0
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/stat").read_text().splitlines()
+        seen = int(next(line for line in lines if line.startswith("btime ")).split()[1])
+    name = f"boot-{short_digest(boot_id())}.txt"
+    with suppress(OSError, ValueError), common_file(name, os.O_CREAT) as file:
+        if file.text:
+            return int(file.text)
+        file.write(str(seen))
+    return seen
 
 
 def _started_ns_by_ps(pid: int) -> int:

@@ -18,6 +18,7 @@ from otel_ml._internal.identity.launcher_process import (
     launcher_process,
     makers,
     most_agents,
+    start_time,
     started_ns,
     through_shells,
     was_started_with,
@@ -282,11 +283,10 @@ def _new_id_of(job: str) -> str:
 
 
 def _derived_id(place: JobPlace, pid: int) -> str:
-    started = started_ns(pid)
-    derived = hashlib.sha256(f"{boot_id()}\0{pid}\0{started}\0{place.job}".encode()).digest()
+    derived = hashlib.sha256(f"{boot_id()}\0{pid}\0{start_time(pid)}\0{place.job}".encode()).digest()
     if place.job:
         return f"{place.job}-{derived.hex()[:8]}"
-    return new_id(started, derived)
+    return new_id(started_ns(pid), derived)
 
 
 def _is_enough(place: JobPlace, launcher: int) -> bool:

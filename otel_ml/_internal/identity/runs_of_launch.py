@@ -18,20 +18,19 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import IO, Any
+from typing import Any
 
 from otel_ml import env
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.common_file import UNWRITTEN, common_file
+from otel_ml._internal.identity.launch_file import SUFFIX, started_by
+from otel_ml._internal.identity.launcher_process import Process
 from otel_ml._internal.identity.ranks import JobPlace
 from otel_ml._internal.identity.started_by_hand import common_processes
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import rendezvous_of
 
-__all__ = ["SUFFIX", "as_meant", "do_names_tell", "follow", "followers_of", "lose", "number_in_launch", "take_lost"]
-
-SUFFIX = ".launch.json"
-"""How the names of files about a launch end. Each says who has `started_by` it, with whom it may be removed."""
+__all__ = ["as_meant", "do_names_tell", "follow", "followers_of", "lose", "number_in_launch", "take_lost"]
 
 _OF_PROCESSES = frozenset({"ray", "dask"})
 """Launchers whose ranks may be on several hosts without a word, and begin runs in any order."""
@@ -66,7 +65,7 @@ class _Launch:
         lost: by rank, how much it held that has ended before a run was begun, and is not said yet.
     """
 
-    started_by: tuple[int, int]
+    started_by: Process
     runs: list[AskedRun] = field(default_factory=list)
     followers: dict[str, list[int]] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
@@ -104,7 +103,7 @@ def follow(launch: str, place: JobPlace, ppid: int, run_id: str) -> None:
 def followers_of(launch: str) -> dict[str, list[int]]:
     """Return the ranks of this host that have joined a run without having asked for one, by its id."""
     with suppress(OSError), common_file(_file_of(launch), 0) as file:
-        written = _read(file)
+        written = _read(file.text)
         return written.followers if written else {}
     return {}
 
@@ -123,10 +122,10 @@ def lose(launch: str, place: JobPlace, ppid: int, values: int, is_begun: Callabl
 def take_lost(launch: str) -> dict[int, int]:
     """Return by rank of this host what it has lost so; nobody is told again."""
     with suppress(OSError), common_file(_file_of(launch), 0) as file:
-        written = _read(file)
+        written = _read(file.text)
         if written is not None and written.lost:
             lost, written.lost = written.lost, {}
-            _write(file, written)
+            file.write(_text(written))
             return {int(rank): values for rank, values in sorted(lost.items(), key=lambda each: int(each[0]))}
     return {}
 
@@ -181,25 +180,23 @@ def as_meant(text: str) -> str:
 @contextmanager
 def _written_down(launch: str, place: JobPlace, ppid: int) -> Iterator[_Launch]:
     with common_file(_file_of(launch), os.O_CREAT) as file:
-        written = _read(file) or _Launch(common_processes(ppid, place.variable, place.rank)[-1])
+        written = _read(file.text) or _Launch(common_processes(ppid, place.variable, place.rank)[-1])
         yield written
-        _write(file, written)
+        file.write(_text(written))
 
 
 def _file_of(launch: str) -> str:
     return f"{rendezvous_of(launch).folder.name}.runs{SUFFIX}"
 
 
-def _write(file: IO[str], launch: _Launch) -> None:
-    file.seek(0)
-    file.truncate()
-    json.dump(asdict(launch), file)
+def _text(launch: _Launch) -> str:
+    return json.dumps(asdict(launch) | started_by(launch.started_by))
 
 
-def _read(file: IO[str]) -> _Launch | None:
-    """Return what is written down; None where that is nothing, or a rank was killed while it wrote."""
+def _read(text: str) -> _Launch | None:
+    """Return what is written down; None where that is nothing, or nothing of a launch."""
     try:
-        found: dict[str, Any] = json.load(file)
+        found: dict[str, Any] = json.loads(text)
         pid, started = found["started_by"]
         runs = [AskedRun(**run) for run in found["runs"]]
         return _Launch((pid, started), runs, found["followers"], found.get("lost", {}))

@@ -25,14 +25,14 @@ from otel_ml._internal.identity.launcher_process import (
     is_alive,
     launcher_process,
     ranks_below,
-    started_ns,
+    start_time,
 )
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace
 from otel_ml.wire.pid_namespace import pid_namespace
 
 __all__ = ["address", "awaited_start", "common_processes", "joined_start"]
 
-_FILE = "starts-by-hand-3-{namespace}.json"
+_FILE = "starts-by-hand-4-{namespace}.json"
 """The number is that of its form: another version of otel_ml does not read it. Nor does a container, whose processes
 have numbers of their own."""
 
@@ -100,7 +100,7 @@ def common_processes(ppid: int, variable: str, rank: int) -> list[Process]:
     copies = list(forked_from(launcher)) if variable else []
     if copies and ranks_below(launcher, variable) - {str(rank)}:
         copies = []
-    return [(pid, started_ns(pid)) for pid in (launcher, *copies)]
+    return [(pid, start_time(pid)) for pid in (launcher, *copies)]
 
 
 def joined_start(place: JobPlace, ppid: int, before: int, proposed: str) -> str:
@@ -142,7 +142,7 @@ class _Rank:
     def of(cls, place: JobPlace, ppid: int, before: int) -> _Rank:
         command = hashlib.sha256("\0".join(_command()).encode("utf-8", "surrogatepass")).hexdigest()
         pid = place.rank_pid or os.getpid()
-        process = (pid, started_ns(pid))
+        process = (pid, start_time(pid))
         starters = common_processes(ppid, place.variable, place.rank)
         above = tuple(itertools.takewhile(lambda one: one not in starters, ancestors(pid)))
         return cls(
@@ -194,15 +194,13 @@ def address(place: JobPlace) -> list[str | None]:
 def _starts(create: int) -> Iterator[list[Start]]:
     """Yield the starts that ranks may still join, to be changed while nobody else does; `create` as in open(2)."""
     with common_file(_FILE.format(namespace=pid_namespace() or 0), create) as file:
-        starts = [start for start in _read(file.read()) if any(is_alive(starter) for starter in start.starters)]
+        starts = [start for start in _read(file.text) if any(is_alive(starter) for starter in start.starters)]
         yield starts
-        file.seek(0)
-        file.truncate()
-        json.dump([asdict(start) for start in starts], file)
+        file.write(json.dumps([asdict(start) for start in starts]))
 
 
 def _read(text: str) -> list[Start]:
-    """Return what is written down; nothing where a rank was killed while it wrote."""
+    """Return what is written down; nothing where that has not the form of one."""
     try:
         return [_start(one) for one in json.loads(text)]
     except (ValueError, KeyError, TypeError):

@@ -29,10 +29,10 @@ from otel_ml import env
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.forks import FORKS, creator, launch_variables
 from otel_ml._internal.identity.common_file import common_file
-from otel_ml._internal.identity.launcher_process import environ_of, forked_by, started_ns
+from otel_ml._internal.identity.launch_file import SUFFIX, started_by
+from otel_ml._internal.identity.launcher_process import environ_of, forked_by, start_time
 from otel_ml._internal.identity.ranks import detect
 from otel_ml._internal.identity.run_identity import Parent, new_instance
-from otel_ml._internal.identity.runs_of_launch import SUFFIX
 from otel_ml._internal.lifecycle.child_environment import JOINED_BY
 from otel_ml._internal.lifecycle.run_requested import is_worker
 from otel_ml.config import Config
@@ -74,11 +74,11 @@ class Children:
         if not pids and not FORKS.any:
             return
         self._say_who_stays(pids, run_id)
-        path, started_by = _file_of(os.getpid()), (os.getpid(), started_ns(os.getpid()))
+        path, who = _file_of(os.getpid()), _started_by(os.getpid())
         with suppress(OSError), common_file(_joined(path), os.O_CREAT) as file:
-            _write(file, {"started_by": started_by, "joined": {}})
-            write_private(path, json.dumps({"started_by": started_by, "variables": {**variables}}))
+            write_private(path, json.dumps({**who, "variables": {**variables}}))
             self._file, self._run = path, run_id
+            file.write(json.dumps({**who, "joined": {}}))
 
     def tell_no_more(self) -> None:
         """Take back which run it is; who has joined it is kept."""
@@ -87,7 +87,7 @@ class Children:
             return
         path.unlink(missing_ok=True)
         with suppress(OSError, ValueError), common_file(_joined(path), 0) as file:
-            joined = json.load(file)["joined"].items()
+            joined = json.loads(file.text)["joined"].items()
             self._joined |= {int(pid): run_id for pid, run_id in joined if run_id == self._run}
         for name in (_joined(path), _rank_file(os.getpid())):
             path.with_name(name).unlink(missing_ok=True)
@@ -153,8 +153,8 @@ def _instance_of(pid: int, create: int) -> str:
     instance = new_instance()
     with suppress(OSError), common_file(_rank_file(pid), create) as file:
         with suppress(ValueError, KeyError, TypeError):
-            return str(json.load(file)["instance"])
-        _write(file, {"started_by": (pid, started_ns(pid)), "instance": instance})
+            return str(json.loads(file.text)["instance"])
+        file.write(json.dumps({**_started_by(pid), "instance": instance}))
     return instance
 
 
@@ -162,9 +162,13 @@ def _rank_file(pid: int) -> str:
     return f"{_named(pid)}.rank{SUFFIX}"
 
 
+def _started_by(pid: int) -> dict[str, Any]:
+    return started_by((pid, start_time(pid)))
+
+
 def _named(pid: int) -> str:
     """Name a process, also beside those of containers that share the folder: each has a process 1."""
-    return f"{pid_namespace() or 0}-{pid}-{started_ns(pid)}"
+    return f"{pid_namespace() or 0}-{pid}-{start_time(pid)}"
 
 
 def environ_here() -> Mapping[str, str]:
@@ -179,15 +183,9 @@ def has_joined_parent(run_id: str) -> None:
     if not pid:
         return
     with suppress(OSError, ValueError, KeyError), common_file(_joined(_file_of(pid)), 0) as file:
-        said: dict[str, Any] = json.load(file)
+        said: dict[str, Any] = json.loads(file.text)
         said["joined"][str(os.getpid())] = run_id
-        _write(file, said)
-
-
-def _write(file: Any, said: Mapping[str, Any]) -> None:
-    file.seek(0)
-    file.truncate()
-    json.dump(said, file)
+        file.write(json.dumps(said))
 
 
 def _joined(path: Path) -> str:

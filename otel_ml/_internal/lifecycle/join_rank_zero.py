@@ -22,10 +22,10 @@ from pathlib import Path
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.forks import parent_of_program
-from otel_ml._internal.identity.launcher_process import is_alive
+from otel_ml._internal.identity.launch_file import SUFFIX, started_by, sweep
 from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Identity, awaited_id, launched_by, launcher_id
-from otel_ml._internal.identity.runs_of_launch import SUFFIX, follow, followers_of, lose, take_lost
+from otel_ml._internal.identity.runs_of_launch import follow, followers_of, lose, take_lost
 from otel_ml._internal.identity.started_by_hand import address, common_processes
 from otel_ml._internal.lifecycle.child_environment import JOINED_BY
 from otel_ml._internal.signal_mask import leave_signals_to_the_program
@@ -61,12 +61,12 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
     if not _decides(identity):
         return
     place = replace(detect(os.environ), role=config.role)
-    content = json.dumps({"started_by": launched_by(place, parent_of_program()), "variables": {**variables}})
+    content = json.dumps({**started_by(launched_by(place, parent_of_program())), "variables": {**variables}})
     for path in _files(config, place, launcher_id(place, parent_of_program(), 0)):
         with suppress(OSError):  # nobody waits, or those that do begin without
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(path, content)
-    _sweep(rendezvous_of(identity.run_id).folder.parent)
+    sweep(rendezvous_of(identity.run_id).folder.parent)
 
 
 def _decides(identity: Identity) -> bool:
@@ -112,7 +112,7 @@ def leave_unheard(config: Config, rank_pid: int, values: int) -> bool:
         return is_begun
 
     lose(_before_a_run(place), place, ppid, values, look)
-    _sweep(rendezvous_of("").folder.parent)
+    sweep(rendezvous_of("").folder.parent)
     return is_begun
 
 
@@ -144,23 +144,14 @@ def say_who_has_ended(config: Config, identity: Identity) -> None:
     )
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what launches have left that are over: a rank may look for it until the last of its launch has ended."""
-    for path in folder.glob(f"*{SUFFIX}"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            pid, started = json.loads(path.read_text())["started_by"]
-            if not is_alive((pid, started)):
-                path.unlink()
-
-
 def decided(config: Config, rank_pid: int = 0) -> Mapping[str, str] | None:
     """Return what rank 0 has announced, or None while it has not; `rank_pid` is as in `JobPlace`."""
     place = replace(detect(os.environ), role=config.role, rank_pid=rank_pid)
 
-    def is_of_this(started_by: Sequence[int]) -> bool:
+    def is_of_this(said: Sequence[int]) -> bool:
         # On other hosts, and by hand, the id says it all; else an earlier start of the same name may have left it.
         is_told = place.hosts > 1 or place.launcher == BY_HAND
-        return is_told or tuple(started_by) == launched_by(place, parent_of_program())
+        return is_told or tuple(said) == launched_by(place, parent_of_program())
 
     for path in _files(config, place, awaited_id(place, parent_of_program())):
         try:

@@ -39,9 +39,6 @@ TIMEOUT_WITH_DELIVERY = 10.0
 TIMEOUT_WITH_STARTS = 60.0
 """The same while an exporter starts, which imports its backend's library, or a large file is hashed."""
 
-BUSY_AFTER = 0.9
-"""Seconds without an answer after which a service is there, and cannot answer: one that is gone refuses at once."""
-
 TOLD_AFTER = 2.0
 """Seconds of waiting for delivery after which it says what for."""
 
@@ -96,14 +93,20 @@ class ShutdownSequence:
         )
 
     def timeout(self) -> Callable[[], float]:
-        """Return a function that says until when to wait: longer with each acknowledgement, from now on."""
-        answers, quiet_since = self._sender.answers, time.monotonic()
+        """Return a function that says until when to wait: longer with each acknowledgement, from now on.
+
+        Where the service ends with this job, longer also while it lives: it cannot answer while a library is imported.
+        """
+        answers, quiet_since, patience = self._sender.answers, time.monotonic(), self._least_timeout
 
         def until() -> float:
-            nonlocal answers, quiet_since
+            nonlocal answers, quiet_since, patience
+            now = time.monotonic()
             if self._sender.answers != answers or self._link.is_starting:
-                answers, quiet_since = self._sender.answers, time.monotonic()
-            return quiet_since + self._least_timeout
+                answers, quiet_since, patience = self._sender.answers, now, self._least_timeout
+            elif now >= quiet_since + patience and patience < TIMEOUT_WITH_STARTS and self._is_busy():
+                patience += self._least_timeout  # then it is asked again
+            return quiet_since + patience
 
         return until
 
@@ -140,7 +143,6 @@ class ShutdownSequence:
         is_told = False
         is_host = self._is_last_chance and identity.place.hosts > 1 and identity.place.rank == 0
         while True:
-            asked = time.monotonic()
             run = self._ask(writer=identity.instance)
             now = time.monotonic()
             if run is not None and is_host:  # with this one the service ends, which the other hosts still need
@@ -154,10 +156,15 @@ class ShutdownSequence:
                 if not is_told and run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
                     is_told = True
                     self._console.line(waiting_line(run))
-            is_busy = run is None and now - asked >= BUSY_AFTER
-            if now >= deadline or now - quiet_since >= self._timeout(heard, deadline - began, is_busy=is_busy):
+            if now >= deadline or now - quiet_since >= self._timeout(
+                heard, deadline - began, is_busy=run is None and self._is_busy()
+            ):
                 return run
             time.sleep(0.05)
+
+    def _is_busy(self) -> bool:
+        """Whether the service, which ends with this job, lives: then what it does not answer it cannot answer."""
+        return self._is_last_chance and self._link.is_served
 
     def _is_done(self, run: Mapping[str, Any]) -> bool:
         """Whether nothing is pending; where nobody could do it later, whether run and exporters have ended, too."""
@@ -174,7 +181,7 @@ class ShutdownSequence:
             wait: seconds that this process may wait in all.
             is_busy: it cannot answer: a backend's library, while it is imported, holds its interpreter.
         """
-        is_last = run.get("last") if run is not None else self._is_last_chance and is_busy
+        is_last = run.get("last") if run is not None else is_busy
         if wait <= USUAL_WAIT or not is_last:
             return self._least_timeout
         if wait != math.inf:

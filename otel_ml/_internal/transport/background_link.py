@@ -43,6 +43,10 @@ class BackgroundLink:
         return self._link.is_starting
 
     @property
+    def is_served(self) -> bool:
+        return self._link.is_served
+
+    @property
     def serves_here(self) -> bool:
         return self._link.serves_here
 

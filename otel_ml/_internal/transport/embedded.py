@@ -36,15 +36,16 @@ from otel_ml.wire.folder_ownership import claim
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import Home, Rendezvous, Service, rendezvous_of, run_folder
 
-__all__ = ["EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
+__all__ = ["HEALTH_TIMEOUT", "EmbeddedLink", "answers", "endpoint_of", "service_command", "service_environ"]
 
 TIMEOUT = 1.0
-"""Seconds a service that was there may be silent before it is started again (docs/protocol.md §3.3)."""
+"""Seconds a service that was there may be silent before another is started, unless it lives (docs/protocol.md §3.3)."""
 
 START_TIMEOUT = 60.0
 """Seconds a service may need to start: importing W&B and MLflow on a cold network disk takes tens."""
 
 HEALTH_TIMEOUT = 0.25
+"""Seconds for which a look at a service may hold up what the worker's thread does."""
 
 _STARTER_S = 1.0
 """Seconds that the process we have started may take to end once the service, no child of ours, is announced."""
@@ -142,6 +143,10 @@ class EmbeddedLink:
         return self._process is not None or self._is_locked_out
 
     @property
+    def is_served(self) -> bool:
+        return self.rendezvous.is_served()
+
+    @property
     def serves_here(self) -> bool:
         return self.is_starting or self._reached is not None
 
@@ -154,10 +159,12 @@ class EmbeddedLink:
             return self._reached is None or failing_s >= TIMEOUT
         if self._silent_since is None:
             self._silent_since = now
-        # Silence alone is not death: a service that imports a backend's library may not answer for a moment. A second
-        # one would be refused by the files of the first.
+        # Silence alone is not death: while a backend's library is imported, a service may not answer. A second one
+        # would be refused by the files of the first.
         silent_s = max(failing_s, now - self._silent_since)
-        return silent_s >= TIMEOUT and not (service == self._reached and answers(service))
+        if silent_s < TIMEOUT or (self.is_served and silent_s < START_TIMEOUT):
+            return False
+        return not (service == self._reached and answers(service))
 
     def _arrived(self, service: Service) -> Reached:
         if self._lock is not None:

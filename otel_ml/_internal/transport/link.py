@@ -52,6 +52,10 @@ class Link(Protocol):
         """Whether a service that does not answer yet is about to: worth waiting for at the end of a short job."""
 
     @property
+    def is_served(self) -> bool:
+        """Whether the service that was reached lives, though it may not answer: its interpreter may be held."""
+
+    @property
     def serves_here(self) -> bool:
         """Whether a service of this host is or will be there: it takes up what processes of the host leave behind."""
 
@@ -108,6 +112,10 @@ class RemoteLink:
     @property
     def is_starting(self) -> bool:
         return False  # it is not ours to start, and may never be there
+
+    @property
+    def is_served(self) -> bool:
+        return False  # it does not end with the job: nobody waits for it so long
 
     @property
     def serves_here(self) -> bool:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from otel_ml._internal.console import shown_path
 from otel_ml._internal.error_reporting import Say
-from otel_ml._internal.transport.embedded import EmbeddedLink, answers, endpoint_of
+from otel_ml._internal.transport.embedded import HEALTH_TIMEOUT, EmbeddedLink, answers, endpoint_of
 from otel_ml._internal.transport.http import HttpTransport
 from otel_ml._internal.transport.link import Link, Reached
+from otel_ml._internal.transport.url import Target
 from otel_ml.config import Config
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.wire.folder_ownership import read_ours
@@ -97,6 +98,12 @@ class OtherHostLink:
         return self._joined is None if self._own is None else self._own.is_starting
 
     @property
+    def is_served(self) -> bool:
+        if self._own is not None:
+            return self._own.is_served
+        return self._joined is not None and _takes_connections(self._joined)
+
+    @property
     def serves_here(self) -> bool:
         return self._own is not None and self._own.serves_here
 
@@ -120,3 +127,13 @@ class OtherHostLink:
             f"For one run, start on {first}: OTEL_ML_TOKEN=<secret> OTEL_ML_LISTEN_HTTP=0.0.0.0:4318 otel-ml serve; "
             f"and set for all ranks: OTEL_ML_TOKEN=<secret> OTEL_EXPORTER_OTLP_ENDPOINT=http://{first}:4318",
         )
+
+
+def _takes_connections(service: Service) -> bool:
+    """Whether something listens where a service is: the kernel takes connections of one that cannot answer."""
+    target = Target.parse(service.endpoint)
+    try:
+        socket.create_connection((target.host, target.port), HEALTH_TIMEOUT).close()
+    except OSError:
+        return False
+    return True

@@ -5,12 +5,13 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from otel_ml._internal.transport.spool import Spool
-from otel_ml.wire.rendezvous import Home, Rendezvous, Service, path_part
+from otel_ml.wire.rendezvous import Home, Rendezvous, Service, path_part, rendezvous_of
 from otel_ml.wire.spool_format import Frame
 
 
@@ -168,3 +169,24 @@ def test_every_other_name_is_one_safe_part_of_a_path_and_its_own(name: str) -> N
     assert len(part) <= 109
     assert not part.startswith(".")
     assert part != path_part(f"{name}/")
+
+
+def test_processes_that_look_while_one_of_them_makes_the_folder_agree_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at what is not there, and then another process makes it: the second look would find a folder."""
+    usual = tmp_path / f"otel-ml-{os.getuid()}"
+    look = os.stat
+
+    def looked(path: object, *args: object, **kwargs: object) -> object:
+        try:
+            return look(path, *args, **kwargs)  # type: ignore[arg-type]
+        finally:
+            if path == usual:
+                with suppress(FileExistsError):
+                    usual.mkdir(mode=0o700)
+
+    monkeypatch.setattr(os, "stat", looked)
+
+    assert rendezvous_of("one", {"XDG_RUNTIME_DIR": str(tmp_path)}).folder.parent == usual
+    assert usual.is_dir(), "another process has made it meanwhile"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,7 +72,8 @@ def test_trials_in_copies_of_a_shell_that_run_at_once_are_a_run_each(tmp_path: P
 
 def test_a_rank_by_hand_that_is_started_again_while_others_run_is_in_their_run(tmp_path: Path) -> None:
     killed = 'RANK=1 WORLD_SIZE=2 $P "$PROGRAM"'
-    job = f'RANK=0 WORLD_SIZE=2 $P "$HELD" & until [ -e $FOLDER/0 ]; do :; done; {killed}; {killed}; : >$FOLDER/1; wait'
+    begun = 'until [ "$(ls $FOLDER)" ]; do :; done'
+    job = f'RANK=0 WORLD_SIZE=2 $P "$HELD" & {begun}; {killed}; {killed}; : >$FOLDER/1; wait'
 
     found = ids(job, HELD=held(2), FOLDER=str(tmp_path))
 
@@ -122,6 +124,30 @@ def test_ranks_that_cannot_write_down_their_start_say_so_and_are_the_run_of_thei
 
     assert first in words, "one run"
     assert words.count("write") == words.count("NotADirectoryError:") == 2, words
+
+
+def test_a_rank_that_finds_the_disk_full_costs_the_others_no_run() -> None:
+    rank = 'RANK=$r WORLD_SIZE=3 $P "$PROGRAM"'
+
+    first, without, last = ids(f"r=0; {rank}; r=1; (ulimit -f 0; {rank}); r=2; {rank}; true")
+
+    assert first == last != without
+
+
+CLOCK_IS_SET = "unshare --user --map-current-user --mount bash -c 'mount --bind $FOLDER/stat /proc/stat; $0 $1 \"$2\"'"
+"""When the clock of a host is set, so is what the kernel says of the time of the boot."""
+
+
+@pytest.mark.parametrize("variables", ["RANK={r} WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK={r} OMPI_COMM_WORLD_SIZE=2"])
+def test_ranks_between_which_the_clock_is_set_are_one_run(tmp_path: Path, variables: str) -> None:
+    stat = re.sub("(?m)^btime .*", "btime 1000000000", Path("/proc/stat").read_text())
+    (tmp_path / "stat").write_text(stat)
+    first, second = (variables.format(r=r) for r in (0, 1))
+
+    found = ids(f'{first} $P "$PROGRAM"; {second} {CLOCK_IS_SET} $P "$PROGRAM"; true', FOLDER=str(tmp_path))
+
+    assert len(found) == 2
+    assert len(set(found)) == 1
 
 
 RANKS_BY_US = 'for r in 0 1; do OTEL_ML_RANK=$r OTEL_ML_WORLD_SIZE=2 $P "$PROGRAM" & done; wait'
