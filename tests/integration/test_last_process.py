@@ -118,7 +118,7 @@ class HoldsTheInterpreter(RecordingExporter):
 RECORDS_MEANWHILE = """
 import pathlib, time
 while not pathlib.Path("opens").exists():
-    time.sleep(0.01)
+    time.sleep(0.01)  # between two looks
 for step in range(20, 40):
     otel_ml.log({"loss": float(step)}, step=step)
 """

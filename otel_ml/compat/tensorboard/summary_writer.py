@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import otel_ml
@@ -148,7 +148,7 @@ class SummaryWriter(RunWriter):
     ) -> None:
         """Record precision and recall at thresholds from 0 to 1 as a table; both are 0 where nothing is predicted."""
         precision, recall = precision_and_recall(labels, predictions, num_thresholds, weights)
-        self._log_curve(tag, precision, recall, global_step, walltime)
+        self._log_curve(tag, {"precision": precision, "recall": recall}, global_step, walltime)
 
     @reports_unrecordable
     def add_pr_curve_raw(
@@ -165,20 +165,26 @@ class SummaryWriter(RunWriter):
         weights: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Record precision and recall that are computed already as a table."""
-        del true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts
+        """Record precision and recall that are computed already as a table, with what was counted for them."""
         del num_thresholds, weights
-        self._log_curve(tag, list(precision), list(recall), global_step, walltime)
+        columns = {
+            "precision": precision,
+            "recall": recall,
+            "true_positives": true_positive_counts,
+            "false_positives": false_positive_counts,
+            "true_negatives": true_negative_counts,
+            "false_negatives": false_negative_counts,
+        }
+        self._log_curve(tag, columns, global_step, walltime)
 
     def _log_curve(
-        self, tag: str, precision: list[Any], recall: list[Any], global_step: int | None, walltime: float | None
+        self, tag: str, columns: Mapping[str, Iterable[Any]], global_step: int | None, walltime: float | None
     ) -> None:
-        last = max(len(precision) - 1, 1)
-        rows = [
-            [number / last, float(p), float(r)] for number, (p, r) in enumerate(zip(precision, recall, strict=True))
-        ]
+        values = [[float(one) for one in row] for row in zip(*columns.values(), strict=True)]
+        last = max(len(values) - 1, 1)
         name, where = self._beside(tag, global_step, walltime)
-        otel_ml.log_table(name, rows, ["threshold", "precision", "recall"], **where)
+        rows = [[number / last, *row] for number, row in enumerate(values)]
+        otel_ml.log_table(name, rows, ["threshold", *columns], **where)
 
     # --- what is looked at ---------------------------------------------------------------------------------------
 

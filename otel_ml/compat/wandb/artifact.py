@@ -98,9 +98,9 @@ class Artifact:
     def add_reference(
         self, uri: Any, name: str | None = None, checksum: bool = True, max_objects: int | None = None
     ) -> list[Any]:
-        """Add the address of something that stays where it is; nothing is looked at there."""
-        del checksum, max_objects
-        options_not_kept("Artifact.add_reference", "the address is recorded alone.", name=name)
+        """Add the address of something that stays where it is; nothing is looked at there, whatever `checksum` says."""
+        del checksum
+        options_not_kept("Artifact.add_reference", "the address is recorded alone.", name=name, max_objects=max_objects)
         self._references.append(str(uri))
         return []
 

@@ -218,11 +218,11 @@ class Video(Media):
         fps: int | None = None,
         format: str | None = None,  # noqa: A002 (W&B's name)
     ) -> None:
-        del fps, format
         self._data = there("wandb.Video", data_or_path)
         _say_of_file("wandb.Video", data_or_path, caption)
         self._caption = caption
         if isinstance(data_or_path, (str, PathLike)):
+            options_not_kept("wandb.Video", "the file is kept as it is.", fps=fps, format=format)
             if Path(data_or_path).suffix.lower() not in self.EXTS:
                 known = f"ValueError: W&B plays {', '.join(self.EXTS)}. The file is kept."
                 not_kept(f"wandb.Video({str(data_or_path)!r})", known)

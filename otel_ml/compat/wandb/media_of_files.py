@@ -25,12 +25,14 @@ class _File(Media):
     """Of the files that W&B's page shows."""
 
     def __init__(self, data_or_path: Any, caption: str | None = None, **options: Any) -> None:
-        options_not_kept(f"wandb.{type(self).__name__}", "a file is kept without it.", caption=caption)
+        kind = f"wandb.{type(self).__name__}"
+        others = {name: value for name, value in options.items() if name != "file_type"}
+        options_not_kept(kind, "a file is kept without it.", caption=caption, **others)
         data = _path_or_text(data_or_path) if hasattr(data_or_path, "read") else data_or_path
         is_read = hasattr(data_or_path, "read") and data != getattr(data_or_path, "name", None)
         self._file_type = options.get("file_type") if is_read else None
         is_path = not is_read and isinstance(data, (str, PathLike)) and os.fspath(data).endswith(self.ENDINGS)
-        self._data = there(f"wandb.{type(self).__name__}", data) if is_path else data
+        self._data = there(kind, data) if is_path else data
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the file, or a text."""

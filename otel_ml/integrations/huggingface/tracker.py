@@ -11,6 +11,7 @@ import otel_ml
 from otel_ml.integrations.huggingface.values import log_values
 from otel_ml.integrations.implicit_steps import rows_of
 from otel_ml.integrations.missing_package import PackageError
+from otel_ml.warn_once import reporter
 
 try:
     from accelerate.state import PartialState
@@ -69,13 +70,14 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
             at = step if "axis" in options or self._run is None else rows_of(self._run.id).step_of(values, step)
             log_values(values, at, **options)
 
-    def log_images(self, values: Mapping[str, Any], step: int | None = None, **_: Any) -> None:
-        """Record images, one or several under a name; of several each is numbered."""
+    def log_images(self, values: Mapping[str, Any], step: int | None = None, **options: Any) -> None:
+        """Record images, one or several under a name; of several each is numbered. Options: `axis`, `caption`."""
+        taken = _taken("log_images()", options, "axis", "caption")
         for name, given in values.items():
             images = _pictures(given)
             with self._inside():
                 for number, image in enumerate(images):
-                    otel_ml.log_image(name if len(images) == 1 else f"{name}/{number}", image, step=step)
+                    otel_ml.log_image(name if len(images) == 1 else f"{name}/{number}", image, step=step, **taken)
 
     def log_table(
         self,
@@ -84,19 +86,25 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
         data: Any = None,
         dataframe: Any = None,
         step: int | None = None,
-        **_: Any,
+        **options: Any,
     ) -> None:
-        """Record a table; without `columns` the first row of `data` names them, as in Accelerate's ClearML tracker."""
+        """Record a table; without `columns` the first row of `data` names them, as in Accelerate's ClearML tracker.
+
+        Option: `axis`.
+        """
         rows = data if dataframe is None else dataframe
         if columns is None and isinstance(rows, (list, tuple)) and rows and isinstance(rows[0], (list, tuple)):
             columns, rows = rows[0], rows[1:]
         with self._inside():
-            otel_ml.log_table(table_name, rows, columns, step=step)
+            otel_ml.log_table(table_name, rows, columns, step=step, **_taken("log_table()", options, "axis"))
 
-    def log_figure(self, figure: Any, artifact_file: str, **_: Any) -> None:
-        """Record a figure of matplotlib under a name, as Accelerate's MLflow tracker does."""
+    def log_figure(self, figure: Any, artifact_file: str, **options: Any) -> None:
+        """Record a figure of matplotlib under a name, as Accelerate's MLflow tracker does.
+
+        Options: `step`, `axis`, `caption`.
+        """
         with self._inside():
-            otel_ml.log_figure(artifact_file, figure)
+            otel_ml.log_figure(artifact_file, figure, **_taken("log_figure()", options, "step", "axis", "caption"))
 
     def log_artifact(self, local_path: str, artifact_path: str | None = None) -> None:
         """Record a file, below `artifact_path`, as Accelerate's MLflow tracker does."""
@@ -116,6 +124,19 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
 
     def _inside(self) -> AbstractContextManager[None]:
         return nullcontext() if self._run is None else self._run.use()
+
+
+def _taken(call: str, options: Mapping[str, Any], *known: str) -> dict[str, Any]:
+    """Return the options of a call that otel_ml has, and say which it has not."""
+    others = [name for name in options if name not in known]
+    if others:
+        reporter.say(
+            "not-kept",
+            f"OtelMLTracker.{call} has no option {', '.join(others)}: it is recorded without. "
+            f"Known: {', '.join(known)}.",
+            kind=f"{call}: {others}",
+        )
+    return {name: value for name, value in options.items() if name in known}
 
 
 def _pictures(given: Any) -> Sequence[Any]:

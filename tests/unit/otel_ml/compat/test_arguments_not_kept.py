@@ -40,6 +40,12 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "object3d": (lambda: wandb.Object3D(np.zeros((2, 3)), caption="cloud"), "wandb.Object3D(caption='cloud')"),
     "molecule": (lambda: wandb.Molecule.from_smiles("C", sanitize=False, caption="methane"), "caption='methane'"),
+    "molecule-sanitize": (lambda: wandb.Molecule.from_smiles("C", sanitize=True), "Molecule(sanitize=True)"),
+    "reference": (
+        lambda: wandb.Artifact("set", "dataset").add_reference("s3://bucket/set", max_objects=9),
+        "Artifact.add_reference(max_objects=9)",
+    ),
+    "video-format": (lambda: wandb.Video(__file__, fps=4, format="gif"), "wandb.Video(fps=4, format='gif')"),
     "audio-file": (lambda: wandb.Audio(__file__, caption="voice"), "wandb.Audio(caption='voice')"),
     "video-file": (lambda: wandb.Video("missing.mp4", caption="run"), "wandb.Video(caption='run')"),
     "restore-run": (lambda: mlflow.restore_run("abc"), "mlflow.restore_run('abc')"),

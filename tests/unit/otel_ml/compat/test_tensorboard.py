@@ -271,7 +271,10 @@ def test_a_curve_is_the_one_that_torch_computes(captured: Capture, writer: Summa
     tables = events(captured, "table")
     expected = [[place / 10, precision, recall] for place, (precision, recall) in enumerate(theirs[-2:].T.tolist())]
     for name in ("computed", "raw"):
-        assert tables[name].body["rows"] == [pytest.approx(row) for row in expected], name
+        assert [row[:3] for row in tables[name].body["rows"]] == [pytest.approx(row) for row in expected], name
+    counts = ["true_positives", "false_positives", "true_negatives", "false_negatives"]
+    assert tables["raw"].body["columns"][3:] == counts
+    assert [row[3:] for row in tables["raw"].body["rows"]] == [pytest.approx(row) for row in theirs[:4].T.tolist()]
 
 
 def test_several_figures_are_one_picture(captured: Capture, writer: SummaryWriter) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
 import otel_ml
 from otel_ml.integrations.huggingface import OtelMLTracker
 from otel_ml.testing import Capture
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_what_accelerate_logs_without_a_step_is_a_row_each(otel_ml_capture: Capture) -> None:
@@ -68,6 +64,21 @@ def test_what_other_trackers_take_beside_a_table_is_taken(otel_ml_capture: Captu
     started().log_table("rows", ["a"], [[1]], None, 3, report_name="evaluation")
 
     assert [(event.name, event.step) for event in otel_ml_capture.events if event.kind == "ml.table"] == [("rows", 3)]
+
+
+def test_options_of_pictures_tables_and_figures_are_those_of_otel_ml_and_others_are_said(
+    otel_ml_capture: Capture,
+) -> None:
+    tracker = started()
+    tracker.log_images({"digit": np.eye(8)}, 3, caption="seven", axis="epoch", masks={"a": 1})
+    tracker.log_table("rows", ["a"], [[1]], None, 3, axis="epoch", report_name="evaluation")
+    tracker.log_figure(plt.figure(), "curves", step=3, axis="epoch", caption="curves", save_kwargs={"dpi": 50})
+
+    shown = {event.name: event for event in otel_ml_capture.events if event.kind in {"ml.image", "ml.table"}}
+    assert {(event.axis, event.step) for event in shown.values()} == {("epoch", 3)}
+    assert [shown[name].attributes["ml.caption"] for name in ("digit", "curves")] == ["seven", "curves"]
+    said = " ".join(otel_ml_capture.notices)
+    assert all(name in said for name in ("no option masks", "no option report_name", "no option save_kwargs")), said
 
 
 def test_without_columns_the_first_row_of_a_table_names_them(otel_ml_capture: Capture) -> None:
