@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -19,7 +20,8 @@ _CHECKOUT = Path(__file__).parents[3]
 
 @click.command("deployment-files", epilog="Example: otel-ml deployment-files here; then: cd here")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-def command(folder: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def command(folder: Path, as_json: bool) -> None:
     """Write the Collector's configuration, the Helm chart, and the alert rules into a FOLDER."""
     taken = [name for name in FOLDERS if (folder / name).exists()]
     if taken:
@@ -27,4 +29,9 @@ def command(folder: Path) -> None:
     source = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
     for name in FOLDERS:
         shutil.copytree(source / name, folder / name)
-        screen().line(f"{folder / name}")
+    written = [str(folder / name) for name in FOLDERS]
+    if as_json:
+        click.echo(json.dumps({"dirs": written}))
+    else:
+        for path in written:
+            screen().line(path)

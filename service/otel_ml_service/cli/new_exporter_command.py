@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from importlib.abc import Traversable
@@ -28,7 +29,8 @@ _ENDING = ".txt"
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder to write; by default otel-ml-NAME, here.",
 )
-def command(name: str, out: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def command(name: str, out: Path | None, as_json: bool) -> None:
     """Write a project with the exporter NAME: it passes its tests at once, and you replace what stores."""
     if _NAME.fullmatch(name) is None:
         raise click.BadParameter(
@@ -45,7 +47,11 @@ def command(name: str, out: Path | None) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     output = screen()
-    output.line(f"{folder / words['@module@'] / 'exporter.py'}")
+    exporter = folder / words["@module@"] / "exporter.py"
+    if as_json:
+        click.echo(json.dumps({"name": name, "dir": str(folder), "exporter": str(exporter)}))
+    else:
+        output.line(f"{exporter}")
     output.note(f"cd {folder}; pip install -e '.[test]'; python -m pytest")
 
 

@@ -27,14 +27,19 @@ class Progress:
     """How far a run is.
 
     Attributes:
-        place: the newest step, in words.
+        newest: the last row.
         fraction: of the run; None where it does not say how long it is.
         seconds_left: at the speed of the last steps; None where that is not known.
     """
 
-    place: str
+    newest: StepRecord
     fraction: float | None
     seconds_left: float | None
+
+    @property
+    def place(self) -> str:
+        """The newest step, in words."""
+        return step_label(self.newest.role, self.newest.axis, self.newest.step)
 
 
 @dataclass
@@ -80,8 +85,7 @@ class RunBoard:
         newest = self._progress.newest
         if newest is None:
             return None
-        where = step_label(newest.role, newest.axis, newest.step)
-        return Progress(where, self._progress.fraction, self._progress.seconds_left)
+        return Progress(newest, self._progress.fraction, self._progress.seconds_left)
 
     def metrics(self, most: int) -> Mapping[str, Sequence[float]]:
         """Return the last values of the `most` telling metrics."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.plot import spark
 from otel_ml_service.cli.run_board import Progress, RunBoard
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.series_json import json_value
 from otel_ml_service.report.units import quantity, unit_of
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
@@ -44,7 +46,8 @@ _TREND, _BAR = 24, 20
 @click.command("top", epilog="Example: otel-ml top latest")
 @run_argument(required=False)
 @dir_option
-def command(run: str, base: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs: the state at each update.")
+def command(run: str, base: Path, as_json: bool) -> None:
     """Show how a run is doing until it ends: progress and time left, last values, phases, slow ranks.
 
     In a terminal the screen is updated once a second; in a pipe a line is written at most once a second.
@@ -52,7 +55,10 @@ def command(run: str, base: Path) -> None:
     output = screen()
     folder = find(run, base)
     boards = _boards(folder)
-    if output.is_terminal:
+    if as_json:
+        for board in boards:
+            click.echo(json.dumps(json_value(_described(folder, board))))
+    elif output.is_terminal:
         _live(output, folder, boards)
     else:
         _lines(output, folder, boards)
@@ -77,6 +83,26 @@ def _filled(board: RunBoard, new: Sequence[Record]) -> RunBoard:
     for record in new:
         board.add(record)
     return board
+
+
+def _described(run: RunFolder, board: RunBoard) -> dict[str, object]:
+    progress = board.progress
+    newest = progress and progress.newest
+    return {
+        "id": run.id,
+        "name": run.name,
+        "experiment": run.experiment,
+        "status": standing(run, board.status),
+        "role": newest and newest.role,
+        "axis": newest and newest.axis,
+        "step": newest and newest.step,
+        "fraction": progress and progress.fraction,
+        "seconds_left": progress and progress.seconds_left,
+        "values": {name: values[-1] for name, values in board.recent.items()},
+        "phases": board.phases,
+        "finding": board.finding or None,
+        "remark": board.remark or None,
+    }
 
 
 def _lines(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import secrets
 import tempfile
 import webbrowser
@@ -30,7 +31,8 @@ class UiError(OtelMLError):
 @dir_option
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port on 127.0.0.1.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
-def command(base: Path, port: int, no_browser: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="The address as a JSON object, for programs.")
+def command(base: Path, port: int, no_browser: bool, as_json: bool) -> None:
     """Show the runs of this machine in a browser, also while they train, until Ctrl-C.
 
     The address is the first line on standard output. It holds a token: who has it can read the runs.
@@ -41,7 +43,7 @@ def command(base: Path, port: int, no_browser: bool) -> None:
     except OSError as error:
         raise UiError(f"Port {port} on 127.0.0.1 cannot be used: {error.strerror}. Try another --port.") from error
     address = address_of(serving, token)
-    click.echo(address)
+    click.echo(json.dumps({"url": address}) if as_json else address)
     with serving, _opened(None if no_browser else address):
         serving.serve_forever()
 

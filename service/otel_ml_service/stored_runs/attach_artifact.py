@@ -59,10 +59,15 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
     deadline = time.monotonic() + timeout
     folder = RunFolder(folder.path.absolute())  # this process is in another folder for a while
     is_over = is_over_within(folder, timeout)
-    if facts(folder) is None:
+    known = facts(folder)
+    if known is None:
         reason = "has no database of a service (state/run.db)" if is_over else "is being recorded"
         raise NotAttachedError(
             f"Run {folder.id!r} {reason}. A report is attached to a run that is over: try again then."
+        )
+    if not known.exporters:
+        raise NotAttachedError(
+            f"Run {folder.id!r} was written to no exporter: there is nothing that takes a report. Use it as a file."
         )
     base, rendezvous = folder.path.parent.parent, rendezvous_of(folder.id)
     run = Unfinished(folder.id, folder.experiment, folder.id, base, 0, rendezvous, has_folder=True)

@@ -54,6 +54,48 @@ def test_tail_has_an_object_for_every_step_and_the_status(otel_ml: Run, tmp_path
     assert lines == [step, {"status": "finished"}]
 
 
+def test_top_has_the_state_of_the_run_with_numbers_that_json_has(otel_ml: Run, tmp_path: Path) -> None:
+    a_run(tmp_path)
+
+    status, out, _ = otel_ml("top", "01abc", "--json")
+
+    [shown] = map(json.loads, out.splitlines())
+    assert status == 0
+    assert (shown["id"], shown["experiment"], shown["status"]) == ("01abc", "digits", "finished")
+    assert (shown["role"], shown["axis"], shown["step"]) == ("trainer", "step", 3)
+    assert (shown["values"], shown["seconds_left"], shown["finding"]) == ({"loss": "nan", "time/step": 0.1}, None, None)
+
+
+def test_top_of_a_run_without_a_step_has_null_for_what_is_not_known(otel_ml: Run, tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", [RunStatus(1, 1.0, "running")])
+
+    _, out, _ = otel_ml("top", "01abc", "--json")
+
+    shown = json.loads(out)
+    assert [shown[name] for name in ("axis", "step", "fraction")] == [None, None, None]
+
+
+def test_what_writes_files_says_where(otel_ml: Run, tmp_path: Path) -> None:
+    new, files = tmp_path / "new", tmp_path / "files"
+
+    _, project, _ = otel_ml("new-exporter", "click-house", "--out", str(new), "--json")
+    _, folders, _ = otel_ml("deployment-files", str(files), "--json")
+
+    exporter = new / "otel_ml_click_house" / "exporter.py"
+    assert json.loads(project) == {"name": "click-house", "dir": str(new), "exporter": str(exporter)}
+    assert exporter.is_file()
+    assert [Path(folder).is_dir() for folder in json.loads(folders)["dirs"]] == [True, True, True]
+
+
+def test_a_run_that_no_exporter_has_gets_no_report_attached_and_that_is_an_error(otel_ml: Run, tmp_path: Path) -> None:
+    a_run(tmp_path)
+
+    status, out, said = otel_ml("report", "01abc", "--attach", "--json")
+
+    assert (status, out) == (1, "")
+    assert "Run '01abc' was written to no exporter" in said
+
+
 def test_env_has_an_object_for_every_setting_and_no_secret(otel_ml: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_ML_TOKEN", "a-secret-of-some-length")
     monkeypatch.setenv("OTEL_ML_RANK", "3")

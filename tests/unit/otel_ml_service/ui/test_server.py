@@ -339,15 +339,19 @@ def test_a_comparison_follows_its_runs_while_they_train(client: Client, tmp_path
     assert client.get("news?run=digits/run-1").status == 404
 
 
-def test_the_command_says_the_address_first_answers_there_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["for people", "for programs"])
+def test_the_command_says_the_address_first_answers_there_and_ends_with_ctrl_c(
+    tmp_path: Path, options: list[str]
+) -> None:
     write_run(tmp_path, "run-1", records_of_everything())
-    command = [*PROGRAM, "ui", "--no-browser"]
+    command = [*PROGRAM, "ui", "--no-browser", *options]
     with subprocess.Popen(
         command, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        address = process.stdout.readline().strip()
+        first = process.stdout.readline().strip()
+        address = json.loads(first)["url"] if options else first
         _, _, rest = address.partition("://")
         place, token, _ = rest.split("/")
         found = Client(int(place.partition(":")[2])).get("runs.json", token=token)
