@@ -148,6 +148,20 @@ TARGETS = (
         profile="",
     ),
     Target(
+        "A context that travels with each sample, `context()`, and a step that counts them, `consumed()`",
+        "≤ 1 µs and ≤ 64 bytes a sample, also of 1,000,000 different ones in a step",
+        (
+            Limit("contexts/context", 1, "`context()` in a span of its own"),
+            Limit("contexts/consumed", 1, "`consumed()`, a sample of a batch of 1,024"),
+            Limit("contexts/travels", 64, "a context"),
+            Limit("contexts/million.caller", 1, "of 1,000,000: a sample on the thread that calls"),
+            Limit("contexts/million.all", 1, "on all threads"),
+            Limit("contexts/million.memory", None, "memory of the step"),
+            Limit("contexts/million.wire", None, "sent of the step"),
+        ),
+        profile="",
+    ),
+    Target(
         "A call of `otel_ml.compat`, beside the original's own",
         "≤ 2 × the original",
         tuple(Limit(f"compat/{name}.ratio", 2, name) for name in ORIGINALS),
