@@ -94,6 +94,10 @@ class Page:
         """Return what `script` returns in the page."""
         return self._chrome.execute_script(script, *arguments)
 
+    def run_until_done(self, script: str, *arguments: object) -> Any:
+        """Return what `script` hands to its last argument, a function, when it is done."""
+        return self._chrome.execute_async_script(script, *arguments)
+
     @property
     def title(self) -> str:
         return self._chrome.title

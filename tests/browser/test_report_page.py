@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from otel_ml_service.report.contents import contents
+from otel_ml_exporters.records import RunStatus, StepRecord
+from otel_ml_service.report.contents import contents, read_contents
 from otel_ml_service.report.page import page as report
 from tests.browser.page import DESKTOP, PHONE, Page
+from tests.recorded_run import write_run
 from tests.unit.otel_ml_service.report.runs import HOSTILE, records_of_everything
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -21,6 +24,7 @@ return [...document.querySelectorAll('body *')]
     .filter(node => node.getBoundingClientRect().right > width + 1 && !scrolls(node.parentElement))
     .map(node => node.outerHTML.slice(0, 200));
 """
+WORDS = ("loss", "accuracy", "entropy", "reward", "lr", "norm", "kl", "length", "clip", "value")
 _HIDDEN = """
 return [...document.querySelectorAll('td')].filter(cell => cell.textContent.includes('a'.repeat(300)))
     .flatMap(cell => [...cell.parentElement.cells])
@@ -47,6 +51,44 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("report") / "report.html"
     file.write_text(report([contents("run-1", "pages", records_of_everything())]))
     return file.as_uri()
+
+
+SCROLLED = """
+const done = arguments[0], tasks = [0];
+new PerformanceObserver(seen => tasks.push(...seen.getEntries().map(one => one.duration)))
+    .observe({type: 'longtask', buffered: true});
+for (const folded of document.querySelectorAll('details')) folded.open = true;
+const charts = [...document.querySelectorAll('figure.chart')];
+let at = 0;
+const next = () => {
+    if (at === charts.length) return done([at, Math.max(...tasks)]);
+    charts[at].scrollIntoView();
+    if (charts[at].querySelector('.uplot canvas')) at += 1;
+    requestAnimationFrame(next);
+};
+next();
+"""
+"""Looks at each chart until it is drawn, and answers how many there are, and the longest time nothing moved, ms."""
+
+
+def test_ten_thousand_steps_of_two_hundred_series_stay_smooth(page: Page, tmp_path: Path) -> None:
+    names = [f"group_{group}/{word}" for group in range(20) for word in WORDS]
+    noise = np.random.default_rng(0).normal(size=(10_000, len(names))).tolist()
+    rows = [
+        StepRecord(step + 1, "trainer", "step", step, 0, float(step), dict(zip(names, row, strict=True)))
+        for step, row in enumerate(noise)
+    ]
+    run = write_run(tmp_path, "long", [*rows, RunStatus(10_001, 1e4, "finished")])
+    file = tmp_path / "report.html"
+    file.write_text(report([read_contents(run)]))
+
+    page.open(file.as_uri())
+    charts, longest_ms = page.run_until_done(SCROLLED)
+
+    assert charts >= 80
+    assert longest_ms < 1_000, "a page that draws each of 2,000,000 values stands still for seconds"
+    assert file.stat().st_size < 4_000_000
+    assert page.errors == []
 
 
 @pytest.mark.feature("I20", "yes", "several runs side by side, opened in a browser")

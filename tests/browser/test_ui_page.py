@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,13 @@ const figure = [...document.querySelectorAll('figure.chart')]
 figure.scrollIntoView();
 return figure.querySelector('.uplot canvas') !== null && figure.querySelector('figcaption span').textContent;
 """
+
+
+BETWEEN_LOOKS = """
+const looks = performance.getEntriesByType('resource').filter(one => one.name.includes('/news?'));
+return looks.length > 5 && looks.slice(1).map((look, number) => look.startTime - looks[number].startTime);
+"""
+"""Milliseconds between a page's questions for what is new."""
 
 
 @contextmanager
@@ -161,6 +169,8 @@ def test_a_run_is_followed_while_it_trains_to_its_end(page: Page, tmp_path: Path
         more("step\nstep\n")
         page.until(lambda: page.run(CHART, "loss") == "0.25", "the loss of step 3")
         page.shows("live · step 3")
+        often = page.until(lambda: page.run(BETWEEN_LOOKS), "five looks")
+        assert statistics.median(often) <= 2_000, "a run that trains is shown anew every 2 s at least"
         more("end\n")
         all_finished(started)
         page.shows("finished · step 4")
