@@ -104,3 +104,27 @@ def test_who_sends_more_rarely_than_a_heartbeat_is_due_is_told(tmp_path: Path, i
     _, errors = run(program, environment(tmp_path, {"OTEL_ML_FLUSH_INTERVAL": interval}), tmp_path)
 
     assert ("OTEL_ML_FLUSH_INTERVAL=3000: this process says that it lives every 3 s" in errors) == is_said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"RANK": "5", "WORLD_SIZE": "2"}, "RANK='5': expected a whole number from 0 to 1, as WORLD_SIZE='2' says."),
+        ({"RANK": "abc", "WORLD_SIZE": "2"}, "RANK='abc': expected a whole number from 0 to 1"),
+        ({"RANK": "1", "WORLD_SIZE": ""}, "RANK='1': expected WORLD_SIZE, too, got ''."),
+        ({"RANK": "0"}, ""),
+        ({"WORLD_SIZE": "8"}, ""),
+        ({"RANK": "5", "WORLD_SIZE": "2", "OTEL_ML_RANK": "0", "OTEL_ML_WORLD_SIZE": "2"}, ""),
+    ],
+)
+def test_a_rank_in_the_environment_that_cannot_be_one_is_said_and_not_used(
+    server: OtlpServer, tmp_path: Path, given: dict[str, str], said: str
+) -> None:
+    program = 'import otel_ml\nwith otel_ml.init("exp"):\n    otel_ml.log({"x": 1.0}, step=0)'
+
+    _, errors = run(program, environment(tmp_path, {**variables(server), **given}), tmp_path)
+
+    [point] = server.points("x")
+    assert point.resource.get("ml.rank", 0) == 0
+    assert (said in errors) if said else ("RANK" not in errors), errors
+    assert ("(otel-ml explain wrong-setting)" in errors) == bool(said)

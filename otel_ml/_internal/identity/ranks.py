@@ -10,7 +10,7 @@ from typing import Any
 
 from otel_ml._internal.identity.trials import ray_train_run, trial
 
-__all__ = ["BY_HAND", "DETECTORS", "JobPlace", "detect"]
+__all__ = ["BY_HAND", "DETECTORS", "JobPlace", "detect", "unusable_rank"]
 
 Environ = Mapping[str, str]
 
@@ -285,7 +285,7 @@ def _dask_worker(module: Any) -> Any:
 def torch_env(environ: Environ) -> JobPlace | None:
     """Torch's `env://` variables, set by whoever starts the processes."""
     rank, world_size = _number(environ, "RANK"), _size(environ, "WORLD_SIZE")
-    if rank is None or world_size is None:
+    if rank is None or world_size is None or rank >= world_size:
         return None
     local = _number(environ, "LOCAL_WORLD_SIZE") or world_size
     return JobPlace(
@@ -296,6 +296,28 @@ def torch_env(environ: Environ) -> JobPlace | None:
         hosts=-(-world_size // local),
         host=rank // local,
         variable="RANK",
+    )
+
+
+def unusable_rank(environ: Environ) -> str:
+    """Return what is wrong with torch's variables, by which ranks were meant to be told apart; an empty text of others.
+
+    A rank of 0 alone, or a size alone, may be any image's: nothing is meant by it.
+
+    Examples:
+        >>> unusable_rank({"RANK": "5", "WORLD_SIZE": "2"})
+        "RANK='5': expected a whole number from 0 to 1, as WORLD_SIZE='2' says."
+        >>> unusable_rank({"RANK": "0", "WORLD_SIZE": "2"}), unusable_rank({"RANK": "0"})
+        ('', '')
+    """
+    given, size = environ.get("RANK", "").strip(), _size(environ, "WORLD_SIZE")
+    rank = _number(environ, "RANK")
+    if not given or (rank is not None and rank < (size or 1)):
+        return ""
+    if size is None:
+        return f"RANK={given!r}: expected WORLD_SIZE, too, got {environ.get('WORLD_SIZE')!r}." if rank else ""
+    return (
+        f"RANK={given!r}: expected a whole number from 0 to {size - 1}, as WORLD_SIZE={environ['WORLD_SIZE']!r} says."
     )
 
 

@@ -18,6 +18,7 @@ from otel_ml._internal.events.config_values import readable
 from otel_ml._internal.events.event_calls import log_params
 from otel_ml._internal.events.event_queue import EVENTS, EventQueue
 from otel_ml._internal.events.failure import record_failure
+from otel_ml._internal.identity.ranks import unusable_rank
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.init_arguments import contradicted
@@ -133,6 +134,9 @@ class Session:
 
     def say_misspelled(self) -> None:
         """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
+        wrong = "" if self.identity.place.launcher else unusable_rank(os.environ)
+        if wrong:  # each process is a job of its own then
+            reporter.say("wrong-setting", f"{wrong} It is not used: this process is the only rank of its job.")
         if self.identity.speaks:
             for sentence in misspelled(os.environ):
                 reporter.say("unknown-setting", sentence)
