@@ -302,7 +302,9 @@ def _write(path: Path, content: str, *, is_locked: bool = False) -> int:
     """Write a file by rename, readable by this user only; return its handle, with a lock where one is asked for."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".service-")
     try:
-        os.write(handle, content.encode())
+        rest = content.encode()
+        while rest:  # a disk that has room for a part of it takes that
+            rest = rest[os.write(handle, rest) :]
         if is_locked:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         Path(name).replace(path)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from otel_ml.wire.rendezvous import is_private, rendezvous_of, write_private
+from otel_ml.wire.rendezvous import is_private, rendezvous_of
 
 __all__ = ["UNWRITTEN", "CommonFile", "common_file"]
 
@@ -23,12 +23,15 @@ _PATIENCE_S = 10.0
 """How long the file may be another process', each for some milliseconds."""
 
 
+_TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
 @dataclass(frozen=True, slots=True)
 class CommonFile:
     """A file that is this process' for now.
 
     Attributes:
-        text: what is in it; nothing in one that is new.
+        text: what is in it; nothing in one that is new, and what cannot be read is replaced.
     """
 
     path: Path
@@ -36,7 +39,10 @@ class CommonFile:
 
     def write(self, text: str) -> None:
         """Put another text in its place, the last thing done with it: all of it or, killed meanwhile, nothing."""
-        write_private(self.path, text)
+        new = self.path.with_name(f".{self.path.name}.new")  # who has the file writes it, and nobody else
+        with os.fdopen(os.open(new, _TO_WRITE, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        new.replace(self.path)
 
 
 @contextmanager
@@ -45,7 +51,6 @@ def common_file(name: str, create: int) -> Iterator[CommonFile]:
 
     Raises:
         OSError: there is none, or the folder is not this user's alone.
-        UnicodeDecodeError: it is not text.
     """
     folder = rendezvous_of("").folder.parent
     if create:
@@ -55,9 +60,12 @@ def common_file(name: str, create: int) -> Iterator[CommonFile]:
     path, until = folder / name, time.monotonic() + _PATIENCE_S
     while True:
         handle = os.open(path, os.O_RDWR | create | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, encoding="utf-8") as file:
+        with os.fdopen(handle, encoding="utf-8", errors="replace") as file:
             if _is_locked(file, path):
-                yield CommonFile(path, file.read())
+                try:
+                    yield CommonFile(path, file.read())
+                finally:
+                    fcntl.flock(file, fcntl.LOCK_UN)  # a child that another thread has forked has it open, too
                 return
         if time.monotonic() > until:
             raise BlockingIOError(errno.EAGAIN, "another process keeps it for itself", str(path))

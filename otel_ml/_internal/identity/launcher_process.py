@@ -34,6 +34,8 @@ __all__ = [
 Process = tuple[int, int]
 """A process id, and its `start_time`: the system gives the number again."""
 
+_HAS_PROC = Path("/proc/self/stat").exists()
+
 _MOST = 64
 """Processes between a rank and its launcher: wrappers that bind cores or set up a container."""
 
@@ -150,15 +152,18 @@ def most_agents(agent: int) -> int:
 def start_time(pid: int) -> int:
     """Return what tells a process from others of its number, the same for all who ask; 0 where there is none.
 
-    That is when it started, in ticks since the boot: who sets the clock of the day changes nothing.
+    That is the boot, and when it started, in ticks since then: who sets the clock of the day changes nothing.
     """
-    return _field(pid, 19) or _started_ns_by_ps(pid)
+    ticks = _ticks(pid)
+    return _started_ns_by_ps(pid) if ticks is None else _boot_number() << 40 | ticks
 
 
 def started_ns(pid: int) -> int:
     """Return the time at which a process started, the same for all who ask; 0 where there is none."""
-    ticks = _field(pid, 19)
-    return _boot_s() * 10**9 + ticks * 10**9 // os.sysconf("SC_CLK_TCK") if ticks else _started_ns_by_ps(pid)
+    ticks = _ticks(pid)
+    if ticks is None:
+        return _started_ns_by_ps(pid)
+    return _boot_s() * 10**9 + ticks * 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 def is_alive(process: Process) -> bool:
@@ -169,6 +174,19 @@ def is_alive(process: Process) -> bool:
     except (OSError, IndexError):
         state = ""
     return state not in {"Z", "X"} and start_time(pid) == started
+
+
+def _ticks(pid: int) -> int | None:
+    """Return when a process started, in ticks since the boot; None where there is none, or the system has no /proc."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+@cache
+def _boot_number() -> int:
+    return int(short_digest(boot_id()), 16)
 
 
 @cache
@@ -187,6 +205,8 @@ def _boot_s() -> int:
 
 
 def _started_ns_by_ps(pid: int) -> int:
+    if _HAS_PROC:
+        return 0
     try:
         shown = subprocess.run(
             ["ps", "-o", "lstart=", "-p", str(pid)],

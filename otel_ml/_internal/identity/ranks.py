@@ -309,10 +309,12 @@ def unusable_rank(environ: Environ) -> str:
         "RANK='5': expected a whole number from 0 to 1, as WORLD_SIZE='2' says."
         >>> unusable_rank({"RANK": "0", "WORLD_SIZE": "2"}), unusable_rank({"RANK": "0"})
         ('', '')
+        >>> unusable_rank({"RANK": "-1", "WORLD_SIZE": "1"})  # what says that there are no ranks
+        ''
     """
     given, size = environ.get("RANK", "").strip(), _size(environ, "WORLD_SIZE")
     rank = _number(environ, "RANK")
-    if not given or (rank is not None and rank < (size or 1)):
+    if not given or (rank is not None and rank < (size or 1)) or (rank is None and size == 1):
         return ""
     if size is None:
         return f"RANK={given!r}: expected WORLD_SIZE, too, got {environ.get('WORLD_SIZE')!r}." if rank else ""

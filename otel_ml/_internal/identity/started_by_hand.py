@@ -195,8 +195,14 @@ def _starts(create: int) -> Iterator[list[Start]]:
     """Yield the starts that ranks may still join, to be changed while nobody else does; `create` as in open(2)."""
     with common_file(_FILE.format(namespace=pid_namespace() or 0), create) as file:
         starts = [start for start in _read(file.text) if any(is_alive(starter) for starter in start.starters)]
+        known = _text(starts)
         yield starts
-        file.write(json.dumps([asdict(start) for start in starts]))
+        if (text := _text(starts)) != known:  # who is in one already has nothing to write
+            file.write(text)
+
+
+def _text(starts: Sequence[Start]) -> str:
+    return json.dumps([asdict(start) for start in starts])
 
 
 def _read(text: str) -> list[Start]:

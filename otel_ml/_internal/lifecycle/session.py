@@ -134,7 +134,8 @@ class Session:
 
     def say_misspelled(self) -> None:
         """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
-        wrong = "" if self.identity.place.launcher else unusable_rank(os.environ)
+        place = self.identity.place
+        wrong = unusable_rank(os.environ) if place.is_alone and place.rank == 0 else ""
         if wrong:  # each process is a job of its own then
             reporter.say("wrong-setting", f"{wrong} It is not used: this process is the only rank of its job.")
         if self.identity.speaks:

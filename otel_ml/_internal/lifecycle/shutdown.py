@@ -39,6 +39,9 @@ TIMEOUT_WITH_DELIVERY = 10.0
 TIMEOUT_WITH_STARTS = 60.0
 """The same while an exporter starts, which imports its backend's library, or a large file is hashed."""
 
+BUSY_AFTER = 0.9
+"""Seconds without an answer after which a service cannot answer: one that has nothing to say says so at once."""
+
 TOLD_AFTER = 2.0
 """Seconds of waiting for delivery after which it says what for."""
 
@@ -102,7 +105,8 @@ class ShutdownSequence:
         def until() -> float:
             nonlocal answers, quiet_since, patience
             now = time.monotonic()
-            if self._sender.answers != answers or self._link.is_starting:
+            is_starting = self._link.is_starting and not self._link.is_served  # no second one beside it
+            if self._sender.answers != answers or is_starting:
                 answers, quiet_since, patience = self._sender.answers, now, self._least_timeout
             elif now >= quiet_since + patience and patience < TIMEOUT_WITH_STARTS and self._is_busy():
                 patience += self._least_timeout  # then it is asked again
@@ -143,6 +147,7 @@ class ShutdownSequence:
         is_told = False
         is_host = self._is_last_chance and identity.place.hosts > 1 and identity.place.rank == 0
         while True:
+            asked = time.monotonic()
             run = self._ask(writer=identity.instance)
             now = time.monotonic()
             if run is not None and is_host:  # with this one the service ends, which the other hosts still need
@@ -156,9 +161,8 @@ class ShutdownSequence:
                 if not is_told and run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
                     is_told = True
                     self._console.line(waiting_line(run))
-            if now >= deadline or now - quiet_since >= self._timeout(
-                heard, deadline - began, is_busy=run is None and self._is_busy()
-            ):
+            is_busy = run is None and now - asked >= BUSY_AFTER and self._is_busy()
+            if now >= deadline or now - quiet_since >= self._timeout(heard, deadline - began, is_busy=is_busy):
                 return run
             time.sleep(0.05)
 

@@ -161,7 +161,7 @@ class EmbeddedLink:
             self._silent_since = now
         # Silence alone is not death: while a backend's library is imported, a service may not answer. A second one
         # would be refused by the files of the first.
-        silent_s = max(failing_s, now - self._silent_since)
+        silent_s = now - self._silent_since if self._reached is None else failing_s
         if silent_s < TIMEOUT or (self.is_served and silent_s < START_TIMEOUT):
             return False
         return not (service == self._reached and answers(service))

@@ -59,15 +59,10 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
     deadline = time.monotonic() + timeout
     folder = RunFolder(folder.path.absolute())  # this process is in another folder for a while
     is_over = is_over_within(folder, timeout)
-    known = facts(folder)
-    if known is None:
+    if facts(folder) is None:
         reason = "has no database of a service (state/run.db)" if is_over else "is being recorded"
         raise NotAttachedError(
             f"Run {folder.id!r} {reason}. A report is attached to a run that is over: try again then."
-        )
-    if not known.exporters:
-        raise NotAttachedError(
-            f"Run {folder.id!r} was written to no exporter: there is nothing that takes a report. Use it as a file."
         )
     base, rendezvous = folder.path.parent.parent, rendezvous_of(folder.id)
     run = Unfinished(folder.id, folder.experiment, folder.id, base, 0, rendezvous, has_folder=True)
@@ -111,6 +106,8 @@ def _taken(service: Service, folder: RunFolder, request: bytes, deadline: float)
         raise NotAttachedError(
             f"The report is in run {folder.id!r}; what is missing in time: {missing}. `otel-ml recover` does the rest."
         )
+    if not left.exporters:
+        raise NotAttachedError(f"Run {folder.id!r} has no exporter that could take the report: use it as a file.")
     return tuple(mark.name for mark in left.exporters)
 
 

@@ -103,10 +103,11 @@ def test_a_program_that_a_rank_by_hand_starts_is_in_the_run_of_that_rank() -> No
     assert len(set(found)) == 1
 
 
-def test_what_a_killed_rank_has_left_half_written_keeps_no_start_from_being_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", ['echo "[{"', "printf '\\377'"], ids=["half", "no text"])
+def test_what_is_damaged_keeps_no_start_from_being_one(tmp_path: Path, left: str) -> None:
     (tmp_path / f"otel-ml-{os.getuid()}").mkdir(mode=0o700)
     first = (
-        'RANK=0 WORLD_SIZE=2 $P "$PROGRAM" >/dev/null; for file in $XDG_RUNTIME_DIR/*/*.json; do echo "[{" >$file; done'
+        f'RANK=0 WORLD_SIZE=2 $P "$PROGRAM" >/dev/null; for file in $XDG_RUNTIME_DIR/*/*.json; do {left} >$file; done'
     )
 
     found = ids(f'{first}; for r in 0 1; do RANK=$r WORLD_SIZE=2 $P "$PROGRAM"; done', XDG_RUNTIME_DIR=str(tmp_path))
@@ -134,20 +135,40 @@ def test_a_rank_that_finds_the_disk_full_costs_the_others_no_run() -> None:
     assert first == last != without
 
 
-CLOCK_IS_SET = "unshare --user --map-current-user --mount bash -c 'mount --bind $FOLDER/stat /proc/stat; $0 $1 \"$2\"'"
-"""When the clock of a host is set, so is what the kernel says of the time of the boot."""
+def test_a_program_that_a_rank_starts_where_the_disk_is_full_is_in_its_run() -> None:
+    full = "subprocess.run(['bash', '-c', 'ulimit -f 0; exec \"$0\" -c \"$PROGRAM\"', sys.executable])"
+    child = f"import os, subprocess, sys; {PROGRAM}; sys.stdout.flush(); {full}"
+
+    first, second = ids('RANK=0 WORLD_SIZE=2 $P "$CHILD"; true', CHILD=child)
+
+    assert first == second
+
+
+SEEN_AS = "unshare --user --map-current-user --mount bash -c 'mount --bind $FOLDER/seen {file}; $0 $1 \"$2\"'"
+"""Starts a program that sees another file in the place of one of the kernel's."""
 
 
 @pytest.mark.parametrize("variables", ["RANK={r} WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK={r} OMPI_COMM_WORLD_SIZE=2"])
 def test_ranks_between_which_the_clock_is_set_are_one_run(tmp_path: Path, variables: str) -> None:
     stat = re.sub("(?m)^btime .*", "btime 1000000000", Path("/proc/stat").read_text())
-    (tmp_path / "stat").write_text(stat)
+    (tmp_path / "seen").write_text(stat)  # when the clock is set, so is what the kernel says of the time of the boot
     first, second = (variables.format(r=r) for r in (0, 1))
+    clock_is_set = SEEN_AS.format(file="/proc/stat")
 
-    found = ids(f'{first} $P "$PROGRAM"; {second} {CLOCK_IS_SET} $P "$PROGRAM"; true', FOLDER=str(tmp_path))
+    found = ids(f'{first} $P "$PROGRAM"; {second} {clock_is_set} $P "$PROGRAM"; true', FOLDER=str(tmp_path))
 
     assert len(found) == 2
     assert len(set(found)) == 1
+
+
+def test_ranks_of_two_boots_whose_files_are_in_one_folder_are_two_runs(tmp_path: Path) -> None:
+    (tmp_path / "seen").write_text("2c0c8acb-0000-4000-8000-000000000000\n")
+    another_boot = SEEN_AS.format(file="/proc/sys/kernel/random/boot_id")
+
+    rank = '$P "$PROGRAM"'
+    found = ids(f"RANK=0 WORLD_SIZE=2 {rank}; RANK=1 WORLD_SIZE=2 {another_boot} {rank}; true", FOLDER=str(tmp_path))
+
+    assert len(set(found)) == 2, "the numbers of its processes, and when they started, may be the same again"
 
 
 RANKS_BY_US = 'for r in 0 1; do OTEL_ML_RANK=$r OTEL_ML_WORLD_SIZE=2 $P "$PROGRAM" & done; wait'

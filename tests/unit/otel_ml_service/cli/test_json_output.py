@@ -87,13 +87,16 @@ def test_what_writes_files_says_where(otel_ml: Run, tmp_path: Path) -> None:
     assert [Path(folder).is_dir() for folder in json.loads(folders)["dirs"]] == [True, True, True]
 
 
-def test_a_run_that_no_exporter_has_gets_no_report_attached_and_that_is_an_error(otel_ml: Run, tmp_path: Path) -> None:
+def test_a_run_that_no_exporter_has_gets_no_report_attached_and_that_is_an_error(
+    otel_ml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a_run(tmp_path)
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "none")
 
     status, out, said = otel_ml("report", "01abc", "--attach", "--json")
 
     assert (status, out) == (1, "")
-    assert "Run '01abc' was written to no exporter" in said
+    assert "Run '01abc' has no exporter that could take the report" in said
 
 
 def test_env_has_an_object_for_every_setting_and_no_secret(otel_ml: Run, monkeypatch: pytest.MonkeyPatch) -> None:
