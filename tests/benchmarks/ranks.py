@@ -47,6 +47,11 @@ SETTLE_S = 3
 
 START_IN_S = 2.0
 
+EXPLAINED_RANKS = 256
+"""Of the jobs with and without findings, each for `EXPLAINED_SHARE` of the time of the job of 1,024 ranks."""
+
+EXPLAINED_SHARE = 1 / 3
+
 Seen = dict[int, float]
 """Step → when it could be read, seconds since the epoch."""
 
@@ -63,7 +68,19 @@ def measure(size: Size) -> Found:
             found, curve = job(one, ranks, metrics, timers, size.job_s[ranks])
         figures |= {f"{ranks}.{name}": figure for name, figure in found.items()}
         curves[f"{ranks}.memory"] = curve
-    return Found(figures, curves)
+    return Found({**figures, "findings.cpu": cost_of_findings(max(5.0, size.job_s[1024] * EXPLAINED_SHARE))}, curves)
+
+
+def cost_of_findings(seconds: float) -> Figure:
+    """Return how much more CPU time the service takes where it looks for slow ranks, pauses, and where time goes."""
+    cores: dict[str, list[float]] = {"on": [], "off": []}
+    for findings in ("on", "off", "off", "on"):
+        with service(OTEL_ML_FINDINGS=findings) as one:
+            found, _ = job(one, EXPLAINED_RANKS, *JOBS[1024], seconds)
+        cores[findings].append(found["cores"].value or 0.0)
+    with_findings, without = (sum(cores[findings]) / len(cores[findings]) for findings in ("on", "off"))
+    note = f"{EXPLAINED_RANKS} ranks, a step a second: {with_findings:.3f} and {without:.3f} cores"
+    return Figure((with_findings / without - 1) * 100, "%", note=note)
 
 
 def job(on: Service, ranks: int, metrics: int, timers: int, seconds: float) -> tuple[dict[str, Figure], Curve]:

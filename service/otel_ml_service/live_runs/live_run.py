@@ -219,15 +219,16 @@ class LiveRun:
             self._unstored = self._next_commit()
         if self._unstored is None:
             return
-        self._keep_delivery(self._engine.status, self._unstored.records)  # before the end can be read anywhere
+        status = self._engine.status  # once: it is counted over all writers
+        self._keep_delivery(status, self._unstored.records)  # before the end can be read anywhere
         self.outbox.commit(self._unstored)
         if (told := self.trouble.over()) is not None:
             self.say("storage", told)
         for sentence in self._unstored.notices:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
-        has_ended = self.status.state == "running" != self._engine.status.state
-        self.status = self._engine.status
+        has_ended = self.status.state == "running" != status.state
+        self.status = status
         self.awaits_the_dead = self._is_someone_leaving
         self.findings = self._engine.findings
         self._describe(self._run_info())
