@@ -182,7 +182,8 @@ def _written_down(launch: str, place: JobPlace, ppid: int) -> Iterator[_Launch]:
     with common_file(_file_of(launch), os.O_CREAT) as file:
         written = _read(file.text) or _Launch(common_processes(ppid, place.variable, place.rank)[-1])
         yield written
-        file.write(_text(written))
+        if (text := _text(written)) != file.text:  # a disk that is full stops nobody who has nothing new
+            file.write(text)
 
 
 def _file_of(launch: str) -> str:
