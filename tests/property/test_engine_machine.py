@@ -107,6 +107,13 @@ def test_a_restart_of_the_service_anywhere_changes_nothing(
     assert restarted.notices == through.notices
 
 
+def account(service: Service) -> tuple[object, ...]:
+    """Return what a status says of all writers: counted as they change, or all anew after a restart."""
+    status, facts = service.engine.status, service.engine.facts
+    said = (status.writers, status.writers_live, status.ranks, status.left, status.last_writer, facts)
+    return *said, status.recorded, status.unreceived, status.lost, status.overhead_s, status.duration_s
+
+
 class EngineMachine(RuleBasedStateMachine):
     """Ranks record, requests are reordered, duplicated, split and lost, time passes, the service restarts."""
 
@@ -179,7 +186,9 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
+        before = account(self.service)
         self.service.restart()
+        assert account(self.service) == before
 
     def hand(self, observation: Observation) -> None:
         self.handed.append(observation)
@@ -219,6 +228,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.service.settle()
         counts = self.service.engine.status.counts
         assert counts.open == counts.waiting == 0
+        self.restart()
+        assert self.service.engine.status.left == {rank.writer.instance for rank in self.ranks}
         if not counts.too_late:
             assert self.service.rows() == self.expected()
 

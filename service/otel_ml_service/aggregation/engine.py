@@ -39,6 +39,7 @@ from otel_ml_service.aggregation.steps import Steps
 from otel_ml_service.aggregation.summaries import Summaries
 from otel_ml_service.aggregation.third_party import ThirdParty
 from otel_ml_service.aggregation.writer_state import WriterState
+from otel_ml_service.aggregation.writer_totals import WriterTotals
 
 __all__ = ["Engine"]
 
@@ -73,6 +74,7 @@ class Engine:
         self._run = RunState(experiment, settings, LazyEntries(kept, state or {}))
         self._run.output.seq = seq
         self._run.writers.begins_anew = not state and seq > 0
+        self._totals = WriterTotals(self._run.writers)
         self._steps = Steps(self._run)
         self._quota = Quota(self._run)
         self._third_party = ThirdParty(self._run, self._steps, self._quota)
@@ -146,6 +148,7 @@ class Engine:
             if writer is None or writer.has_left:
                 continue
             writer.died = True
+            run.writers.dirty.add(writer.number)
             run.clock.forget(writer.number)
             run.step_streams.dirty.update(writer.attempts.values())
             if writer.child:
@@ -197,6 +200,7 @@ class Engine:
     def take(self) -> Outcome:
         """Return what to commit in one transaction, and forget it."""
         self._spans.emit()
+        self._totals.refresh()
         # Records and the state that made them are committed in one transaction. If only the records were durable, a
         # restart would close the same step again and number it differently.
         changes = self._snapshot.changes()
@@ -224,12 +228,12 @@ class Engine:
     @property
     def status(self) -> Status:
         """How the run stands."""
-        return status_of(self._run, self._ending.state, self._spans, self._steps.closing_trigger)
+        return status_of(self._run, self._totals, self._ending.state, self._spans, self._steps.closing_trigger)
 
     @property
     def facts(self) -> RunFacts:
         """What the writers said about the run."""
-        return facts_of(self._run)
+        return facts_of(self._run, self._totals)
 
     @property
     def findings(self) -> Sequence[Mapping[str, JsonValue]]:
@@ -291,6 +295,8 @@ class Engine:
 
     def _admitted(self, writer: WriterState, fragment: Fragment, piece: Piece) -> Piece | None:
         """Return as much of a piece of a fragment as there is room for."""
+        if self._quota.has_taken(writer.writer.role, piece.shape):
+            return piece
         rows = self._quota.rows(writer.writer.role, piece.shape, fragment._replace(partials=piece.partials))
         if rows is None:
             return piece

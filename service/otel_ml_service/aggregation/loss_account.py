@@ -6,7 +6,7 @@ recorded = delivered + superseded + on its way + lost, for each writer and so fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from otel_ml_service.aggregation.run_state import RunState
@@ -39,16 +39,17 @@ class _Losses(NamedTuple):
     events: int
 
 
-def lost_of(run: RunState, *, at_end: bool) -> dict[str, int]:
+def lost_of(run: RunState, writers: Iterable[WriterState], *, at_end: bool) -> dict[str, int]:
     """Return reason → values that are lost.
 
     Args:
         run: what is remembered of it.
+        writers: of whom something may be.
         at_end: nothing is under way anymore.
     """
     lost: dict[str, int] = {"too_late": run.too_late}
     lost |= run.left_out
-    for writer in run.writers:  # thousands, at each commit
+    for writer in writers:
         if writer.shutdown_message is not None or writer.ledger.is_short or at_end:
             for reason, count in _of_writer(writer, at_end=at_end).items():
                 lost[reason] = lost.get(reason, 0) + count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from otel_ml.wire.reduction import Reduction
@@ -89,7 +90,12 @@ class Piece(NamedTuple):
 
 def values_in(points: Points, reduction: Reduction) -> int:
     """Return how many values of the user points stand for, as their writer counts them (ADR 0031)."""
-    return points.values(with_gauges=not (reduction.needs_moments or reduction.needs_buckets))
+    return points.values(with_gauges=_has_gauges_alone(reduction))
+
+
+@lru_cache(maxsize=1024)
+def _has_gauges_alone(reduction: Reduction) -> bool:
+    return not (reduction.needs_moments or reduction.needs_buckets)
 
 
 def fold_order(piece: Piece) -> tuple[int, str, int, tuple[SeriesKey, ...]]:

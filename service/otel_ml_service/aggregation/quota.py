@@ -59,9 +59,13 @@ class Quota:
         )
         return False
 
+    def has_taken(self, role: str, shape: Shape) -> bool:
+        """Whether there is room for all of `shape`, as there was before."""
+        return (role, shape.number) in self._whole
+
     def rows(self, role: str, shape: Shape, sent: Sent) -> list[int] | None:
         """Return the rows that there is room for of what was sent, whose series are those of `shape`; None for all."""
-        if (role, shape.number) in self._whole:
+        if self.has_taken(role, shape):
             return None
         beyond = [row for row, key in enumerate(shape.series) if not self._has_room(role, key.name, key.attributes)]
         if beyond:

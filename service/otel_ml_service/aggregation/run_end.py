@@ -139,7 +139,7 @@ class RunEnd:
         values: dict[str, float] = {}
         if self._run.native:
             values["recorded"] = recorded_in(self._run)
-        lost = lost_of(self._run, at_end=True)
+        lost = lost_of(self._run, self._run.writers, at_end=True)
         values |= {f"dropped/{reason}": count for reason, count in lost.items() if reason != "too_late"}
         heard, expected = ranks_heard(self._own())
         values["ranks_unheard"] = expected - heard

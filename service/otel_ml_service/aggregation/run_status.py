@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import attrgetter
-
 from otel_ml_service.aggregation.closing import ClosingTrigger
-from otel_ml_service.aggregation.loss_account import lost_of, recorded_in, unreceived_of
-from otel_ml_service.aggregation.observation import Writer
+from otel_ml_service.aggregation.loss_account import lost_of, unreceived_of
 from otel_ml_service.aggregation.outcome import Counts, Holder, RunFacts, Status
-from otel_ml_service.aggregation.role_ranks import ranks_heard
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.spans import SpanIntake
+from otel_ml_service.aggregation.writer_totals import WriterTotals
 
 __all__ = ["facts_of", "status_of"]
 
-_ORDER = attrgetter("writer.role", "writer.rank", "number")
 
-
-def facts_of(run: RunState) -> RunFacts:
-    """Return what the resources say about the run: the lowest (role, rank) that says it.
-
-    What training says comes before what a Collector stamps on engines and nodes: whoever set that up need not know.
-    Tags of a later launch of that rank are added to the earlier ones; its notes replace them.
-    """
-    states = sorted(run.writers, key=_ORDER)
-    ordered = [state.writer for native in (True, False) for state in states if state.native is native]
-    return RunFacts(
-        experiment_name=next((w.experiment_name for w in ordered if w.experiment_name), ""),
-        run_name=next((w.run_name for w in ordered if w.run_name), ""),
-        started_at=_started_at(run),
-        tags=tuple(dict.fromkeys(tag for writer in _launches(ordered, "tags") for tag in writer.tags)),
-        notes=next((writer.notes for writer in reversed(_launches(ordered, "notes"))), None),
-    )
-
-
-def _launches(ordered: Sequence[Writer], name: str) -> Sequence[Writer]:
-    """Return the writers of the lowest (role, rank) that says `name`, those that say it, the oldest first."""
-    saying = [writer for writer in ordered if getattr(writer, name)]
-    return [writer for writer in saying if (writer.role, writer.rank) == (saying[0].role, saying[0].rank)]
+def facts_of(run: RunState, totals: WriterTotals) -> RunFacts:
+    """Return what the writers say about the run, and when it began."""
+    totals.refresh()
+    return totals.facts._replace(started_at=_started_at(run))
 
 
 def counts_of(run: RunState, spans: SpanIntake) -> Counts:
@@ -56,33 +33,35 @@ def counts_of(run: RunState, spans: SpanIntake) -> Counts:
     )
 
 
-def status_of(run: RunState, state: str, spans: SpanIntake, closing_trigger: ClosingTrigger) -> Status:
+def status_of(
+    run: RunState, totals: WriterTotals, state: str, spans: SpanIntake, closing_trigger: ClosingTrigger
+) -> Status:
     """Return how the run stands."""
-    counts = counts_of(run, spans)
-    own = [writer for writer in run.writers if writer.native and not writer.child]
-    live = run.live()
-    gone = [writer for writer in own if writer.shutdown_message is not None]
+    totals.refresh()
+    is_over = state != "running"
+    live, left = run.live(), totals.states(totals.left)
+    gone = [(one, one.shutdown_message) for one in left if one.shutdown_message and one.native and not one.child]
     # Whose shutdown message was heard last: whoever asked before that was told that others are live, and did not wait.
-    last = max(gone, key=lambda w: (w.heard_at, w.shutdown_message.time_ns if w.shutdown_message else 0), default=None)
+    last = max(gone, key=lambda each: (each[0].heard_at, each[1].time_ns), default=None)
     return Status(
         state=state,
-        writers=len(own),
+        writers=totals.own,
         writers_live=len(live),
-        ranks=ranks_heard(own),
-        recorded=recorded_in(run),
+        ranks=totals.ranks,
+        recorded=totals.recorded + run.left_out_unrecorded,
         superseded=run.superseded,
-        unreceived=0 if state != "running" else sum(map(unreceived_of, run.writers)),
-        lost=lost_of(run, at_end=state != "running"),
+        unreceived=0 if is_over else sum(map(unreceived_of, totals.states(totals.unbalanced))),
+        lost=lost_of(run, run.writers if is_over else totals.states(totals.unbalanced), at_end=is_over),
         open_steps=sum(len(attempt.open) for attempt in run.step_streams),
         open_bytes=run.open_bytes,
         retained_bytes=run.retained_bytes,
         holding=_holding(run, closing_trigger),
-        overhead_s=sum(w.shutdown_message.overhead_s for w in gone if w.shutdown_message is not None),
-        duration_s=sum(w.shutdown_message.duration_s for w in gone if w.shutdown_message is not None),
+        overhead_s=sum(message.overhead_s for _, message in gone),
+        duration_s=sum(message.duration_s for _, message in gone),
         last_seq=run.output.seq,
-        left=frozenset(writer.writer.instance for writer in run.writers if writer.has_left),
-        last_writer=None if live or last is None else last.writer.instance,
-        counts=counts,
+        left=frozenset(one.writer.instance for one in left),
+        last_writer=None if live or last is None else last[0].writer.instance,
+        counts=counts_of(run, spans),
     )
 
 

@@ -46,14 +46,14 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True)
 class Head:
-    """Request line and headers; header names are lower case."""
+    """Request line and headers; header names are lower case. What says how long a body is stays with the parser."""
 
     method: str
     target: str
     headers: Mapping[str, str]
     keep_alive: bool
 
-    @property
+    @cached_property
     def path(self) -> str:
         """The path, percent-decoded."""
         return unquote(_split(self.target).path)
@@ -63,7 +63,12 @@ class Head:
         """The content-type without parameters, lower case; "" where the sender names none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
-    @property
+    @cached_property
+    def authorization(self) -> bytes:
+        """Whom the sender claims to be, as sent; empty where it does not."""
+        return self.headers.get("authorization", "").encode("latin-1")
+
+    @cached_property
     def host(self) -> str:
         """The name or address the sender believes to talk to, without port and brackets; "" where it names none."""
         name = _split(self.target).netloc or self.headers.get("host", "")
@@ -226,7 +231,8 @@ class _Reading:
         if int(headers.get("content-length", 0)) > self._max_body:
             raise _too_large(self._max_body)
         keep_alive = llhttp.should_keep_alive() and not llhttp.should_upgrade()
-        self.heads.append(Head(llhttp.get_method().decode("ascii"), target, headers, keep_alive))
+        said = tuple(header for header in headers.items() if header[0] not in _FRAMING)
+        self.heads.append(_head_of(llhttp.get_method(), target, said, keep_alive))
         self._is_in_body = True
         self._parts += 1
 
@@ -259,6 +265,12 @@ class _Reading:
         self._head_size += size
         if self._head_size > MAX_HEAD:
             raise _head_too_large()
+
+
+@lru_cache(maxsize=64)
+def _head_of(method: bytes, target: str, headers: tuple[tuple[str, str], ...], keep_alive: bool) -> Head:
+    # Every request of every rank of a job has the same one: what is asked of it is found out once.
+    return Head(method.decode("ascii"), target, dict(headers), keep_alive)
 
 
 @lru_cache(maxsize=256)

@@ -131,7 +131,7 @@ class Routes:
 
     def refusal(self, head: Head) -> Response | None:
         """Return why a request is refused before its body is read, or None."""
-        if not self._tokens.accept(head.headers.get("authorization", "").encode("latin-1")):
+        if not self._tokens.accept(head.authorization):
             self._telemetry.count("refused", reason="unauthenticated")
             return _error(head, 401, "The bearer token is missing or wrong. Set OTEL_ML_TOKEN to the service's.")
         if not (self._any_host or head.host in {"", "localhost"} or is_address(head.host)):
