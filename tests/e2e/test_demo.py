@@ -27,9 +27,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def output(folder: Path) -> str:
     """What the demo prints; it has to succeed."""
+    return typed(folder, "demo", "--to", "jsonl,tensorboard", "--steps", str(STEPS))
+
+
+def typed(folder: Path, *arguments: str) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     env = {**kept, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    command = [sys.executable, "-m", "otel_ml_service", "demo", "--to", "jsonl,tensorboard", "--steps", str(STEPS)]
+    command = [sys.executable, "-m", "otel_ml_service", *arguments]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -92,4 +96,14 @@ def test_the_summary_says_what_was_found_and_what_to_type_next(run: RunFolder, o
     assert "rank 2 in forward, steps" in output
     assert "nothing: every step has the samples of all 4 ranks" in output
     assert "✗" not in output
-    assert f"otel-ml open {run.id} --with tensorboard" in output
+    assert "otel-ml ui " in output
+    assert "otel-ml open latest --with tensorboard" in output
+
+
+def test_what_it_says_to_type_next_shows_the_run(folder: Path, run: RunFolder, output: str) -> None:
+    lines = [line.split("#")[0].split() for line in output.splitlines() if line.startswith("  otel-ml ")]
+    shown = {command: typed(folder, command, *rest) for _, command, *rest in lines if command not in {"ui", "open"}}
+
+    assert "rank 2 was slow in forward" in shown["why"]
+    assert "loss" in shown["show"]
+    assert (run.path / "report.html").is_file()

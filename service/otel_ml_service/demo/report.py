@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from otel_ml.env import DIR
 from otel_ml_service.demo.stragglers import Straggler
 from otel_ml_service.demo.summary import GOOD_ACCURACY, Findings
 from otel_ml_service.demo.verify import Comparison
@@ -17,6 +19,8 @@ __all__ = ["Report"]
 
 _GOOD, _BAD, _NOTE = ("✓", "green"), ("✗", "bold red"), ("·", "dim")
 _LABEL = 12
+_LONG = 60
+"""Letters of a command from which on what it shows stands right behind it."""
 
 
 class Report:
@@ -32,7 +36,7 @@ class Report:
         self._line(
             _GOOD if accuracy is not None and accuracy >= GOOD_ACCURACY else _BAD,
             "accuracy",
-            f"{accuracy:.1%} on digits it never saw, after {found.steps} steps; {found.evaluations} models evaluated"
+            f"{accuracy:.1%} on digits it never saw, after {found.steps} steps; {found.evaluations} evaluations"
             if accuracy is not None
             else "no evaluation was recorded",
         )
@@ -56,8 +60,9 @@ class Report:
             _GOOD,
             "slow",
             f"rank {found.rank} in {found.phase}, steps {found.first}–{found.last}: "
-            f"{found.extra_s * 1e3:.1f} ms a step longer than the others{waited}",
+            f"{found.extra_s * 1e3:.1f} ms a step",
         )
+        self._line(("", ""), "", f"longer than the others{waited}")
         self._line(("", ""), "", f"it cost {found.cost_s:.2f} s, {found.share:.0%} of the time of all steps")
 
     def backends(self, run: RunFolder, compared: Mapping[str, Comparison | str], missing: Sequence[str]) -> None:
@@ -66,22 +71,18 @@ class Report:
         sentences = {
             name: result if isinstance(result, str) else _sentence(result) for name, result in compared.items()
         }
-        width = max(map(len, sentences.values()), default=0)
         for backend, result in compared.items():
             mark = _GOOD if isinstance(result, Comparison) and result.is_identical else _BAD
-            self._line(mark, backend, f"{sentences[backend]:<{width}}  {_shown(_place(run, backend))}")
+            self._line(mark, backend, sentences[backend])
+            self._line(("", ""), "", _shown(_place(run, backend)))
         for backend in missing:
             self._line(_NOTE, backend, f"not installed: pip install 'otel-ml[{backend}]'")
 
     def where(self, run: RunFolder, backends: Sequence[str]) -> None:
         """Print what to type next."""
         self._title("Look at it")
-        commands = [(f"otel-ml show {run.id} loss evaluator/eval/accuracy 'time/*'", "plots, here")]
-        viewers = (backend for backend in ("tensorboard", "mlflow") if backend in backends)
-        commands += [(f"otel-ml open {run.id} --with {viewer}", "in the browser") for viewer in viewers]
-        if "wandb" in backends:
-            commands.append((f"wandb sync {_shown(_place(run, 'wandb'))}", "to your W&B account"))
-        width = max(len(line) for line, _ in commands)
+        commands = _commands(run, backends)
+        width = max(len(line) for line, _ in commands if len(line) < _LONG)
         for line, what in commands:
             self._print(Text.assemble("  ", (f"{line:<{width}}", "cyan"), (f"  # {what}", "dim")))
 
@@ -97,6 +98,24 @@ class Report:
     def _print(self, line: Text) -> None:
         # A path or a command is copied whole, so a terminal may wrap it, and we may not.
         self._console.print(line, soft_wrap=True)
+
+
+def _commands(run: RunFolder, backends: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what to type, and what it shows."""
+    base = run.path.parent.parent
+    is_found = base == Path(DIR.read().value).absolute()
+    latest = "latest" if is_found else f"latest --dir {shlex.quote(_shown(base))}"
+    commands = [
+        (f"otel-ml ui{latest.removeprefix('latest')}", "every run, in the browser"),
+        (f"otel-ml why {latest}", "what made steps slow"),
+        (f"otel-ml report {latest}", "the run's page as a file"),
+        (f"otel-ml show {latest} loss evaluator/eval/accuracy", "curves, here"),
+    ]
+    viewers = [viewer for viewer in ("tensorboard", "mlflow") if viewer in backends]
+    commands += [(f"otel-ml open {latest} --with {viewer}", "in the browser") for viewer in viewers]
+    if "wandb" in backends:
+        commands.append((f"wandb sync {shlex.quote(_shown(_place(run, 'wandb')))}", "to your account"))
+    return commands
 
 
 def _sentence(result: Comparison) -> str:

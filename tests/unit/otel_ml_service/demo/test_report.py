@@ -1,0 +1,48 @@
+"""What the demo prints at its end, in a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from otel_ml_service.demo.report import Report
+from otel_ml_service.demo.stragglers import Straggler
+from otel_ml_service.demo.summary import Findings
+from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.stored_runs.run_history import history
+from tests.recorded_run import digits_records, write_run
+
+
+def printed(run: RunFolder, backends: tuple[str, ...] = ("jsonl", "tensorboard")) -> list[str]:
+    text = io.StringIO()
+    report = Report(Console(file=text, width=80))
+    slow = Straggler("forward", 2, 40, 80, 0.047, 1.93, 0.23, "sync")
+    report.findings(Findings(4, 240, 0.96, 12, slow, incomplete=[], lost={}, amended=0, run=history([])))
+    report.where(run, backends)
+    return text.getvalue().splitlines()
+
+
+def test_every_line_fits_into_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    lines = printed(write_run(tmp_path / "otel-ml-runs", "one", digits_records(steps=2)))
+
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_commands_name_the_folder_where_it_is_not_the_default_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = tmp_path / "of the team"
+
+    commands = [line for line in printed(write_run(base, "one", digits_records(steps=2))) if "otel-ml" in line]
+
+    assert len(commands) == 5
+    for command in commands:
+        words = shlex.split(command, comments=True)
+        assert words[words.index("--dir") + 1] == "of the team"
