@@ -13,11 +13,15 @@ from otel_ml.integrations.implicit_steps import rows_of
 from otel_ml.integrations.missing_package import PackageError
 from otel_ml.warn_once import reporter
 
+_ACCELERATE = "accelerate>=1.8"
+
 try:
     from accelerate.state import PartialState
     from accelerate.tracking import GeneralTracker
 except ImportError as error:
-    raise PackageError("OtelMLTracker", "accelerate") from error
+    raise PackageError("OtelMLTracker", _ACCELERATE) from error
+if not hasattr(GeneralTracker, "start"):  # nobody would begin the run
+    raise PackageError("OtelMLTracker", _ACCELERATE)
 
 __all__ = ["OtelMLTracker"]
 

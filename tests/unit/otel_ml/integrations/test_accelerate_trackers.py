@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +88,21 @@ def test_figures_and_files_are_recorded_by_the_methods_of_accelerates_mlflow_tra
     assert [event.name for event in kept] == ["curves.png", "texts/a.txt", "a.txt", "all", "notes"]
     assert [event.body for event in kept[1:]] == [b"a"] * 4
     plt.close(figure)
+
+
+def test_an_accelerate_that_starts_no_tracker_is_refused_with_the_version_that_does(tmp_path: Path) -> None:
+    older = tmp_path / "accelerate"
+    older.mkdir()
+    (older / "__init__.py").touch()
+    (older / "state.py").write_text("class PartialState: ...\n")
+    (older / "tracking.py").write_text("class GeneralTracker: ...\n")
+
+    done = subprocess.run(
+        [sys.executable, "-c", "from otel_ml.integrations.huggingface import OtelMLTracker"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "OtelMLTracker needs the package 'accelerate>=1.8'." in done.stderr
