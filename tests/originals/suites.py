@@ -157,7 +157,7 @@ SUITES: Sequence[Suite] = (
         26,
         "`export_scalars_to_json()` writes nothing (1), pictures beside an embedding are not read (1), and a "
         "model is not traced (1): all are reported. S3, and what is asked of TensorBoard's messages and files, are not "
-        "counted",
+        " counted",
     ),
     Suite(
         "Lightning",
@@ -192,8 +192,8 @@ SUITES: Sequence[Suite] = (
         "pytest tests/trainer/test_trainer_evaluation.py",
         5,
         5,
-        "what `evaluate()` and `predict()` return is in the run, too. What needs a GPU, a model of the Hub or FSDP is not "
-        "counted",
+        "what `evaluate()` and `predict()` return is in the run, too. What needs a GPU, a model of the Hub or FSDP is not"
+        " counted",
     ),
     Suite(
         "transformers",
