@@ -192,8 +192,8 @@ SUITES: Sequence[Suite] = (
         "pytest tests/trainer/test_trainer_evaluation.py",
         5,
         5,
-        "what `evaluate()` and `predict()` return is in the run, too. What needs a GPU, a model of the Hub or FSDP is not"
-        " counted",
+        "what `evaluate()` and `predict()` return is in the run, too. What needs a GPU, FSDP or a model of the Hub is "
+        "not counted",
     ),
     Suite(
         "transformers",
