@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml.compat import mlflow
@@ -31,6 +32,11 @@ CALLS: dict[str, Callable[[], Any]] = {
     "add_image(None)": written(lambda w: w.add_image("i", None, 0)),
     "add_images(None)": written(lambda w: w.add_images("i", None, 0)),
     "add_video(None)": written(lambda w: w.add_video("v", None, 0)),
+    "add_image(tensor of 5)": written(lambda w: w.add_image("i", torch.zeros(2, 3, 4, 5, 6), 0)),
+    "add_images(tensor of 1)": written(lambda w: w.add_images("i", torch.zeros(2), 0)),
+    "add_video(tensor of 6)": written(lambda w: w.add_video("v", torch.zeros(1, 1, 2, 3, 4, 5), 0)),
+    "add_image(tensor without data)": written(lambda w: w.add_image("i", torch.zeros(3, 4, 5, device="meta"), 0)),
+    "add_audio(tensor without data)": written(lambda w: w.add_audio("a", torch.zeros(5, device="meta"), 0)),
     "add_histogram(empty)": written(lambda w: w.add_histogram("h", np.zeros(0), 0)),
     "add_histogram_raw(None)": written(lambda w: w.add_histogram_raw("r", 0, 1, 1, 1, 1, None, None)),
     "add_pr_curve(None)": written(lambda w: w.add_pr_curve("p", None, None)),
