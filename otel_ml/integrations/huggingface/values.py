@@ -15,9 +15,9 @@ __all__ = ["log_values"]
 def log_values(values: Mapping[str, Any], step: int | None, **options: Any) -> None:
     """Record texts as texts, and everything else as a value, with `options` of `otel_ml.log()`.
 
-    What is in a dictionary has its name before its own, `loss/train`, as in Accelerate's tracker for TensorBoard. Without
-    options the last of a name's values at one step counts, and what is several numbers, such as the score of each class,
-    is their mean.
+    What is in a dictionary is below its name, `loss/train`, as in Accelerate's tracker for TensorBoard. Without options
+    the last of a name's values at one step counts, and what is several numbers, such as the score of each class, is
+    their mean.
     """
     flat = dict(_flat(values))
     texts = {name: value for name, value in flat.items() if isinstance(value, str)}
