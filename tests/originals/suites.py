@@ -157,7 +157,7 @@ SUITES: Sequence[Suite] = (
         26,
         "`export_scalars_to_json()` writes nothing (1), pictures beside an embedding are not read (1), and a "
         "model is not traced (1): all are reported. S3, and what is asked of TensorBoard's messages and files, are not "
-        " counted",
+        "counted",
     ),
     Suite(
         "Lightning",
