@@ -1,11 +1,12 @@
 """What users call today, and the same call of ours: what sets each up in one process.
 
-Megatron Core, verl and itwinai are installed into a folder of their own, without what they need for training: what one
-of them needs contradicts what another needs, or what is tested here.
+Megatron Core, Megatron Bridge, verl and itwinai are installed into a folder of their own, without what they need for
+training: what one of them needs contradicts what another needs, or what is tested here.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -13,12 +14,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from tests.benchmarks.calls import TEN
 from tests.benchmarks.peers import PEERS
 
 __all__ = ["ORIGINALS", "install"]
 
 PACKAGES = {
     "megatron-core": "0.16.1",
+    "megatron-bridge": "0.3.1",
     "verl": "0.9.1",
     "itwinai": "0.4.2",
     # What verl and itwinai import before their loggers.
@@ -70,6 +73,12 @@ def compat_wandb() -> Mapping[str, Any]:
 
 def compat_summary_writer() -> Mapping[str, Any]:
     from otel_ml.compat.tensorboard import SummaryWriter
+
+    return {"writer": SummaryWriter("runs")}
+
+
+def tensorboardx_summary_writer() -> Mapping[str, Any]:
+    from tensorboardX import SummaryWriter
 
     return {"writer": SummaryWriter("runs")}
 
@@ -148,6 +157,30 @@ def compat_megatron_timers() -> Mapping[str, Any]:
     return {"timers": Timers(1, "minmax")}
 
 
+def bridge_callbacks() -> Mapping[str, Any]:
+    # By its file: the package around it imports every model that it knows.
+    file = FOLDER / "megatron" / "bridge" / "training" / "callbacks.py"
+    spec = importlib.util.spec_from_file_location("bridge_callbacks", file)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[spec.name] = callbacks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(callbacks)
+    return _manager(callbacks)
+
+
+def compat_bridge_callbacks() -> Mapping[str, Any]:
+    from otel_ml.compat import megatron
+
+    return _manager(megatron)
+
+
+def _manager(callbacks: Any) -> Mapping[str, Any]:
+    manager = callbacks.CallbackManager()
+    manager.register("on_train_step_end", lambda context: context.loss_dict)
+    context = callbacks.CallbackContext(state=None, model=[], loss_dict=TEN)
+    return {"manager": manager, "should_fire": callbacks.should_fire, "context": context}
+
+
 def verl_tracking() -> Mapping[str, Any]:
     _from_folder()
     from verl.utils.tracking import Tracking
@@ -184,6 +217,9 @@ ORIGINALS: Mapping[str, Original] = {
     "SummaryWriter.add_scalar": Original(
         "writer.add_scalar('loss', 0.5, next(STEP))", names_of("torch SummaryWriter"), compat_summary_writer
     ),
+    "tensorboardX's SummaryWriter.add_scalar": Original(
+        "writer.add_scalar('loss', 0.5, next(STEP))", tensorboardx_summary_writer, compat_summary_writer
+    ),
     "mlflow.log_metrics, 10 keys": Original(
         "mlflow.log_metrics(TEN, step=next(STEP))", names_of("mlflow.log_metrics (sqlite)"), compat_mlflow
     ),
@@ -199,6 +235,11 @@ ORIGINALS: Mapping[str, Original] = {
     "Megatron's timer, start and stop": Original(
         "timer = timers('forward', 1); timer.start(); timer.stop()", megatron_timers, compat_megatron_timers
     ),
+    "Megatron Bridge's callbacks, the end of a step": Original(
+        "if should_fire(manager, 'on_train_step_end'): manager.fire('on_train_step_end', context)",
+        bridge_callbacks,
+        compat_bridge_callbacks,
+    ),
     "verl Tracking.log (TensorBoard), 10 keys": Original(
         "tracking.log(TEN, next(STEP))", verl_tracking, compat_verl_tracking
     ),
@@ -206,4 +247,4 @@ ORIGINALS: Mapping[str, Original] = {
         "logger.log(0.5, 'loss', 'metric', next(STEP))", itwinai_tensorboard, compat_itwinai_tensorboard
     ),
 }
-"""NeMo RL, torchforge and ROLL are not here: no package index has them, only other projects of their names."""
+"""NeMo RL, torchforge and ROLL are not here: a package index has nothing of them but their names, or other projects."""

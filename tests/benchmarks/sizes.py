@@ -101,7 +101,8 @@ QUICK = Size(
             *("mlflow.log_metrics, 10 keys", "wandb run.log, 10 keys", "Lightning's logger (TensorBoard), 10 keys"),
             *("Hugging Face's callback (TensorBoard), 10 keys", "Accelerate's tracker (TensorBoard), 10 keys"),
             *("Megatron's timer, start and stop", "verl Tracking.log (TensorBoard), 10 keys"),
-            "itwinai's logger (TensorBoard)",
+            *("itwinai's logger (TensorBoard)", "tensorboardX's SummaryWriter.add_scalar"),
+            "Megatron Bridge's callbacks, the end of a step",
             *("50ms", "4096"),
         }
     ),

@@ -172,9 +172,36 @@ SUITES: Sequence[Suite] = (
         "transformers",
         "020a37d",
         "pytest tests/trainer/test_trainer_callback.py",
-        21,
-        21,
-        "What is asked of the Trainer's own state and of its callbacks for SwanLab and Kubeflow is not counted",
+        28,
+        28,
+        "`OtelMLCallback`, or a subclass, in the place of each callback that a test defines, and in each Trainer; for "
+        "SwanLab's id and resume, `OTEL_ML_EXPERIMENT_ID`. What is asked of the Trainer's own state, of early stopping "
+        "and of the requests of its Kubeflow callback is not counted",
+    ),
+    Suite(
+        "transformers",
+        "cdbb95d",
+        "pytest tests/trainer/test_trainer_hyperparameter.py -k Optuna",
+        3,
+        3,
+        "each trial is a run, too. Ray's are skipped there, W&B's sweeps need its server",
+    ),
+    Suite(
+        "transformers",
+        "0941546",
+        "pytest tests/trainer/test_trainer_evaluation.py",
+        5,
+        5,
+        "what `evaluate()` and `predict()` return is in the run, too. What needs a GPU, FSDP or a model of the Hub is "
+        "not counted",
+    ),
+    Suite(
+        "transformers",
+        "34de825",
+        "pytest tests/trainer/test_training_args.py -k 'report_to or kubeflow'",
+        2,
+        2,
+        "with `OtelMLCallback` beside them",
     ),
     Suite(
         "Accelerate",

@@ -6,7 +6,7 @@ from typing import Any
 
 from otel_ml.compat.tracking.as_array import as_array
 
-__all__ = ["USUAL_BINS", "counted"]
+__all__ = ["USUAL_BINS", "counted", "edges_of_tensorboard"]
 
 USUAL_BINS = 64
 """Of a histogram of which nothing else is said: TensorBoard's 1,500 are of exponential width, and mostly empty."""
@@ -25,3 +25,15 @@ def counted(values: Any, bins: Any, max_bins: int | None) -> tuple[Any, Any]:
         return counts, edges
     first = np.arange(0, len(counts), len(counts) // max_bins)
     return np.add.reduceat(counts, first), np.append(edges[first], edges[-1])
+
+
+def edges_of_tensorboard() -> list[float]:
+    """Return TensorBoard's edges: from 1e-12 to 1e20 each the tenth part wider, as many below 0, and 0."""
+    above, edge = [], 1e-12
+    while edge < _LAST_EDGE:
+        above.append(edge)
+        edge *= 1.1
+    return [*(-edge for edge in reversed(above)), 0, *above]
+
+
+_LAST_EDGE = 1e20

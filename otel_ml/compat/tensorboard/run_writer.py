@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tensorboard.bins import edges_of_tensorboard
 from otel_ml.compat.tensorboard.file_writer import FileWriter
 from otel_ml.compat.tensorboard.numbers import step_of
 from otel_ml.compat.tensorboard.open_writers import WRITERS
-from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.not_kept import is_given, not_kept
 from otel_ml.compat.tracking.step_axes import whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 
@@ -35,15 +36,20 @@ class RunWriter:
         flush_secs: int = 120,
         filename_suffix: str = "",
         write_to_disk: bool = True,
+        logdir: Any = None,
+        comet_config: Any = None,
         **more: Any,
     ) -> None:
-        del max_queue, flush_secs, filename_suffix
-        given = more.pop("logdir", None) if log_dir is None else log_dir
+        self.purge_step, self.max_queue, self.flush_secs = purge_step, max_queue, flush_secs
+        self.filename_suffix = filename_suffix
+        given = logdir if log_dir is None else log_dir
         self.log_dir: str = str(given or _usual_folder(comment))
         # That of a folder by date would be another one in each rank.
         self.run_name: str = Path(self.log_dir).name if given else f"run{comment}"
         for key in more:
             not_kept(f"SummaryWriter({key}=…)", "it means nothing to otel_ml.")
+        if is_given(comet_config) and comet_config != {"disabled": True}:
+            not_kept("SummaryWriter(comet_config=…)", "there is no exporter for Comet.")
         if purge_step is not None:
             not_kept("SummaryWriter(purge_step=…)", "a step that is done again is told apart by its attempt.")
         self.file_writer: FileWriter | None = FileWriter(self.log_dir)
@@ -89,6 +95,21 @@ class RunWriter:
         """Return the name, and step and axis of what is not a scalar."""
         name, step = self._at(tag, global_step, walltime)
         return name, {"step": step, "axis": WRITERS.counts.axis_beside(name)}
+
+    @property
+    def logdir(self) -> str:
+        """`log_dir`, as tensorboardX calls it."""
+        return self.log_dir
+
+    @property
+    def all_writers(self) -> dict[str, FileWriter] | None:
+        """The one `file_writer` there is, by its folder; None once it is closed."""
+        return None if self.file_writer is None else {self.log_dir: self.file_writer}
+
+    @property
+    def default_bins(self) -> list[float]:
+        """The edges of the originals' histograms, which are theirs alone: see `add_histogram()`."""
+        return edges_of_tensorboard()
 
     def get_logdir(self) -> str:
         """Return `log_dir`, a folder for files of the program; the run's own folder is printed when it begins."""

@@ -7,12 +7,13 @@ from typing import Any
 
 import otel_ml
 from otel_ml.compat.tensorboard import figures
+from otel_ml.compat.tensorboard.argument_order import described, session_of
 from otel_ml.compat.tensorboard.bins import USUAL_BINS, counted
 from otel_ml.compat.tensorboard.numbers import is_empty, scalars
 from otel_ml.compat.tensorboard.open_writers import WRITERS
 from otel_ml.compat.tensorboard.precision_recall import precision_and_recall
 from otel_ml.compat.tensorboard.run_writer import RunWriter
-from otel_ml.compat.tracking.not_kept import is_given, not_kept, options_not_kept
+from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import as_array, film_strip, grid, in_range, ordered
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.wire.attributes import SESSIONS_PARAM
@@ -21,7 +22,10 @@ __all__ = ["SummaryWriter"]
 
 
 class SummaryWriter(RunWriter):
-    """What `torch.utils.tensorboard.SummaryWriter` takes. Without `global_step`, each tag counts its own calls."""
+    """What `torch.utils.tensorboard.SummaryWriter` and that of tensorboardX take, also by place, in either's order.
+
+    Without `global_step`, each tag counts its own calls.
+    """
 
     # --- scalars -------------------------------------------------------------------------------------------------
 
@@ -32,14 +36,13 @@ class SummaryWriter(RunWriter):
         scalar_value: Any,
         global_step: int | None = None,
         walltime: float | None = None,
-        new_style: bool = False,
-        double_precision: bool = False,
+        new_style: bool | str = False,
+        double_precision: bool | str = False,
         display_name: str = "",
         summary_description: str = "",
     ) -> None:
         """Record a value; of one rank's values of a tag at a step the last counts."""
-        del new_style, double_precision
-        if is_given(display_name) or is_given(summary_description):
+        if described(display_name, summary_description, new_style, double_precision):
             not_kept(f"add_scalar({tag!r}, display_name=…)", "the value has its tag as its name.")
         name, step = self._at(tag, global_step, walltime)
         WRITERS.counts.log(scalars({name: scalar_value}), step)
@@ -61,16 +64,17 @@ class SummaryWriter(RunWriter):
         self,
         hparam_dict: Mapping[str, Any],
         metric_dict: Mapping[str, Any],
-        hparam_domain_discrete: Any = None,
-        run_name: str | None = None,
+        hparam_domain_discrete: Mapping[str, Any] | str | None = None,
+        run_name: str | int | None = None,
         global_step: int | None = None,
         name: str | None = None,
     ) -> None:
         """Record hyper-parameters and final values: TensorBoard's own tab, parameters and summary elsewhere.
 
-        Each call is a row of that tab. In other backends what a later call gives begins with its `run_name`.
+        Each call is a row of that tab. In other backends what a later call gives begins with its `run_name`. By place
+        tensorboardX's `name` and `global_step` may follow the values, too.
         """
-        given = {"hparam_domain_discrete": hparam_domain_discrete, "global_step": global_step}
+        given, called = session_of(hparam_domain_discrete, run_name, global_step, name)
         options_not_kept(
             "add_hparams", "parameters have no domain, and the values beside them are final ones.", **given
         )
@@ -81,7 +85,7 @@ class SummaryWriter(RunWriter):
             otel_ml.log_params(hparam_dict)
             self._run.summary(metric_dict)
             return
-        session = run_name or name or f"session-{len(WRITERS.sessions) + 2}"
+        session = called or f"session-{len(WRITERS.sessions) + 2}"
         WRITERS.sessions = list(dict.fromkeys([*WRITERS.sessions, session]))
         otel_ml.log_params({SESSIONS_PARAM: WRITERS.sessions, session: dict(hparam_dict)})
         self._run.summary({f"{session}/{key}": value for key, value in metric_dict.items()})
@@ -232,15 +236,16 @@ class SummaryWriter(RunWriter):
         box_tensor: Any,
         global_step: int | None = None,
         walltime: float | None = None,
-        rescale: float = 1,
-        dataformats: str = "CHW",
+        rescale: float | str = 1,
+        dataformats: Any = "CHW",
         labels: Any = None,
         **options: Any,
     ) -> None:
-        """Record a picture without its boxes."""
-        del box_tensor, rescale, labels, options
+        """Record a picture without its boxes; by place tensorboardX's `dataformats` may stand where torch rescales."""
+        del box_tensor, labels, options
         not_kept(f"add_image_with_boxes({tag!r})", "the picture is kept without the boxes.")
-        self.add_image(tag, img_tensor, global_step, walltime, dataformats)
+        order = rescale if isinstance(rescale, str) else dataformats
+        self.add_image(tag, img_tensor, global_step, walltime, order)
 
     @reports_unrecordable
     def add_figure(
@@ -294,9 +299,16 @@ class SummaryWriter(RunWriter):
         otel_ml.log_audio(name, as_array(snd_tensor).reshape(-1), sample_rate, **where)
 
     @reports_unrecordable
-    def add_graph(self, model: Any, input_to_model: Any = None, verbose: bool = False, **options: Any) -> None:
+    def add_graph(
+        self,
+        model: Any,
+        input_to_model: Any = None,
+        verbose: bool = False,
+        use_strict_trace: bool = True,
+        **options: Any,
+    ) -> None:
         """Record how the model prints itself."""
-        del input_to_model, verbose, options
+        del input_to_model, verbose, use_strict_trace, options
         not_kept("add_graph()", "the model is kept as the text that it prints as.")
         name, where = self._beside("graph", None, None)
         otel_ml.log_text(name, f"```\n{model}\n```", **where)

@@ -73,9 +73,14 @@ def ordered(given: Any, dimensions: str, wanted: str) -> Any:
         >>> import numpy as np
         >>> ordered(np.zeros((3, 4, 6)), "CHW", "HWC").shape, ordered(np.zeros((4, 6)), "HW", "HWC").shape
         ((4, 6, 3), (4, 6, 1))
+
+    Raises:
+        ValueError: it has more or fewer dimensions than can be meant.
     """
     array = as_array(given)
     has = dimensions.upper() if len(dimensions) == array.ndim else {2: "HW", 3: "CHW"}.get(array.ndim, "NCHW")
+    if len(has) != array.ndim:
+        raise ValueError(f"an array of {array.ndim} dimensions cannot be {dimensions}")
     for letter in wanted:
         if letter not in has:
             array, has = array[..., None], has + letter

@@ -29,7 +29,8 @@ def reports_unrecordable(call: Callable[P, None]) -> Callable[P, None]:
         try:
             call(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 (the boundary to the user's program)
-            report_unrecordable(call.__qualname__, error, _given(call, args, kwargs))
+            # What a public function guards of itself has its name, with an underscore before it.
+            report_unrecordable(call.__qualname__.removeprefix("_"), error, _given(call, args, kwargs))
 
     return guarded
 

@@ -106,6 +106,7 @@ def init(
         UsageError: `resume="must"` of a run that is not there, or `resume="never"` of one that is.
     """
     del allow_val_change, force  # the configuration may change, and nothing asks for a key
+    _say_unused(dir, more)
     of = _Given(more.get("settings"))
     run_id = of.chosen(id, "run_id", "WANDB_RUN_ID")
     shown = of.chosen(name, "run_name", "WANDB_NAME")
@@ -115,7 +116,6 @@ def init(
             _say_other(state.run.config, as_mapping(config))
             return state.run
         state.run.finish()
-    _say_unused(dir, more)
     chosen = _mode(of.chosen(mode, "mode", "WANDB_MODE"))
     asked = InitArguments(
         project=of.chosen(project, "project", "WANDB_PROJECT") or "",
@@ -252,7 +252,14 @@ class _Given:
 def _mode(asked: str | None) -> str:
     if os.environ.get("WANDB_DISABLED", "").lower() in {"1", "true", "yes"}:
         return "disabled"
+    if asked and asked not in _MODES:
+        wrong = f"ValidationError: a mode is one of {', '.join(_MODES)}"
+        not_kept(f"wandb.init(mode={asked!r})", f"{wrong}. The run is offline in W&B: `wandb sync` sends it.")
+        return "offline"
     return str(asked or "online")
+
+
+_MODES = ("online", "offline", "shared", "disabled", "dryrun", "run")
 
 
 def _chosen_keys(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from statistics import fmean
 from typing import Any
@@ -15,11 +15,13 @@ __all__ = ["log_values"]
 def log_values(values: Mapping[str, Any], step: int | None, **options: Any) -> None:
     """Record texts as texts, and everything else as a value, with `options` of `otel_ml.log()`.
 
-    Without options the last of a name's values at one step counts, and what is several numbers, such as the score of
-    each class, is their mean.
+    What is in a dictionary is below its name, `loss/train`, as in Accelerate's tracker for TensorBoard. Without options
+    the last of a name's values at one step counts, and what is several numbers, such as the score of each class, is
+    their mean.
     """
-    texts = {name: value for name, value in values.items() if isinstance(value, str)}
-    numbers = {name: value for name, value in values.items() if name not in texts}
+    flat = dict(_flat(values))
+    texts = {name: value for name, value in flat.items() if isinstance(value, str)}
+    numbers = {name: value for name, value in flat.items() if name not in texts}
     if options:
         otel_ml.log(numbers, step=step, **options)
     else:
@@ -27,6 +29,18 @@ def log_values(values: Mapping[str, Any], step: int | None, **options: Any) -> N
     before = f"{options['prefix']}/" if options.get("prefix") else ""
     for name, text in texts.items():
         otel_ml.log_text(f"{before}{name}", text, step=step, axis=options.get("axis"))
+
+
+def _flat(values: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and depth < _DEEPEST:
+            yield from ((f"{name}/{inner}", one) for inner, one in _flat(value, depth + 1))
+        else:
+            yield name, value
+
+
+_DEEPEST = 10
+"""Of a dictionary in dictionaries; one in itself has no end, and is reported by `otel_ml.log()`."""
 
 
 def _one(value: Any) -> Any:

@@ -140,3 +140,21 @@ def test_a_picture_that_cannot_be_read_is_said_and_the_rest_of_its_row_is_record
     [said] = captured.notices
     assert "Image in 'broken'" in said
     assert "UnidentifiedImageError: " in said
+
+
+def test_an_argument_of_init_that_wandb_does_not_know_is_said_also_where_a_run_is_active(captured: Capture) -> None:
+    wandb.init(projct="digits")
+
+    [notice] = captured.notices
+    assert "wandb.init(projct=…)" in notice
+
+
+def test_a_mode_that_there_is_not_is_said_and_sends_nothing() -> None:
+    with capture() as captured:
+        run = wandb.init(mode="offlin")
+        wandb.finish()
+
+    [notice] = captured.notices
+    assert "mode='offlin'" in notice
+    assert "offline" in notice
+    assert run.offline

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml.compat import mlflow
@@ -31,6 +32,11 @@ CALLS: dict[str, Callable[[], Any]] = {
     "add_image(None)": written(lambda w: w.add_image("i", None, 0)),
     "add_images(None)": written(lambda w: w.add_images("i", None, 0)),
     "add_video(None)": written(lambda w: w.add_video("v", None, 0)),
+    "add_image(tensor of 5)": written(lambda w: w.add_image("i", torch.zeros(2, 3, 4, 5, 6), 0)),
+    "add_images(tensor of 1)": written(lambda w: w.add_images("i", torch.zeros(2), 0)),
+    "add_video(tensor of 6)": written(lambda w: w.add_video("v", torch.zeros(1, 1, 2, 3, 4, 5), 0)),
+    "add_image(tensor without data)": written(lambda w: w.add_image("i", torch.zeros(3, 4, 5, device="meta"), 0)),
+    "add_audio(tensor without data)": written(lambda w: w.add_audio("a", torch.zeros(5, device="meta"), 0)),
     "add_histogram(empty)": written(lambda w: w.add_histogram("h", np.zeros(0), 0)),
     "add_histogram_raw(None)": written(lambda w: w.add_histogram_raw("r", 0, 1, 1, 1, 1, None, None)),
     "add_pr_curve(None)": written(lambda w: w.add_pr_curve("p", None, None)),
@@ -40,6 +46,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "add_scalar(several)": written(lambda w: w.add_scalar("s", np.arange(3.0))),
     "log_stream(None)": lambda: mlflow.log_stream(None, "a.bin"),
     "log_metrics(None)": lambda: mlflow.log_metrics(None),  # type: ignore[arg-type]
+    "log_params(list)": lambda: mlflow.log_params([1]),  # type: ignore[arg-type]
+    "set_tags(number)": lambda: mlflow.set_tags(3),  # type: ignore[arg-type]
     "log_artifact(None)": lambda: mlflow.log_artifact(None),
     "log_dict(itself)": lambda: mlflow.log_dict(itself(), "a.json"),
     "Tracking.log(None)": lambda: Tracking("p", "r").log(None, 1),  # type: ignore[arg-type]
@@ -68,6 +76,7 @@ def test_what_cannot_be_recorded_is_said_and_counted_as_that(captured: Capture, 
 
     assert not [notice for notice in captured.notices if "internal-error" in notice]
     assert [notice for notice in captured.notices if re.search("explain bad-(event|value)", notice)]
+    assert not [notice for notice in captured.notices if re.search(r"\b_\w+\(", notice)]  # what no program calls
     assert not captured.points
     assert not [event for event in captured.events if event.kind in {"ml.text", "ml.table", "ml.histogram"}]
 

@@ -34,6 +34,20 @@ def test_what_accelerate_logs_without_a_step_is_a_row_each(otel_ml_capture: Capt
     assert [event.step for event in otel_ml_capture.events if event.kind == "ml.text"] == [2]
 
 
+def test_values_in_a_dictionary_are_below_its_name_as_in_accelerates_tensorboard_tracker(
+    otel_ml_capture: Capture,
+) -> None:
+    tracker = started()
+
+    tracker.log({"loss": {"train": 0.5, "val": {"clean": 0.7, "note": "fine"}}}, step=1)
+    tracker.log({"seen": {"train": 5}}, step=1, reduce="sum")
+
+    values = {point.name: point.value for point in otel_ml_capture.points}
+    assert values == {"loss/train": 0.5, "loss/val/clean": 0.7, "seen/train": 5.0}
+    assert [event.name for event in otel_ml_capture.events if event.kind == "ml.text"] == ["loss/val/note"]
+    assert not any("bad-value" in said for said in otel_ml_capture.notices)
+
+
 def test_a_second_tracker_of_the_run_goes_on_after_the_rows_of_the_first(otel_ml_capture: Capture) -> None:
     from accelerate import Accelerator
 

@@ -1,0 +1,29 @@
+"""The two originals have other arguments at one place of a call; which of them a program wrote for, their types say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["described", "session_of"]
+
+
+def session_of(third: Any, fourth: Any, global_step: Any, name: str | None) -> tuple[Mapping[str, Any], str | None]:
+    """Return what of a call of `add_hparams` is not kept, by its name, and how the set is called.
+
+    Args:
+        third: torch's domains, or tensorboardX's name.
+        fourth: torch's name, or tensorboardX's step.
+        global_step: the step, where it is given elsewhere.
+        name: tensorboardX's name, by its name.
+    """
+    if isinstance(third, str):
+        third, name = None, third
+    if fourth is not None and not isinstance(fourth, str):
+        fourth, global_step = None, fourth
+    return {"hparam_domain_discrete": third, "global_step": global_step}, fourth or name
+
+
+def described(*given: Any) -> bool:
+    """Whether one of a scalar's options is a text: tensorboardX's description stands where torch has two switches."""
+    return any(isinstance(one, str) and one for one in given)
