@@ -96,6 +96,13 @@ def test_a_traceparent_says_who_made_something(role: str, rank: int | None, vers
     assert extract_ids(text) == (context.trace_id, context.span_id)
 
 
+def test_contexts_are_those_that_other_versions_make_and_differ_in_their_last_two_digits() -> None:
+    """What they were made by travels between jobs that may have been upgraded one after the other."""
+    made = [made_by("generator", 3, 390, number) for number in (1, 0x1FE, 0xFF)]
+
+    assert [text[36:52] for text in made] == ["0003000186bd1401", "0003000186bd14fe", "0003000186bd14ff"]
+
+
 def extract_ids(text: str) -> tuple[int, int]:
     ids = trace.get_current_span(extract({"traceparent": text})).get_span_context()
     return ids.trace_id, ids.span_id
