@@ -249,3 +249,22 @@ def test_the_page_of_a_service_is_told_where_it_has_one() -> None:
 
     assert Service.from_json(with_page.to_json()) == with_page
     assert Service.from_json(SERVICE.to_json()) == SERVICE
+
+
+def test_who_looks_at_a_rendezvous_again_and_again_has_no_more_files_open(rendezvous: Rendezvous) -> None:
+    lock, announced = rendezvous.acquire(), rendezvous.publish(SERVICE)
+    assert lock is not None
+
+    def look() -> int:
+        assert rendezvous.is_served() == is_held
+        rendezvous.ask_for(Home("/runs/asked"))
+        assert rendezvous.acquire() is None
+        assert not rendezvous.remove()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    is_held = True
+    assert len({look() for _ in range(3)}) == 1
+    os.close(announced)
+    is_held = False
+    assert len({look() for _ in range(3)}) == 1
+    os.close(lock)
