@@ -359,12 +359,16 @@ def passed_over(environ: Mapping[str, str]) -> Path | None:
     As a volume is that a container's user has by its group: who owns it can exchange what is in it. That of another
     user, which a shell of root may still name, is not meant for this one.
     """
-    given = Path(environ.get("XDG_RUNTIME_DIR", ""))
+    given = environ.get("XDG_RUNTIME_DIR", "")
+    return Path(given) if given and _is_volume_of_another(Path(given)) else None
+
+
+def _is_volume_of_another(folder: Path) -> bool:
     try:
-        is_for_others = given.is_dir() and stat.S_IMODE(given.stat().st_mode) & 0o022
-        return given if is_for_others and not _is_own(given) and os.access(given, os.W_OK | os.X_OK) else None
+        is_for_others = folder.is_dir() and bool(stat.S_IMODE(folder.stat().st_mode) & 0o022)
+        return is_for_others and not _is_own(folder) and os.access(folder, os.W_OK | os.X_OK)
     except OSError:
-        return None
+        return False
 
 
 def _is_own(folder: Path) -> bool:

@@ -20,9 +20,12 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ResourceMetrics,
     ScopeMetrics,
     Sum,
+    Summary,
+    SummaryDataPoint,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from otel_ml.wire.attributes import MANIFEST, POSITION
 from otel_ml.wire.protobuf import field
 from otel_ml.wire.split_request import records_in, split_request
 
@@ -48,6 +51,12 @@ def _exponential(sizes: list[int]) -> ExponentialHistogram:
     return ExponentialHistogram(data_points=points, aggregation_temporality=_DELTA)
 
 
+def _summary(sizes: list[int]) -> Summary:
+    return Summary(
+        data_points=[SummaryDataPoint(count=i, attributes=_attributes(size)) for i, size in enumerate(sizes)]
+    )
+
+
 _points = st.lists(_sizes, max_size=5)
 _metrics = st.one_of(
     st.builds(lambda name, sizes: Metric(name=name, gauge=Gauge(data_points=_numbers(sizes))), st.text(), _points),
@@ -58,6 +67,7 @@ _metrics = st.one_of(
     ),
     st.builds(lambda name, sizes: Metric(name=name, unit="s", histogram=_histograms(sizes)), st.text(), _points),
     st.builds(lambda name, sizes: Metric(name=name, exponential_histogram=_exponential(sizes)), st.text(), _points),
+    st.builds(lambda name, sizes: Metric(name=name, summary=_summary(sizes)), st.text(), _points),
 )
 _scopes = st.builds(
     lambda seq, metrics: ScopeMetrics(
@@ -134,3 +144,32 @@ def test_log_records_and_spans_are_kept_whole(sizes: list[list[int]], most: int)
     assert all(len(some) <= 1 or len(part) <= most for some, part in zip(found, of_logs, strict=True))
     names = [s.name for part in of_spans for scope in ResourceSpans.FromString(part).scope_spans for s in scope.spans]
     assert names == ["s" * size for some in sizes for size in some]
+
+
+@given(_sizes, st.integers(0, 20), st.integers(1, 6), _sizes)
+def test_each_part_holds_as_many_as_fit(size: int, count: int, fit: int, more: int) -> None:
+    one = _payload([ScopeMetrics(metrics=[Metric(name="x" * size)]).SerializeToString()])
+
+    parts = split_request("M", one * count, fit * len(one) + more % len(one))
+
+    whole, rest = divmod(count, fit)
+    assert parts == [one * fit] * whole + [one * rest] * (rest > 0 or count == 0)
+
+
+@given(st.lists(st.sampled_from([MANIFEST, POSITION, "loss", "unit"]), max_size=8))
+def test_points_of_the_protocol_are_no_values_whatever_else_is_called_so(names: list[str]) -> None:
+    gauge = Gauge(data_points=_numbers([0, 0]))
+    metrics = [Metric(name=name, unit=MANIFEST, description=POSITION, gauge=gauge) for name in names]
+
+    found = records_in("M", _payload([ScopeMetrics(metrics=metrics).SerializeToString()]))
+
+    assert found == 2 * sum(name in {"loss", "unit"} for name in names)
+
+
+def test_who_cuts_a_large_request_rests_now_and_then() -> None:
+    payload = _payload([ScopeMetrics(metrics=[Metric(name="x")] * 1000).SerializeToString()])
+    rests: list[None] = []
+
+    split_request("M", payload, 100, lambda: rests.append(None))
+
+    assert 2 <= len(rests) <= 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -169,6 +170,20 @@ def test_quantiles_are_within_0_6_percent_of_the_nearest_rank(records: Records, 
     assert result == pytest.approx(exact, rel=0.006, abs=1e-300)
 
 
+@given(
+    records=st.lists(st.lists(finite | st.just(math.inf), min_size=1, max_size=20), min_size=1, max_size=5),
+    sign=st.sampled_from([1.0, -1.0]),
+    quantile=st.integers(0, 100),
+)
+@QUICK
+def test_infinite_values_are_on_their_side_of_a_quantile(records: Records, sign: float, quantile: int) -> None:
+    mirrored = [[sign * value for value in values] for values in records]
+    values = sorted(everything(mirrored))
+    exact = values[max(1, math.ceil(Fraction(quantile, 100) * len(values))) - 1]
+
+    assert one(mirrored, f"p{quantile}") == pytest.approx(exact, rel=0.006, abs=1e-300)
+
+
 @given(value=finite, ranks=st.integers(1, 5), quantile=st.integers(0, 100))
 @QUICK
 def test_quantiles_of_equal_values_are_exact(value: float, ranks: int, quantile: int) -> None:
@@ -185,6 +200,22 @@ def test_a_histogram_holds_every_record_between_ascending_finite_edges(records: 
     assert sum(bins.counts) == len(everything(records))
     assert list(bins.edges) == sorted(set(bins.edges))
     assert len(bins.edges) == len(bins.counts) + 1 <= 513
+
+
+@given(records=st.lists(st.lists(finite | st.floats(), min_size=1, max_size=20), min_size=1, max_size=4))
+@QUICK
+def test_a_bin_of_a_histogram_holds_the_values_between_its_edges(records: Records) -> None:
+    values = [value for value in everything(records) if math.isfinite(value)]
+    pieces = pieces_of(records, "histogram")
+    (result,) = reduce_windows(pieces[0].reduction, [pieces])
+
+    for bins in result.histograms:
+        for (low, high), count in zip(pairwise(bins.edges), bins.counts, strict=True):
+            margin_low, margin_high = abs(low) * 1e-9, abs(high) * 1e-9
+            surely = sum(low + margin_low < value < high - margin_high for value in values)
+            perhaps = sum(low - margin_low <= value <= high + margin_high for value in values)
+            assert surely <= count <= perhaps
+    assert [bins for bins in result.histograms if bins.counts] or not values
 
 
 @given(records=ranks_of)

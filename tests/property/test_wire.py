@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ExponentialHistogramDataPoint
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import LEFT_FOR
@@ -35,6 +38,10 @@ points = st.builds(
 
 
 @given(unsigned)
+@example(2**7)
+@example(2**14)
+@example(2**21)
+@example(2**64 - 1)
 def test_a_number_is_read_back_whatever_its_length(number: int) -> None:
     assert [*fields(b"\x08" + varint(number))] == [(1, number)]
 
@@ -137,6 +144,21 @@ def read(content: bytes) -> Leftover:
         path = Path(folder) / "writer-000000.spool"
         path.write_bytes(content)
         return read_spool(path)
+
+
+@pytest.mark.parametrize(("ago_s", "least_ms", "most_ms"), [(5_000, 5_000_000, 9_000_000), (-5_000, 0, 0)])
+def test_a_spool_says_for_how_long_nothing_was_added_to_it(
+    tmp_path: Path, ago_s: int, least_ms: int, most_ms: int
+) -> None:
+    path = tmp_path / "writer-000000.spool"
+    path.write_bytes(HEADER + encode_frame(Frame("R", b"")))
+    then = time.time_ns() - ago_s * 10**9
+    os.utime(path, ns=(then, then))
+
+    [attribute] = Resource.FromString(read_spool(path).resource).attributes
+
+    assert attribute.key == LEFT_FOR
+    assert least_ms <= attribute.value.int_value <= most_ms
 
 
 def test_a_request_holds_one_resource_and_all_payloads() -> None:

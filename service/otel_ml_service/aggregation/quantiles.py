@@ -7,6 +7,7 @@ At scale 6 a bucket is (b^i, b^(i+1)] with b = 2^(1/64) = 1.0109. Its representa
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -225,7 +226,8 @@ _LEAST, _ZERO, _LARGEST = (-2, 0), (0, 0), (2, 0)
 def _place(value: float, scale: int) -> _Place:
     if value == 0:
         return _ZERO
-    index = math.ceil(math.log2(abs(value)) * 2.0**scale) - 1
+    size = min(abs(value), sys.float_info.max)  # what is a rounding beyond the largest double is infinite
+    index = math.ceil(math.log2(size) * 2.0**scale) - 1
     return (1, index) if value > 0 else (-1, -index)
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from otel_ml.wire.published_name import MAX_LENGTH, ascii_spelling, matches, published_name, sanitized
-from otel_ml.wire.safe_names import as_path, unique_path
+from otel_ml.wire.published_name import MAX_LENGTH, ascii_spelling, by_precedence, matches, published_name, sanitized
+from otel_ml.wire.safe_names import as_path, unique_identifier, unique_path
 
 PRINTED = st.characters(exclude_categories=["Cc", "Cs", "Cf", "Zl", "Zp"])
 ANY = st.text(st.characters()) | st.text("./\\ a\x00", max_size=40) | st.text("层", min_size=1200, max_size=1300)
+
+PLAIN = re.compile(r"[A-Za-z0-9_/.\-]{1,250}")
 
 
 @given(st.text(PRINTED, min_size=1, max_size=MAX_LENGTH))
@@ -84,3 +87,47 @@ def test_how_older_runs_spell_a_name_is_known() -> None:
     assert ascii_spelling("training loss") == "training_loss-f372ad93"
     assert ascii_spelling("损失/训练") == "__/__-599cea1e"
     assert ascii_spelling("mfu(%)") == "mfu___-8ae227af"
+
+
+@given(ANY | st.from_regex(r"[A-Za-z0-9_/.\-]{1,300}", fullmatch=True))
+@example("a" * 250)
+@example("a" * 251)
+@example("a/" * 130)
+@example("../a//b/.")
+def test_what_older_runs_call_a_metric_is_a_short_path_in_ascii(name: str) -> None:
+    found = ascii_spelling(name)
+
+    assert re.fullmatch(r"[A-Za-z0-9_/.\-]{1,250}", found)
+    assert not {"", ".", ".."} & set(found.split("/"))
+    assert (found == name) == bool(not {"", ".", ".."} & set(name.split("/")) and PLAIN.fullmatch(name))
+
+
+@given(st.text("ab c", max_size=30), st.integers(10, 20))
+@example("a" * 12, 12)
+@example("a" * 13, 12)
+@example("", 12)
+def test_an_identifier_is_the_text_where_it_may_be_and_one_of_its_own_where_not(text: str, limit: int) -> None:
+    found = unique_identifier(text, re.compile(" "), limit)
+
+    assert 0 < len(found) <= limit
+    assert " " not in found
+    assert (found == text) == (0 < len(text) <= limit and " " not in text)
+    assert len(found) == limit or len(text) < limit
+
+
+@pytest.mark.parametrize("length", [MAX_LENGTH - 1, MAX_LENGTH, MAX_LENGTH + 1])
+def test_a_name_is_cut_where_it_is_longer_than_it_may_be(length: int) -> None:
+    name = "x" * length
+
+    found = sanitized(name)
+
+    assert (found == name) == (length <= MAX_LENGTH)
+    assert len(found) == min(length, MAX_LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "first"),
+    [(["*", "t*"], "t*"), (["tok*", "tok?ns"], "tok?ns"), (["t????", "tok*"], "tok*")],
+)
+def test_of_globs_that_with_more_characters_of_its_own_comes_first(patterns: list[str], first: str) -> None:
+    assert min(patterns, key=by_precedence) == min(reversed(patterns), key=by_precedence) == first

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml._internal.transport.spool import Spool
-from otel_ml.wire.rendezvous import Home, Rendezvous, Service, path_part, rendezvous_of
+from otel_ml.wire.rendezvous import Home, Rendezvous, Service, boot_id, passed_over, path_part, rendezvous_of
 from otel_ml.wire.spool_format import Frame
 
 
@@ -190,3 +191,80 @@ def test_processes_that_look_while_one_of_them_makes_the_folder_agree_where_it_i
 
     assert rendezvous_of("one", {"XDG_RUNTIME_DIR": str(tmp_path)}).folder.parent == usual
     assert usual.is_dir(), "another process has made it meanwhile"
+
+
+def be_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this user owns belongs to another one from here on."""
+    stranger = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: stranger)
+
+
+@pytest.mark.parametrize("mode", [0o2775, 0o770, 0o707])
+def test_a_volume_of_another_user_that_this_one_may_write_to_is_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    tmp_path.chmod(mode)
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    assert passed_over(environ) is None  # it is this user's own
+
+    be_somebody_else(monkeypatch)
+
+    assert passed_over(environ) == tmp_path
+    assert not rendezvous_of("one", environ).folder.is_relative_to(tmp_path)
+
+
+def test_a_closed_folder_of_another_user_a_file_and_one_that_is_not_there_are_not_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch(mode=0o666)
+    tmp_path.chmod(0o755)
+    be_somebody_else(monkeypatch)
+
+    for name in (tmp_path, tmp_path / "file", tmp_path / "gone"):
+        assert passed_over({"XDG_RUNTIME_DIR": str(name)}) is None
+
+
+@pytest.mark.parametrize("environ", [{}, {"XDG_RUNTIME_DIR": ""}])
+def test_where_no_runtime_folder_is_named_the_one_that_a_job_is_begun_in_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
+) -> None:
+    """A job of a team is begun in a folder of one of them that all may write to."""
+    tmp_path.chmod(0o2775)
+    monkeypatch.chdir(tmp_path)
+    be_somebody_else(monkeypatch)
+
+    assert passed_over(environ) is None
+
+
+def test_the_folder_of_a_run_is_called_as_other_versions_call_it(tmp_path: Path) -> None:
+    digest = hashlib.sha256(f"one\0{boot_id()}".encode()).hexdigest()
+
+    found = rendezvous_of("one", {"XDG_RUNTIME_DIR": str(tmp_path)})
+
+    assert found.folder == tmp_path / f"otel-ml-{os.getuid()}" / digest[:32]
+
+
+def test_the_page_of_a_service_is_told_where_it_has_one() -> None:
+    with_page = Service("http://127.0.0.1:1", "secret", 7, "/runs/a", (), "http://127.0.0.1:1/?token=read")
+
+    assert Service.from_json(with_page.to_json()) == with_page
+    assert Service.from_json(SERVICE.to_json()) == SERVICE
+
+
+def test_who_looks_at_a_rendezvous_again_and_again_has_no_more_files_open(rendezvous: Rendezvous) -> None:
+    lock, announced = rendezvous.acquire(), rendezvous.publish(SERVICE)
+    assert lock is not None
+
+    def look() -> int:
+        assert rendezvous.is_served() == is_held
+        rendezvous.ask_for(Home("/runs/asked"))
+        assert rendezvous.acquire() is None
+        assert not rendezvous.remove()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    is_held = True
+    assert len({look() for _ in range(3)}) == 1
+    os.close(announced)
+    is_held = False
+    assert len({look() for _ in range(3)}) == 1
+    os.close(lock)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry import trace
 from opentelemetry.propagate import extract
@@ -85,6 +85,7 @@ def made_by(role: str, rank: int | None, version: int | None, number: int = 1) -
 
 
 @given(ROLES, st.none() | st.integers(0, MAX_RANK), st.none() | st.integers(0, MAX_VERSION), st.integers(1, 2**64 - 1))
+@example("generator", MAX_RANK, MAX_VERSION, 1)
 def test_a_traceparent_says_who_made_something(role: str, rank: int | None, version: int | None, number: int) -> None:
     text = made_by(role, rank, version, number)
 
@@ -94,6 +95,19 @@ def test_a_traceparent_says_who_made_something(role: str, rank: int | None, vers
     assert (context.role, context.rank, context.version) == (role, rank, version)
     assert ids_of(text) == (context.trace_id, context.span_id)
     assert extract_ids(text) == (context.trace_id, context.span_id)
+
+
+@pytest.mark.parametrize(("rank", "version"), [(-1, -1), (MAX_RANK + 1, MAX_VERSION + 1), (2**40, 2**40)])
+def test_what_does_not_fit_into_a_context_is_told_as_nothing(rank: int, version: int) -> None:
+    assert producer_of(key_of(made_by("generator", rank, 390))) == Producer("generator", None, 390)
+    assert producer_of(key_of(made_by("generator", 3, version))) == Producer("generator", 3, None)
+
+
+def test_contexts_are_those_that_other_versions_make_and_differ_in_their_last_two_digits() -> None:
+    """What they were made by travels between jobs that may have been upgraded one after the other."""
+    made = [made_by("generator", 3, 390, number) for number in (1, 0x1FE, 0xFF)]
+
+    assert [text[36:52] for text in made] == ["0003000186bd1401", "0003000186bd14fe", "0003000186bd14ff"]
 
 
 def extract_ids(text: str) -> tuple[int, int]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -44,6 +45,16 @@ def test_any_value_is_read_back_by_protobuf(value):
 def test_key_value_is_read_back_by_protobuf(key, value):
     pair = KeyValue.FromString(key_value(key, value))
     assert (pair.key, back(pair.value)) == (key, value)
+
+
+@pytest.mark.parametrize("border", [0, 127, 2**7, 2**14, 2**21, 2**63, -(2**63), 2**64, -(2**64)])
+@pytest.mark.parametrize("beside", [-1, 0, 1])
+def test_a_whole_number_is_read_back_or_becomes_text(border: int, beside: int) -> None:
+    number = border + beside
+
+    found = back(AnyValue.FromString(any_value(number)))
+
+    assert found == (number if number.bit_length() <= 63 or number == -(2**63) else str(number))
 
 
 def test_what_has_no_place_in_protobuf_becomes_text():

@@ -365,3 +365,17 @@ def test_of_many_silent_ranks_sixteen_are_named_and_the_rest_is_counted() -> Non
 
     named = ", ".join(map(str, range(2, 18)))
     assert any(f"ranks {named} and 2 more" in notice for notice in service.notices)
+
+
+def test_the_first_step_waits_for_who_was_not_heard_from_when_the_first_rank_is_done_with_it() -> None:
+    """Not from its beginning: a first step compiles for minutes, on each rank alike."""
+    service, rank = Service(), Rank(0, world_size=2)
+    service.take(rank.record(0, {"loss": 1.0}))
+    service.wait(20, rank)
+
+    service.take(rank.done(0), rank.step(1, {"loss": 2.0}))
+    service.wait(2, rank)
+    assert service.rows() == {}
+    service.wait(2, rank)
+
+    assert service.rows()[0] == {"loss": 1.0}

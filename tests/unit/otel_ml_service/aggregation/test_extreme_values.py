@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 from opentelemetry.sdk.metrics import Histogram
@@ -133,3 +134,20 @@ def test_a_rank_that_does_not_know_its_least_value_still_knows_its_largest() -> 
     service.wait(400)
 
     assert [row["latency/p100"] for row in service.rows(axis="time").values()] == [0.5, 0.75]
+
+
+@pytest.mark.parametrize("reduce", ["p50", "p99", "histogram"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_largest_double_has_a_bucket_as_every_other_value_has(reduce: str, sign: float) -> None:
+    """Masks and bounds of losses are it."""
+    largest = sign * sys.float_info.max
+
+    service, ranks = Service(), [Rank(0), Rank(1)]
+    service.take(*(rank.step(0, {"x": x}, reduce) for rank, x in zip(ranks, (largest, 1.0), strict=True)))
+    service.take(*(rank.bye() for rank in ranks))
+
+    if reduce == "histogram":
+        [bins] = [record for record in service.records if isinstance(record, HistogramValue)]
+        assert sum(bins.counts) == 2
+    else:
+        assert service.rows()[0]["x"] == sorted([largest, 1.0])[0 if reduce == "p50" else 1]

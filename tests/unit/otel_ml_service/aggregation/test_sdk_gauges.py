@@ -9,7 +9,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality
 
 from otel_ml_service.aggregation.cumulative_streams import MAX_METERS
 from tests.sdk import CUMULATIVE, DELTA, Sdk, at
-from tests.strategies import Service
+from tests.strategies import Rank, Service
 
 
 def _gauge(meter: Meter) -> metrics._Gauge:
@@ -200,3 +200,19 @@ def test_a_gauge_that_is_sent_again_of_closed_steps_is_no_news_to_a_service_that
 def _windows(service: Service) -> list[dict[str, float]]:
     service.wait(400)
     return list(service.rows(axis="time").values())
+
+
+def test_a_step_of_another_sdk_is_open_as_long_as_its_points_come() -> None:
+    """It never says that a step is over: it is when nothing has come for the allowed lateness."""
+    service, rank, sdk = Service(), Rank(0), Sdk(1)
+    rate = _gauge(sdk.meter("a"))
+    service.wait(40, rank)
+
+    for value in range(3):
+        rate.set(value, at(0, "last"))
+        sdk.export(service)
+        service.wait(8, rank)
+        assert service.rows() == {}
+    service.wait(3, rank)
+
+    assert service.rows() == {0: {"rate": 2.0}}

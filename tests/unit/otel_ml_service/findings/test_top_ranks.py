@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from otel_ml_exporters.records import Table
+from otel_ml_service.aggregation.output import Output
+from otel_ml_service.aggregation.reductions import Reductions
 from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.step_streams import StepStream
+from otel_ml_service.aggregation.top_ranks import TopRanks
 from otel_ml_service.config import ServiceConfig
 from otel_ml_service.findings.extremes import Extreme, Extremes
 from otel_ml_service.findings.step_timers import StepTimers
@@ -78,6 +82,19 @@ def test_a_line_is_written_when_another_rank_is_the_slowest_and_not_for_every_ta
     assert len(tables(service)) == 3
     said = [notice for notice in service.notices if notice.startswith("Ranks of role")]
     assert [line.partition("slowest ")[2][0] for line in said] == ["2", "0"]
+
+
+def test_of_ranks_that_take_turns_a_hundred_lines_are_said_and_every_table_is_written() -> None:
+    output = Output()
+    top, stream = TopRanks(output, 1), StepStream("trainer", "step", Reductions())
+
+    for step in range(150):
+        seconds = np.array([[1.0], [2.0]]) if step % 2 else np.array([[2.0], [1.0]])
+        top.add(stream, step, 0, StepTimers((0, 1), ("forward",), seconds))
+        top.publish(stream)
+
+    assert len(output.records) == 150
+    assert len([notice for notice in output.notices if notice.startswith("Ranks of role")]) == 100
 
 
 def test_nothing_of_it_is_published_where_nobody_asked() -> None:

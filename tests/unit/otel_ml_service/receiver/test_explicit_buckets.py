@@ -65,3 +65,8 @@ def test_any_bounds_keep_every_record(bounds: list[float], counts: list[int]) ->
     assert buckets is not None
     kept = math.fsum((buckets.zero_count, *buckets.positive, *buckets.negative))
     assert kept == pytest.approx(sum(given_counts))
+
+
+@given(st.integers(1, 10_000))
+def test_the_last_record_of_a_bucket_lies_in_it_however_its_shares_are_rounded(count: int) -> None:
+    assert quantile((1.0, 2.0, 500.0, 1000.0), (0, count, 0, count, 0), 0.5) <= 2.02
