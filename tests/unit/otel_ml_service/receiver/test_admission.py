@@ -89,7 +89,8 @@ def request_of(*runs: str) -> bytes:
 
 
 def test_a_run_that_is_not_taken_now_holds_up_no_other_one_and_nothing_is_stored_twice() -> None:
-    behind, journal, answers = {"newer"}, [], []
+    behind, journal = {"newer"}, list[Decoded]()
+    answers: list[Exception | None] = []
 
     def store(decoded: Decoded, stored: Stored) -> None:
         journal.append(decoded)
@@ -135,3 +136,43 @@ def test_what_of_a_request_could_not_be_stored_is_taken_when_it_comes_again() ->
 
     assert [str(answer)[:22] for answer in answers] == ["disk full", "The service has as man"]
     assert stored_runs == [{"one"}, {"one"}]
+
+
+def test_while_a_run_is_not_taken_requests_of_other_runs_are() -> None:
+    journal: list[Decoded] = []
+
+    def store(decoded: Decoded, stored: Stored) -> None:
+        journal.append(decoded)
+        stored(decoded, None)
+
+    admission = Admission(store, Telemetry(), LIMIT, has_room=lambda experiments: "third" not in experiments)
+    answers: list[Exception | None] = []
+    admission_take(admission, request_of("one", "third"), answers)
+    for body in (request_of("one"), request_of("two", "four"), request_of("third")):
+        admission_take(admission, body, answers)
+
+    assert [answer is None for answer in answers] == [False, True, True, False]
+    assert [set(decoded.observations) for decoded in journal] == [{"one"}, {"one"}, {"two", "four"}]
+
+
+@pytest.mark.parametrize("runs", [("third",), ("one", "third")], ids=["alone", "beside one that is taken"])
+def test_a_request_that_finds_no_room_is_counted_as_refused_once_with_its_reason(runs: tuple[str, ...]) -> None:
+    telemetry = Telemetry()
+    admission = Admission(storing, telemetry, LIMIT, has_room=lambda experiments: "third" not in experiments)
+
+    admission_take(admission, request_of(*runs), [])
+
+    assert telemetry.value("refused", reason="too many runs") == 1
+    assert telemetry.value("refused", reason="run of another version") == 0
+
+
+def test_runs_that_find_no_room_are_asked_about_last_so_that_it_is_they_that_are_remembered() -> None:
+    asked: list[set[str]] = []
+
+    def has_room(experiments: Iterable[str]) -> bool:
+        asked.append(set(experiments))
+        return "third" not in asked[-1]
+
+    admission_take(Admission(storing, Telemetry(), LIMIT, has_room=has_room), request_of("one", "third", "two"), [])
+
+    assert asked[-1] == {"third"}
