@@ -65,3 +65,21 @@ def test_any_bounds_keep_every_record(bounds: list[float], counts: list[int]) ->
     assert buckets is not None
     kept = math.fsum((buckets.zero_count, *buckets.positive, *buckets.negative))
     assert kept == pytest.approx(sum(given_counts))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "counts"),
+    [
+        ((), (3,)),
+        ((1.0, 2.0), (1, 2)),
+        ((1.0, 2.0), (1, 2, 3, 4)),
+        ((1.0, 2.0), ()),
+        ((1.0, math.inf), (1, 2, 3)),
+        ((math.nan, 1.0), (1, 2, 3)),
+        ((-math.inf, 1.0), (1, 2, 3)),
+    ],
+)
+def test_a_point_whose_bounds_are_no_numbers_or_do_not_fit_its_counts_has_no_buckets(
+    bounds: tuple[float, ...], counts: tuple[int, ...]
+) -> None:
+    assert exponential(bounds, counts) is None
