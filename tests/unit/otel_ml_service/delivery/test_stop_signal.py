@@ -1,4 +1,4 @@
-"""How long an exporter's thread pauses, whatever is asked of it meanwhile; time passes where it waits, and nowhere else."""
+"""How long an exporter's thread pauses, whatever is asked of it meanwhile. Time passes where it waits alone."""
 
 from __future__ import annotations
 
