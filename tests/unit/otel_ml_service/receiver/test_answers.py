@@ -1,0 +1,225 @@
+"""What a sender is answered, in the form in which it sent: who may come back is told so, and nobody else is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+
+from otel_ml_service.receiver.admission import Admission, OverloadedError, Stored
+from otel_ml_service.receiver.decode import Decoded
+from otel_ml_service.receiver.http_message import BadRequestError, Head, Response
+from otel_ml_service.receiver.routes import Routes
+from otel_ml_service.receiver.tokens import Tokens
+from otel_ml_service.telemetry import Telemetry
+from tests.otlp import FakeWriter, foreign
+
+PROTOBUF, JSON, TEXT = "application/x-protobuf", "application/json", "text/plain; charset=utf-8"
+INVALID, NOT_FOUND, EXHAUSTED, UNAVAILABLE, UNAUTHENTICATED = 3, 5, 8, 14, 16
+"""Codes of google.rpc.Code."""
+
+GOOD = FakeWriter().step(1, {"loss": 1.0}).SerializeToString()
+
+
+class Runs:
+    """One run, with what its console wrote, and an account that is never settled."""
+
+    is_settled = True
+
+    def runs(self) -> list[Mapping[str, Any]]:
+        return [{"id": "run-1"}]
+
+    def run(self, experiment: str, writer: str | None, *, speaker: str | None) -> Mapping[str, Any] | None:
+        return {"id": experiment, "writer": writer, "speaker": speaker} if experiment == "run-1" else None
+
+    def console(self, experiment: str, taken: int) -> Mapping[str, Any] | None:
+        return {"id": experiment, "after": taken} if experiment == "run-1" else None
+
+    def measures(self) -> list[Any]:
+        return []
+
+    def notices(self, experiments: Iterable[str]) -> int:
+        return 7 * len([*experiments])
+
+
+def storing(decoded: Decoded, stored: Stored) -> None:
+    stored(decoded, None)
+
+
+def failing(decoded: Decoded, stored: Stored) -> None:
+    stored(decoded, OSError("disk full"))
+
+
+def breaking(decoded: Decoded, stored: Stored) -> None:
+    raise RuntimeError("a defect")
+
+
+def routes(store: Callable[[Decoded, Stored], None] = storing, **options: Any) -> Routes:
+    telemetry = Telemetry()
+    options = {"tokens": Tokens(), "version": "1.2", **options}
+    return Routes(Admission(store, telemetry, 10**6), Runs(), telemetry, **options)
+
+
+def posted(body: bytes, media: str = PROTOBUF, store: Callable[[Decoded, Stored], None] = storing) -> Response:
+    found: Future[Response] = Future()
+    head = Head("POST", "/v1/metrics", {"content-type": media, "host": "localhost"}, keep_alive=True)
+    routes(store).export(head, "metrics", body, lambda make: found.set_result(make()))
+    return found.result(60)
+
+
+def status_of(answer: Response) -> Status:
+    """Return the body of an error, which OTLP says is a `Status` in the form of the request."""
+    if answer.content_type == JSON:
+        return json_format.Parse(answer.body, Status())
+    assert answer.content_type == PROTOBUF
+    return Status.FromString(answer.body)
+
+
+def asked(target: str, method: str = "GET") -> Response:
+    return asyncio.run(routes().look(Head(method, target, {"host": "localhost"}, keep_alive=True)))
+
+
+def test_of_what_is_taken_as_a_whole_the_answer_is_empty_and_says_how_many_notices_there_are() -> None:
+    answer = posted(GOOD)
+    in_json = posted(json_format.MessageToJson(FakeWriter().step(1, {"loss": 1.0})).encode(), JSON)
+
+    assert (answer.status, answer.body, answer.content_type) == (200, b"", PROTOBUF)
+    assert (in_json.status, json.loads(in_json.body), in_json.content_type) == (200, {}, JSON)
+    assert answer.headers == in_json.headers == {"otel-ml-notices": "7"}
+
+
+@pytest.mark.parametrize("media", [PROTOBUF, JSON])
+def test_what_is_taken_in_part_says_how_much_is_not_and_why(media: str) -> None:
+    request = foreign([{"name": "good", "value": 1.0}, *[{"name": "bad", "value": 1.0, "ml.step": -1}] * 2])
+    body = request.SerializeToString() if media == PROTOBUF else json_format.MessageToJson(request).encode()
+
+    answer = posted(body, media)
+
+    said = ExportMetricsServiceResponse()
+    json_format.Parse(answer.body, said) if media == JSON else said.ParseFromString(answer.body)
+    assert (answer.status, answer.content_type, answer.headers) == (200, media, {"otel-ml-notices": "7"})
+    assert said.partial_success.rejected_data_points == 2
+    assert said.partial_success.error_message.startswith("2 × ml.step=-1 is not a step")
+
+
+@pytest.mark.parametrize(
+    ("store", "said"), [(failing, "Not stored: disk full"), (breaking, "Not stored: a defect")], ids=["disk", "defect"]
+)
+@pytest.mark.parametrize("media", [PROTOBUF, JSON])
+def test_what_may_go_right_later_is_asked_for_again(
+    store: Callable[[Decoded, Stored], None], said: str, media: str
+) -> None:
+    request = FakeWriter().step(1, {"loss": 1.0})
+    body = request.SerializeToString() if media == PROTOBUF else json_format.MessageToJson(request).encode()
+
+    answer = posted(body, media, store)
+
+    assert (answer.status, answer.headers) == (503, {"retry-after": "1"})
+    assert status_of(answer).code == UNAVAILABLE
+    assert status_of(answer).message.startswith(said)
+
+
+@pytest.mark.parametrize("media", [PROTOBUF, JSON])
+def test_what_can_never_be_taken_is_not_asked_for_again(media: str) -> None:
+    answer = posted(b"\xff\xff\xff", media)
+
+    assert (answer.status, dict(answer.headers)) == (400, {})
+    assert status_of(answer).code == INVALID
+    assert status_of(answer).message.startswith("Cannot take this request: the body is not ")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "code"),
+    [
+        ("POST", "/v1/metrics", {"authorization": "Bearer no"}, 401, UNAUTHENTICATED),
+        ("POST", "/v1/metrics", {"host": "evil.example"}, 421, INVALID),
+        ("PUT", "/v1/traces", {}, 405, INVALID),
+        ("GET", "/v1/logs", {}, 405, INVALID),
+        ("POST", "/v1/metrics", {}, None, None),
+        ("POST", "/v1/metrics", {"host": "127.0.0.1:4318"}, None, None),
+        ("PUT", "/healthz", {}, None, None),  # of other paths it is told when they are looked at
+    ],
+)
+def test_what_is_refused_before_its_body_is_read_says_why_in_the_form_of_the_request(
+    method: str, path: str, headers: dict[str, str], status: int | None, code: int | None
+) -> None:
+    said = {"host": "localhost", "content-type": PROTOBUF, "authorization": "Bearer secret", **headers}
+
+    answer = routes(tokens=Tokens(["secret"]), any_host=False).refusal(Head(method, path, said, keep_alive=True))
+
+    assert (None if answer is None else answer.status) == status
+    assert (None if answer is None else status_of(answer).code) == code
+
+
+@pytest.mark.parametrize(("status", "code"), [(400, INVALID), (413, EXHAUSTED), (431, INVALID)])
+def test_what_could_not_be_read_to_its_end_is_answered_as_text_where_not_even_its_form_is_known(
+    status: int, code: int
+) -> None:
+    head = Head("POST", "/v1/metrics", {"content-type": PROTOBUF}, keep_alive=True)
+    known, unknown = (routes().unreadable(found, BadRequestError(status, "too odd.")) for found in (head, None))
+
+    assert (known.status, status_of(known).code) == (status, code)
+    assert (unknown.status, unknown.content_type) == (status, TEXT)
+    assert unknown.body.startswith(b"too odd.")
+    assert unknown.body.endswith(b"\n")
+
+
+def test_what_finds_no_room_is_told_to_come_back() -> None:
+    head = Head("POST", "/v1/metrics", {"content-type": PROTOBUF}, keep_alive=True)
+
+    answer = routes().overloaded(head)
+
+    assert (answer.status, answer.headers, status_of(answer).code) == (503, {"retry-after": "1"}, UNAVAILABLE)
+    assert "Not stored" not in status_of(answer).message
+
+
+def test_an_overload_is_said_in_its_own_words() -> None:
+    def full(decoded: Decoded, stored: Stored) -> None:
+        stored(decoded, OverloadedError("As much as may be."))
+
+    assert status_of(posted(GOOD, store=full)).message.startswith("As much as may be.")
+
+
+@pytest.mark.parametrize(
+    ("target", "content"),
+    [
+        ("/healthz", {"service": "otel_ml", "version": "1.2"}),
+        ("/otel_ml/runs", [{"id": "run-1"}]),
+        ("/otel_ml/runs/run-1", {"id": "run-1", "writer": None, "speaker": None}),
+        ("/otel_ml/runs/run-1?writer=w&speaker=s", {"id": "run-1", "writer": "w", "speaker": "s"}),
+        ("/otel_ml/runs/run-1/console", {"id": "run-1", "after": 0}),
+        ("/otel_ml/runs/run-1/console?after=12", {"id": "run-1", "after": 12}),
+        ("/otel_ml/runs/run-1/console?after=-12", {"id": "run-1", "after": 0}),
+        (f"/otel_ml/runs/run-1/console?after={'9' * 18}", {"id": "run-1", "after": int("9" * 18)}),
+        (f"/otel_ml/runs/run-1/console?after={'9' * 19}", {"id": "run-1", "after": 0}),
+        ("/otel_ml/runs/run-1/console?after=²", {"id": "run-1", "after": 0}),
+    ],
+)
+def test_who_asks_is_told(target: str, content: object) -> None:
+    answer = asked(target)
+
+    assert (answer.status, json.loads(answer.body), answer.content_type) == (200, content, JSON)
+    assert asked(target, "HEAD") == answer
+
+
+@pytest.mark.parametrize(
+    ("target", "method", "status", "said"),
+    [
+        ("/otel_ml/runs/run-2", "GET", 404, "No run 'run-2' here."),
+        ("/otel_ml/runs/run-2/console", "GET", 404, "The service of 'run-2' prints its console itself"),
+        ("/nowhere", "GET", 404, "Nothing is at '/nowhere'."),
+        ("/healthz", "POST", 405, "/healthz takes GET, not POST."),
+    ],
+)
+def test_who_asks_for_what_is_not_there_is_told_what_is(target: str, method: str, status: int, said: str) -> None:
+    answer = asked(target, method)
+
+    assert (answer.status, answer.content_type) == (status, TEXT)
+    assert answer.body.decode().startswith(said)
