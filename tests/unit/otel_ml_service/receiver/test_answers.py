@@ -82,6 +82,15 @@ def status_of(answer: Response) -> Status:
     return Status.FromString(answer.body)
 
 
+SLUGS = {401: "unauthenticated", 404: "not-found", 413: "request-too-large", 503: "not-stored"}
+
+
+def is_explained(answer: Response) -> bool:
+    """Whether an error names its section of the catalogue."""
+    said = answer.body.decode() if answer.content_type == TEXT else status_of(answer).message
+    return f"(otel-ml explain {SLUGS.get(answer.status, 'bad-request')})" in said
+
+
 def asked(target: str, method: str = "GET") -> Response:
     return asyncio.run(routes().look(Head(method, target, {"host": "localhost"}, keep_alive=True)))
 
@@ -124,6 +133,7 @@ def test_what_may_go_right_later_is_asked_for_again(
     assert (answer.status, answer.headers) == (503, {"retry-after": "1"})
     assert status_of(answer).code == UNAVAILABLE
     assert status_of(answer).message.startswith(said)
+    assert is_explained(answer)
 
 
 @pytest.mark.parametrize("media", [PROTOBUF, JSON])
@@ -133,6 +143,7 @@ def test_what_can_never_be_taken_is_not_asked_for_again(media: str) -> None:
     assert (answer.status, dict(answer.headers)) == (400, {})
     assert status_of(answer).code == INVALID
     assert status_of(answer).message.startswith("Cannot take this request: the body is not ")
+    assert is_explained(answer)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +167,7 @@ def test_what_is_refused_before_its_body_is_read_says_why_in_the_form_of_the_req
 
     assert (None if answer is None else answer.status) == status
     assert (None if answer is None else status_of(answer).code) == code
+    assert answer is None or is_explained(answer)
 
 
 @pytest.mark.parametrize(("status", "code"), [(400, INVALID), (413, EXHAUSTED), (431, INVALID)])
@@ -169,6 +181,8 @@ def test_what_could_not_be_read_to_its_end_is_answered_as_text_where_not_even_it
     assert (unknown.status, unknown.content_type) == (status, TEXT)
     assert unknown.body.startswith(b"too odd.")
     assert unknown.body.endswith(b"\n")
+    assert is_explained(known)
+    assert is_explained(unknown)
 
 
 def test_what_finds_no_room_is_told_to_come_back() -> None:
@@ -223,3 +237,4 @@ def test_who_asks_for_what_is_not_there_is_told_what_is(target: str, method: str
 
     assert (answer.status, answer.content_type) == (status, TEXT)
     assert answer.body.decode().startswith(said)
+    assert is_explained(answer)
