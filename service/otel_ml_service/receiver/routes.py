@@ -115,7 +115,7 @@ class Routes:
         *,
         tokens: Tokens,
         version: str,
-        any_host: bool = True,
+        any_host: bool,
     ) -> None:
         self._admission = admission
         self._runs = runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -29,9 +30,21 @@ GOOD = FakeWriter().step(1, {"loss": 1.0}).SerializeToString()
 
 
 class Runs:
-    """One run, with what its console wrote, and an account that is never settled."""
+    """One run, with what its console wrote.
 
-    is_settled = True
+    Args:
+        settled_after: how often it has to be asked until its account is settled.
+    """
+
+    def __init__(self, settled_after: int = 0) -> None:
+        self.asked = 0
+        self._settled_after = settled_after
+
+    @property
+    def is_settled(self) -> bool:
+        self.asked += 1
+        assert self.asked < 1000, "it is waited for without end"
+        return self.asked > self._settled_after
 
     def runs(self) -> list[Mapping[str, Any]]:
         return [{"id": "run-1"}]
@@ -62,9 +75,9 @@ def breaking(decoded: Decoded, stored: Stored) -> None:
 
 
 def routes(store: Callable[[Decoded, Stored], None] = storing, **options: Any) -> Routes:
-    telemetry = Telemetry()
-    options = {"tokens": Tokens(), "version": "1.2", **options}
-    return Routes(Admission(store, telemetry, 10**6), Runs(), telemetry, **options)
+    telemetry = options.pop("telemetry", None) or Telemetry()
+    options = {"runs": Runs(), "tokens": Tokens(), "version": "1.2", "any_host": True, **options}
+    return Routes(Admission(store, telemetry, 10**6), telemetry=telemetry, **options)
 
 
 def posted(body: bytes, media: str = PROTOBUF, store: Callable[[Decoded, Stored], None] = storing) -> Response:
@@ -91,8 +104,8 @@ def is_explained(answer: Response) -> bool:
     return f"(otel-ml explain {SLUGS.get(answer.status, 'bad-request')})" in said
 
 
-def asked(target: str, method: str = "GET") -> Response:
-    return asyncio.run(routes().look(Head(method, target, {"host": "localhost"}, keep_alive=True)))
+def asked(target: str, method: str = "GET", *, runs: Runs | None = None) -> Response:
+    return asyncio.run(routes(runs=runs or Runs()).look(Head(method, target, {"host": "localhost"}, keep_alive=True)))
 
 
 def test_of_what_is_taken_as_a_whole_the_answer_is_empty_and_says_how_many_notices_there_are() -> None:
@@ -147,27 +160,56 @@ def test_what_can_never_be_taken_is_not_asked_for_again(media: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "headers", "status", "code"),
+    ("method", "path", "headers", "status", "code", "reason"),
     [
-        ("POST", "/v1/metrics", {"authorization": "Bearer no"}, 401, UNAUTHENTICATED),
-        ("POST", "/v1/metrics", {"host": "evil.example"}, 421, INVALID),
-        ("PUT", "/v1/traces", {}, 405, INVALID),
-        ("GET", "/v1/logs", {}, 405, INVALID),
-        ("POST", "/v1/metrics", {}, None, None),
-        ("POST", "/v1/metrics", {"host": "127.0.0.1:4318"}, None, None),
-        ("PUT", "/healthz", {}, None, None),  # of other paths it is told when they are looked at
+        ("POST", "/v1/metrics", {"authorization": "Bearer no"}, 401, UNAUTHENTICATED, "unauthenticated"),
+        ("POST", "/v1/metrics", {"host": "evil.example"}, 421, INVALID, "misdirected"),
+        ("PUT", "/v1/traces", {}, 405, INVALID, "wrong method"),
+        ("GET", "/v1/logs", {}, 405, INVALID, "wrong method"),
     ],
 )
 def test_what_is_refused_before_its_body_is_read_says_why_in_the_form_of_the_request(
-    method: str, path: str, headers: dict[str, str], status: int | None, code: int | None
+    method: str, path: str, headers: dict[str, str], status: int, code: int, reason: str
 ) -> None:
+    telemetry = Telemetry()
+
+    answer = refusal_of(method, path, headers, telemetry)
+
+    assert answer is not None
+    assert (answer.status, status_of(answer).code, telemetry.value("refused", reason=reason)) == (status, code, 1)
+    assert is_explained(answer)
+
+
+def test_what_is_neither_protobuf_nor_json_is_refused_in_a_text() -> None:
+    telemetry = Telemetry()
+
+    answer = refusal_of("POST", "/v1/metrics", {"content-type": "text/csv; charset=utf-8"}, telemetry)
+
+    assert answer is not None
+    assert (answer.status, answer.content_type) == (415, TEXT)
+    assert b"got 'text/csv'" in answer.body
+    assert telemetry.value("refused", reason="wrong content type") == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("POST", "/v1/metrics", {}),
+        ("POST", "/v1/metrics", {"host": "127.0.0.1:4318"}),
+        ("POST", "/v1/logs", {"content-type": "application/json; charset=utf-8"}),
+        ("PUT", "/healthz", {}),  # of other paths it is told when they are looked at
+    ],
+)
+def test_what_may_be_taken_is_not_refused_before_its_body_is_read(
+    method: str, path: str, headers: dict[str, str]
+) -> None:
+    assert refusal_of(method, path, headers, Telemetry()) is None
+
+
+def refusal_of(method: str, path: str, headers: dict[str, str], telemetry: Telemetry) -> Response | None:
     said = {"host": "localhost", "content-type": PROTOBUF, "authorization": "Bearer secret", **headers}
-
-    answer = routes(tokens=Tokens(["secret"]), any_host=False).refusal(Head(method, path, said, keep_alive=True))
-
-    assert (None if answer is None else answer.status) == status
-    assert (None if answer is None else status_of(answer).code) == code
-    assert answer is None or is_explained(answer)
+    asked_of = routes(tokens=Tokens(["secret"]), any_host=False, telemetry=telemetry)
+    return asked_of.refusal(Head(method, path, said, keep_alive=True))
 
 
 @pytest.mark.parametrize(("status", "code"), [(400, INVALID), (413, EXHAUSTED), (431, INVALID)])
@@ -238,3 +280,38 @@ def test_who_asks_for_what_is_not_there_is_told_what_is(target: str, method: str
     assert (answer.status, answer.content_type) == (status, TEXT)
     assert answer.body.decode().startswith(said)
     assert is_explained(answer)
+
+
+@pytest.mark.parametrize(
+    ("target", "settled_after", "least"),
+    [
+        ("/otel_ml/runs", 3, 4),
+        ("/otel_ml/runs/run-1", 3, 4),
+        ("/otel_ml/runs/run-1", 0, 1),
+        ("/otel_ml/runs/run-1", 10**6, 2),  # it is told what is known by then
+        ("/otel_ml/runs/run-1/console", 3, 0),
+        ("/healthz", 3, 0),
+    ],
+)
+def test_an_account_waits_a_moment_for_what_was_just_acknowledged_and_nothing_else_does(
+    target: str, settled_after: int, least: int
+) -> None:
+    runs = Runs(settled_after)
+
+    assert asked(target, runs=runs).status == 200
+
+    assert least <= runs.asked <= (settled_after + 1 if least else 0)
+
+
+@pytest.mark.parametrize(("body", "reason"), [(b"\xff\xff\xff", "undecodable"), (bytes(65 * 2**20), "too large")])
+def test_what_cannot_be_taken_is_counted_with_its_reason(body: bytes, reason: str) -> None:
+    telemetry = Telemetry()
+    answers: Future[Response] = Future()
+    head = Head("POST", "/v1/metrics", {"content-type": PROTOBUF, "content-encoding": "gzip"}, keep_alive=True)
+
+    routes(telemetry=telemetry).export(
+        head, "metrics", gzip.compress(body, 1, mtime=0), lambda make: answers.set_result(make())
+    )
+
+    assert answers.result(60).status == (400 if reason == "undecodable" else 413)
+    assert telemetry.value("refused", reason=reason) == 1

@@ -75,6 +75,17 @@ def test_json_ids_are_hexadecimal_and_bytes_are_base64() -> None:
     assert event.body == b"\x00\xff"
 
 
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 0.25])
+def test_json_accepts_the_literals_that_python_writes_for_non_finite_numbers(number: float) -> None:
+    content = as_json(foreign([{"name": "a", "value": 0.0}]))
+    content["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]["gauge"]["dataPoints"][0]["asDouble"] = number
+
+    (point,) = Decoder().json("metrics", json.dumps(content).encode()).observations["run-1"]
+
+    assert isinstance(point, ThirdPartyPoints)
+    assert float(point.partials.stats[0, 1]) == pytest.approx(number, nan_ok=True)
+
+
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"resourceMetrics": 1}', b"\xff\xfe", b"[" * 100_000])
 def test_json_that_is_none_of_ours_is_undecodable(body: bytes) -> None:
     with pytest.raises(UndecodableError, match="not OTLP/JSON"):
