@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -9,8 +10,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from otel_ml_service.receiver.admission import Admission, OverloadedError, Stored
 from otel_ml_service.receiver.decode import Decoded, Decoder
+from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.telemetry import Telemetry
-from tests.otlp import FakeWriter
+from tests.otlp import FakeWriter, foreign
 
 LIMIT = 4_000
 
@@ -176,3 +178,41 @@ def test_runs_that_find_no_room_are_asked_about_last_so_that_it_is_they_that_are
     admission_take(Admission(storing, Telemetry(), LIMIT, has_room=has_room), request_of("one", "third", "two"), [])
 
     assert asked[-1] == {"third"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "counter", "labels", "is_written"),
+    [
+        ({"service.name": "trainer"}, "rejected", {"reason": "the resource has no"}, True),
+        ({"service.name": "otel-ml doctor"}, "probes", {}, False),
+        ({"ml.experiment.id": "run-1", "ml.rank": "first"}, "rejected", {"reason": "the resource attribute"}, False),
+    ],
+    ids=["nobody's", "a probe", "a run's, which tells it itself"],
+)
+def test_what_is_rejected_is_counted_and_written_down_where_no_run_can_say_it(
+    resource: dict[str, str],
+    counter: str,
+    labels: dict[str, str],
+    is_written: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    telemetry = Telemetry()
+    body = foreign([{"name": "a", "value": 1.0}] * 3, resource=resource).SerializeToString()
+
+    with caplog.at_level(logging.WARNING):
+        Admission(storing, telemetry, LIMIT, refusals=RefusalLog()).take("metrics", body, lambda *_: None)
+
+    lines = [line for line in telemetry.prometheus([]).splitlines() if line.startswith(f"otel_ml_{counter}_total")]
+    [line] = [line for line in lines if line.endswith(" 3")]
+    assert all(value in line for value in labels.values())
+    assert len([message for message in caplog.messages if "is rejected, and lost" in message]) == is_written
+
+
+def test_what_a_predecessor_acknowledged_is_held_until_it_is_decided() -> None:
+    admission, body = Admission(storing, Telemetry(), LIMIT), requests(1)[0]
+
+    decoded = admission.again("metrics", body)
+
+    assert (decoded.body, admission.held) == (body, len(body))
+    admission.digested(len(body))
+    assert admission.held == 0

@@ -16,7 +16,7 @@ FURTHER = "Further refusals of this minute are not written down; /metrics counts
 
 class Clock:
     def __init__(self) -> None:
-        self.now = 5_000.0
+        self.now = 0.0
 
     def __call__(self) -> float:
         return self.now
@@ -59,7 +59,7 @@ def test_a_minute_has_a_hundred_lines_the_last_of_which_says_so_and_the_next_min
         for sender in range(250):
             clock.now += 0.1
             refusals.tell(f"sender {minute}.{sender}", WRONG_TOKEN)
-        clock.now += 60.0 - 250 * 0.1
+        clock.now += 36.0  # a second more than the rest of the minute
 
     assert len(log.messages) == 300
     assert [log.messages.index(FURTHER), *Counter(log.messages).most_common(1)] == [99, (FURTHER, 3)]
@@ -99,3 +99,17 @@ def test_reasons_that_differ_in_what_they_quote_are_one() -> None:
     assert kinds[0] == kinds[1] == kinds[2]
     assert kinds[3] == kinds[4]
     assert Rejected("run", "learner", reasons[0], "rejected-points").kind not in kinds
+
+
+def test_what_of_a_sender_is_rejected_is_said_with_whose_it_is_and_where_it_is_explained(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    refusals = RefusalLog(Clock())
+
+    for sender in ("trainer", "learner", "trainer"):
+        refusals.reject(Rejected("", sender, "ml.step='x' is not a step.", "rejected-points"))
+
+    assert log.messages == [
+        f"What {sender} sends is rejected, and lost: ml.step='x' is not a step. (otel-ml explain rejected-points)"
+        for sender in ("trainer", "learner")
+    ]
