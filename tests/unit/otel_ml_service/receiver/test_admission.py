@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from otel_ml_service.receiver import admission as admission_module
 from otel_ml_service.receiver.admission import Admission, OverloadedError, Stored
 from otel_ml_service.receiver.decode import Decoded, Decoder
 from otel_ml_service.receiver.refusal_log import RefusalLog
@@ -138,6 +139,25 @@ def test_what_of_a_request_could_not_be_stored_is_taken_when_it_comes_again() ->
 
     assert [str(answer)[:22] for answer in answers] == ["disk full", "The service has as man"]
     assert stored_runs == [{"one"}, {"one"}]
+    assert admission.held == len(request_of("one")), "what could not be stored is held no more"
+
+
+def test_of_so_many_requests_it_is_remembered_what_is_stored_of_them_and_the_oldest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission_module, "_IN_PART", 3)  # thousands take seconds
+    journal: list[set[str]] = []
+
+    def store(decoded: Decoded, stored: Stored) -> None:
+        journal.append({*decoded.observations})
+        stored(decoded, None)
+
+    admission = Admission(store, Telemetry(), 10**6, has_room=lambda experiments: "third" not in experiments)
+    bodies = [request_of(run, "third") for run in ("a", "b", "c", "d")]
+    for body in (*bodies, *bodies[:0:-1], bodies[0]):
+        admission_take(admission, body, [])
+
+    assert journal == [{"a"}, {"b"}, {"c"}, {"d"}, {"a"}]
 
 
 def test_while_a_run_is_not_taken_requests_of_other_runs_are() -> None:

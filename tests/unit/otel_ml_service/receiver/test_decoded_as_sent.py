@@ -139,6 +139,29 @@ def test_an_event_is_what_was_sent(
     assert (found.attributes, found.body) == (others, body)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "body", "is_taken"),
+    [
+        ("my.event", "loss", {"otel_ml/lost": 1}, True),
+        ("my.event", "otel_ml/lost", None, False),
+        ("ml.summary", "", {"loss": 1}, True),
+        ("ml.summary", "", {"loss": 1, "otel_ml/lost": 1}, False),
+        ("ml.artifact", "otel_ml/weights.pt", b"", True),  # a file may lie in any folder
+    ],
+)
+def test_an_event_of_another_program_that_would_pass_for_otel_mls_own_account_is_rejected(
+    kind: str, name: str, body: Any, is_taken: bool
+) -> None:
+    request = FakeWriter().event(kind, body, {"ml.name": name})
+    request.resource_logs[0].scope_logs[0].scope.name = "my.library"
+
+    decoded = Decoder().protobuf("logs", request.SerializeToString())
+
+    assert bool(decoded.observations) == is_taken
+    assert decoded.rejections.total == (not is_taken)
+    assert is_taken or "'otel_ml/lost' is one of otel_ml's own account" in decoded.rejections.message
+
+
 @given(
     status=st.sampled_from(["finished", "failed", "killed", "gone mad", None]),
     totals=st.fixed_dictionaries({}, optional=dict.fromkeys(TOTALS, COUNTS)),

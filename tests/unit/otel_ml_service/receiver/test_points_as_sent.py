@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from otel_ml_service.aggregation.observation import Buckets, Fragment, ThirdPartyPoints
 from otel_ml_service.receiver.decode import Decoder
-from tests.otlp import START, FakeWriter, set_attributes
+from tests.otlp import START, FakeWriter, foreign, set_attributes
 
 KINDS = {
     "gauge": ("gauge", "order"), "sum": ("sum", "moments"), "histogram": ("histogram", "moments"),
@@ -155,3 +155,16 @@ def test_a_point_that_says_how_it_is_reduced_has_asked_for_it_whatever_its_scope
         said.get("ml.reduction", "mean"), (asked,) if asked else (),
     )  # fmt: skip
     assert fragment.partials.series[0].attributes == (("gpu", "1"),)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_metric_of_a_kind_that_is_not_known_is_said_and_those_beside_it_are_taken(own: bool) -> None:
+    request = FakeWriter().step(1, {"loss": 1.0}) if own else foreign([{"name": "loss", "value": 1.0}])
+    request.resource_metrics[0].scope_metrics[0].metrics.add(name="of the future")
+
+    decoded = Decoder().protobuf("metrics", request.SerializeToString())
+
+    found = decoded.observations["run-1"][0]
+    assert isinstance(found, Fragment | ThirdPartyPoints)
+    assert [series.name for series in found.partials.series] == ["loss"]
+    assert [*decoded.rejections.reasons] == ["the metric 'of the future' is of no kind that OTLP has."]
