@@ -104,8 +104,9 @@ def is_explained(answer: Response) -> bool:
     return f"(otel-ml explain {SLUGS.get(answer.status, 'bad-request')})" in said
 
 
-def asked(target: str, method: str = "GET", *, runs: Runs | None = None) -> Response:
-    return asyncio.run(routes(runs=runs or Runs()).look(Head(method, target, {"host": "localhost"}, keep_alive=True)))
+def asked(target: str, method: str = "GET", *, runs: Runs | None = None, media: str = "") -> Response:
+    head = Head(method, target, {"host": "localhost", "content-type": media}, keep_alive=True)
+    return asyncio.run(routes(runs=runs or Runs()).look(head))
 
 
 def test_of_what_is_taken_as_a_whole_the_answer_is_empty_and_says_how_many_notices_there_are() -> None:
@@ -216,13 +217,16 @@ def refusal_of(method: str, path: str, headers: dict[str, str], telemetry: Telem
 def test_what_could_not_be_read_to_its_end_is_answered_as_text_where_not_even_its_form_is_known(
     status: int, code: int
 ) -> None:
-    head = Head("POST", "/v1/metrics", {"content-type": PROTOBUF}, keep_alive=True)
-    known, unknown = (routes().unreadable(found, BadRequestError(status, "too odd.")) for found in (head, None))
+    head, telemetry = Head("POST", "/v1/metrics", {"content-type": PROTOBUF}, keep_alive=True), Telemetry()
+    known, unknown = (
+        routes(telemetry=telemetry).unreadable(found, BadRequestError(status, "too odd.")) for found in (head, None)
+    )
 
     assert (known.status, status_of(known).code) == (status, code)
     assert (unknown.status, unknown.content_type) == (status, TEXT)
     assert unknown.body.startswith(b"too odd.")
     assert unknown.body.endswith(b"\n")
+    assert telemetry.value("refused", reason="too large" if status == 413 else "malformed") == 2
     assert is_explained(known)
     assert is_explained(unknown)
 
@@ -280,6 +284,7 @@ def test_who_asks_for_what_is_not_there_is_told_what_is(target: str, method: str
     assert (answer.status, answer.content_type) == (status, TEXT)
     assert answer.body.decode().startswith(said)
     assert is_explained(answer)
+    assert status_of(asked(target, method, media=JSON)).code == {404: NOT_FOUND, 405: INVALID}[status]
 
 
 @pytest.mark.parametrize(

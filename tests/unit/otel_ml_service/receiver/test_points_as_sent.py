@@ -168,3 +168,28 @@ def test_a_metric_of_a_kind_that_is_not_known_is_said_and_those_beside_it_are_ta
     assert isinstance(found, Fragment | ThirdPartyPoints)
     assert [series.name for series in found.partials.series] == ["loss"]
     assert [*decoded.rejections.reasons] == ["the metric 'of the future' is of no kind that OTLP has."]
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(
+    ("name", "time_ns", "reason"),
+    [
+        ("x" * 4091, START, ""),
+        ("x" * 4092, START, "have 4097 characters; expected at most 4096"),
+        ("x", 2**63 - 1, ""),
+        ("x", 2**63, f"time_unix_nano={2**63} is beyond the year 2262"),
+    ],
+)
+def test_a_name_with_its_attributes_and_a_time_are_as_long_as_they_may_be_and_no_longer(
+    own: bool, name: str, time_ns: int, reason: str
+) -> None:
+    request = FakeWriter().step(1, {name: 1.0}) if own else foreign([{"name": name, "value": 1.0}])
+    [metric] = request.resource_metrics[0].scope_metrics[0].metrics
+    [point] = metric.histogram.data_points if own else metric.gauge.data_points
+    point.time_unix_nano = time_ns
+    set_attributes(point.attributes, {"task": "a"})
+
+    rejections = Decoder().protobuf("metrics", request.SerializeToString()).rejections
+
+    assert rejections.total == bool(reason)
+    assert reason in rejections.message
