@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -97,6 +98,29 @@ def test_points_are_what_was_sent(
         assert series.attributes == tuple(sorted(identity.items()))
         assert found.partials.stats[0, :4].tolist() == pytest.approx(stats, nan_ok=True)
         assert found.partials.times.tolist() == [[start or START, START]]
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"gpu": st.sampled_from([0, 1, "0", "1", 1.0, True, [1], [2], "x" * 2000, "y" * 2000])},
+            optional={"ml.step": st.integers(0, 2), "ml.m2": st.sampled_from([0.5, 1.5])},
+        ),
+        min_size=2,
+        max_size=8,
+    )
+)
+def test_points_of_one_metric_are_told_apart_by_whatever_attributes_they_have(sent: list[dict[str, Any]]) -> None:
+    decoder = Decoder()
+    for said in sent:  # one after the other, as exports come
+        body = foreign([{"name": "util", "value": 0.5, **said}]).SerializeToString()
+
+        [found] = decoder.protobuf("metrics", body).observations["run-1"]
+
+        assert isinstance(found, ThirdPartyPoints)
+        [series] = found.partials.series
+        gpu = said["gpu"] if isinstance(said["gpu"], str) else json.dumps(said["gpu"], separators=(",", ":"))
+        assert (found.step, series.attributes) == (said.get("ml.step"), (("gpu", gpu),))
 
 
 @given(
