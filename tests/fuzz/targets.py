@@ -137,8 +137,8 @@ def http(data: bytes) -> None:
 
 def _answers(pieces: list[bytes]) -> list[int]:
     telemetry = Telemetry()
-    admission = Admission(_not_stored, telemetry)
-    routes = Routes(admission, _NoRuns(), telemetry, tokens=Tokens(), version="0")
+    admission = Admission(_not_stored, telemetry, 2**20)
+    routes = Routes(admission, _NoRuns(), telemetry, tokens=Tokens(), version="0", any_host=True)
     parser = RequestParser(2**20)
     found: list[int] = []
     head: Head | None = None

@@ -66,6 +66,8 @@ def asked_pause(seconds: object) -> float:
     Examples:
         >>> asked_pause(2), asked_pause("2"), asked_pause(-1), asked_pause(float("inf")), asked_pause(float("nan"))
         (2.0, 2.0, 0.0, 3600.0, 0.0)
+        >>> asked_pause("soon"), asked_pause(None), asked_pause(10**400)
+        (0.0, 0.0, 0.0)
     """
     try:
         asked = float(seconds)  # type: ignore[arg-type]  # whatever a plug-in has

@@ -57,7 +57,7 @@ class Admission:
         self,
         store: Callable[[Decoded, Stored], None],
         telemetry: Telemetry,
-        limit: int = 256 * 2**20,
+        limit: int,
         has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
         held_back: Callable[[Iterable[str]], str] = lambda experiments: "",
         refusals: RefusalLog | None = None,

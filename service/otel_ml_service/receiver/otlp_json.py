@@ -54,5 +54,5 @@ def _translated(value: Any, key: str) -> Any:
         return _INFINITIES.get(value, value) if key in _DOUBLES else value
     if isinstance(value, float) and not math.isfinite(value):
         # Python's json accepts the bare literals; protobuf's mapping wants them quoted.
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        return json.dumps(value)
     return value

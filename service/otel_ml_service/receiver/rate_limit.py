@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 __all__ = ["REQUESTS_PER_S", "RateLimit"]
 
 REQUESTS_PER_S = 1000
@@ -20,11 +22,10 @@ class RateLimit:
     def __init__(self, rate: float = REQUESTS_PER_S) -> None:
         self._rate = rate
         self._left = rate
-        self._at: float | None = None
+        self._at = -math.inf
 
     def wait(self, now: float) -> float:
         """Count a request, and return the seconds after which the next one may be read."""
-        elapsed = 0.0 if self._at is None else now - self._at
+        self._left = min(self._rate, self._left + (now - self._at) * self._rate) - 1
         self._at = now
-        self._left = min(self._rate, self._left + elapsed * self._rate) - 1
         return max(0.0, -self._left / self._rate)

@@ -50,8 +50,10 @@ _DIGITS = 19
 
 _BUSY = "As much is under way to the service as it may hold. Send the same request again later."
 
-# google.rpc.Code, the body of every OTLP/HTTP error.
-_RPC_CODES: Mapping[int, int] = {400: 3, 401: 16, 404: 5, 413: 8, 415: 3, 500: 13, 503: 14}
+# Status → google.rpc.Code, in the body of every OTLP/HTTP error.
+_RPC_CODES: Mapping[int, int] = {401: 16, 404: 5, 413: 8, 503: 14}
+_INVALID_ARGUMENT = 3
+"""That of all others."""
 
 _SLUGS: Mapping[int, str] = {401: "unauthenticated", 404: "not-found", 413: "request-too-large", 503: "not-stored"}
 """Status → the section of the catalogue; of all others: `bad-request`."""
@@ -115,7 +117,7 @@ class Routes:
         *,
         tokens: Tokens,
         version: str,
-        any_host: bool = True,
+        any_host: bool,
     ) -> None:
         self._admission = admission
         self._runs = runs
@@ -272,7 +274,7 @@ def _error(head: Head | None, status: int, message: str) -> Response:
     media = head.media_type if head else ""
     if media not in {_PROTOBUF, _JSON}:
         return Response(status, f"{message}\n".encode())
-    return Response(status, *_encoded(Status(code=_RPC_CODES.get(status, 3), message=message), media))
+    return Response(status, *_encoded(Status(code=_RPC_CODES.get(status, _INVALID_ARGUMENT), message=message), media))
 
 
 def _encoded(message: Any, media: str) -> tuple[bytes, str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from otel_ml_service.receiver import admission as admission_module
 from otel_ml_service.receiver.admission import Admission, OverloadedError, Stored
 from otel_ml_service.receiver.decode import Decoded, Decoder
+from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.telemetry import Telemetry
-from tests.otlp import FakeWriter
+from tests.otlp import FakeWriter, foreign
 
 LIMIT = 4_000
 
@@ -89,7 +92,8 @@ def request_of(*runs: str) -> bytes:
 
 
 def test_a_run_that_is_not_taken_now_holds_up_no_other_one_and_nothing_is_stored_twice() -> None:
-    behind, journal, answers = {"newer"}, [], []
+    behind, journal = {"newer"}, list[Decoded]()
+    answers: list[Exception | None] = []
 
     def store(decoded: Decoded, stored: Stored) -> None:
         journal.append(decoded)
@@ -135,3 +139,100 @@ def test_what_of_a_request_could_not_be_stored_is_taken_when_it_comes_again() ->
 
     assert [str(answer)[:22] for answer in answers] == ["disk full", "The service has as man"]
     assert stored_runs == [{"one"}, {"one"}]
+    assert admission.held == len(request_of("one")), "what could not be stored is held no more"
+
+
+def test_of_so_many_requests_it_is_remembered_what_is_stored_of_them_and_the_oldest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission_module, "_IN_PART", 3)  # thousands take seconds
+    journal: list[set[str]] = []
+
+    def store(decoded: Decoded, stored: Stored) -> None:
+        journal.append({*decoded.observations})
+        stored(decoded, None)
+
+    admission = Admission(store, Telemetry(), 10**6, has_room=lambda experiments: "third" not in experiments)
+    bodies = [request_of(run, "third") for run in ("a", "b", "c", "d")]
+    for body in (*bodies, *bodies[:0:-1], bodies[0]):
+        admission_take(admission, body, [])
+
+    assert journal == [{"a"}, {"b"}, {"c"}, {"d"}, {"a"}]
+
+
+def test_while_a_run_is_not_taken_requests_of_other_runs_are() -> None:
+    journal: list[Decoded] = []
+
+    def store(decoded: Decoded, stored: Stored) -> None:
+        journal.append(decoded)
+        stored(decoded, None)
+
+    admission = Admission(store, Telemetry(), LIMIT, has_room=lambda experiments: "third" not in experiments)
+    answers: list[Exception | None] = []
+    admission_take(admission, request_of("one", "third"), answers)
+    for body in (request_of("one"), request_of("two", "four"), request_of("third")):
+        admission_take(admission, body, answers)
+
+    assert [answer is None for answer in answers] == [False, True, True, False]
+    assert [set(decoded.observations) for decoded in journal] == [{"one"}, {"one"}, {"two", "four"}]
+
+
+@pytest.mark.parametrize("runs", [("third",), ("one", "third")], ids=["alone", "beside one that is taken"])
+def test_a_request_that_finds_no_room_is_counted_as_refused_once_with_its_reason(runs: tuple[str, ...]) -> None:
+    telemetry = Telemetry()
+    admission = Admission(storing, telemetry, LIMIT, has_room=lambda experiments: "third" not in experiments)
+
+    admission_take(admission, request_of(*runs), [])
+
+    assert telemetry.value("refused", reason="too many runs") == 1
+    assert telemetry.value("refused", reason="run of another version") == 0
+
+
+def test_runs_that_find_no_room_are_asked_about_last_so_that_it_is_they_that_are_remembered() -> None:
+    asked: list[set[str]] = []
+
+    def has_room(experiments: Iterable[str]) -> bool:
+        asked.append(set(experiments))
+        return "third" not in asked[-1]
+
+    admission_take(Admission(storing, Telemetry(), LIMIT, has_room=has_room), request_of("one", "third", "two"), [])
+
+    assert asked[-1] == {"third"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "counter", "labels", "is_written"),
+    [
+        ({"service.name": "trainer"}, "rejected", {"reason": "the resource has no"}, True),
+        ({"service.name": "otel-ml doctor"}, "probes", {}, False),
+        ({"ml.experiment.id": "run-1", "ml.rank": "first"}, "rejected", {"reason": "the resource attribute"}, False),
+    ],
+    ids=["nobody's", "a probe", "a run's, which tells it itself"],
+)
+def test_what_is_rejected_is_counted_and_written_down_where_no_run_can_say_it(
+    resource: dict[str, str],
+    counter: str,
+    labels: dict[str, str],
+    is_written: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    telemetry = Telemetry()
+    body = foreign([{"name": "a", "value": 1.0}] * 3, resource=resource).SerializeToString()
+
+    with caplog.at_level(logging.WARNING):
+        Admission(storing, telemetry, LIMIT, refusals=RefusalLog()).take("metrics", body, lambda *_: None)
+
+    lines = [line for line in telemetry.prometheus([]).splitlines() if line.startswith(f"otel_ml_{counter}_total")]
+    [line] = [line for line in lines if line.endswith(" 3")]
+    assert all(value in line for value in labels.values())
+    assert len([message for message in caplog.messages if "is rejected, and lost" in message]) == is_written
+
+
+def test_what_a_predecessor_acknowledged_is_held_until_it_is_decided() -> None:
+    admission, body = Admission(storing, Telemetry(), LIMIT), requests(1)[0]
+
+    decoded = admission.again("metrics", body)
+
+    assert (decoded.body, admission.held) == (body, len(body))
+    admission.digested(len(body))
+    assert admission.held == 0

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-import base64
-import json
-import math
 from typing import Any
 
 import pytest
-from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -334,11 +330,6 @@ def test_a_truncated_request_is_undecodable() -> None:
         Decoder().protobuf("metrics", body[:-3])
 
 
-def as_json(message: Any) -> dict[str, Any]:
-    content: dict[str, Any] = json_format.MessageToDict(message, use_integers_for_enums=True)
-    return content
-
-
 @pytest.mark.parametrize("signal", ["metrics", "traces"])
 def test_a_scope_whose_tag_was_damaged_on_the_way_is_undecodable_and_not_passed_over(signal: Signal) -> None:
     """It stands where a schema_url would: a text, which its bytes are not."""
@@ -353,48 +344,3 @@ def test_a_scope_whose_tag_was_damaged_on_the_way_is_undecodable_and_not_passed_
 
     with pytest.raises(UndecodableError):
         Decoder().protobuf(signal, bytes(body))
-
-
-def test_json_decodes_to_the_same_as_protobuf() -> None:
-    request = FakeWriter().step(3, {"loss": 0.5, "reward": -1.0})
-
-    found = Decoder().json("metrics", json.dumps(as_json(request)).encode())
-
-    assert found.body == request.SerializeToString()
-    assert len(found.observations["run-1"]) == 2
-
-
-@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "+Inf", "-Inf"])
-def test_json_accepts_non_finite_numbers_as_text(text: str) -> None:
-    content = as_json(foreign([{"name": "a", "value": 0.0}]))
-    content["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]["gauge"]["dataPoints"][0]["asDouble"] = text
-
-    (point,) = Decoder().json("metrics", json.dumps(content).encode()).observations["run-1"]
-
-    assert isinstance(point, ThirdPartyPoints)
-    value = float(point.partials.stats[0, 1])
-    expected = float(text.replace("Infinity", "inf"))
-    assert value == expected or (math.isnan(value) and math.isnan(expected))
-
-
-def test_json_ids_are_hexadecimal_and_bytes_are_base64() -> None:
-    content = as_json(FakeWriter().span("s", 1))
-    span = content["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
-    span["traceId"], span["spanId"] = (b"t" * 16).hex(), (b"s" * 8).hex()
-    image = as_json(FakeWriter().event("ml.image", b"\x00\xff"))
-    body = image["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]["body"]
-
-    (spans,) = Decoder().json("traces", json.dumps(content).encode()).observations["run-1"]
-    (event,) = Decoder().json("logs", json.dumps(image).encode()).observations["run-1"]
-
-    assert isinstance(spans, Spans)
-    assert spans.spans[0].trace_id == (b"t" * 16).hex()
-    assert body == {"bytesValue": base64.b64encode(b"\x00\xff").decode()}
-    assert isinstance(event, Event)
-    assert event.body == b"\x00\xff"
-
-
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"resourceMetrics": 1}', b"\xff\xfe", b"[" * 100_000])
-def test_json_that_is_none_of_ours_is_undecodable(body: bytes) -> None:
-    with pytest.raises(UndecodableError, match="not OTLP/JSON"):
-        Decoder().json("metrics", body)

@@ -70,3 +70,21 @@ def test_any_bounds_keep_every_record(bounds: list[float], counts: list[int]) ->
 @given(st.integers(1, 10_000))
 def test_the_last_record_of_a_bucket_lies_in_it_however_its_shares_are_rounded(count: int) -> None:
     assert quantile((1.0, 2.0, 500.0, 1000.0), (0, count, 0, count, 0), 0.5) <= 2.02
+
+
+@pytest.mark.parametrize(
+    ("bounds", "counts"),
+    [
+        ((), (3,)),
+        ((1.0, 2.0), (1, 2)),
+        ((1.0, 2.0), (1, 2, 3, 4)),
+        ((1.0, 2.0), ()),
+        ((1.0, math.inf), (1, 2, 3)),
+        ((math.nan, 1.0), (1, 2, 3)),
+        ((-math.inf, 1.0), (1, 2, 3)),
+    ],
+)
+def test_a_point_whose_bounds_are_no_numbers_or_do_not_fit_its_counts_has_no_buckets(
+    bounds: tuple[float, ...], counts: tuple[int, ...]
+) -> None:
+    assert exponential(bounds, counts) is None

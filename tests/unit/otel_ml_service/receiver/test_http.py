@@ -60,7 +60,9 @@ class Store:
 
 def started(store: Store) -> tuple[HttpReceiver, tuple[str, int]]:
     telemetry = Telemetry()
-    routes = Routes(Admission(store, telemetry), NoRuns(), telemetry, tokens=Tokens(), version="0")
+    routes = Routes(
+        Admission(store, telemetry, 2**28), NoRuns(), telemetry, tokens=Tokens(), version="0", any_host=True
+    )
     receiver = HttpReceiver(routes, "127.0.0.1", 0, telemetry, RefusalLog())
     return receiver, receiver.start()
 
