@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,21 @@ def test_without_a_gpu_nothing_passes_and_it_says_why(command: list[str]) -> Non
     assert done.returncode == 3
     assert "sees no CUDA device" in done.stdout + done.stderr
     assert (ROOT / "docs" / "performance.json").read_bytes() == before
+
+
+def test_the_environment_of_make_gpu_has_all_that_a_run_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it lacked the service, no value of any test would arrive, and nobody saw: there was no GPU to run it on."""
+    loader = SourceFileLoader("ci_gpu", str(ROOT / ".ci" / "gpu"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    gpu = module_from_spec(spec)
+    loader.exec_module(gpu)
+    monkeypatch.setattr(gpu, "ENVIRONMENT", tmp_path / "gpu")  # where the program makes it, there may be a user's
+    python = gpu.created()
+
+    program = "import otel_ml, otel_ml_exporters, torch; from otel_ml_service.cli import main"
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [python, "-c", program], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

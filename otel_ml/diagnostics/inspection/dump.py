@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from otel_ml._internal.devices.cuda_thread import be_on, captures_left_alone
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import CAPTURED
 from otel_ml.warn_once import reporter
 
 __all__ = ["Dump", "copied", "wait_for"]
@@ -19,12 +21,19 @@ _QUEUED = 64
 
 
 def copied(tensor: Any) -> tuple[Any, Any]:
-    """Return a copy in the host's memory and the event of its arrival, None where it is there; nothing waits."""
+    """Return a copy in the host's memory and the event of its arrival, None where it is there; nothing waits.
+
+    Raises:
+        RuntimeError: a CUDA graph is being captured, or there is no memory to pin.
+    """
     if not tensor.is_cuda:
         return tensor.detach().clone(), None
     import torch
 
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)  # else the copy would wait
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(CAPTURED)
+    with captures_left_alone():  # of other threads
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)  # else the copy would wait
     host.copy_(tensor.detach(), non_blocking=True)
     arrived = torch.cuda.Event()
     arrived.record(torch.cuda.current_stream(tensor.device))
@@ -33,7 +42,10 @@ def copied(tensor: Any) -> tuple[Any, Any]:
 
 def wait_for(arrived: Any) -> None:
     """Wait, on a thread of our own, for an event, by asking: what waits in the driver is an error to some programs."""
-    while arrived is not None and not arrived.query():
+    if arrived is None:
+        return
+    be_on(arrived.device.index)
+    while not arrived.query():
         time.sleep(0.001)
 
 
@@ -72,6 +84,11 @@ class Dump:
             with suppress(queue.Full):  # a disk that hangs
                 self._waiting.put(None, timeout=timeout)
             self._thread.join(timeout)
+        if self._thread.is_alive():
+            reporter.say(
+                "inspection-log",
+                f"{self.folder} lacks its last tensors: the device or the disk has not answered for {timeout:g} s.",
+            )
 
     def _write(self) -> None:
         import torch

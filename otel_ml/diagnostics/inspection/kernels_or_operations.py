@@ -47,7 +47,14 @@ class KernelsOrOperations:
             tensor: of one micro-batch.
             stays: whether nobody changes it.
             is_kept: whether training keeps its memory until then anyway.
+
+        Raises:
+            RuntimeError: a CUDA graph is being captured: what is launched now is done at each replay, not now.
         """
+        import torch
+
+        if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(CAPTURED)
         watched = [self._watched[owner] for owner in owners]
         jobs = self._jobs_of(watched) if tensor.is_cuda else ()
         given = self._given(watched, jobs, tensor) if jobs else None
@@ -91,8 +98,6 @@ class KernelsOrOperations:
 
         if not tensor.numel() or any(each.is_looked_at_by_operations for each in watched):
             return None
-        if torch.cuda.is_current_stream_capturing():
-            raise RuntimeError(CAPTURED)
         if not is_plain(tensor) or (not tensor.is_contiguous() and any(job.width for job in jobs)):
             with torch.no_grad():
                 tensor = (tensor if tensor.element_size() > 1 else tensor.float()).contiguous()

@@ -52,6 +52,12 @@ class TextLog:
             with suppress(queue.Full):  # a disk that hangs
                 self._lines.put(None, timeout=timeout)
             self._thread.join(timeout)
+        if self._thread.is_alive():
+            reporter.say(
+                "inspection-log",
+                f"{self.path} lacks its last lines: the device or the disk has not answered for {timeout:g} s. "
+                "The run has the values that came.",
+            )
 
     def _write(self) -> None:
         try:
@@ -59,7 +65,8 @@ class TextLog:
             with self.path.open("a", encoding="utf-8", buffering=1) as file:
                 while (item := self._lines.get()) is not None:
                     at, name, step, value, arrived = item
-                    wait_for(arrived)
+                    if not self._has_come(arrived, name):
+                        continue
                     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
                     file.write(f"{moment} - INFO - {name}\t\titeration={step:06d}\t\tvalue={float(value):.6g}\n")
         except OSError as error:
@@ -68,3 +75,11 @@ class TextLog:
             )
             while self._lines.get() is not None:
                 pass
+
+    def _has_come(self, arrived: Any, name: str) -> bool:
+        try:
+            wait_for(arrived)
+        except RuntimeError as error:
+            reporter.say("inspection-log", f"{self.path} lacks {name!r}, which the device did not give: {error}.")
+            return False
+        return True

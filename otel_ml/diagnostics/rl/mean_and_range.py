@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from otel_ml._internal.devices.copy_to_device import copy_to_device
 from otel_ml.diagnostics.small_tensors import Extent, extent_of_small
 
 __all__ = ["Extent", "extent_of", "one_a_sample"]
@@ -46,10 +47,8 @@ def one_a_sample(values: Any) -> Any:
 
 
 def _of_tensor(values: Any, mask: Any) -> Extent | None:
-    if mask is not None and not hasattr(mask, "detach"):
-        import torch
-
-        mask = torch.as_tensor(mask, device=values.device)
+    if mask is not None:
+        mask = _beside(values, mask)
     if values.device.type == "cpu":
         return _of_host(values if mask is None else values[mask.bool()])
     values = values.float()
@@ -61,6 +60,17 @@ def _of_tensor(values: Any, mask: Any) -> Extent | None:
     low = values.masked_fill(~chosen, float("inf")).min()
     high = values.masked_fill(~chosen, float("-inf")).max()
     return Extent(total / count.clamp(min=1), count, low, high)
+
+
+def _beside(values: Any, mask: Any) -> Any:
+    """Return a mask as a tensor where the values are; one of the host is not waited for on its way."""
+    import torch
+
+    if not hasattr(mask, "detach"):
+        mask = torch.as_tensor(mask, device="cpu")
+    if mask.device.type != "cpu" or values.device.type == "cpu":
+        return mask
+    return copy_to_device(mask, values.device)
 
 
 def _of_host(values: Any) -> Extent | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from otel_ml._internal.devices.copy_to_device import copy_to_device
 from otel_ml._internal.timers.context import Context
 from otel_ml.diagnostics.rl.mean_and_range import one_a_sample
 from otel_ml.diagnostics.rl.table import measure
@@ -68,7 +69,7 @@ def _chosen(numbers: Any, places: list[int]) -> Any:
         return [numbers[place] for place in places]
     import torch
 
-    return numbers[torch.tensor(places)]
+    return numbers[copy_to_device(torch.tensor(places, device="cpu"), numbers.device)]
 
 
 def _split(numbers: Any, verdicts: Any, attributes: dict[str, str] | None) -> None:

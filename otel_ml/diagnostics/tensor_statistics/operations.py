@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from otel_ml._internal.devices.copy_to_device import copy_to_device
+
 __all__ = ["by_foreach", "one_by_one"]
 
 
@@ -73,6 +75,4 @@ def _on_device(numbers: list[int], like: Any) -> Any:
     import torch
 
     dtype = torch.float32 if like.device.type == "mps" else torch.float64
-    if like.is_cuda:
-        return torch.tensor(numbers, dtype=dtype, device="cpu").pin_memory().to(like.device, non_blocking=True)
-    return like.new_tensor(numbers, dtype=dtype)
+    return copy_to_device(torch.tensor(numbers, dtype=dtype, device="cpu"), like.device)

@@ -1,0 +1,59 @@
+"""What the Inspector writes into files of a device that fails or hangs: what did not come is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from otel_ml.diagnostics.inspection import dump
+from otel_ml.diagnostics.inspection.text_log import TextLog
+from otel_ml.testing import Capture, otel_ml_capture
+from tests.fake_cuda import FakeCuda
+
+__all__ = ["otel_ml_capture"]
+
+
+def names_in(log: TextLog) -> list[str]:
+    return [line.split()[5] for line in log.path.read_text().splitlines()]
+
+
+def test_a_value_of_a_device_that_fails_costs_its_line_alone(
+    otel_ml_capture: Capture, cuda: FakeCuda, tmp_path: Path
+) -> None:
+    log = TextLog(tmp_path, 0)
+    cuda.stream.hold()
+    log.line("of_the_device", 0, cuda.tensor(1.0))
+    cuda.broken = RuntimeError("CUDA error: device-side assert triggered")
+    log.line("of_the_host", 0, 2.0)
+    log.close()
+    cuda.broken = None
+
+    assert names_in(log) == ["of_the_host"]
+    (notice,) = otel_ml_capture.notices
+    assert "of_the_device" in notice
+    assert "device-side assert" in notice
+
+
+def test_a_log_that_ends_while_its_device_hangs_says_so(
+    otel_ml_capture: Capture, cuda: FakeCuda, tmp_path: Path
+) -> None:
+    log = TextLog(tmp_path, 0)
+    cuda.stream.hold()
+    log.line("of_the_device", 0, cuda.tensor(1.0))
+    log.close(timeout=0)
+    cuda.stream.release()
+    log.close()
+
+    (notice,) = otel_ml_capture.notices
+    assert str(log.path) in notice
+
+
+def test_tensors_that_do_not_come_are_said_at_the_end(otel_ml_capture: Capture, cuda: FakeCuda, tmp_path: Path) -> None:
+    saved = dump.Dump(tmp_path, 0)
+    cuda.stream.hold()
+    saved.save("layer", "weight", 0, [dump.copied(cuda.tensor([1.0, 2.0]))])
+    saved.close(timeout=0)
+    cuda.broken = RuntimeError("CUDA error: device-side assert triggered")
+    saved.close()
+    cuda.broken = None
+
+    assert "lacks its last tensors" in otel_ml_capture.notices[0]
