@@ -40,8 +40,10 @@ class RunWriter:
         comet_config: Any = None,
         **more: Any,
     ) -> None:
-        self.purge_step, self.max_queue, self.flush_secs = purge_step, max_queue, flush_secs
-        self.filename_suffix = filename_suffix
+        self.purge_step: int | None = purge_step
+        self.max_queue: int = max_queue
+        self.flush_secs: int = flush_secs
+        self.filename_suffix: str = filename_suffix
         given = logdir if log_dir is None else log_dir
         self.log_dir: str = str(given or _usual_folder(comment))
         # That of a folder by date would be another one in each rank.
