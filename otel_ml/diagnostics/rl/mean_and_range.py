@@ -70,7 +70,7 @@ def _beside(values: Any, mask: Any) -> Any:
         mask = torch.as_tensor(mask, device="cpu")
     if mask.device.type != "cpu" or values.device.type == "cpu":
         return mask
-    return copy_to_device(mask, values.device)
+    return copy_to_device(mask, values)
 
 
 def _of_host(values: Any) -> Extent | None:

@@ -69,7 +69,7 @@ def _chosen(numbers: Any, places: list[int]) -> Any:
         return [numbers[place] for place in places]
     import torch
 
-    return numbers[copy_to_device(torch.tensor(places, device="cpu"), numbers.device)]
+    return numbers[copy_to_device(torch.tensor(places, device="cpu"), numbers)]
 
 
 def _split(numbers: Any, verdicts: Any, attributes: dict[str, str] | None) -> None:

@@ -75,4 +75,4 @@ def _on_device(numbers: list[int], like: Any) -> Any:
     import torch
 
     dtype = torch.float32 if like.device.type == "mps" else torch.float64
-    return copy_to_device(torch.tensor(numbers, dtype=dtype, device="cpu"), like.device)
+    return copy_to_device(torch.tensor(numbers, dtype=dtype, device="cpu"), like)
