@@ -72,6 +72,12 @@ class TorchCuda:
     def _set_sync_debug_mode(self, mode: int | str) -> None:
         self.card.sync_debug_mode = mode if isinstance(mode, str) else ("default", "warn", "error")[mode]
 
+    def _pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the tensor itself where it is pinned already, as torch does."""
+        if self.card.is_pinned(tensor):
+            return tensor
+        return self.card.new_pinned(torch.empty_like(tensor)).copy_(tensor)
+
     def _exchange_capture_mode(self, mode: Any) -> int:
         given = mode._obj if hasattr(mode, "_obj") else mode.contents
         before = self.card.modes.get(threading.get_ident(), 0)
@@ -138,11 +144,7 @@ class TorchCuda:
         patch.setattr(
             torch.Tensor,
             "pin_memory",
-            lambda tensor, *args: (
-                pin(tensor, *args)
-                if not self.card.is_initialized
-                else self.card.new_pinned(torch.empty_like(tensor)).copy_(tensor)
-            ),
+            lambda tensor, *args: self._pinned(tensor) if self.card.is_initialized else pin(tensor, *args),
         )
         patch.setattr(torch, "UntypedStorage", _Storage)
         patch.setattr(ctypes, "CDLL", self._library(ctypes.CDLL))
@@ -179,9 +181,13 @@ class TorchCuda:
         if not is_free and self.card.sync_debug_mode != "default":
             self.card.wait("Tensor.to('cuda')")
         dtype = kwargs.get("dtype", next((one for one in args[1:] if isinstance(one, torch.dtype)), tensor.dtype))
-        self.card.count_launch(self.card.current(self.card.device_of(place).index))
+        stream = self.card.current(self.card.device_of(place).index)
+        self.card.count_launch(stream)
         self.card.count("copies")
-        return self.card.wrap(tensor.detach().clone().to(dtype), self.card.device_of(place), tensor.requires_grad)
+        there = tensor.detach().clone().to(dtype)
+        if kwargs.get("non_blocking", False) and self.card.is_pinned(tensor):  # it is read when its turn comes
+            stream.queue(lambda: there.copy_(tensor.detach()))
+        return self.card.wrap(there, self.card.device_of(place), tensor.requires_grad)
 
     @staticmethod
     def _stream_key(stream: FakeStream) -> tuple[int, int, int]:

@@ -15,7 +15,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["be_on", "captures_left_alone"]
+__all__ = ["CAPTURING", "be_on", "captures_left_alone"]
+
+CAPTURING = "a CUDA graph is being captured; record outside of the captured region"
+"""Why nothing is launched here: it would be done at each replay, not now."""
 
 _THREAD_LOCAL = 1
 """`CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: only what this thread itself captures restricts it."""

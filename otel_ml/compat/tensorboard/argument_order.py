@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ def session_of(third: Any, fourth: Any, global_step: Any, name: str | None) -> t
     """
     if isinstance(third, str):
         third, name = None, third
+    if isinstance(fourth, os.PathLike):
+        fourth = os.fspath(fourth)
     if fourth is not None and not isinstance(fourth, str):
         fourth, global_step = None, fourth
     return {"hparam_domain_discrete": third, "global_step": global_step}, fourth or name

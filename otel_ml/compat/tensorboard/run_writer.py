@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -54,7 +55,7 @@ class RunWriter:
             not_kept("SummaryWriter(comet_config=…)", "there is no exporter for Comet.")
         if purge_step is not None:
             not_kept("SummaryWriter(purge_step=…)", "a step that is done again is told apart by its attempt.")
-        self.file_writer: FileWriter | None = FileWriter(self.log_dir)
+        self._write_to(FileWriter(self.log_dir))
         self._is_open = False
         self._run_id: str | None = None
         self._usual_step: int | None = None
@@ -74,7 +75,11 @@ class RunWriter:
         self._run, self._prefix = WRITERS.enter(self, self._run_id)
         self._run_id = self._run.id
         self._is_open = True
-        self.file_writer = FileWriter(self.log_dir)
+        self._write_to(FileWriter(self.log_dir))
+
+    def _write_to(self, writer: FileWriter | None) -> None:
+        self.file_writer: FileWriter | None = writer
+        self.all_writers: dict[str, FileWriter] | None = None if writer is None else {self.log_dir: writer}
 
     def _get_file_writer(self) -> FileWriter | None:
         """Return `file_writer`, of a closed writer a new one: not public in torch, and asked for by many programs."""
@@ -98,17 +103,14 @@ class RunWriter:
         name, step = self._at(tag, global_step, walltime)
         return name, {"step": step, "axis": WRITERS.counts.axis_beside(name)}
 
-    @property
+    # Attributes of the originals, which a program or a class of its own may set.
+
+    @cached_property
     def logdir(self) -> str:
         """`log_dir`, as tensorboardX calls it."""
         return self.log_dir
 
-    @property
-    def all_writers(self) -> dict[str, FileWriter] | None:
-        """The one `file_writer` there is, by its folder; None once it is closed."""
-        return None if self.file_writer is None else {self.log_dir: self.file_writer}
-
-    @property
+    @cached_property
     def default_bins(self) -> list[float]:
         """The edges of the originals' histograms, which are theirs alone: see `add_histogram()`."""
         return edges_of_tensorboard()
@@ -143,7 +145,7 @@ class RunWriter:
     ) -> None:
         if self._is_open:
             self._is_open = False
-            self.file_writer = None
+            self._write_to(None)
             WRITERS.leave(self, kind, error)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
-from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.not_kept import is_given, not_kept
 from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.wandb.code_files import main_script
 from otel_ml.compat.wandb.disabled_run import DisabledRun
@@ -254,7 +254,10 @@ def _mode(asked: str | None) -> str:
         return "disabled"
     if asked and asked not in _MODES:
         wrong = f"ValidationError: a mode is one of {', '.join(_MODES)}"
-        not_kept(f"wandb.init(mode={asked!r})", f"{wrong}. The run is offline in W&B: `wandb sync` sends it.")
+        not_kept(
+            f"wandb.init(mode={asked!r})",
+            f"{wrong}. A run that this call begins is offline in W&B: `wandb sync` sends it.",
+        )
         return "offline"
     return str(asked or "online")
 
@@ -273,7 +276,7 @@ def _say_unused(folder: Any, more: Mapping[str, Any]) -> None:
     if folder is not None:
         not_kept(f"wandb.init(dir={str(folder)!r})", "runs are in the folder that OTEL_ML_DIR names.")
     for key, value in more.items():
-        if value and key not in _WITHOUT_MEANING:
+        if is_given(value) and key not in _WITHOUT_MEANING:
             not_kept(f"wandb.init({key}=…)", "it means nothing to otel_ml; the run goes on without it.")
 
 

@@ -10,8 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from otel_ml._internal.devices.cuda_thread import be_on, captures_left_alone
-from otel_ml.diagnostics.tensor_statistics.copy_to_host import CAPTURED
+from otel_ml._internal.devices.cuda_thread import CAPTURING, be_on, captures_left_alone
 from otel_ml.warn_once import reporter
 
 __all__ = ["Dump", "copied", "wait_for"]
@@ -31,7 +30,7 @@ def copied(tensor: Any) -> tuple[Any, Any]:
     import torch
 
     if torch.cuda.is_current_stream_capturing():
-        raise RuntimeError(CAPTURED)
+        raise RuntimeError(CAPTURING)
     with captures_left_alone():  # of other threads
         host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)  # else the copy would wait
     host.copy_(tensor.detach(), non_blocking=True)
@@ -87,7 +86,8 @@ class Dump:
         if self._thread.is_alive():
             reporter.say(
                 "inspection-log",
-                f"{self.folder} lacks its last tensors: the device or the disk has not answered for {timeout:g} s.",
+                f"{self.folder} is not written to its end after {timeout:g} s of waiting for the device or the disk: "
+                "its last tensors may be missing.",
             )
 
     def _write(self) -> None:
@@ -100,4 +100,5 @@ class Dump:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 torch.save(host, path)
             except (OSError, RuntimeError) as error:
-                reporter.say("inspection-log", f"{path} cannot be written: {error}. Training goes on without it.")
+                said = f"{path}, and maybe more, cannot be written: {error}. Training goes on without it."
+                reporter.say("inspection-log", said, f"{self.folder}: {type(error).__name__}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from otel_ml._internal.devices.cuda_thread import CAPTURING
 from otel_ml.diagnostics.inspection.inspected_tensor import InspectedTensor
-from otel_ml.diagnostics.tensor_statistics.copy_to_host import CAPTURED, Blocks, CopyToHost
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import Blocks, CopyToHost
 from otel_ml.diagnostics.tensor_statistics.kernel_compilation import are_compiled, compile_now
 from otel_ml.diagnostics.tensor_statistics.kernel_jobs import SUMMARY, Job, kind_of, needs
 from otel_ml.diagnostics.tensor_statistics.tensor_batches import SeenTensor, TensorBatches
@@ -54,7 +55,7 @@ class KernelsOrOperations:
         import torch
 
         if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError(CAPTURED)
+            raise RuntimeError(CAPTURING)
         watched = [self._watched[owner] for owner in owners]
         jobs = self._jobs_of(watched) if tensor.is_cuda else ()
         given = self._given(watched, jobs, tensor) if jobs else None

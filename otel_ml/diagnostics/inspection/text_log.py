@@ -55,8 +55,8 @@ class TextLog:
         if self._thread.is_alive():
             reporter.say(
                 "inspection-log",
-                f"{self.path} lacks its last lines: the device or the disk has not answered for {timeout:g} s. "
-                "The run has the values that came.",
+                f"{self.path} is not written to its end after {timeout:g} s of waiting for the device or the disk: "
+                "its last lines may be missing. The run has the values that came.",
             )
 
     def _write(self) -> None:
@@ -80,6 +80,7 @@ class TextLog:
         try:
             wait_for(arrived)
         except RuntimeError as error:
-            reporter.say("inspection-log", f"{self.path} lacks {name!r}, which the device did not give: {error}.")
+            said = f"{self.path} lacks {name!r}, and may lack more, which the device did not give: {error}."
+            reporter.say("inspection-log", said, f"{self.path}: device")
             return False
         return True

@@ -8,11 +8,9 @@ from time import monotonic
 from typing import Any
 
 from otel_ml._internal.device_tensor import Deferred, DeviceTensor, copied_tensor
-from otel_ml._internal.devices.cuda_thread import be_on, captures_left_alone
+from otel_ml._internal.devices.cuda_thread import CAPTURING, be_on, captures_left_alone
 
-__all__ = ["CAPTURED", "Block", "Blocks", "CopyToHost", "OneOf", "arrival_of"]
-
-CAPTURED = "a CUDA graph is being captured; record outside of the captured region"
+__all__ = ["Block", "Blocks", "CopyToHost", "OneOf", "arrival_of"]
 
 
 class Block:
@@ -224,7 +222,7 @@ def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Co
     import torch
 
     if torch.cuda.is_current_stream_capturing():
-        raise RuntimeError(CAPTURED)
+        raise RuntimeError(CAPTURING)
     n = found.numel()
     block = blocks.take(n)
     block.numbers[:n].copy_(found.view(-1), non_blocking=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from otel_ml.diagnostics.tensor_statistics.copy_to_host import CAPTURED, Block, Blocks, CopyToHost, arrival_of
+from otel_ml._internal.devices.cuda_thread import CAPTURING
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import Block, Blocks, CopyToHost, arrival_of
 from otel_ml.diagnostics.tensor_statistics.kernel_compilation import (
     Recipe,
     Recipes,
@@ -68,7 +69,7 @@ class TensorStatistics:
             return arrival_of(one_by_one([*tensors, *others]), self._blocks)
         with torch.cuda.device(device):
             if torch.cuda.is_current_stream_capturing():
-                raise RuntimeError(CAPTURED)
+                raise RuntimeError(CAPTURING)
             found, used = self._found(tensors, seen or layout_of(tensors), device) if tensors else (None, [])
             if others:
                 rest = one_by_one([*others])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
-from otel_ml.integrations.huggingface.values import log_values
+from otel_ml.integrations.huggingface.values import flat, log_values
 from otel_ml.integrations.implicit_steps import rows_of
 from otel_ml.integrations.missing_package import PackageError
 from otel_ml.warn_once import reporter
@@ -70,6 +70,7 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
 
         Without a step it is the one that the program is in, else a row of its own.
         """
+        values = flat(values)
         with self._inside():
             at = step if "axis" in options or self._run is None else rows_of(self._run.id).step_of(values, step)
             log_values(values, at, **options)

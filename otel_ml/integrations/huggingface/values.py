@@ -9,7 +9,7 @@ from typing import Any
 
 import otel_ml
 
-__all__ = ["log_values"]
+__all__ = ["flat", "log_values"]
 
 
 def log_values(values: Mapping[str, Any], step: int | None, **options: Any) -> None:
@@ -19,9 +19,9 @@ def log_values(values: Mapping[str, Any], step: int | None, **options: Any) -> N
     the last of a name's values at one step counts, and what is several numbers, such as the score of each class, is
     their mean.
     """
-    flat = dict(_flat(values))
-    texts = {name: value for name, value in flat.items() if isinstance(value, str)}
-    numbers = {name: value for name, value in flat.items() if name not in texts}
+    named = flat(values)
+    texts = {name: value for name, value in named.items() if isinstance(value, str)}
+    numbers = {name: value for name, value in named.items() if name not in texts}
     if options:
         otel_ml.log(numbers, step=step, **options)
     else:
@@ -29,6 +29,16 @@ def log_values(values: Mapping[str, Any], step: int | None, **options: Any) -> N
     before = f"{options['prefix']}/" if options.get("prefix") else ""
     for name, text in texts.items():
         otel_ml.log_text(f"{before}{name}", text, step=step, axis=options.get("axis"))
+
+
+def flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by the names under which they are recorded.
+
+    Examples:
+        >>> flat({"loss": {"train": 0.5}, "lr": 0.1})
+        {'loss/train': 0.5, 'lr': 0.1}
+    """
+    return dict(_flat(values))
 
 
 def _flat(values: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:

@@ -54,9 +54,9 @@ class Distribution:
 
         Records that are in no bucket are not finite: the sum tells which.
         """
-        if math.isnan(self.total):
-            return math.nan
         lost = self.nonfinite
+        if lost > 0 and math.isnan(self.total):
+            return math.nan
         rank = nearest_rank(q, self.records)
         if lost > 0 and math.isinf(self.total):
             if self.total > 0 and rank > self.records - lost:
@@ -287,4 +287,6 @@ def _boundary(index: int, scale: int) -> float:
 
 def _representative(index: int, scale: int) -> float:
     low, high = _boundary(index, scale), _boundary(index + 1, scale)
-    return 2.0 * low * (high / (low + high)) if low + high < math.inf else low
+    if low + high < math.inf:
+        return 2.0 * low * (high / (low + high))
+    return low * (2.0 / (1.0 + low / high)) if high < math.inf else low

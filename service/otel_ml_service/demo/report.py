@@ -82,7 +82,7 @@ class Report:
         """Print what to type next."""
         self._title("Look at it")
         commands = _commands(run, backends)
-        width = max(len(line) for line, _ in commands if len(line) < _LONG)
+        width = max((len(line) for line, _ in commands if len(line) < _LONG), default=0)
         for line, what in commands:
             self._print(Text.assemble("  ", (f"{line:<{width}}", "cyan"), (f"  # {what}", "dim")))
 

@@ -113,3 +113,23 @@ def test_a_writer_has_the_attributes_of_the_originals(
         for one in (ours.all_writers or {}).values():
             one.flush()
     assert (ours.all_writers, ours.file_writer) == (theirs.all_writers, theirs.file_writer) == (None, None)
+
+
+def test_a_program_may_set_the_attributes_that_it_may_set_in_the_originals(captured: Capture, tmp_path: Path) -> None:
+    class Mine(SummaryWriter):
+        def __init__(self, folder: str) -> None:
+            self.logdir, self.default_bins = folder, [0.0, 1.0]
+            super().__init__(folder)
+
+    with Mine(str(tmp_path / "a")) as writer:
+        writer.all_writers = None
+
+    assert (writer.logdir, writer.default_bins, writer.all_writers) == (str(tmp_path / "a"), [0.0, 1.0], None)
+
+
+def test_the_name_of_a_set_of_hyper_parameters_may_be_a_path(captured: Capture) -> None:
+    with SummaryWriter("runs/digits") as writer:
+        writer.add_hparams({"lr": 0.1}, {"acc": 0.5})
+        writer.add_hparams({"lr": 0.2}, {"acc": 0.7}, run_name=Path("trial1"))
+
+    assert params(captured)[SESSIONS_PARAM] == ["trial1"]

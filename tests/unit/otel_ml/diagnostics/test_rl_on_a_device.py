@@ -47,3 +47,30 @@ def test_rewards_of_a_device_are_split_by_who_made_the_samples(otel_ml_capture: 
     assert found == {None: 6.0, "1": 1.0, "3": 2.0}
     assert otel_ml_capture.notices == []
     assert cuda.waits == []
+
+
+def test_a_mask_that_is_pinned_already_may_change_after_the_call(otel_ml_capture: Capture, cuda: FakeCuda) -> None:
+    values, mask = torch.arange(4, device="cuda", dtype=torch.float32), torch.tensor([True, False, True, True])
+    pinned = torch.empty(4, dtype=torch.bool, pin_memory=True).copy_(mask)
+    otel_ml.set_step(0)
+    cuda.stream.hold()
+
+    rl.advantages(values, pinned)
+    pinned.zero_()
+    cuda.stream.release()
+
+    assert otel_ml_capture.values("rl/train/advantage") == [pytest.approx(5 / 3)]
+    assert cuda.waits == []
+
+
+def test_a_mask_of_the_host_is_no_part_of_a_graph_that_is_captured(otel_ml_capture: Capture, cuda: FakeCuda) -> None:
+    graph, values = torch.cuda.CUDAGraph(), torch.arange(4, device="cuda", dtype=torch.float32)
+    otel_ml.set_step(0)
+    with torch.cuda.graph(graph):
+        rl.advantages(values, [True, False, True, True])
+        values.add_(1)
+    graph.replay()
+
+    assert otel_ml_capture.points == []
+    (notice,) = otel_ml_capture.notices
+    assert "outside of the captured region" in notice

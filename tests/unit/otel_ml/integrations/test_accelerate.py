@@ -48,6 +48,17 @@ def test_values_in_a_dictionary_are_below_its_name_as_in_accelerates_tensorboard
     assert not any("bad-value" in said for said in otel_ml_capture.notices)
 
 
+def test_the_row_of_a_value_in_a_dictionary_is_that_of_its_whole_name(otel_ml_capture: Capture) -> None:
+    tracker = started()
+
+    tracker.log({"loss": {"train": 0.5}})
+    tracker.log({"loss": {"val": 0.7}})
+    tracker.log({"loss/train": 0.4})
+
+    places = [(point.name, point.step, point.value) for point in otel_ml_capture.points]
+    assert sorted(places) == [("loss/train", 0, 0.5), ("loss/train", 1, 0.4), ("loss/val", 0, 0.7)]
+
+
 def test_a_second_tracker_of_the_run_goes_on_after_the_rows_of_the_first(otel_ml_capture: Capture) -> None:
     from accelerate import Accelerator
 

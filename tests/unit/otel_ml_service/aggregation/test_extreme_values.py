@@ -151,3 +151,25 @@ def test_the_largest_double_has_a_bucket_as_every_other_value_has(reduce: str, s
         assert sum(bins.counts) == 2
     else:
         assert service.rows()[0]["x"] == sorted([largest, 1.0])[0 if reduce == "p50" else 1]
+
+
+def test_sums_beyond_the_largest_double_make_no_finite_value_doubtful() -> None:
+    largest = sys.float_info.max
+
+    service, ranks = Service(), [Rank(0), Rank(1)]
+    for rank, x in zip(ranks, (largest, -largest), strict=True):
+        service.take(rank.record(0, {"x": [x, x]}, "p100"), rank.done(0))
+    service.take(*(rank.bye() for rank in ranks))
+
+    assert service.rows()[0]["x"] == largest
+
+
+def test_a_quantile_near_the_largest_double_is_as_close_as_any_other() -> None:
+    near = sys.float_info.max / 1.5
+
+    service, ranks = Service(), [Rank(0), Rank(1)]
+    for rank, values in zip(ranks, ([1.0, near, near * 1.4], [2.0]), strict=True):
+        service.take(rank.record(0, {"x": values}, "p75"), rank.done(0))
+    service.take(*(rank.bye() for rank in ranks))
+
+    assert service.rows()[0]["x"] == pytest.approx(near, rel=0.006)

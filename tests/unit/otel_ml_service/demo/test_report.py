@@ -34,6 +34,15 @@ def test_every_line_fits_into_a_terminal(tmp_path: Path, monkeypatch: pytest.Mon
     assert [line for line in lines if len(line) > 80] == []
 
 
+def test_commands_that_are_all_long_stand_below_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    lines = printed(write_run(tmp_path / ("deep" * 10), "one", digits_records(steps=2)))
+
+    assert len([line for line in lines if "otel-ml" in line and "  # " in line]) == 5
+
+
 def test_commands_name_the_folder_where_it_is_not_the_default_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
