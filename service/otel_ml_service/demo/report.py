@@ -68,12 +68,9 @@ class Report:
     def backends(self, run: RunFolder, compared: Mapping[str, Comparison | str], missing: Sequence[str]) -> None:
         """Print for each backend whether it holds exactly what was recorded, and where."""
         self._title("One run in each backend")
-        sentences = {
-            name: result if isinstance(result, str) else _sentence(result) for name, result in compared.items()
-        }
         for backend, result in compared.items():
             mark = _GOOD if isinstance(result, Comparison) and result.is_identical else _BAD
-            self._line(mark, backend, sentences[backend])
+            self._line(mark, backend, result if isinstance(result, str) else _sentence(result))
             self._line(("", ""), "", _shown(_place(run, backend)))
         for backend in missing:
             self._line(_NOTE, backend, f"not installed: pip install 'otel-ml[{backend}]'")
