@@ -45,6 +45,11 @@ BUSY_AFTER = 0.9
 TOLD_AFTER = 2.0
 """Seconds of waiting for delivery after which it says what for."""
 
+BUSY = (
+    "waiting for the service, which is alive and does not answer, as while a backend's library is imported: "
+    "it ends with this job."
+)
+
 
 class ShutdownSequence:
     """What a worker's thread does after the last collect.
@@ -75,6 +80,8 @@ class ShutdownSequence:
         self._is_last_chance = is_last_chance
         self._variable = variable
         self._least_timeout = TIMEOUT_WITH_DELIVERY if is_last_chance else TIMEOUT_AT_EXIT
+        self._told: set[Literal["an answer", "delivery"]] = set()
+        """What a person knows that this process waits for."""
 
     def message(self, status: Status, *, duration_s: float) -> LogRecord:
         """Return the last record of this writer: how it ended, and what it has counted."""
@@ -95,7 +102,7 @@ class ShutdownSequence:
             },
         )
 
-    def timeout(self) -> Callable[[], float]:
+    def timeout(self, identity: Identity) -> Callable[[], float]:
         """Return a function that says until when to wait: longer with each acknowledgement, from now on.
 
         Where the service ends with this job, longer also while it lives: it cannot answer while a library is imported.
@@ -110,6 +117,8 @@ class ShutdownSequence:
                 answers, quiet_since, patience = self._sender.answers, now, self._least_timeout
             elif now >= quiet_since + patience and patience < TIMEOUT_WITH_STARTS and self._is_busy():
                 patience += self._least_timeout  # then it is asked again
+                if identity.speaks:
+                    self._tell("an answer", BUSY)
             return quiet_since + patience
 
         return until
@@ -144,7 +153,6 @@ class ShutdownSequence:
         known: object = None
         heard: Mapping[str, Any] | None = None
         began = quiet_since = time.monotonic()
-        is_told = False
         is_host = self._is_last_chance and identity.place.hosts > 1 and identity.place.rank == 0
         while True:
             asked = time.monotonic()
@@ -158,13 +166,20 @@ class ShutdownSequence:
                     return run
                 if (progress := _progress(run)) != known:
                     known, quiet_since = progress, now
-                if not is_told and run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
-                    is_told = True
-                    self._console.line(waiting_line(run))
+                if run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
+                    self._tell("delivery", waiting_line(run))
             is_busy = run is None and now - asked >= BUSY_AFTER and self._is_busy()
+            if is_busy and identity.speaks and deadline - began > USUAL_WAIT and now - quiet_since >= TOLD_AFTER:
+                self._tell("an answer", BUSY)
             if now >= deadline or now - quiet_since >= self._timeout(heard, deadline - began, is_busy=is_busy):
                 return run
             time.sleep(0.05)
+
+    def _tell(self, what_for: Literal["an answer", "delivery"], line: str) -> None:
+        """Say what this process waits for, once."""
+        if what_for not in self._told:
+            self._told.add(what_for)
+            self._console.line(line)
 
     def _is_busy(self) -> bool:
         """Whether the service, which ends with this job, lives: then what it does not answer it cannot answer."""

@@ -325,7 +325,7 @@ class Worker:
         duration_s = time.monotonic() - self._started
         self._writer.append_record(self._shutdown.message(request.status, duration_s=duration_s))
         self._is_kept = not self.spool.secure().frames
-        self._timeout = self._shutdown.timeout()
+        self._timeout = self._shutdown.timeout(self.identity)
 
     def _refused_by_now(self) -> int:
         return self.sender.refused.total() + self.sender.refused_records.total()

@@ -86,6 +86,19 @@ def test_the_end_of_a_job_waits_a_minute_at_most_for_a_service_that_lives_and_do
     assert waited(clock, link) == TIMEOUT_WITH_STARTS
 
 
+@pytest.mark.parametrize(("rank", "times"), [(0, 1), (1, 0)])
+def test_a_job_says_once_that_it_waits_for_a_service_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, rank: int, times: int
+) -> None:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(shutdown, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    lines: list[str] = []
+
+    waited(clock, SimpleNamespace(is_starting=False, is_served=True), rank=rank, lines=lines)
+
+    assert [line.split(",")[0] for line in lines] == ["waiting for the service"] * times
+
+
 def test_the_end_of_a_job_does_not_wait_so_long_for_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(shutdown, "time", SimpleNamespace(monotonic=lambda: clock.now))
@@ -93,12 +106,18 @@ def test_the_end_of_a_job_does_not_wait_so_long_for_one_that_is_gone(monkeypatch
     assert waited(clock, SimpleNamespace(is_starting=False, is_served=False)) == TIMEOUT_WITH_DELIVERY
 
 
-def waited(clock: Any, link: Any) -> float:
-    """Return the seconds until which a job waits whose service ends with it, and acknowledges nothing."""
+def waited(clock: Any, link: Any, *, rank: int = 0, lines: list[str] | None = None) -> float:
+    """Return the seconds until which a job waits whose service ends with it, and acknowledges nothing.
+
+    Args:
+        lines: gets what the process says meanwhile.
+    """
     sender: Any = SimpleNamespace(answers=0)
-    printer: Any = SimpleNamespace(notices=None, exporter_lines=None, console=None, ask=None)
+    console = SimpleNamespace(line=([] if lines is None else lines).append)
+    printer: Any = SimpleNamespace(notices=None, exporter_lines=None, console=console, ask=None)
     recorder: Any = None
-    until = ShutdownSequence(recorder, sender, link, printer, is_last_chance=True, variable="").timeout()
+    identity: Any = SimpleNamespace(speaks=rank == 0)
+    until = ShutdownSequence(recorder, sender, link, printer, is_last_chance=True, variable="").timeout(identity)
     began = clock.now
     while clock.now < until():
         clock.now += 0.5
