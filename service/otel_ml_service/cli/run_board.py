@@ -13,6 +13,7 @@ from otel_ml_exporters.records import Params, Record, RunStatus, StepRecord, Tab
 from otel_ml_exporters.run_progress import RunProgress
 from otel_ml_exporters.telling_metrics import interesting
 from otel_ml_service.cli.time_account import FINDINGS, finding_lines
+from otel_ml_service.report.hardware import HostUse, hosts
 
 __all__ = ["Progress", "RunBoard"]
 
@@ -90,6 +91,11 @@ class RunBoard:
     def metrics(self, most: int) -> Mapping[str, Sequence[float]]:
         """Return the last values of the `most` telling metrics."""
         return {name: self.recent[name] for name in interesting(self.recent)[:most]}
+
+    @property
+    def hosts(self) -> Mapping[str, HostUse]:
+        """How busy each host was when it was last looked at, the least busy first; nothing where nobody looks."""
+        return hosts({name: values[-1] for name, values in self.recent.items()})
 
     @property
     def phases(self) -> Mapping[str, float]:

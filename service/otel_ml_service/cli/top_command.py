@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -22,6 +22,7 @@ from otel_ml_service.cli.plot import spark
 from otel_ml_service.cli.run_board import Progress, RunBoard
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.series_json import json_value
+from otel_ml_service.report.hardware import HostUse
 from otel_ml_service.report.units import quantity, unit_of
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
@@ -48,7 +49,7 @@ _TREND, _BAR = 24, 20
 @dir_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs: the state at each update.")
 def command(run: str, base: Path, as_json: bool) -> None:
-    """Show how a run is doing until it ends: progress and time left, last values, phases, slow ranks.
+    """Show how a run is doing until it ends: progress and time left, last values, phases, hosts, slow ranks.
 
     In a terminal the screen is updated once a second; in a pipe a line is written at most once a second.
     """
@@ -100,6 +101,7 @@ def _described(run: RunFolder, board: RunBoard) -> dict[str, object]:
         "seconds_left": progress and progress.seconds_left,
         "values": {name: values[-1] for name, values in board.recent.items()},
         "phases": board.phases,
+        "hosts": {host: use._asdict() for host, use in board.hosts.items()},
         "finding": board.finding or None,
         "remark": board.remark or None,
     }
@@ -137,9 +139,22 @@ def _page(run: RunFolder, board: RunBoard, most: int) -> Group:
     return Group(
         *parts,
         _line(f"of a step: {' · '.join(phases)}" if phases else ""),
+        *_hosts(board.hosts),
         table,
         _line(board.finding or board.remark, style="yellow"),
     )
+
+
+def _hosts(hosts: Mapping[str, HostUse]) -> list[Text]:
+    """Return a line with how busy they are, where that is measured; a terminal shows its beginning."""
+    uses = [" ".join([host, *_shares(use)]) for host, use in hosts.items()]
+    many = f"{len(hosts)} hosts, the least busy first" if len(hosts) > 1 else "host"
+    return [_line(f"{many}: {' · '.join(uses)}")] if uses else []
+
+
+def _shares(use: HostUse) -> list[str]:
+    named = zip(("GPU", "CPU"), use, strict=True)
+    return [f"{what} {share:.0%}" for what, share in named if share is not None]
 
 
 def _last(name: str, value: float) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from otel_ml_service.report.contents import Contents
 
-__all__ = ["Measured", "energy", "gpus", "processor_utilization", "utilization"]
+__all__ = ["HostUse", "Measured", "energy", "gpus", "hosts", "processor_utilization", "utilization"]
 
 _TOTAL_OF_RANK = re.compile(r"hw\.energy\.total/rank_\d+(/rank_\d+)?")
 """Twice a rank: two roles have ranks of one number."""
@@ -30,6 +30,35 @@ class Measured(NamedTuple):
 
     value: float
     of: str
+
+
+class HostUse(NamedTuple):
+    """How busy a host is, as shares; None where that is not measured.
+
+    Attributes:
+        gpu: the mean over its GPUs.
+    """
+
+    gpu: float | None
+    cpu: float | None
+
+
+def hosts(values: Mapping[str, float]) -> Mapping[str, HostUse]:
+    """Return how busy each host is, by values of one time, the least busy first.
+
+    Examples:
+        >>> gpus = {"hw.gpu.utilization/host.name/b/hw.id/0": 0.9, "hw.gpu.utilization/host.name/a/hw.id/0": 0.2}
+        >>> hosts({**gpus, "system.cpu.utilization/host.name/b": 0.5, "loss": 1.0})
+        {'a': HostUse(gpu=0.2, cpu=None), 'b': HostUse(gpu=0.9, cpu=0.5)}
+    """
+    gpu, cpu = defaultdict[str, list[float]](list), dict[str, float]()
+    for found, share in _matching(values, _GPU):
+        if found["measure"] == "hw.gpu.utilization":
+            gpu[found["gpu"].split("/")[1]].append(share)
+    for found, share in _matching(values, _HOST):
+        cpu[found["host"]] = share
+    uses = {host: HostUse(fmean(gpu[host]) if host in gpu else None, cpu.get(host)) for host in {**gpu, **cpu}}
+    return dict(sorted(uses.items(), key=lambda entry: [math.inf if share is None else share for share in entry[1]]))
 
 
 def energy(run: Contents) -> Measured | None:

@@ -79,6 +79,24 @@ def test_of_several_ranks_phases_are_what_they_add_to_the_step() -> None:
     assert list(board.phases.items()) == [("forward", 0.5), ("sync", 0.5)], "no maxima: they do not add up"
 
 
+def gpu(host: str, number: int) -> str:
+    return f"hw.gpu.utilization/host.name/{host}/hw.id/GPU-{number}/hw.type/gpu"
+
+
+def test_hosts_are_as_busy_as_their_gpus_the_least_busy_first(tmp_path: Path) -> None:
+    busy = {gpu("n1", 0): 0.9, gpu("n1", 1): 0.7, "system.cpu.utilization/host.name/n1": 0.31}
+    idle = {gpu("n2", 0): 0.125, "system.cpu.utilization/host.name/n2": 0.04}
+    *records, end = digits_records(steps=50)
+    sampled = [row(seq, 1.0, values, axis="time", role="") for seq, values in ((900, busy), (901, idle))]
+    write_run(tmp_path, "01abc", [*records, *sampled, end])
+
+    shown = json.loads(otel_ml(tmp_path, "top", "01abc", "--json").stdout)["hosts"]
+    _, text = in_a_terminal(tmp_path, "top", "01abc", NO_COLOR="1")
+
+    assert list(shown.items()) == [("n2", {"gpu": 0.125, "cpu": 0.04}), ("n1", {"gpu": 0.8, "cpu": 0.31})]
+    assert "2 hosts, the least busy first: n2 GPU 12% CPU 4% · n1 GPU 80% CPU 31%" in text
+
+
 def test_a_finding_comes_before_who_took_longest_in_one_step() -> None:
     timed = {"time/sync": 0.29, "time/sync/mean": 0.09, "time/sync/argmax": 1.0}
     finding = Finding("slow", 2, "forward", "critical", 40, 279, slowdown=2.0, extra_s=0.025, cost_s=6.0, saved_s=0.02)
