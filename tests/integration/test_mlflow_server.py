@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -275,6 +278,64 @@ def test_spans_are_traces_of_the_run_in_mlflow(address: str, run_dir: Path) -> N
         (one.name, one.start_ns, one.end_ns, one.step, one.attributes.get("batch")) for one in spans
     )
     assert [trace.info.state.value for trace in traces] == ["ERROR", "ERROR"]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"MLFLOW_TRACKING_TOKEN": "token"},
+        {"MLFLOW_TRACKING_USERNAME": "ann", "MLFLOW_TRACKING_PASSWORD": "pässword"},
+        {"MLFLOW_TRACKING_USERNAME": "ann", "MLFLOW_TRACKING_PASSWORD": "p", "MLFLOW_TRACKING_TOKEN": "token"},
+        {"MLFLOW_TRACKING_USERNAME": "ann"},
+    ],
+)
+def test_traces_come_with_the_credentials_that_mlflow_itself_would_send(
+    variables: dict[str, str], run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    with asks_for_credentials() as (url, shown):
+        with pytest.raises(MlflowException):
+            MlflowClient(url).search_runs(["0"])
+        sender = TracesExporter(endpoint=url, mlflow=True)
+        sender.start(run_info(run_dir, "traced"))
+        with pytest.raises(PermanentExportError):
+            sender.export([SpanBatch(1, tuple(spans_of_two_steps()))])
+        by_hand = TracesExporter(endpoint=url, mlflow=True, headers={"Authorization": "mine"})
+        by_hand.start(run_info(run_dir, "traced"))
+        with pytest.raises(PermanentExportError):
+            by_hand.export([SpanBatch(1, tuple(spans_of_two_steps()))])
+
+    mlflows, ours, given = shown
+    assert ours == mlflows
+    assert given == "mine"
+
+
+@contextmanager
+def asks_for_credentials() -> Iterator[tuple[str, list[str | None]]]:
+    """Refuse whoever asks; yield where, and the credentials they showed."""
+    shown: list[str | None] = []
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            shown.append(self.headers["authorization"])
+            self.send_error(401)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", shown
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_traces_wait_for_the_run_they_belong_to(address: str, run_dir: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.otlp.client import Client
@@ -22,6 +24,7 @@ class HttpExporter(Exporter):
         options: where to, as `destination()` reads them.
         every: export only steps that are multiples of this.
         problems: what is wrong with other options.
+        headers: of every request, unless `options` have others of these names.
 
     Raises:
         ConfigError: with everything that is wrong.
@@ -29,10 +32,19 @@ class HttpExporter(Exporter):
 
     max_delay = 1.0
 
-    def __init__(self, signal: Signal, options: Mapping[str, object], every: int, problems: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        signal: Signal,
+        options: Mapping[str, object],
+        every: int,
+        problems: Sequence[str] = (),
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         found = [*every_problems(signal.exporter, every), *problems]
         try:
-            self._destination = destination(options, signal=signal)
+            asked = destination(options, signal=signal)
+            given = {name.lower(): text for name, text in asked.headers.items()}
+            self._destination = replace(asked, headers={**headers, **given})
         except ConfigError as error:
             found.extend(error.problems)
         if found:

@@ -1,8 +1,13 @@
-"""The run that the exporter `mlflow` writes, looked up by the tag it gives it: a server files traces with a run."""
+"""MLflow as a receiver of traces: the run that the exporter `mlflow` writes, and who asks.
+
+A server files traces with a run, which is looked up by the tag it has.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +16,24 @@ from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
 from otel_ml_exporters.mlflow_run_search import RUN_ID, experiment_name, in_quotes
 from otel_ml_exporters.records import RunInfo
 
-__all__ = ["headers_of_run"]
+__all__ = ["credentials", "headers_of_run"]
+
+
+def credentials(environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """Return the header with which MLflow's own client would ask a server for which it has variables.
+
+    Examples:
+        >>> credentials({"MLFLOW_TRACKING_TOKEN": "secret"})
+        {'authorization': 'Bearer secret'}
+        >>> credentials({"MLFLOW_TRACKING_USERNAME": "ann", "MLFLOW_TRACKING_PASSWORD": "b"})
+        {'authorization': 'Basic YW5uOmI='}
+        >>> credentials({})
+        {}
+    """
+    user, password, token = (environ.get(f"MLFLOW_TRACKING_{name}", "") for name in ("USERNAME", "PASSWORD", "TOKEN"))
+    if user and password:
+        return {"authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
+    return {"authorization": f"Bearer {token}"} if token else {}
 
 
 def headers_of_run(client: Client, run: RunInfo) -> Mapping[str, str]:

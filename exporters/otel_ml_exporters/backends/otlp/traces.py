@@ -7,7 +7,7 @@ from pathlib import Path
 
 from otel_ml_exporters.backends.otlp.destination import TRACES
 from otel_ml_exporters.backends.otlp.http_exporter import HttpExporter
-from otel_ml_exporters.backends.otlp.mlflow_run import headers_of_run
+from otel_ml_exporters.backends.otlp.mlflow_run import credentials, headers_of_run
 from otel_ml_exporters.backends.otlp.spans import encoded_requests, rows
 from otel_ml_exporters.records import Record, RunInfo, SpanBatch
 
@@ -31,7 +31,9 @@ class TracesExporter(HttpExporter):
         client_key: its key (PEM).
         compression: `gzip` or `none`.
         timeout: seconds for one request.
-        mlflow: the endpoint is an MLflow server, and the traces belong to the run that the exporter `mlflow` writes.
+        mlflow: the endpoint is an MLflow server, and the traces belong to the run that the exporter `mlflow` writes. It
+            is asked with the credentials of MLflow's own variables (`MLFLOW_TRACKING_TOKEN`, `…_USERNAME` and
+            `…_PASSWORD`), unless `headers` have `authorization`.
         every: export only spans of steps that are multiples of this, and those without a step.
 
     **Guarantee**: at least once: OTLP has no place to ask how far one got, so a request whose answer was lost, or that
@@ -68,7 +70,7 @@ class TracesExporter(HttpExporter):
         problems: list[str] = []
         if not isinstance(mlflow, bool):
             problems.append(f"traces.mlflow: expected true or false, got {mlflow!r}.")
-        super().__init__(TRACES, options, every, problems)
+        super().__init__(TRACES, options, every, problems, credentials() if mlflow is True else {})
         self._is_mlflow = mlflow
         self._headers: Mapping[str, str] | None = None
 
