@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.browser.job import HOSTILE, STEPS, loss_at
 from tests.browser.page import Page
+from tests.e2e.jobs import environment
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -43,3 +48,15 @@ def test_artifacts_are_a_tree(page: Page, mlflow: str) -> None:
 
     page.shows("artifacts", "histograms", "images", "tables", "texts")
     page.picture("mlflow-artifacts")
+
+
+def test_spans_are_traces_of_the_run(page: Page, mlflow: str, run: Path, tmp_path: Path) -> None:
+    server, config = mlflow.partition("/#")[0], tmp_path / "otel-ml.yaml"
+    config.write_text(f"exporters: {{traces: {{endpoint: '{server}', mlflow: true}}}}")
+    command = [sys.executable, "-m", "otel_ml_service", "replay", str(run), "--to", "traces", "--config", str(config)]
+    subprocess.run(command, env=environment(), check=True, timeout=300)
+
+    page.open(mlflow.replace("?", "/traces?"), size=SIZE)
+
+    page.shows(f"{2 * STEPS} of {2 * STEPS}", "Trace ID", "OK")  # a trace for each step of each rank
+    page.picture("mlflow-traces")

@@ -186,7 +186,8 @@ def _report(run: _Run, results: Sequence[Replayed], output: Screen) -> None:
     for result in results:
         lost = sum(result.lost.values())
         missing = f", without {plural(lost, 'value')} that it does not take: {', '.join(result.lost)}" if lost else ""
-        output.line(f"{result.name}: {plural(len(run.records), 'record')}{missing} → {result.url or run.info.dir}")
+        where = f" → {result.url}" if result.url else " delivered"  # a receiver has no page of the run
+        output.line(f"{result.name}: {plural(len(run.records), 'record')}{missing}{where}")
 
 
 def _print_json(run: _Run, results: Sequence[Replayed]) -> None:

@@ -13,6 +13,7 @@ from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import history
 from tests.otlp import FakeWriter
+from tests.otlp_server import otlp_server
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
 
@@ -29,6 +30,16 @@ def test_replay_writes_a_run_to_another_exporter_with_every_value(tmp_path: Path
     assert "jsonl: 25 records" in done.stdout
     run.database.unlink()  # what is left is what the exporter wrote
     assert history(records(run)).series == history(recorded).series
+
+
+def test_what_has_no_page_of_the_run_is_said_to_have_its_records(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=2), exporters=[])
+
+    with otlp_server() as server:
+        done = otel_ml(tmp_path, "replay", "01abc", "--to", "otlp", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "otlp: 5 records delivered"
 
 
 def test_replaying_twice_doubles_nothing(tmp_path: Path) -> None:
