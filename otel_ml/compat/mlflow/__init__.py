@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from otel_ml.compat.mlflow.active_run import ActiveRun
+from otel_ml.compat.mlflow.client import MlflowClient
 from otel_ml.compat.mlflow.experiments import (
     create_experiment,
     delete_experiment,
@@ -78,6 +79,7 @@ from otel_ml.compat.mlflow.system_metrics import (
 
 __all__ = [
     "ActiveRun",
+    "MlflowClient",
     "active_run",
     "autolog",
     "create_experiment",
@@ -141,7 +143,7 @@ def __getattr__(name: str) -> Any:
 
 
 _OF_MLFLOW = frozenset(
-    {"Image", "MlflowClient", "MlflowException", "artifacts", "data", "doctor", "entities", "environment_variables",
+    {"Image", "MlflowException", "artifacts", "data", "doctor", "entities", "environment_variables",
      "exceptions", "get_registry_uri", "login", "models", "register_model", "search_experiments",
      "search_model_versions", "search_registered_models", "search_runs", "set_registry_uri", "store", "tracking",
      "types", "utils", "version"}

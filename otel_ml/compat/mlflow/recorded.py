@@ -29,6 +29,7 @@ from otel_ml.compat.tracking.step_axes import whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 
 __all__ = [
+    "answer",
     "delete_tag",
     "flush_artifact_async_logging",
     "flush_async_logging",
@@ -50,6 +51,7 @@ __all__ = [
     "log_text",
     "set_tag",
     "set_tags",
+    "set_tags_of",
 ]
 
 
@@ -67,7 +69,8 @@ class Recorded:
 _RECORDED = Recorded()
 
 
-def _answer(synchronous: bool | None) -> Recorded | None:
+def answer(synchronous: bool | None) -> Recorded | None:
+    """Return what a call gives back that was told `synchronous=`."""
     return _RECORDED if synchronous is False else None
 
 
@@ -92,7 +95,7 @@ def log_metric(
     else:
         with run_of("log_metric", run_id) as active:
             _log_metric(active, key, value, step)
-    return _answer(synchronous)
+    return answer(synchronous)
 
 
 @reports_unrecordable
@@ -129,7 +132,7 @@ def log_metrics(
     else:
         with run_of("log_metrics", run_id) as active:
             _log_metrics(active, metrics, step)
-    return _answer(synchronous)
+    return answer(synchronous)
 
 
 @reports_unrecordable
@@ -170,7 +173,7 @@ def log_params(
     """Record parameters; nested ones too."""
     with run_of("log_params", run_id) as active:
         _log_params(active, params)
-    return _answer(synchronous)
+    return answer(synchronous)
 
 
 @reports_unrecordable
@@ -191,13 +194,18 @@ def set_tag(key: str, value: Any, synchronous: bool | None = None) -> Recorded |
 
 def set_tags(tags: Mapping[str, Any], synchronous: bool | None = None) -> Recorded | None:
     """Record tags, see `set_tag()`."""
-    _set_tags(tags)
-    return _answer(synchronous)
+    set_tags_of(None, tags)
+    return answer(synchronous)
 
 
 @reports_unrecordable
-def _set_tags(tags: Mapping[str, Any]) -> None:
-    active = current()
+def set_tags_of(run_id: str | None, tags: Mapping[str, Any]) -> None:
+    """Record tags of the run that is named, or of the active one."""
+    with run_of("set_tags", run_id) as active:
+        _set_tags(active, tags)
+
+
+def _set_tags(active: ActiveRun, tags: Mapping[str, Any]) -> None:
     active.data.tags.update(_texts(tags))
     _describe(active, {field: text_of(tags[tag]) for tag, field in _DESCRIBED.items() if tags.get(tag) is not None})
     otel_ml.log_params(tags, prefix=f"{active.prefix}tags")

@@ -24,7 +24,7 @@ def not_kept(what: str, instead: str, kind: str = "") -> None:
     reporter.say("not-kept", sentence, kind and f"{kind} at {place}")
 
 
-def options_not_kept(call: str, instead: str, **options: Any) -> None:
+def options_not_kept(call: str, instead: str, /, **options: Any) -> None:
     """Say which options of a call have no place here; one that is empty or off was not given."""
     given = [f"{name}={safe_repr(value, 40)}" for name, value in options.items() if is_given(value)]
     if given:

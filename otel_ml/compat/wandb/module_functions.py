@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
+from otel_ml._internal.safe_repr import text_of
+from otel_ml.compat.tracking.not_kept import options_not_kept
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.definitions import Metric
 from otel_ml.compat.wandb.start import run_or_begin, state
@@ -128,9 +131,12 @@ def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
         state.run.finish(exit_code, quiet)
 
 
-def setup(*arguments: Any, **options: Any) -> None:
-    """Do nothing: the service starts with the run."""
-    del arguments, options
+def setup(settings: Any = None) -> None:
+    """Do nothing, and say which settings are not kept: the service starts with the run."""
+    given = settings if isinstance(settings, Mapping) else vars(settings or SimpleNamespace())
+    options_not_kept(
+        "wandb.setup", "give init() the settings.", **{text_of(name): value for name, value in given.items()}
+    )
 
 
 def ensure_configured() -> None:

@@ -26,14 +26,11 @@ from otel_ml.compat.wandb.media import keep
 from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.run_facts import InitArguments, RunFacts
 from otel_ml.compat.wandb.saved_files import SavedFiles
-from otel_ml.compat.wandb.values import is_plain, named, parted, plain_numbers
+from otel_ml.compat.wandb.values import is_plain, named, parted, plain_numbers, texts_and_lists
 from otel_ml.wire.attributes import STEP_METRICS_PARAM
 
 __all__ = ["Run"]
 
-
-_PLAIN = frozenset({str, list})
-"""What the summary has as it was logged, beside numbers."""
 
 _SET_AS = {"_describe_anew": "name", "_write_summary": "summary"}
 """Methods that are called where the program sets something, and what."""
@@ -134,8 +131,7 @@ class Run(RunFacts):
         scalars, others = parted(data)
         at = self._definitions.step_of(scalars, of_row)
         numbers = plain_numbers(scalars)
-        of_text = {name: value for name, value in others.items() if type(value) in _PLAIN}
-        self.summary.observe(self._definitions.shown({**numbers, **of_text}))
+        self.summary.observe(self._definitions.shown({**numbers, **texts_and_lists(others)}))
         if self._definitions.metrics:
             for axis, index, row in self._definitions.rows(scalars, of_row):
                 if axis is None:

@@ -24,7 +24,7 @@ class SavedFiles:
         self._states: dict[Path, tuple[str, tuple[int, int]]] = {}
 
     def save(self, wanted: Any, base: Any, policy: str, *, is_pattern: bool) -> list[str]:
-        """Record what is there now, and return its paths."""
+        """Record what is there now, and return its paths, which stay right where the current folder changes."""
         text = _path(wanted)
         wrong = _what_is_wrong(text, base, is_pattern=is_pattern)
         if wrong is not None:
@@ -35,7 +35,7 @@ class SavedFiles:
             not_kept(f"wandb.save({text!r})", _why_none(text, is_pattern=is_pattern))
         for path in found:
             self._keep(Path(path), _below(path, base), is_followed=policy != "now")
-        return found
+        return [os.path.abspath(path) for path in found]  # noqa: PTH100 (of any text)
 
     def save_again(self) -> None:
         """Record those that have changed since."""

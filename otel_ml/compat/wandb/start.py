@@ -11,7 +11,8 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
-from otel_ml.compat.tracking.not_kept import is_given, not_kept
+from otel_ml._internal.safe_repr import text_of
+from otel_ml.compat.tracking.not_kept import is_given, not_kept, options_not_kept
 from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.wandb.code_files import main_script
 from otel_ml.compat.wandb.disabled_run import DisabledRun
@@ -27,6 +28,20 @@ __all__ = ["Settings", "init", "run_or_begin", "state"]
 
 _WITHOUT_MEANING = frozenset({"allow_val_change", "anonymous", "force", "magic", "save_code", "settings"})
 """Arguments that ask for nothing a run of ours would not have, or that only W&B's own processes need."""
+
+_LOOKED_AT = frozenset(
+    {"code_dir", "entity", "mode", "project", "run_group", "run_id", "run_job_type", "run_name", "run_notes",
+     "run_tags", "save_code"}
+)  # fmt: skip
+"""Settings that `init()` takes."""
+
+_SO_ANYWAY = frozenset(
+    {"_disable_stats", "allow_val_change", "anonymous", "init_timeout", "login_timeout", "quiet", "silent",
+     "start_method", "symlink", "x_disable_stats"}
+)  # fmt: skip
+"""Settings of what otel_ml does not do: it waits for no server, prints little and links no files."""
+
+_WITHOUT_SETTINGS = "otel_ml has no such settings; one that W&B does not have either is a ValidationError there."
 
 
 class Settings(SimpleNamespace):
@@ -106,8 +121,9 @@ def init(
         UsageError: `resume="must"` of a run that is not there, or `resume="never"` of one that is.
     """
     del allow_val_change, force  # the configuration may change, and nothing asks for a key
-    _say_unused(dir, more)
     of = _Given(more.get("settings"))
+    _say_unused(dir, more)
+    options_not_kept("wandb.Settings", _WITHOUT_SETTINGS, **of.unused())
     run_id = of.chosen(id, "run_id", "WANDB_RUN_ID")
     shown = of.chosen(name, "run_name", "WANDB_NAME")
     beside = reinit == "create_new"
@@ -247,6 +263,12 @@ class _Given:
         """Return the first of them that says something, or None."""
         said = argument if argument is not None else self._settings.get(setting)
         return said if said is not None else state.environment.before().get(variable) or None
+
+    def unused(self) -> dict[str, Any]:
+        """Return the settings that are not looked at, and ask for something else than what is so here anyway."""
+        known = _LOOKED_AT | _SO_ANYWAY
+        asked = {text_of(name): value for name, value in self._settings.items() if name not in known}
+        return {name: value for name, value in asked.items() if (name, value) != ("console", "off")}
 
 
 def _mode(asked: str | None) -> str:

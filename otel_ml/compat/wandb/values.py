@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,13 +11,19 @@ from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.flatten import leaves
 
-__all__ = ["is_plain", "named", "parted", "plain", "plain_numbers"]
+__all__ = ["is_plain", "named", "parted", "plain", "plain_numbers", "texts_and_lists"]
 
 _NUMBERS: set[type] = {float, int, bool}
 """Types whose values are numbers; those of numpy are added when they are first seen."""
 
 
 _NAMES = frozenset({str})
+
+_AS_LOGGED = frozenset({str, list})
+"""Types whose values the summary has as they were logged."""
+
+_MOST_OF_A_LIST = 32
+"""Elements of an array that W&B's summary has as a list; of more it has a histogram."""
 
 
 def is_plain(row: Mapping[Any, Any]) -> bool:
@@ -60,16 +67,37 @@ def plain_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if isinstance(value, numbers.Real)}
 
 
+def texts_and_lists(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the summary has beside numbers: texts, lists, and small arrays in memory as lists."""
+    found = {name: value if type(value) in _AS_LOGGED else _listed(value) for name, value in values.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def plain(value: Any) -> Any:
-    """Return a number of numpy or torch that is in memory as a plain one, and anything else as it is."""
+    """Return numbers and small arrays of numpy or torch that are in memory as plain ones, anything else as it is."""
     scalar = _scalar(value)
-    found = None if scalar is None else _in_memory(scalar)
+    found = _listed(value) if scalar is None else _in_memory(scalar)
     return value if found is None else found
 
 
-def _in_memory(value: Any) -> Any:
+def _listed(value: Any) -> Any:
+    """Return an array that W&B does not make a histogram of as a list; None of anything else."""
+    shape = getattr(value, "shape", None)
+    if shape is None or not hasattr(value, "dtype") or not _is_in_memory(value):
+        return None
+    try:
+        return value.tolist() if math.prod(shape) <= _MOST_OF_A_LIST else None
+    except Exception:  # noqa: BLE001 (somebody's array; `otel_ml.log_histogram()` says what is wrong with it)
+        return None
+
+
+def _is_in_memory(value: Any) -> bool:
     device = getattr(value, "device", "cpu")  # torch's has a type, numpy's is a text, and its scalars have none
-    if getattr(device, "type", device) != "cpu":
+    return getattr(device, "type", device) == "cpu"
+
+
+def _in_memory(value: Any) -> Any:
+    if not _is_in_memory(value):
         return None
     try:
         return value.item() if hasattr(value, "item") else value  # a fraction has none

@@ -53,6 +53,16 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "system-metrics": (lambda: mlflow.set_system_metrics_node_id("n1"), "set_system_metrics_node_id('n1')"),
     "nested-run-id": (lambda: nested(run_id="01M8"), "mlflow.start_run(run_id='01M8'"),
     "nested-experiment": (lambda: nested(experiment_id="other"), "experiment_id='other'"),
+    "settings": (
+        lambda: wandb.init(settings=wandb.Settings(base_url="http://w", silent=True)),
+        "Settings(base_url='http://w')",
+    ),
+    "settings-mapping": (
+        lambda: wandb.init(settings={"console": "wrap", "x_label": "r0"}),
+        "(console='wrap', x_label='r0')",
+    ),
+    "settings-unknown": (lambda: wandb.init(settings={"call": 1, 2: 3}), "wandb.Settings(call=1, 2=3)"),
+    "setup": (lambda: wandb.setup(wandb.Settings(run_group="night")), "wandb.setup(run_group='night')"),
     "trace-state": (trace_state, "state_lane_id=3"),
 }
 

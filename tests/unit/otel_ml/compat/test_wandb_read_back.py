@@ -87,6 +87,27 @@ def test_the_summary_has_texts_lists_and_what_the_run_says_of_itself(captured: C
             _ = run.summary.no_such
 
 
+def test_the_summary_has_small_arrays_as_lists_as_wandbs_has(captured: Capture) -> None:
+    import torch
+
+    run = wandb.init()
+    weights = np.arange(3.0)
+    run.log({"a": weights, "t": torch.tensor([1.5, 2.5], requires_grad=True), "n": {"q": np.eye(2)}})
+    run.log({"edge": np.arange(32), "more": np.arange(33)})
+    run.summary["set"] = np.array([1, 2])
+    weights += 1
+    run.finish()
+
+    wanted = {
+        "a": [0.0, 1.0, 2.0],
+        "t": [1.5, 2.5],
+        "n.q": [[1.0, 0.0], [0.0, 1.0]],
+        "edge": [*range(32)],
+        "set": [1, 2],
+    }
+    assert run.summary._as_dict() == wanted
+
+
 def test_the_settings_of_a_run_name_it_as_its_arguments_do(captured: Capture) -> None:
     settings = wandb.Settings(project="of-settings", run_group="night", run_tags=("a",), run_notes="n")
     run = wandb.init(project="digits", settings=settings)

@@ -27,6 +27,18 @@ def test_a_file_whose_name_looks_like_a_pattern_is_saved(captured: Capture, tmp_
     assert f"{tmp_path.name}/f[1].txt" in events(captured, "artifact")
 
 
+def test_what_save_returns_is_a_path_that_stays_right_in_another_folder(
+    captured: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "f.txt").write_text("x")
+    (tmp_path / "inner").mkdir()
+    [found] = wandb.save("f.txt")
+    monkeypatch.chdir("inner")
+
+    assert Path(found).read_text() == "x"
+    assert list(events(captured, "artifact")) == ["f.txt"]
+
+
 def test_saved_files_keep_their_paths_below_the_base_path(captured: Capture, tmp_path: Path) -> None:
     for name in ("a/one/w.txt", "a/two/w.txt"):
         (tmp_path / name).parent.mkdir(parents=True)
