@@ -36,16 +36,19 @@ class MlflowClient:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # a copy that is being made
             raise AttributeError(name)
-        return partial(self._call, name) if name in _OF_A_RUN else getattr(self._of_mlflow(), name)
+        is_of_a_run = name in _OF_A_RUN or name in _NOT_KEPT
+        return partial(self._call, name) if is_of_a_run else getattr(self._of_mlflow(), name)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *_OF_A_RUN]
+        return [*super().__dir__(), *_OF_A_RUN, *_NOT_KEPT]
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         run_id = args[0] if args else kwargs.get("run_id")
         known = STATE.known(run_id) if isinstance(run_id, str) else None
         if known is None or (name in _OF_ITS_FILE and _is_elsewhere(known)):
             return getattr(self._of_mlflow(), name)(*args, **kwargs)
+        if name in _NOT_KEPT:
+            return not_kept(f"MlflowClient.{name}({run_id!r})", _NOT_KEPT[name])
         return _OF_A_RUN[name](*args, **kwargs)
 
     def _of_mlflow(self) -> Any:
@@ -130,7 +133,7 @@ def log_batch(
     for metric in metrics:
         recorded.log_metric(metric.key, metric.value, metric.step, run_id=run_id)
     recorded.log_params({param.key: param.value for param in params}, run_id=run_id)
-    recorded.set_tags_of(run_id, {tag.key: tag.value for tag in tags})
+    recorded.set_tags({tag.key: tag.value for tag in tags}, run_id=run_id)
     return recorded.answer(synchronous)
 
 
@@ -142,8 +145,12 @@ def log_param(run_id: str, key: str, value: Any, synchronous: bool | None = None
 
 def set_tag(run_id: str, key: str, value: Any, synchronous: bool | None = None) -> Any:
     """Record a tag."""
-    recorded.set_tags_of(run_id, {key: value})
-    return recorded.answer(synchronous)
+    return recorded.set_tag(key, value, synchronous, run_id)
+
+
+def delete_tag(run_id: str, key: str) -> None:
+    """Forget a tag in this process; what is written stays."""
+    recorded.delete_tag(key, run_id)
 
 
 def log_artifact(run_id: str, local_path: Any, artifact_path: str | None = None) -> None:
@@ -166,6 +173,24 @@ def log_dict(run_id: str, dictionary: Any, artifact_file: str) -> None:
     recorded.log_dict(dictionary, artifact_file, run_id)
 
 
+def log_figure(run_id: str, figure: Any, artifact_file: str, *, save_kwargs: Any = None) -> None:
+    """Record a figure."""
+    recorded.log_figure(figure, artifact_file, save_kwargs=save_kwargs, run_id=run_id)
+
+
+def log_image(
+    run_id: str,
+    image: Any,
+    artifact_file: str | None = None,
+    key: str | None = None,
+    step: int | None = None,
+    timestamp: int | None = None,
+    synchronous: bool | None = None,
+) -> None:
+    """Record an image as a file, or under `key` at `step`."""
+    recorded.log_image(image, artifact_file, key, step, timestamp, synchronous, run_id)
+
+
 def log_table(run_id: str, data: Any, artifact_file: str) -> None:
     """Record a table."""
     recorded.log_table(data, artifact_file, run_id)
@@ -174,19 +199,22 @@ def log_table(run_id: str, data: Any, artifact_file: str) -> None:
 _OF_A_RUN: Mapping[str, Callable[..., Any]] = {
     one.__name__: one
     for one in (
-        *(
-            download_artifacts,
-            get_metric_history,
-            get_parent_run,
-            get_run,
-            list_artifacts,
-            log_artifact,
-            log_artifacts,
-            log_batch,
-        ),
-        *(log_dict, log_metric, log_param, log_table, log_text, set_tag),
+        *(delete_tag, download_artifacts, get_metric_history, get_parent_run, get_run, list_artifacts, log_artifact),
+        *(log_artifacts, log_batch, log_dict, log_figure, log_image, log_metric, log_param, log_table, log_text),
+        set_tag,
     )
 }
+
+_NOT_KEPT = {
+    "delete_run": "nothing is deleted.",
+    "log_inputs": "mlflow.log_input() records what a data set says of itself.",
+    "log_outputs": "what a run has to do with models is not recorded.",
+    "log_stream": "log_artifact() records a file.",
+    "restore_run": "nothing was deleted.",
+    "set_terminated": "mlflow.end_run() ends it.",
+    "update_run": "set_tag() with 'mlflow.runName' names it, and mlflow.end_run() ends it.",
+}
+"""Methods for which MLflow would have to have the run, and what to do instead."""
 
 _OF_ITS_FILE = frozenset({"download_artifacts", "get_metric_history", "list_artifacts"})
 

@@ -51,7 +51,6 @@ __all__ = [
     "log_text",
     "set_tag",
     "set_tags",
-    "set_tags_of",
 ]
 
 
@@ -187,28 +186,23 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {key: text_of(value) for key, value in known.items()} if isinstance(known, dict) else {}
 
 
-def set_tag(key: str, value: Any, synchronous: bool | None = None) -> Recorded | None:
+def set_tag(key: str, value: Any, synchronous: bool | None = None, run_id: str | None = None) -> Recorded | None:
     """Record a tag, as the parameter `tags.<key>`: only `start_run(tags=…)` comes early enough for tags."""
-    return set_tags({key: value}, synchronous)
+    return set_tags({key: value}, synchronous, run_id)
 
 
-def set_tags(tags: Mapping[str, Any], synchronous: bool | None = None) -> Recorded | None:
+def set_tags(tags: Mapping[str, Any], synchronous: bool | None = None, run_id: str | None = None) -> Recorded | None:
     """Record tags, see `set_tag()`."""
-    set_tags_of(None, tags)
+    _set_tags(tags, run_id)
     return answer(synchronous)
 
 
 @reports_unrecordable
-def set_tags_of(run_id: str | None, tags: Mapping[str, Any]) -> None:
-    """Record tags of the run that is named, or of the active one."""
+def _set_tags(tags: Mapping[str, Any], run_id: str | None) -> None:
     with run_of("set_tags", run_id) as active:
-        _set_tags(active, tags)
-
-
-def _set_tags(active: ActiveRun, tags: Mapping[str, Any]) -> None:
-    active.data.tags.update(_texts(tags))
-    _describe(active, {field: text_of(tags[tag]) for tag, field in _DESCRIBED.items() if tags.get(tag) is not None})
-    otel_ml.log_params(tags, prefix=f"{active.prefix}tags")
+        active.data.tags.update(_texts(tags))
+        _describe(active, {field: text_of(tags[tag]) for tag, field in _DESCRIBED.items() if tags.get(tag) is not None})
+        otel_ml.log_params(tags, prefix=f"{active.prefix}tags")
 
 
 _DESCRIBED = {RUN_NAME: "name", NOTE: "notes"}
@@ -223,9 +217,10 @@ def _describe(active: ActiveRun, said: Mapping[str, str]) -> None:
         session.describe(**said)
 
 
-def delete_tag(key: str) -> None:
+def delete_tag(key: str, run_id: str | None = None) -> None:
     """Forget a tag in this process; what is written stays."""
-    if current().data.tags.pop(key, None) is None:
+    active = current() if run_id is None else STATE.known(run_id) or current()
+    if active.data.tags.pop(key, None) is None:
         not_kept(f"mlflow.delete_tag({key!r})", f"MlflowException: No tag with name: {key} in this run.")
         return
     not_kept(f"mlflow.delete_tag({key!r})", "this process forgets it; what is written already stays.")
@@ -279,15 +274,16 @@ def log_dict(dictionary: Any, artifact_file: str, run_id: str | None = None) -> 
 
 
 @reports_unrecordable
-def log_figure(figure: Any, artifact_file: str, *, save_kwargs: Any = None) -> None:
+def log_figure(figure: Any, artifact_file: str, *, save_kwargs: Any = None, run_id: str | None = None) -> None:
     """Record a matplotlib figure; one of plotly as text."""
     options_not_kept("mlflow.log_figure", "the figure is a PNG of its own size.", save_kwargs=save_kwargs)
-    name = f"{current().prefix}{artifact_file}"
-    if hasattr(figure, "savefig"):
-        otel_ml.log_figure(name, figure)
-    else:
-        not_kept(f"mlflow.log_figure({artifact_file!r})", "a figure that is not of matplotlib is kept as text.")
-        otel_ml.log_text(name, figure.to_json() if hasattr(figure, "to_json") else str(figure))
+    with run_of("log_figure", run_id) as active:
+        name = f"{active.prefix}{artifact_file}"
+        if hasattr(figure, "savefig"):
+            otel_ml.log_figure(name, figure)
+        else:
+            not_kept(f"mlflow.log_figure({artifact_file!r})", "a figure that is not of matplotlib is kept as text.")
+            otel_ml.log_text(name, figure.to_json() if hasattr(figure, "to_json") else str(figure))
 
 
 @reports_unrecordable
@@ -298,17 +294,19 @@ def log_image(
     step: int | None = None,
     timestamp: int | None = None,
     synchronous: bool | None = None,
+    run_id: str | None = None,
 ) -> None:
     """Record an image as a file, or under `key` at `step`."""
     del synchronous  # nothing waits, in either case
     options_not_kept("mlflow.log_image", "a picture has the time of its call.", timestamp=timestamp)
-    name = f"{current().prefix}{key or artifact_file}"
     picture = image.to_pil() if hasattr(image, "to_pil") else in_range(image)
-    if step is None:
-        otel_ml.log_image(name, picture)
-        return
-    at = _step(name, step)
-    otel_ml.log_image(name, picture, step=at, axis=STATE.counts.axis_beside(name))
+    with run_of("log_image", run_id) as active:
+        name = f"{active.prefix}{key or artifact_file}"
+        if step is None:
+            otel_ml.log_image(name, picture)
+        else:
+            at = _step(name, step)
+            otel_ml.log_image(name, picture, step=at, axis=STATE.counts.axis_beside(name))
 
 
 @reports_unrecordable

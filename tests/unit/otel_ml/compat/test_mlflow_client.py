@@ -6,11 +6,12 @@ import inspect
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from otel_ml.compat import mlflow
-from otel_ml.compat.mlflow.client import _OF_A_RUN
+from otel_ml.compat.mlflow.client import _NOT_KEPT, _OF_A_RUN
 from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.testing import Capture, capture
 from tests.unit.otel_ml.compat.recorded import events, params, steps_of
@@ -133,9 +134,45 @@ def test_any_other_run_and_method_is_that_of_mlflows_own_client(
         STATE.uri = ""
 
 
+def test_pictures_and_figures_of_a_client_are_in_the_run_that_it_names(captured: Capture) -> None:
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    client = mlflow.MlflowClient()
+    with mlflow.start_run() as run, mlflow.start_run(run_name="child", nested=True):
+        client.log_image(run.info.run_id, np.zeros((2, 2, 3), dtype=np.uint8), key="digit", step=1)
+        client.log_figure(run.info.run_id, Figure(), "plot.png")
+
+    assert set(events(captured, "image")) == {"digit", "plot.png"}
+    assert captured.notices == []
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("set_terminated", ("FINISHED",)),
+        ("update_run", ("FINISHED", "other")),
+        ("log_inputs", ([],)),
+        ("delete_tag", ("team",)),
+        ("delete_run", ()),
+    ],
+)
+def test_what_a_client_cannot_do_to_a_run_of_this_process_is_said_and_raises_nothing(
+    captured: Capture, method: str, arguments: tuple[Any, ...]
+) -> None:
+    with mlflow.start_run(tags={"team": "a"}) as run:
+        assert getattr(mlflow.MlflowClient(), method)(run.info.run_id, *arguments) is None
+        mlflow.log_metric("loss", 1.0, step=0)
+
+    assert steps_of(captured, "loss") == {0: 1.0}
+    [said] = captured.notices
+    assert f"{method}(" in said
+
+
 def test_each_method_takes_what_that_of_mlflows_client_takes() -> None:
     from mlflow import MlflowClient
 
+    assert all(hasattr(MlflowClient, name) for name in _NOT_KEPT)
     for name, ours in _OF_A_RUN.items():
         theirs = [*inspect.signature(getattr(MlflowClient, name)).parameters][1:]
         assert [*inspect.signature(ours).parameters] == theirs, name
