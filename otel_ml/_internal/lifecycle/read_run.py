@@ -21,7 +21,7 @@ from otel_ml.wire.published_name import ascii_spelling, sanitized
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.step_line import MetricFinder
 
-__all__ = ["Series", "metric_rows", "metrics_file", "read"]
+__all__ = ["Series", "metric_rows", "metrics_file", "name_of", "read"]
 
 Series = tuple[list[int], list[float]]
 """Steps, ascending, and the value at each."""
@@ -158,14 +158,15 @@ def _below(base: Path, run: str) -> list[Path]:
         return newest_first
     folders = {path: path.parent for path in newest_first}
     by_id = [path for path, folder in folders.items() if _is_meant(run, folder, folder.name)]
-    return by_id or [path for path, folder in folders.items() if _is_meant(run, folder, _name_of(folder))]
+    return by_id or [path for path, folder in folders.items() if _is_meant(run, folder, name_of(folder))]
 
 
 def _is_meant(run: str, folder: Path, name: str) -> bool:
     return run in {name, f"{folder.parent.name}/{name}"}
 
 
-def _name_of(folder: Path) -> str:
+def name_of(folder: Path) -> str:
+    """Return what the run of a folder is called."""
     try:
         return (folder / "state" / "name").read_text(encoding="utf-8")
     except (OSError, ValueError):

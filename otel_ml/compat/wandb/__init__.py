@@ -48,6 +48,7 @@ from otel_ml.compat.wandb.module_functions import (
 )
 from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.plot import plot_table
+from otel_ml.compat.wandb.public_api import Api
 from otel_ml.compat.wandb.recording_run import Run
 from otel_ml.compat.wandb.start import Settings, init, state
 from otel_ml.compat.wandb.table import EvalTable, Table
@@ -55,6 +56,7 @@ from otel_ml.compat.wandb.terminal import termerror, termlog, termwarn
 
 __all__ = [
     "AlertLevel",
+    "Api",
     "Artifact",
     "Audio",
     "Bokeh",
@@ -134,5 +136,5 @@ def __getattr__(name: str) -> Any:
     return name_of_the_original("wandb", name, is_of_the_server=name in _OF_WANDB)
 
 
-_OF_WANDB = frozenset({"Api", "ArtifactTTL", "agent", "controller", "sweep"})
+_OF_WANDB = frozenset({"ArtifactTTL", "agent", "controller", "sweep"})
 """What speaks with W&B's server: W&B's own, where it is installed."""

@@ -157,7 +157,7 @@ def test_other_names_are_wandbs_own_and_said_to_know_nothing_of_this_run(capture
 def test_what_speaks_with_wandbs_server_is_wandbs_own() -> None:
     import wandb as original
 
-    assert wandb.Api is original.Api
+    assert wandb.controller is original.controller
     assert wandb.sweep is original.sweep
 
 

@@ -1,0 +1,132 @@
+"""`wandb.Api()`: what a script reads back of runs whose folders are here."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from otel_ml.compat import wandb
+from tests.e2e.jobs import environment
+
+SCRIPT = """
+import pathlib
+from otel_ml.compat import wandb
+
+config = {"lr": 0.1, "model": {"width": 3}}
+with wandb.init(project="pages", id="r1", name="first try", config=config, tags=["a"], mode="offline") as run:
+    wandb.define_metric("epoch")
+    wandb.define_metric("val/*", step_metric="epoch")
+    for step in range(6):
+        run.log({"loss": 1 / (1 + step), **({"sample": f"text {step}"} if step % 2 else {})})
+    for epoch in range(2):
+        run.log({"epoch": epoch, "val/acc": 0.5 + epoch / 4})
+    run.log({"loss": float("nan")})
+    for name in ("f.txt", "g.md"):
+        pathlib.Path(name).write_text(f"{name}!")
+        run.save(name)
+    data = wandb.Artifact("data", type="dataset")
+    data.add_file("f.txt")
+    run.log_artifact(data)
+    run.summary["best"] = 7
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run that another process has recorded."""
+    folder = tmp_path_factory.mktemp("recorded")
+    variables = environment(OTEL_ML_DIR=folder / "runs", OTEL_ML_EXPORTERS="jsonl", OTEL_ML_EXIT_WAIT=60)
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=120, cwd=folder, env=variables)
+    return folder / "runs"
+
+
+@pytest.fixture(autouse=True)
+def stored(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for runs where the one is."""
+    monkeypatch.setenv("OTEL_ML_DIR", str(runs))
+
+
+@pytest.mark.parametrize("path", ["team/pages/r1", "pages/r1", "/team/pages/runs/r1", "r1", "team/pages:r1"])
+def test_a_run_is_found_as_wandb_names_it(path: str) -> None:
+    run = wandb.Api().run(path)
+
+    assert (run.id, run.name, run.project, run.state) == ("r1", "first try", "pages", "finished")
+
+
+def test_a_run_says_what_was_recorded() -> None:
+    run = wandb.Api(timeout=19).run("pages/r1")
+
+    assert run.config == {"lr": 0.1, "model": {"width": 3}}
+    assert (run.summary["best"], run.summary["val/acc"], run.summary["sample"]) == (7.0, 0.75, "text 5")
+    assert math.isnan(run.summary["loss"])
+    assert run.lastHistoryStep == 8
+    assert run.metadata["program"]
+    assert run.created_at.startswith("20")
+
+
+def test_its_history_has_every_row() -> None:
+    run = wandb.Api().run("pages/r1")
+
+    rows = list(run.scan_history(keys=["_step", "loss"]))
+    assert [(row["_step"], row["loss"]) for row in rows[:-1]] == [(step, 1 / (1 + step)) for step in range(6)]
+    assert math.isnan(rows[-1]["loss"])
+    assert [row["_step"] for row in run.scan_history(["_step"], min_step=2, max_step=4)] == [2, 3]
+    assert [(row["epoch"], row["val/acc"]) for row in run.scan_history(["epoch", "val/acc"])] == [(0, 0.5), (1, 0.75)]
+    assert [row["sample"] for row in run.history(pandas=False, keys=["sample"])] == ["text 1", "text 3", "text 5"]
+    table = run.history(samples=3, keys=["loss"])
+    assert list(table["_step"]) == [0, 2, 4]
+    assert list(table.columns) == ["_step", "loss"]
+
+
+def test_its_files_and_artifacts_are_there() -> None:
+    run = wandb.Api().run("pages/r1")
+
+    assert sorted((file.name, file.size) for file in run.files()) == [("f.txt", 6), ("g.md", 5)]
+    assert [file.name for file in run.files(pattern="%.md")] == ["g.md"]
+    with run.file("f.txt").download("there") as file:
+        assert file.read() == "f.txt!"
+    with pytest.raises(ValueError, match="already"):
+        run.file("f.txt").download("there")
+    [data] = [one for one in run.logged_artifacts() if one.type == "dataset"]
+    assert (data.name, [file.name for file in data.files()]) == ("data", ["f.txt"])
+    assert Path(data.download(), "f.txt").read_text() == "f.txt!"
+    with pytest.raises(ValueError, match="no file 'none'"):
+        run.file("none")
+
+
+def test_what_only_a_server_has_is_said() -> None:
+    run = wandb.Api().run("pages/r1")
+
+    with pytest.raises(AttributeError, match="has no 'sweep'"):
+        _ = run.sweep
+    assert run.update() is None
+
+
+def test_any_other_run_and_method_is_that_of_wandbs_own_api(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import wandb as original
+
+    asked: list[object] = []
+
+    class Server:
+        def __init__(self, **given: object) -> None:
+            asked.append(given)
+
+        def run(self, path: str) -> str:
+            return f"W&B's {path}"
+
+        def runs(self, path: str) -> list[str]:
+            return [path]
+
+    monkeypatch.setattr(original, "Api", Server)
+    api = wandb.Api({"entity": "team"}, timeout=5)
+
+    assert api.run("team/pages/other") == "W&B's team/pages/other"
+    assert api.run("team/elsewhere/r1") == "W&B's team/elsewhere/r1"
+    assert api.run("first try") == "W&B's first try"
+    assert api.run("latest") == "W&B's latest"
+    assert api.runs("team/pages") == ["team/pages"]
+    assert asked == [{"overrides": {"entity": "team"}, "timeout": 5, "api_key": None}]
