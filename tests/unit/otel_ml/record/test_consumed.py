@@ -317,7 +317,9 @@ def test_samples_that_wait_take_little_memory_each(run: Run) -> None:
     assert held <= 64 * 1_000
 
 
-def test_where_nothing_is_recorded_a_context_names_nothing() -> None:
+def test_where_nothing_is_recorded_a_context_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+
     made = otel_ml.context(version=3)
 
     assert ids_of(made) == (0, 0)
