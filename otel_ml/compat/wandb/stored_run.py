@@ -99,9 +99,9 @@ class StoredRun:
 
     def __init__(self, file: Path, folder: Path, name: str, of_process: Mapping[str, Any]) -> None:
         self._file = file
-        self.id = folder.name
-        self.project = folder.parent.name
-        self.name = name
+        self.id: str = folder.name
+        self.project: str = folder.parent.name
+        self.name: str = name
         self.entity: str = of_process.get("entity", "")
         self.url: str | None = of_process.get("url")
         self.tags: list[str] = [*of_process.get("tags", ())]
