@@ -60,3 +60,12 @@ def test_three_jobs_of_a_hydra_sweep_are_three_runs(tmp_path: Path) -> None:
     found = trials_of("hydra_multirun.py", tmp_path, "--multirun", "+rate=0.05,0.1,0.4")
 
     assert found == {rate: pytest.approx(expected(rate)) for rate in (0.05, 0.1, 0.4)}
+
+
+@pytest.mark.timeout(300)
+def test_two_jobs_of_submitit_are_two_runs_each_of_both_its_tasks(tmp_path: Path) -> None:
+    found = trials_of("submitit_jobs.py", tmp_path)
+
+    assert found == {rate: pytest.approx(expected(rate)) for rate in (0.05, 0.1)}
+    for run in (tmp_path / "runs").glob("*/*/"):
+        assert otel_ml.read(run)["tasks"] == (list(range(20)), [2.0] * 20)
