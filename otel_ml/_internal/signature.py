@@ -10,12 +10,15 @@ from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from typing import Any, TypeVar
 
-__all__ = ["public", "public_type", "publish", "publish_method"]
+__all__ = ["MISSING", "public", "public_type", "publish", "publish_method"]
 
 _PLACE = {"step": 0, "axis": 1}
 """Options that come first, in this order."""
 
 _BY_NAME = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda _: "nothing"})()
+"""What a call has in the place of an argument that it was not given: it says so, and does not raise."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)

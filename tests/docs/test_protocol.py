@@ -20,7 +20,7 @@ from tests.e2e.jobs import ROOT
 PAGES = ("protocol", "architecture")
 WRITTEN = (".py", ".md", ".c", ".h", ".toml", ".yaml")
 _CITATION = re.compile(r"(?P<page>protocol|architecture)(?:\.md)?\)? §(?P<section>\d+(?:\.\d+)*)")
-_PATH = re.compile(r"`((?:otel_ml|exporters|native|tests|collector-config)/[\w./-]+?)/?`")
+_PATH = re.compile(r"`((?:otel_ml|service|exporters|native|tests|collector-config)/[\w./-]+?)/?`")
 
 
 def text_of(page: str) -> str:
@@ -35,7 +35,7 @@ def sections(page: str) -> dict[str, str]:
 
 def written() -> Iterator[Path]:
     """Yield everything that people wrote, without what was installed or built."""
-    for place in ("otel_ml", "exporters", "native", "tests", "docs", "examples", "collector-config"):
+    for place in ("otel_ml", "service", "exporters", "native", "tests", "docs", "examples", "collector-config"):
         yield from (path for path in sorted((ROOT / place).rglob("*")) if path.suffix in WRITTEN)
     yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "pyproject.toml"))
 
@@ -68,6 +68,21 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
 
     assert len(named) > 50
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("house", ["otel_ml", "service", "exporters"])
+def test_the_specification_is_cited_from_each_house_and_names_files_of_each(house: str) -> None:
+    assert [where for where, _, _ in citations() if where.startswith(f"{house}/")]
+    assert [path for page in PAGES for path in _PATH.findall(text_of(page)) if path.startswith(f"{house}/")]
+
+
+@pytest.mark.parametrize("section", ["2", "3"])
+def test_every_file_that_a_drawing_names_exists(section: str) -> None:
+    named = set(re.findall(r"[\w/]+\.py\b", sections("architecture")[section]))
+    there = [path.as_posix() for house in ("otel_ml", "service", "exporters") for path in (ROOT / house).rglob("*.py")]
+
+    assert len(named) > 5
+    assert [path for path in sorted(named) if not any(one.endswith(f"/{path}") for one in there)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)

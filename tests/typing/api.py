@@ -44,7 +44,7 @@ def recording_into_a_run(run: otel_ml.Run) -> None:
     run.record("ce", 0.5, weight=1024)
     run.set_step(3, "rollout")
     assert_type(run.current_step(), int | None)
-    with run.step(3), run.timed("forward"):
+    with run.step(step=3), run.timed("forward"):
         run.log_text("note", "hello", 3)
     run.log_image("digit", np.zeros((8, 8)), caption="a three")
     run.event("preempted", {"node": "a"})
@@ -80,6 +80,7 @@ def recording() -> None:
         assert_type(batch, int)
         otel_ml.log({"loss": 0.5, "n": 1, "np": np.float32(1), "each": [1.0, 2.0]})
     otel_ml.set_step(10)
+    otel_ml.set_step(step=10)
     otel_ml.set_step(3, axis="rollout")
     with otel_ml.step(10, axis="eval"):
         otel_ml.log({"accuracy": 0.9}, prefix="val", weight=32, attributes={"task": "math"})
@@ -178,6 +179,6 @@ def mistakes() -> None:
     otel_ml.log({"loss": 1.0}, 3, "eval")  # type: ignore[call-overload]
     otel_ml.timed("x", 2)  # type: ignore[call-overload]
     otel_ml.log_text("note", "words", colour="red")  # type: ignore[call-arg]
-    otel_ml.set_step("ten")  # type: ignore[arg-type]
+    otel_ml.set_step("ten")  # type: ignore[call-overload]
     bare(1)  # type: ignore[arg-type]
     otel_ml.init(["name"])  # type: ignore[arg-type]

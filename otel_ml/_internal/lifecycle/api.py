@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from otel_ml._internal.error_reporting import say_unused
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.lifecycle.timeout_argument import timeout_of
 from otel_ml._internal.lifecycle.unknown_arguments import refuse_unknown
 from otel_ml._internal.signature import public, publish
 
@@ -78,13 +80,16 @@ def init(
 
 
 @public
-def flush(timeout: float = 2.0) -> bool:
+@publish("timeout")
+def flush(timeout: float = 2.0, **unknown: NoReturn) -> bool:
     """Send what was recorded so far; return whether all of it was acknowledged within `timeout` seconds."""
-    return RUNTIME.flush(timeout)
+    say_unused("flush", (), unknown)
+    return RUNTIME.flush(timeout_of("flush", timeout, 2.0))
 
 
 @public
-def shutdown(timeout: float | None = None) -> bool:
+@publish("timeout")
+def shutdown(timeout: float | None = None, **unknown: NoReturn) -> bool:
     """End the current run; return whether all was acknowledged within `timeout` seconds.
 
     What was not is kept on this host, and sent by the next process of the job or by `otel-ml recover`.
@@ -93,8 +98,10 @@ def shutdown(timeout: float | None = None) -> bool:
     Args:
         timeout: seconds; None: `OTEL_ML_EXIT_WAIT`, else 5. Where the service ends with the job (a batch job, a
             container of which this is the main process) the last process waits as long as delivery gets on.
+        unknown: not used: said, as any other mistake.
     """
-    return RUNTIME.shutdown(timeout)
+    say_unused("shutdown", (), unknown)
+    return RUNTIME.shutdown(timeout_of("shutdown", timeout, None))
 
 
 @public

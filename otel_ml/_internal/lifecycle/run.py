@@ -14,11 +14,12 @@ from otel_ml._internal.error_reporting import say_unused
 from otel_ml._internal.events import artifact_calls
 from otel_ml._internal.events import event_calls as events
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, inside, refuse
+from otel_ml._internal.lifecycle.timeout_argument import timeout_of
 from otel_ml._internal.record import log as recording
 from otel_ml._internal.run_scope import InScope, Scope
 from otel_ml._internal.series.asked_reduction import Reduce
 from otel_ml._internal.series.definition import define_metric
-from otel_ml._internal.signature import public, publish
+from otel_ml._internal.signature import MISSING, public, publish
 from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.steps.step import step as step_block
@@ -208,14 +209,20 @@ class Run:
         exporters = (self._status() or {}).get("exporters") or {}
         return {name: str(state["url"]) for name, state in exporters.items() if state.get("url")}
 
-    @publish("self", "index", "axis")
-    def step(self, index: int, axis: str = DEFAULT_AXIS, **unknown: NoReturn) -> AbstractContextManager[None]:
+    @overload
+    def step(self, index: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]: ...
+    @overload
+    def step(self, *, step: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]: ...
+    @publish("self", "index", "axis", required=2)  # type: ignore[misc] # `step=` is among `unknown`
+    def step(
+        self, index: Any = MISSING, axis: str = DEFAULT_AXIS, *more: NoReturn, **unknown: NoReturn
+    ) -> AbstractContextManager[None]:
         """Make `index` the current step of this run inside a `with` block; see `otel_ml.step()`."""
         if self._scope.is_over:
             refuse(self, "step")
             return nullcontext()
         with InScope(self._scope):
-            return step_block(index, axis, **unknown)
+            return step_block(index, axis, *more, **unknown)
 
     @publish("self", "iterable", "start")
     def steps(
@@ -292,17 +299,23 @@ class Run:
         """Return the variables by which a process elsewhere joins this run."""
         return self._lifecycle.child_env_of(self)
 
-    def flush(self, timeout: float = 2.0) -> bool:
+    @publish("self", "timeout")
+    def flush(self, timeout: float = 2.0, **unknown: NoReturn) -> bool:
         """Send what was recorded into it; return whether all was acknowledged within `timeout` seconds."""
-        return self._lifecycle.flush_run(self, timeout)
+        say_unused("flush", (), unknown)
+        return self._lifecycle.flush_run(self, timeout_of("flush", timeout, 2.0))
 
-    def shutdown(self, timeout: float | None = None) -> bool:
+    @publish("self", "timeout")
+    def shutdown(self, timeout: float | None = None, **unknown: NoReturn) -> bool:
         """End it, and no other run; see `otel_ml.shutdown()`."""
-        return self._lifecycle.end_run(self, timeout)
+        say_unused("shutdown", (), unknown)
+        return self._lifecycle.end_run(self, timeout_of("shutdown", timeout, None))
 
-    def finish(self, timeout: float | None = None) -> bool:
+    @publish("self", "timeout")
+    def finish(self, timeout: float | None = None, **unknown: NoReturn) -> bool:
         """End it as `shutdown()` does, under the name that W&B's runs have for it."""
-        return self.shutdown(timeout)
+        say_unused("finish", (), unknown)
+        return self._lifecycle.end_run(self, timeout_of("finish", timeout, None))
 
     def __enter__(self) -> Run:
         self._lifecycle.enter(self)

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.definition import bad_name
+from otel_ml._internal.signature import MISSING
 
-__all__ = ["MISSING", "NO_VALUES", "Meant", "meant_by_log", "meant_by_record"]
+__all__ = ["NO_VALUES", "Meant", "meant_by_log", "meant_by_record"]
 
 NO_VALUES: Mapping[str, Any] = {}
 """What `log()` has where nothing is given."""
 
-MISSING: Any = type("Missing", (), {})()
-"""What `record()` has where a name or a value is not given."""
+
+_OF_VALUES = {"values", "data", "metrics"}
+"""How the argument is called that has all names and values: by us, by W&B, by MLflow and Lightning."""
 
 
 class Meant(NamedTuple):
@@ -33,8 +35,8 @@ def meant_by_log(values: Any, step: Any, axis: Any, named: dict[str, Any]) -> Me
     `log([("loss", 1.0)])` are several.
     """
     if values is NO_VALUES and named:
-        given = named["values"] if len(named) == 1 and isinstance(named.get("values"), Mapping) else named
-        return Meant(given, step, axis)
+        [(name, given), *more] = named.items()
+        return Meant(given if not more and name in _OF_VALUES and isinstance(given, Mapping) else named, step, axis)
     _say_unknown("log()", named)
     if isinstance(values, Mapping):
         return Meant(values, step, axis)

@@ -9,7 +9,7 @@ from typing import Any, overload
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_cuda_row, append_deferred, append_row
-from otel_ml._internal.record.call_forms import MISSING, NO_VALUES, meant_by_log, meant_by_record
+from otel_ml._internal.record.call_forms import NO_VALUES, meant_by_log, meant_by_record
 from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.run_scope import NOW
@@ -17,7 +17,7 @@ from otel_ml._internal.series.asked_reduction import Reduce, reduction_from
 from otel_ml._internal.series.buffer import STRIDE
 from otel_ml._internal.series.definition import DEFINITIONS, Series, identity
 from otel_ml._internal.series.row import FEWEST, Row, Table
-from otel_ml._internal.signature import public, publish
+from otel_ml._internal.signature import MISSING, public, publish
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.steps.step import step_for

@@ -6,14 +6,14 @@ import operator
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
 from time import time_ns
-from typing import NoReturn
+from typing import Any, NoReturn, overload
 
 from otel_ml._internal.device_tensor import is_on_device
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.native import native
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.safe_repr import safe_repr
-from otel_ml._internal.signature import public, public_type, publish
+from otel_ml._internal.signature import MISSING, public, public_type, publish
 from otel_ml._internal.steps.axes import STEPS, Steps, current_step, in_stage, scope_steps
 from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml.wire.attributes import DEFAULT_AXIS
@@ -135,9 +135,24 @@ def _accepted(index: object, axis: object, call: str) -> int | None:
     return found
 
 
-@public
-@publish("index", "axis")
-def set_step(index: int, axis: str = DEFAULT_AXIS, **unknown: NoReturn) -> None:
+def _meant(call: str, index: object, more: tuple[object, ...], named: dict[str, Any]) -> object:
+    """Return the step of a call whose arguments are others; `step=`, as in `log()`, is one."""
+    if index is MISSING:
+        index = named.pop("step", MISSING)
+    if more:
+        given = ", ".join(map(safe_repr, more))
+        reporter.wrong("unknown-argument", f"{call}(): takes a step and an axis, and was given {given} as well.")
+    say_unused(call, (), named)
+    return index
+
+
+@overload
+def set_step(index: int, axis: str = DEFAULT_AXIS) -> None: ...
+@overload
+def set_step(*, step: int, axis: str = DEFAULT_AXIS) -> None: ...
+@public  # type: ignore[misc] # `step=` is among `unknown`
+@publish("index", "axis", required=1)
+def set_step(index: Any = MISSING, axis: str = DEFAULT_AXIS, *more: NoReturn, **unknown: NoReturn) -> None:
     """Make `index` the current step of this process on `axis`.
 
     Records without `step=` count there until the next call; a `with step()` block overrides it for
@@ -147,10 +162,11 @@ def set_step(index: int, axis: str = DEFAULT_AXIS, **unknown: NoReturn) -> None:
         index: a whole number from 0 on, also numpy's, or an array without dimensions in CPU memory; anything else is
             said, and changes nothing.
         axis: what is counted; each axis has a current step of its own.
-        unknown: not used: said, as any other mistake.
+        more: not used: said, as any other mistake.
+        unknown: the same, but for `step=`, which is `index`.
     """
-    if unknown:
-        say_unused("set_step", (), unknown)
+    if index is MISSING or more or unknown:
+        index = _meant("set_step", index, more, unknown)
     if NOW.off:
         STEPS.wanted[axis] = index
         return
@@ -164,9 +180,15 @@ if native is not None:
     set_step = native.set_step_function(set_step, STEPS, NOW, Step, Axis, DEFAULT_AXIS, time_ns, STEPS.KEPT)
 
 
-@public
-@publish("index", "axis")
-def step(index: int, axis: str = DEFAULT_AXIS, **unknown: NoReturn) -> AbstractContextManager[None]:
+@overload
+def step(index: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]: ...
+@overload
+def step(*, step: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]: ...
+@public  # type: ignore[misc] # `step=` is among `unknown`
+@publish("index", "axis", required=1)
+def step(
+    index: Any = MISSING, axis: str = DEFAULT_AXIS, *more: NoReturn, **unknown: NoReturn
+) -> AbstractContextManager[None]:
     """Make `index` the current step inside a `with` block, for this context only.
 
     Several blocks may be open at once, in tasks or threads, on the same or different steps:
@@ -176,10 +198,11 @@ def step(index: int, axis: str = DEFAULT_AXIS, **unknown: NoReturn) -> AbstractC
     Args:
         index: a whole number from 0 on; anything else is reported, and the block has no step of its own.
         axis: what is counted.
-        unknown: not used: said, as any other mistake.
+        more: not used: said, as any other mistake.
+        unknown: the same, but for `step=`, which is `index`.
     """
-    if unknown:
-        say_unused("step", (), unknown)
+    if index is MISSING or more or unknown:
+        index = _meant("step", index, more, unknown)
     found = None if NOW.off else _accepted(index, axis, "step()")
     return _NO_BLOCK if found is None else StepBlock(found, axis)
 

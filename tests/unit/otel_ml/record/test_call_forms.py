@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,12 @@ BOTH = [("acc", 5, 2.0), ("loss", 5, 1.0)]
 MANY = {f"m{n}": float(n) for n in range(9)}
 MANY_AT_5 = sorted((name, 5, value) for name, value in MANY.items())
 
+
+def _in_a_block(to: Any) -> None:
+    with to.step(step=3):
+        to.log({"loss": 1.0})
+
+
 WORKS: dict[str, tuple[Callable[[Any], object], list[tuple[str, int, float]]]] = {
     "log_metric of MLflow": (lambda to: to.log("loss", 1.0), LOSS_AT_5),
     "an int beside a name is its value": (lambda to: to.log("loss", 1), LOSS_AT_5),
@@ -34,6 +41,12 @@ WORKS: dict[str, tuple[Callable[[Any], object], list[tuple[str, int, float]]]] =
     "W&B's commit of a row": (lambda to: to.log(MANY, commit=False), MANY_AT_5),
     "pairs": (lambda to: to.log([("loss", 1.0), ("acc", 2.0)]), BOTH),
     "the name of the first argument": (lambda to: to.log(values={"loss": 1.0}), LOSS_AT_5),
+    "W&B's name of it": (lambda to: to.log(data={"loss": 1.0}), LOSS_AT_5),
+    "MLflow's name of it": (lambda to: to.log(metrics={"loss": 1.0}, step=3), LOSS_AT_3),
+    "a metric that is called data": (lambda to: to.log(data=1.0), [("data", 5, 1.0)]),
+    "set_step of a step": (lambda to: (to.set_step(step=3), to.log({"loss": 1.0})), LOSS_AT_3),
+    "set_step of a step and an axis": (lambda to: (to.set_step(step=3, axis="step"), to.log({"loss": 1.0})), LOSS_AT_3),
+    "a block of a step": (lambda to: _in_a_block(to), LOSS_AT_3),
     "an axis by position": (lambda to: to.log({"loss": 1.0}, 3, "step"), LOSS_AT_3),
     "record of a dictionary": (lambda to: to.record({"loss": 1.0}), LOSS_AT_5),
     "record of a dictionary at a step": (lambda to: to.record({"loss": 1.0}, 3), LOSS_AT_3),
@@ -92,6 +105,21 @@ ANSWERED: dict[str, tuple[Callable[[Any], object], dict[str, int], tuple[str, ..
         lambda to: to.set_step("3"),
         {},
         ("set_step(): expected a step that is a whole number from 0 on, got '3'. Pass an int.",),
+    ),
+    "set_step of nothing": (
+        lambda to: to.set_step(),
+        {},
+        ("set_step(): expected a step that is a whole number from 0 on, got nothing. Pass an int.",),
+    ),
+    "a block of nothing": (
+        lambda to: to.step().__enter__(),
+        {},
+        ("step(): expected a step that is a whole number from 0 on, got nothing. Pass an int.",),
+    ),
+    "more than a step and an axis": (
+        lambda to: to.set_step(5, "step", 3),
+        {},
+        ("set_step(): takes a step and an axis, and was given 3 as well.",),
     ),
 }
 
@@ -187,6 +215,54 @@ def test_an_option_that_there_is_not_loses_nothing_and_is_said(case: str) -> Non
 
         assert recorder.dropped == {}
         assert [expected in said for said in run.notices] == [True]
+
+
+ENDS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a time-out that is a text": (
+        lambda to: to.flush("5"),
+        "flush(): expected a time-out in seconds, got '5'. It waits 2 s.",
+    ),
+    "a time-out that is no number": (
+        lambda to: to.shutdown(float("nan")),
+        "shutdown(): expected a time-out in seconds, got nan. It waits as long as is usual.",
+    ),
+    "W&B's exit code": (
+        lambda to: to.shutdown(exit_code=1),
+        "shutdown(): unknown argument exit_code. It is not used, all else is.",
+    ),
+    "an option of another flush": (
+        lambda to: to.flush(wait=True),
+        "flush(): unknown argument wait. It is not used, all else is.",
+    ),
+}
+
+
+@pytest.mark.parametrize("through", ["module", "run"])
+@pytest.mark.parametrize("case", ENDS)
+def test_what_ends_a_training_does_not_raise_because_of_how_it_is_called(case: str, through: str) -> None:
+    call, expected = ENDS[case]
+    with capture() as run:
+        call(otel_ml if through == "module" else otel_ml.init())
+
+        assert [expected in said for said in run.notices] == [True]
+
+
+@pytest.mark.parametrize("timeout", [None, np.float32(2), math.inf, 1e300, 1, -1.0])
+def test_whatever_number_of_seconds_is_waited_at_most_nothing_is_said(timeout: Any) -> None:
+    with capture() as run:
+        otel_ml.flush(timeout)
+        otel_ml.init().flush(timeout=timeout)
+        otel_ml.shutdown(timeout)
+
+        assert run.notices == []
+
+
+def test_a_run_that_is_finished_as_wandbs_are_has_ended() -> None:
+    with capture():
+        run = otel_ml.init()
+        run.finish(exit_code=0, quiet=True)  # type: ignore[call-arg]
+
+        assert not run.is_active
 
 
 def _blocks(to: Any) -> None:
