@@ -125,7 +125,7 @@ class Recorder:
         NOW.level = self._settings.timer_level if value else -1
         wanted, STEPS.wanted = STEPS.wanted, {}
         for axis, step in wanted.items():
-            set_step(step, axis=axis)  # type: ignore[arg-type] # not looked at until now
+            set_step(step, axis=axis)  # type: ignore[call-overload] # not looked at until now
 
     def collect(self, now_ns: int, *, final: bool = False) -> Batch:
         """Take everything recorded so far as wire bytes. Called by the background thread only.
