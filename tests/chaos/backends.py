@@ -52,7 +52,7 @@ class Unreliable(Exporter):
         if how == "is slow":
             time.sleep(0.5)  # the fault itself
         if how.startswith("starts anew") and Unreliable._restarted_for != how:
-            Unreliable._restarted_for = how
+            Unreliable._restarted_for = how  # its own
             raise RestartExporterError(f"{self._backend} wants a new connection")
         super().export(records)  # type: ignore[safe-super]  # the real exporter comes next
 

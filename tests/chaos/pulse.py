@@ -23,7 +23,7 @@ def start_pulse(file: Path) -> None:
     def beat() -> None:
         while True:
             os.write(pulse, f"{time.monotonic()}\n".encode())
-            time.sleep(EVERY_S)
+            time.sleep(EVERY_S)  # between two beats
 
     threading.Thread(target=beat, name="chaos-pulse", daemon=True).start()
 

@@ -60,7 +60,7 @@ def watch(folder: Path, cpu: int) -> None:
     due = monotonic() + PERIOD_S
     with file_of(folder, cpu).open("w", buffering=1) as file:
         while not (folder / "stop").exists():
-            time.sleep(PERIOD_S)
+            time.sleep(PERIOD_S)  # what is measured is by how much it is late
             now = monotonic()
             if now - due > LATE_S:
                 file.write(f"{cpu} {due} {now}\n")

@@ -36,7 +36,7 @@ def main() -> None:
             otel_ml.log({"loss": loss_of(step, life)})
             otel_ml.log({"tokens": 1}, reduce="sum")
             print("step", step, flush=True)
-            time.sleep(PAUSE_S)
+            time.sleep(PAUSE_S)  # a step of this long: a life is killed in the middle of one
         (folder / f"{life}-{rank}").touch()
         if life + 1 < len(lives):
             wait(folder, life, world, fails=os.environ.get("FAIL") == str(rank))
@@ -47,7 +47,7 @@ def wait(folder: Path, life: int, world: int, *, fails: bool) -> None:
         if fails and len(list(folder.glob(f"{life}-*"))) == world:
             otel_ml.flush()
             os._exit(1)
-        time.sleep(PAUSE_S)
+        time.sleep(PAUSE_S)  # between two looks
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def main() -> None:
         meet(Path(sys.argv[1]), "straggler", int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
         for step in otel_ml.steps(range(STEPS)):
             if step == LATE_AT and os.environ["RANK"] == "1":
-                time.sleep(LATE_S)
+                time.sleep(LATE_S)  # the straggler
             otel_ml.log({"ranks": 1}, reduce="sum")
 
 

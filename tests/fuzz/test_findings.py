@@ -145,7 +145,8 @@ def test_a_defect_in_a_decoder_is_a_rejection_that_is_said_and_not_a_request_tha
     def broken(*_: object) -> list[object]:
         raise KeyError("a defect")
 
-    service._admission._decoder._scope = {**service._admission._decoder._scope, "traces": broken}
+    decoder = service._admission._decoder
+    decoder._scope = {**decoder._scope, "traces": broken}  # a defect that nobody knows a request for
     sender = bench.sender(service)
 
     answer = sender.send("traces", FakeWriter().span("forward", 1))

@@ -24,7 +24,7 @@ def test_the_offset_of_a_hosts_clock_is_in_the_run_with_its_bound(tmp_path: Path
         clock_watch.FIRST_S = 0.0
         asked = []
         record = clock_watch.ClockWatch._record
-        clock_watch.ClockWatch._record = lambda *of: (record(*of), asked.append(1))
+        clock_watch.ClockWatch._record = lambda *of: (record(*of), asked.append(1))  # counts the looks, and takes each
         with otel_ml.init("clock", exporters="jsonl") as run:
             otel_ml.set_step(1)
             otel_ml.log({{"loss": 0.5}})

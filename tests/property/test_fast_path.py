@@ -289,7 +289,7 @@ def test_points_without_a_step_beside_points_with_one_give_what_decoding_gives(i
 def test_attributes_that_are_new_each_time_do_not_fill_the_memory() -> None:
     decoder = Decoder()
     forms = decoder._messages._foreign._forms
-    forms._most_bytes = 10_000
+    forms._most_bytes = 10_000  # a bound that one test can reach
     for number in range(200):
         for _ in range(2):
             decoder.protobuf("metrics", sums(1, 0, 2, {"request": "x" * number}).SerializeToString())

@@ -181,7 +181,7 @@ def test_connections_beyond_the_bound_are_told_to_come_back_and_the_others_go_on
 
 def test_bodies_of_all_connections_together_are_bounded_and_small_ones_always_pass(bench: Bench) -> None:
     service = bench.service()
-    service._http._intake._most_bytes = 3 * 2**20
+    service._http._intake._most_bytes = 3 * 2**20  # as shipped: hundreds of megabytes
 
     with closing(connected(service)) as one, closing(connected(service)) as other:
         one.sendall(HEAD % 9_000_000 + bytes(2 * 2**20))

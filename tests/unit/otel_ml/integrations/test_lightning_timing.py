@@ -27,7 +27,7 @@ class Working(Callback):  # type: ignore[misc] # of a package without types
     """Works after each batch: a checkpoint, a table of samples, a tracker that waits for its server."""
 
     def on_train_batch_end(self, *args: Any) -> None:
-        time.sleep(WORKS_S)
+        time.sleep(WORKS_S)  # what is measured
 
 
 def total(capture: Capture, name: str) -> float:

@@ -124,7 +124,7 @@ def test_a_line_that_comes_while_others_are_taken_is_looked_for_too(
             meanwhile.join()
             return handler._lines.popleft()
 
-    handler._lines = Overtaken()
+    handler._lines = Overtaken()  # two threads at the same place, each time
     logger.info("first")
 
     lines(captured)  # they are taken

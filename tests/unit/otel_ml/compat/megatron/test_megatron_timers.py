@@ -73,9 +73,9 @@ def test_a_timer_accumulates_and_goes_on_while_it_is_read() -> None:
     timer = Timers(0, "max")("interval-time", log_level=0)
 
     timer.start()
-    time.sleep(SHORT_S)
+    time.sleep(SHORT_S)  # what is measured
     first = timer.elapsed()
-    time.sleep(SHORT_S)
+    time.sleep(SHORT_S)  # what is measured
     timer.stop()
     second = timer.elapsed(reset=False)
 
@@ -101,7 +101,7 @@ def test_a_reset_stops_a_timer_and_what_ran_is_not_counted(caplog: pytest.LogCap
     timer = Timers(0, "max")("interval-time", log_level=0)
 
     timer.start()
-    time.sleep(SHORT_S)
+    time.sleep(SHORT_S)  # what is measured
     timer.reset()
     began = time.perf_counter()
     timer.start()
