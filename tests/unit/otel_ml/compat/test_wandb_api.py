@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,15 @@ import pytest
 from otel_ml.compat import wandb
 from tests.e2e.jobs import environment
 
+ID = f"r{os.getpid()}"
+"""Of the run: tests that run beside these record another one."""
+
 SCRIPT = """
-import pathlib
+import pathlib, sys
 from otel_ml.compat import wandb
 
 config = {"lr": 0.1, "model": {"width": 3}}
-with wandb.init(project="pages", id="r1", name="first try", config=config, tags=["a"], mode="offline") as run:
+with wandb.init(project="pages", id=sys.argv[1], name="first try", config=config, tags=["a"], mode="offline") as run:
     wandb.define_metric("epoch")
     wandb.define_metric("val/*", step_metric="epoch")
     for step in range(6):
@@ -40,7 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run that another process has recorded."""
     folder = tmp_path_factory.mktemp("recorded")
     variables = environment(OTEL_ML_DIR=folder / "runs", OTEL_ML_EXPORTERS="jsonl", OTEL_ML_EXIT_WAIT=60)
-    subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=120, cwd=folder, env=variables)
+    subprocess.run([sys.executable, "-c", SCRIPT, ID], check=True, timeout=120, cwd=folder, env=variables)
     return folder / "runs"
 
 
@@ -50,15 +54,15 @@ def stored(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_ML_DIR", str(runs))
 
 
-@pytest.mark.parametrize("path", ["team/pages/r1", "pages/r1", "/team/pages/runs/r1", "r1", "team/pages:r1"])
+@pytest.mark.parametrize("path", ["team/pages/{}", "pages/{}", "/team/pages/runs/{}", "{}", "team/pages:{}"])
 def test_a_run_is_found_as_wandb_names_it(path: str) -> None:
-    run = wandb.Api().run(path)
+    run = wandb.Api().run(path.format(ID))
 
-    assert (run.id, run.name, run.project, run.state) == ("r1", "first try", "pages", "finished")
+    assert (run.id, run.name, run.project, run.state) == (ID, "first try", "pages", "finished")
 
 
 def test_a_run_says_what_was_recorded() -> None:
-    run = wandb.Api(timeout=19).run("pages/r1")
+    run = wandb.Api(timeout=19).run(f"pages/{ID}")
 
     assert run.config == {"lr": 0.1, "model": {"width": 3}}
     assert (run.summary["best"], run.summary["val/acc"], run.summary["sample"]) == (7.0, 0.75, "text 5")
@@ -69,7 +73,7 @@ def test_a_run_says_what_was_recorded() -> None:
 
 
 def test_its_history_has_every_row() -> None:
-    run = wandb.Api().run("pages/r1")
+    run = wandb.Api().run(f"pages/{ID}")
 
     rows = list(run.scan_history(keys=["_step", "loss"]))
     assert [(row["_step"], row["loss"]) for row in rows[:-1]] == [(step, 1 / (1 + step)) for step in range(6)]
@@ -83,7 +87,7 @@ def test_its_history_has_every_row() -> None:
 
 
 def test_its_files_and_artifacts_are_there() -> None:
-    run = wandb.Api().run("pages/r1")
+    run = wandb.Api().run(f"pages/{ID}")
 
     assert sorted((file.name, file.size) for file in run.files()) == [("f.txt", 6), ("g.md", 5)]
     assert [file.name for file in run.files(pattern="%.md")] == ["g.md"]
@@ -99,7 +103,7 @@ def test_its_files_and_artifacts_are_there() -> None:
 
 
 def test_what_only_a_server_has_is_said() -> None:
-    run = wandb.Api().run("pages/r1")
+    run = wandb.Api().run(f"pages/{ID}")
 
     with pytest.raises(AttributeError, match="has no 'sweep'"):
         _ = run.sweep
@@ -125,7 +129,7 @@ def test_any_other_run_and_method_is_that_of_wandbs_own_api(stored: Path, monkey
     api = wandb.Api({"entity": "team"}, timeout=5)
 
     assert api.run("team/pages/other") == "W&B's team/pages/other"
-    assert api.run("team/elsewhere/r1") == "W&B's team/elsewhere/r1"
+    assert api.run(f"team/elsewhere/{ID}") == f"W&B's team/elsewhere/{ID}"
     assert api.run("first try") == "W&B's first try"
     assert api.run("latest") == "W&B's latest"
     assert api.runs("team/pages") == ["team/pages"]
