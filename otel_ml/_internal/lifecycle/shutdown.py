@@ -117,8 +117,8 @@ class ShutdownSequence:
                 answers, quiet_since, patience = self._sender.answers, now, self._least_timeout
             elif now >= quiet_since + patience and patience < TIMEOUT_WITH_STARTS and self._is_busy():
                 patience += self._least_timeout  # then it is asked again
-                if identity.speaks:
-                    self._tell("an answer", BUSY)
+            if now >= quiet_since + USUAL_WAIT and identity.speaks and self._is_busy():
+                self._tell("an answer", BUSY)
             return quiet_since + patience
 
         return until
