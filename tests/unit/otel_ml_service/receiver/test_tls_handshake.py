@@ -82,3 +82,27 @@ def _shake_hands(server_tls: ssl.SSLContext, sent: bytes | ssl.SSLContext) -> bo
             return False
         return True
     return False
+
+
+def test_a_certificate_that_cannot_be_used_is_said_once_for_each_reason_and_the_one_before_is_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = certificates(tmp_path)
+    tls = ServerCertificate(made.server, made.server_key, None)
+    shown, key = tls.current(), made.server_key.read_bytes()
+
+    with caplog.at_level(logging.INFO):
+        for text in (b"no key", b"not a key either", key):
+            made.server_key.write_bytes(text)
+            for _ in range(3):
+                assert tls.current() == shown
+        made.server_key.unlink()
+        for _ in range(3):
+            assert tls.current() == shown
+
+    said = [message.split(" and ")[0].split(" was ")[-1] for message in caplog.messages]
+    assert [message.partition(" (")[0] for message in said] == [
+        f"{made.server} has changed",
+        "renewed: connections from now on have it.",
+        f"{made.server} has changed",
+    ]

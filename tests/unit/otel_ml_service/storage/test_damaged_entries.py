@@ -150,6 +150,15 @@ def test_what_a_backend_has_above_the_number_that_a_run_goes_on_after_is_from_el
         assert outbox.seq_offset("wandb", base + 5) == 0, "the file has a mark of it"
 
 
+def test_who_gives_up_what_a_run_knew_says_from_which_number_it_goes_on(path: Path) -> None:
+    with closing(Outbox(path)) as outbox:
+        assert outbox.damage == ""
+        outbox.forget_state()
+
+        assert f"records are numbered from {outbox.base + 1} on" in outbox.damage
+        assert outbox.base > RECORDS[-1].seq
+
+
 @pytest.mark.parametrize("change", ["signal = x'00'", "body = 'text'"])
 def test_a_request_that_no_service_wrote_costs_itself_alone(tmp_path: Path, change: str) -> None:
     path = tmp_path / "journal.db"
