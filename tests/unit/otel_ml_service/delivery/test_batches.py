@@ -100,6 +100,20 @@ def test_records_that_are_no_longer_kept_are_counted_and_the_rest_goes_on(driver
     assert sum(pipeline.status.lost.values()) == 5
 
 
+def test_records_of_which_none_is_kept_are_counted_once_each(driver: Driver) -> None:
+    source, exporter = MemorySource(steps(10)), RecordingExporter()
+    source.first_seq = 11
+
+    pipeline = driver.start(exporter, source)
+    eventually(lambda: pipeline.status.delivered == 10)
+    source.add(*steps(2, first=11))
+    eventually(lambda: pipeline.status.delivered == 12)
+
+    assert seqs(exporter) == [11, 12]
+    assert sum(pipeline.status.lost.values()) == 10
+    assert [sentence.partition(": ")[2] for sentence in driver.said] == ["10 records are no longer kept."]
+
+
 class FullSource(MemorySource):
     """One whose oldest records go while somebody reads what follows the second one: before or after it is found."""
 
