@@ -135,6 +135,38 @@ def test_an_exporter_that_asks_for_it_is_replaced_and_goes_on_from_its_own_posit
     assert driver.said.count("Kept offline.") == 1
 
 
+class LosingExporter(Forgetful):
+    """One whose backend ends while it stores the last records: what it held is gone."""
+
+    def position(self) -> int | None:
+        return max(self.stored, default=0)
+
+    def force_flush(self, timeout: float) -> None:
+        if not self.stored:
+            self.stored.append(2)
+            self.records.clear()
+            raise RestartExporterError("the process behind it ended at record 2")
+        super().force_flush(timeout)
+
+
+def test_what_an_exporter_loses_at_the_end_of_a_run_is_given_to_the_next_one(driver: Driver) -> None:
+    stored: list[int] = []
+    made: list[LosingExporter] = []
+
+    def make() -> Exporter:
+        made.append(LosingExporter(stored))
+        return made[-1]
+
+    pipeline = driver.start_with(make, MemorySource(steps(5)))
+    eventually(lambda: pipeline.status.delivered == 5)
+    pipeline.ask_to_stop(10)
+    assert pipeline.join()
+
+    assert stored == [2, 3, 4, 5]
+    assert len(made) == 2
+    assert pipeline.status.lost == {}
+
+
 class ClosingExporter(DyingExporter):
     """Stores at once, and closes itself in the middle, with an error that says nothing of that."""
 
