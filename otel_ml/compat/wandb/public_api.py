@@ -34,7 +34,12 @@ class Api:
         """
         found = _found(path)
         if found is None:
-            return self._of_wandb(path).run(path)
+            try:
+                wandbs = self._of_wandb()
+            except AttributeError:
+                sentence = f"wandb.Api() finds no run {path!r} below OTEL_ML_DIR, and W&B's needs the package 'wandb'."
+                raise CommError(sentence) from None
+            return wandbs.run(path)
         file, folder = found
         active = state.run
         if active is None or active.id != folder.name:
@@ -44,16 +49,16 @@ class Api:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # a copy that is being made
             raise AttributeError(name)
-        return getattr(self._of_wandb(name), name)
+        return getattr(self._of_wandb(), name)
 
-    def _of_wandb(self, asked: str) -> Any:
+    def _of_wandb(self) -> Any:
+        """Return W&B's own.
+
+        Raises:
+            AttributeError: the package is not installed.
+        """
         if self._wandbs is None:
-            try:
-                original = name_of_the_original("wandb", "Api", is_of_the_server=True)
-            except AttributeError:
-                sentence = f"wandb.Api() finds no {asked!r} below OTEL_ML_DIR, and W&B's needs the package 'wandb'."
-                raise CommError(sentence) from None
-            self._wandbs = original(**self._given)
+            self._wandbs = name_of_the_original("wandb", "Api", is_of_the_server=True)(**self._given)
         return self._wandbs
 
 

@@ -57,6 +57,9 @@ def test_a_framework_that_imports_wandb_records_into_otel_ml(framework: ModuleTy
 
 
 def test_what_our_module_does_not_have_is_missing_where_it_stands_in_for_wandbs(framework: ModuleType) -> None:
-    with pytest.raises(AttributeError, match="has no 'Api'"):
-        _ = framework.wandb.Api
+    with pytest.raises(AttributeError, match="has no 'sweep'"):
+        _ = framework.wandb.sweep
+    assert not hasattr(framework.wandb.Api(), "runs")
+    with pytest.raises(framework.wandb.CommError, match="finds no run 'team/pages/none'"):
+        framework.wandb.Api().run("team/pages/none")
     assert not hasattr(framework.wandb, "no_such_name")
