@@ -135,6 +135,39 @@ def test_a_disk_that_refuses_fails_the_append_and_not_the_journal(tmp_path: Path
         assert connection.execute("SELECT body FROM journal").fetchall() == [(b"small",)]
 
 
+def test_what_is_done_is_deleted_though_what_came_with_it_found_no_room(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    done = append(journal, b"x").result(10)
+    journal.close()
+    again = Journal(path, Receiver())
+    again._connection.execute("PRAGMA max_page_count=10")
+    refused = append(again, b"x" * 1_000_000)
+    again.drop(done)
+    again.start()  # both are of one commit
+    with pytest.raises(StorageError, match="No space left"):
+        refused.result(10)
+    again.close()
+
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT id FROM journal").fetchall() == []
+
+
+def test_whoever_is_done_with_less_takes_nothing_back_of_what_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    ids = [append(journal, b"x").result(10) for _ in range(3)]
+    journal.close()
+    again = Journal(path, Receiver())
+    again.drop(ids[1])
+    again.drop(ids[0])
+    again.start()
+    again.close()
+
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT id FROM journal").fetchall() == [(ids[2],)]
+
+
 def test_a_journal_that_may_not_delete_what_is_done_closes_all_the_same_and_has_it_yet(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
