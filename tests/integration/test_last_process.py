@@ -135,7 +135,7 @@ def test_the_main_process_of_a_container_waits_for_a_service_that_cannot_answer_
     said = in_container(tmp_path, program, PYTHONPATH=os.pathsep.join([str(tmp_path), SOURCES]))
 
     assert f"finished. 1 process, {values} values recorded, {values} delivered, 0 lost." in said, said
-    assert said.count("waiting for the service, which is alive and does not answer") == 1, said
+    assert said.count("waiting for the service, which is alive and does not get on") == 1, said
 
 
 def test_a_job_below_shells_of_a_container_is_delivered_by_its_own_account_and_recover_finds_nothing_missing(

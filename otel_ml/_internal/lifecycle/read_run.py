@@ -21,7 +21,7 @@ from otel_ml.wire.published_name import ascii_spelling, sanitized
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.step_line import MetricFinder
 
-__all__ = ["Series", "metric_rows", "metrics_file", "name_of", "read"]
+__all__ = ["Series", "metric_rows", "metrics_file", "name_of", "read", "record_lines"]
 
 Series = tuple[list[int], list[float]]
 """Steps, ascending, and the value at each."""
@@ -193,11 +193,18 @@ def _rows_with(path: Path, names: Sequence[str], begin: int) -> Iterator[Mapping
 
 def metric_rows(path: Path, begin: int = 0) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of steps that are complete in the file, from this byte on."""
+    for row in record_lines(path, begin):
+        if "step" in row and isinstance(row.get("values"), dict):
+            yield row
+
+
+def record_lines(path: Path, begin: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Yield the records that are complete in the file, from this byte on."""
     with path.open("rb") as file:
         file.seek(begin)
         for line in file:
             if not line.endswith(b"\n"):
                 return  # being written
             row = json.loads(line)
-            if isinstance(row, dict) and "step" in row and isinstance(row.get("values"), dict):
+            if isinstance(row, dict):
                 yield row

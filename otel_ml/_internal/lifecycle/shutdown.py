@@ -46,9 +46,10 @@ TOLD_AFTER = 2.0
 """Seconds of waiting for delivery after which it says what for."""
 
 BUSY = (
-    "waiting for the service, which is alive and does not answer, as while a backend's library is imported: "
+    "waiting for the service, which is alive and does not get on, as while a backend's library is imported: "
     "it ends with this job."
 )
+"""What is said of a service that takes nothing, or does not answer."""
 
 
 class ShutdownSequence:

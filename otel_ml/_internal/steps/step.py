@@ -167,7 +167,7 @@ def set_step(index: Any = MISSING, axis: str = DEFAULT_AXIS, *more: NoReturn, **
     """
     if index is MISSING or more or unknown:
         index = _meant("set_step", index, more, unknown)
-    if NOW.off:
+    if NOW.off and isinstance(axis, str):
         STEPS.wanted[axis] = index
         return
     if type(index) is int and 0 <= index < 2**63 and type(axis) is str and axis:  # the usual case, without two calls

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import shutil
+import functools
+import inspect
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from otel_ml._internal.lifecycle.read_run import metric_rows, metrics_file, read
+from otel_ml._internal.lifecycle.read_run import metric_rows, metrics_file, read, record_lines
 from otel_ml.compat.mlflow import recorded
 from otel_ml.compat.mlflow.active_run import ActiveRun, Facts
 from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.compat.mlflow.runs import get_parent_run, get_run, of_mlflow
 from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.recorded_files import copied
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 
@@ -37,7 +37,7 @@ class MlflowClient:
         if name.startswith("__"):  # a copy that is being made
             raise AttributeError(name)
         is_of_a_run = name in _OF_A_RUN or name in _NOT_KEPT
-        return partial(self._call, name) if is_of_a_run else getattr(self._of_mlflow(), name)
+        return functools.partial(self._call, name) if is_of_a_run else getattr(self._of_mlflow(), name)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *_OF_A_RUN, *_NOT_KEPT]
@@ -90,6 +90,7 @@ def download_artifacts(run_id: str, path: str, dst_path: str | None = None) -> s
 
     Raises:
         OSError: as MLflow's: there is none of that path.
+        ValueError: the name of a file leads out of the folder.
     """
     asked = path.strip("/")
     wanted = {
@@ -101,8 +102,7 @@ def download_artifacts(run_id: str, path: str, dst_path: str | None = None) -> s
         raise FileNotFoundError(explained(f"Run {run_id!r} has no artifact {path!r} in its own folder.", "not-kept"))
     top = Path(dst_path or tempfile.mkdtemp(prefix="otel-ml-artifacts-"))
     for place, local in wanted.items():
-        (top / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(local, top / place)
+        copied(local, top, place)
     return str(top / asked)
 
 
@@ -143,66 +143,37 @@ def log_param(run_id: str, key: str, value: Any, synchronous: bool | None = None
     return value if synchronous is not False else recorded.answer(synchronous)
 
 
-def set_tag(run_id: str, key: str, value: Any, synchronous: bool | None = None) -> Any:
-    """Record a tag."""
-    return recorded.set_tag(key, value, synchronous, run_id)
+def _of_a_run(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a call of `mlflow` as its client has it: the run comes first."""
+
+    @functools.wraps(call)
+    def named(run_id: str, *args: Any, **kwargs: Any) -> Any:
+        return call(*args, run_id=run_id, **kwargs)
+
+    of_call = inspect.signature(call)
+    run = of_call.parameters["run_id"].replace(default=inspect.Parameter.empty, kind=_PLACED)
+    rest = [parameter for name, parameter in of_call.parameters.items() if name != "run_id"]
+    named.__signature__ = of_call.replace(parameters=[run, *rest])  # type: ignore[attr-defined]
+    return named
 
 
-def delete_tag(run_id: str, key: str) -> None:
-    """Forget a tag in this process; what is written stays."""
-    recorded.delete_tag(key, run_id)
+_PLACED = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
-
-def log_artifact(run_id: str, local_path: Any, artifact_path: str | None = None) -> None:
-    """Record a file, or a folder."""
-    recorded.log_artifact(local_path, artifact_path, run_id)
-
-
-def log_artifacts(run_id: str, local_dir: Any, artifact_path: str | None = None) -> None:
-    """Record a folder with all its files."""
-    recorded.log_artifacts(local_dir, artifact_path, run_id)
-
-
-def log_text(run_id: str, text: str, artifact_file: str) -> None:
-    """Record a text."""
-    recorded.log_text(text, artifact_file, run_id)
-
-
-def log_dict(run_id: str, dictionary: Any, artifact_file: str) -> None:
-    """Record a dictionary as a text."""
-    recorded.log_dict(dictionary, artifact_file, run_id)
-
-
-def log_figure(run_id: str, figure: Any, artifact_file: str, *, save_kwargs: Any = None) -> None:
-    """Record a figure."""
-    recorded.log_figure(figure, artifact_file, save_kwargs=save_kwargs, run_id=run_id)
-
-
-def log_image(
-    run_id: str,
-    image: Any,
-    artifact_file: str | None = None,
-    key: str | None = None,
-    step: int | None = None,
-    timestamp: int | None = None,
-    synchronous: bool | None = None,
-) -> None:
-    """Record an image as a file, or under `key` at `step`."""
-    recorded.log_image(image, artifact_file, key, step, timestamp, synchronous, run_id)
-
-
-def log_table(run_id: str, data: Any, artifact_file: str) -> None:
-    """Record a table."""
-    recorded.log_table(data, artifact_file, run_id)
-
+_AS_THERE = (
+    *(recorded.delete_tag, recorded.log_artifact, recorded.log_artifacts, recorded.log_dict, recorded.log_figure),
+    *(recorded.log_image, recorded.log_table, recorded.log_text, recorded.set_tag),
+)
+"""Calls that the client has with the run before their arguments, and that are the same otherwise."""
 
 _OF_A_RUN: Mapping[str, Callable[..., Any]] = {
-    one.__name__: one
-    for one in (
-        *(delete_tag, download_artifacts, get_metric_history, get_parent_run, get_run, list_artifacts, log_artifact),
-        *(log_artifacts, log_batch, log_dict, log_figure, log_image, log_metric, log_param, log_table, log_text),
-        set_tag,
-    )
+    **{call.__name__: _of_a_run(call) for call in _AS_THERE},
+    **{
+        call.__name__: call
+        for call in (
+            *(download_artifacts, get_metric_history, get_parent_run, get_run, list_artifacts),
+            *(log_batch, log_metric, log_param),
+        )
+    },
 }
 
 _NOT_KEPT = {
@@ -241,11 +212,10 @@ def _artifacts(run_id: str) -> dict[str, tuple[str, int]]:
     """Return path → (file, size) of what was recorded as files, as `log_artifact()` was given it; the newest counts."""
     run = _of(run_id)
     try:
-        lines = metrics_file(run.run).read_text(encoding="utf-8").splitlines()
+        rows = [row for row in record_lines(metrics_file(run.run)) if row.get("type") == "artifact"]
     except OtelMLError as error:
         not_kept("MlflowClient.list_artifacts()", f"there are none: {error}")
         return {}
-    rows = (json.loads(line) for line in lines if '"type":"artifact"' in line)
     files = {_place(row): (row["local"], row["size"]) for row in rows if row["local"]}
     return {name.removeprefix(run.prefix): file for name, file in files.items() if name.startswith(run.prefix)}
 

@@ -219,11 +219,11 @@ def _describe(active: ActiveRun, said: Mapping[str, str]) -> None:
 
 def delete_tag(key: str, run_id: str | None = None) -> None:
     """Forget a tag in this process; what is written stays."""
-    active = current() if run_id is None else STATE.known(run_id) or current()
-    if active.data.tags.pop(key, None) is None:
-        not_kept(f"mlflow.delete_tag({key!r})", f"MlflowException: No tag with name: {key} in this run.")
-        return
-    not_kept(f"mlflow.delete_tag({key!r})", "this process forgets it; what is written already stays.")
+    with run_of("delete_tag", run_id) as active:
+        was = active.data.tags.pop(key, None)
+    none = f"MlflowException: No tag with name: {key} in this run."
+    stays = "this process forgets it; what is written already stays."
+    not_kept(f"mlflow.delete_tag({key!r})", none if was is None else stays)
 
 
 def flush_async_logging() -> None:

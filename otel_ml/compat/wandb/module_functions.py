@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from otel_ml._internal.safe_repr import text_of
@@ -133,7 +132,7 @@ def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
 
 def setup(settings: Any = None) -> None:
     """Do nothing, and say which settings are not kept: the service starts with the run."""
-    given = settings if isinstance(settings, Mapping) else vars(settings or SimpleNamespace())
+    given = settings if isinstance(settings, Mapping) else getattr(settings, "__dict__", {})
     options_not_kept(
         "wandb.setup", "give init() the settings.", **{text_of(name): value for name, value in given.items()}
     )

@@ -67,11 +67,11 @@ def _found(path: str) -> tuple[Path, Path] | None:
     parts = [part for part in path.replace("/runs/", "/").replace(":", "/").split("/") if part.strip()]
     if not parts:
         return None
-    *_, run_id = parts
+    *above, run_id = parts
     active = state.run
+    is_active = active is not None and active.id == run_id and above[-1:] in ([], [active.project])
     try:
-        is_active = active is not None and active.id == run_id and active.sync_dir
-        file = metrics_file(active.sync_dir if is_active and active is not None else "/".join(parts[-2:]))
+        file = metrics_file(active.sync_dir if active is not None and is_active else "/".join(parts[-2:]))
     except OtelMLError:
         return None
     return next(((file, folder) for folder in file.parents[:2] if folder.name == run_id), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -13,8 +13,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from otel_ml._internal.lifecycle.read_run import record_lines
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.recorded_files import copied
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import DEFAULT_AXIS, STEP_METRICS_PARAM
 from otel_ml.wire.published_name import is_own
@@ -53,7 +55,8 @@ class StoredFile:
         """Copy it below `root`, and return the copy, open to be read.
 
         Raises:
-            ValueError: as W&B's: there is such a file, and neither `replace` nor `exist_ok` is true.
+            ValueError: as W&B's: there is such a file, and neither `replace` nor `exist_ok` is true; or its name leads
+                out of `root`.
         """
         del api
         copy = Path(root) / self.name
@@ -62,8 +65,7 @@ class StoredFile:
                 explained(f"{str(copy)!r} is there already. Pass replace=True, or exist_ok=True.", "not-kept")
             )
         if replace or not copy.exists():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(self._there, copy)
+            copied(self._there, root, self.name)
         return copy.open(encoding="utf-8", errors="replace")
 
 
@@ -128,7 +130,10 @@ class StoredRun:
 
     @property
     def state(self) -> str:
-        """`running`, `finished`, `failed`, or `crashed`, where it was killed."""
+        """`finished`, `failed`, or `crashed`, where it was killed; `running` until one of these is written.
+
+        A run whose service was killed, too, has nobody who writes it before `otel-ml recover`, or its next start.
+        """
         ended = [row["status"] for row in self._lines("status")]
         return _STATES.get(ended[-1], ended[-1]) if ended else "running"
 
@@ -223,9 +228,9 @@ class StoredRun:
     ) -> list[StoredFile]:
         """Return what `wandb.save()` has recorded; `pattern` is SQL's, with % and _."""
         del per_page
-        wanted = "*" if pattern is None else pattern.replace("%", "*").replace("_", "?")
+        wanted = _expression(pattern or "%")
         found = {_path_in_run(row): _stored(row, _path_in_run(row)) for row in self._artifact_rows() if _is_saved(row)}
-        return [file for name, file in found.items() if fnmatchcase(name, wanted) and (not names or name in names)]
+        return [file for name, file in found.items() if wanted.fullmatch(name) and (not names or name in names)]
 
     def file(self, name: str) -> StoredFile:
         """Return one of `files()`.
@@ -257,15 +262,15 @@ class StoredRun:
     def wait_until_finished(self) -> None:
         """Return at once where it has ended; else say that nobody waits here."""
         if self.state == "running":
-            not_kept("wandb.Api().run().wait_until_finished()", "nothing waits: it is still running.")
+            not_kept("wandb.Api().run().wait_until_finished()", "nothing waits, and no end of the run is written yet.")
 
     def _rows(self, *, is_system: bool) -> Iterator[dict[str, Any]]:
-        """Yield a row for each step, in the order in which they came: a correction is in its step's."""
+        """Yield a row for each step, in the order in which they came; of several attempts the newest values count."""
         rows: dict[tuple[str, int], dict[str, Any]] = {}
         step_metrics = self._params().get(STEP_METRICS_PARAM, ())
-        for line in self._lines():
-            values = _values_of(line)
-            if values and (line["axis"] == _WINDOWS) == is_system:
+        lines = [line for line in self._lines() if "axis" in line and (line["axis"] == _WINDOWS) == is_system]
+        for line in sorted(lines, key=lambda line: int(line.get("attempt", 0))):  # of one attempt, corrections last
+            if values := _values_of(line):
                 index = _index(line["axis"], values, step_metrics)
                 row = rows.setdefault((line["axis"], line["step"]), {index: line["step"], "_timestamp": line["time"]})
                 row.update(values)
@@ -281,13 +286,8 @@ class StoredRun:
         return (row for row in self._lines("artifact") if row["local"])
 
     def _lines(self, kind: str | None = None) -> Iterator[Mapping[str, Any]]:
-        """Yield the records that are complete in the file, all or of one kind."""
-        with self._file.open("rb") as file:
-            for line in file:
-                if line.endswith(b"\n"):
-                    row = json.loads(line)
-                    if kind is None or row.get("type") == kind:
-                        yield row
+        """Return the records that are complete in the file, all or of one kind."""
+        return (row for row in record_lines(self._file) if kind is None or row.get("type") == kind)
 
 
 def _values_of(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -305,6 +305,11 @@ def _index(axis: str, names: Mapping[str, Any], step_metrics: Sequence[Sequence[
         return "_step"
     said = (metric for pattern, metric in step_metrics for name in names if fnmatchcase(name, pattern))
     return next(said, axis)
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Return what a pattern of SQL asks for."""
+    return re.compile("".join({"%": ".*", "_": "."}.get(sign, re.escape(sign)) for sign in pattern), re.DOTALL)
 
 
 def _is_saved(row: Mapping[str, Any]) -> bool:

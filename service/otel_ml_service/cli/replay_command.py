@@ -186,8 +186,8 @@ def _report(run: _Run, results: Sequence[Replayed], output: Screen) -> None:
     for result in results:
         lost = sum(result.lost.values())
         missing = f", without {plural(lost, 'value')} that it does not take: {', '.join(result.lost)}" if lost else ""
-        where = f" → {result.url}" if result.url else " delivered"  # a receiver has no page of the run
-        output.line(f"{result.name}: {plural(len(run.records), 'record')}{missing}{where}")
+        where = f"→ {result.url}" if result.url else "given to the exporter"  # which may have no page of the run
+        output.line(f"{result.name}: {plural(len(run.records), 'record')} {where}{missing}")
 
 
 def _print_json(run: _Run, results: Sequence[Replayed]) -> None:

@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
+from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.otlp.client import Client
 from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
 from otel_ml_exporters.mlflow_run_search import RUN_ID, experiment_name, in_quotes
@@ -21,6 +22,9 @@ __all__ = ["credentials", "headers_of_run"]
 
 def credentials(environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
     """Return the header with which MLflow's own client would ask a server for which it has variables.
+
+    Raises:
+        ConfigError: the token cannot be in a header; says so without it.
 
     Examples:
         >>> credentials({"MLFLOW_TRACKING_TOKEN": "secret"})
@@ -33,6 +37,8 @@ def credentials(environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
     user, password, token = (environ.get(f"MLFLOW_TRACKING_{name}", "") for name in ("USERNAME", "PASSWORD", "TOKEN"))
     if user and password:
         return {"authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError("traces: MLFLOW_TRACKING_TOKEN: expected printable ASCII characters, as in a header.")
     return {"authorization": f"Bearer {token}"} if token else {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.otlp.destination import TRACES
 from otel_ml_exporters.backends.otlp.http_exporter import HttpExporter
 from otel_ml_exporters.backends.otlp.mlflow_run import credentials, headers_of_run
@@ -70,7 +71,13 @@ class TracesExporter(HttpExporter):
         problems: list[str] = []
         if not isinstance(mlflow, bool):
             problems.append(f"traces.mlflow: expected true or false, got {mlflow!r}.")
-        super().__init__(TRACES, options, every, problems, credentials() if mlflow is True else {})
+        shown: Mapping[str, str] = {}
+        if mlflow is True:
+            try:
+                shown = credentials()
+            except ConfigError as error:
+                problems.extend(error.problems)
+        super().__init__(TRACES, options, every, problems, shown)
         self._is_mlflow = mlflow
         self._headers: Mapping[str, str] | None = None
 

@@ -62,6 +62,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         "(console='wrap', x_label='r0')",
     ),
     "settings-unknown": (lambda: wandb.init(settings={"call": 1, 2: 3}), "wandb.Settings(call=1, 2=3)"),
+    "setup of a text": (lambda: (wandb.setup("night"), wandb.setup({"run_group": "a"})), "wandb.setup(run_group='a')"),
     "setup": (lambda: wandb.setup(wandb.Settings(run_group="night")), "wandb.setup(run_group='night')"),
     "trace-state": (trace_state, "state_lane_id=3"),
 }

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
+import platform
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import otel_ml
 from otel_ml.compat import wandb
+from otel_ml.compat.wandb.public_api import _found
+from otel_ml.compat.wandb.stored_run import StoredRun
 from tests.e2e.jobs import environment
+from tests.waiting import eventually
 
 ID = f"r{os.getpid()}"
 """Of the run: tests that run beside these record another one."""
@@ -68,8 +79,9 @@ def test_a_run_says_what_was_recorded() -> None:
     assert (run.summary["best"], run.summary["val/acc"], run.summary["sample"]) == (7.0, 0.75, "text 5")
     assert math.isnan(run.summary["loss"])
     assert run.lastHistoryStep == 8
-    assert run.metadata["program"]
-    assert run.created_at.startswith("20")
+    assert run.metadata["python"] == platform.python_version()
+    created = datetime.fromisoformat(run.created_at.replace("Z", "+00:00")).timestamp()
+    assert time.time() - 3600 < created <= time.time()
 
 
 def test_its_history_has_every_row() -> None:
@@ -100,6 +112,74 @@ def test_its_files_and_artifacts_are_there() -> None:
     assert Path(data.download(), "f.txt").read_text() == "f.txt!"
     with pytest.raises(ValueError, match="no file 'none'"):
         run.file("none")
+
+
+ANY_RUN = """
+{"seq":1,"role":"","axis":"step","step":5,"attempt":1,"time":3.0,"values":{"loss":1.0,"acc":0.5}}
+{"seq":2,"role":"","axis":"step","step":5,"attempt":0,"time":1.0,"values":{"loss":2.0,"late":7.0},"amendment":true}
+{"seq":3,"role":"","axis":"step","step":6,"attempt":1,"time":4.0,"values":{"loss":3.0,"otel_ml/lag":9.0}}
+{"seq":4,"role":"","axis":"step","step":6,"attempt":1,"time":4.0,"values":{"loss":NaN},"amendment":true}
+{"seq":5,"type":"artifact","time":4.0,"name":"../out.txt","artifact_type":"file","path_in":"out.txt",
+"local":"LOCAL","uri":"","size":1,"sha256":"","step":null,"aliases":[]}
+{"seq":6,"type":"artifact","time":4.0,"name":"a[1].txt","artifact_type":"file","path_in":"a[1].txt",
+"local":"LOCAL","uri":"","size":1,"sha256":"","step":null,"aliases":[]}
+{"seq":7,"type":"artifact","time":4.0,"name":"tor
+""".replace(',\n"local"', ',"local"')
+
+
+@pytest.fixture
+def redone(runs: Path, tmp_path: Path) -> Iterator[wandb.Api]:
+    """Write down a run with a step that was done again, a correction of its first attempt, and odd files."""
+    folder = runs / "pages" / "redone"
+    folder.mkdir()
+    (tmp_path / "there").write_text("x")
+    text = ANY_RUN.strip().replace("LOCAL", str(tmp_path / "there"))
+    (folder / "metrics.jsonl").write_text(text)
+    yield wandb.Api().run("pages/redone")
+    shutil.rmtree(folder)
+
+
+def test_of_a_step_that_was_done_again_and_corrected_the_history_has_what_read_has(redone: Any, runs: Path) -> None:
+    rows = {row["_step"]: row for row in redone.scan_history()}
+    read = otel_ml.read(runs / "pages" / "redone", "loss", "acc", "late")
+
+    for name, (steps, values) in read.items():
+        for step, value in zip(steps, values, strict=True):
+            assert rows[step][name] == pytest.approx(value, nan_ok=True), name
+    assert (rows[5]["loss"], sorted(rows)) == (1.0, [5, 6])
+    assert redone.state == "running", "nobody has written how it ended"
+
+
+def test_no_file_of_a_run_is_copied_out_of_the_folder_that_was_asked_for(redone: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="leads out of"):
+        redone.file("../out.txt").download(str(tmp_path / "here"))
+
+    assert not (tmp_path / "out.txt").exists()
+    assert [file.name for file in redone.files(pattern="a[_].txt")] == ["a[1].txt"]
+
+
+@pytest.mark.parametrize("method", ["history", "scan_history", "files", "file", "logged_artifacts"])
+def test_a_run_is_asked_as_wandbs_is(method: str) -> None:
+    from wandb.apis.public import Run
+
+    theirs = inspect.signature(getattr(Run, method)).parameters.values()
+    ours = inspect.signature(getattr(StoredRun, method)).parameters.values()
+
+    assert [(one.name, one.default) for one in ours] == [(one.name, one.default) for one in theirs]
+
+
+def test_the_run_of_this_process_is_not_one_of_that_id_in_another_project(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    with wandb.init(project="mine", id="1") as run:
+        run.log({"loss": 0.5})
+        otel_ml.flush(60)
+        there = eventually(lambda: _found("mine/1"))
+        assert there is not None
+        assert _found("team/mine/1") == _found("1") == there
+        assert _found("other/1") is None
 
 
 def test_what_only_a_server_has_is_said() -> None:

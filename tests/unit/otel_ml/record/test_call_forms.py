@@ -317,3 +317,11 @@ def test_a_meter_takes_what_opentelemetrys_takes() -> None:
         otel_ml.get_meter("train", "1.0", None, {"library": "x"}).create_counter("n", "1", "count").add(1.0)
 
         assert recorded(run) == [("n", 5, 1.0)]
+
+
+def test_an_axis_that_is_none_raises_nothing_where_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    axis: Any = ["rollout"]
+
+    otel_ml.set_step(1, axis)
+    otel_ml.set_step(1, axis=axis)

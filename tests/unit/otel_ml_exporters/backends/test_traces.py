@@ -151,6 +151,18 @@ def test_the_environment_says_where_to(variables: dict[str, str], url: str, monk
     assert TracesExporter().place == url
 
 
+def test_a_token_of_mlflow_that_no_header_can_have_is_said_at_the_start_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "very-secret\n")
+
+    with pytest.raises(ConfigError, match="MLFLOW_TRACKING_TOKEN") as caught:
+        TracesExporter(endpoint="http://mlflow:5000", mlflow=True)
+
+    assert "very-secret" not in str(caught.value)
+    assert TracesExporter(endpoint="http://jaeger:4318").place == "http://jaeger:4318/v1/traces"
+
+
 def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         TracesExporter(endpoint="gateway", every=0, mlflow="yes", timeout=-1.0)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def test_what_has_no_page_of_the_run_is_said_to_have_its_records(tmp_path: Path)
         done = otel_ml(tmp_path, "replay", "01abc", "--to", "otlp", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "otlp: 5 records delivered"
+    assert done.stdout.splitlines()[0] == "otlp: 5 records given to the exporter"
 
 
 def test_replaying_twice_doubles_nothing(tmp_path: Path) -> None:
