@@ -4,5 +4,5 @@
 
     launch ─┬─ trainer × 4   a user's program: data-parallel, one rank slowed for a while
             ├─ evaluator     a user's program: killed once, started again
-            └─ summary       reads what was recorded: accuracy, stragglers, what is where; verify compares the backends
+            └─ summary       reads what was recorded: accuracy, who was slow; verify compares the backends
 """

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from otel_ml.env import DIR
-from otel_ml_service.demo.stragglers import Straggler
 from otel_ml_service.demo.summary import GOOD_ACCURACY, Findings
 from otel_ml_service.demo.verify import Comparison
 from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.why.facts import Slow
+from otel_ml_service.why.wording import seconds, steps_text
 
 __all__ = ["Report"]
 
@@ -40,7 +41,7 @@ class Report:
             if accuracy is not None
             else "no evaluation was recorded",
         )
-        self._straggler(found.straggler)
+        self._slow(found.slow)
         if found.is_complete:
             self._line(_GOOD, "lost", f"nothing: every step has the samples of all {found.ranks} ranks")
         for name, count in found.lost.items():
@@ -51,19 +52,14 @@ class Report:
             )
         self._line(_NOTE, "amended", f"{found.amended} values")
 
-    def _straggler(self, found: Straggler | None) -> None:
+    def _slow(self, found: Slow | None) -> None:
         if found is None:
             self._line(_NOTE, "slow", "nobody stands out")
             return
-        waited = f", who waited in {found.waited_in}" if found.waited_in else ""
-        self._line(
-            _GOOD,
-            "slow",
-            f"rank {found.rank} in {found.phase}, steps {found.first}–{found.last}: "
-            f"{found.extra_s * 1e3:.1f} ms a step",
-        )
-        self._line(("", ""), "", f"longer than the others{waited}")
-        self._line(("", ""), "", f"it cost {found.cost_s:.2f} s, {found.share:.0%} of the time of all steps")
+        where = f"{found.who} in {found.phase}, {steps_text(found.since, found.last, found.axis)}"
+        self._line(_GOOD, "slow", f"{where}: +{seconds(found.extra_s)} a step")
+        shorter = f"; without it a step is {seconds(found.saved_s)} shorter" if found.saved_s else ""
+        self._line(("", ""), "", f"{seconds(found.cost_s)} in all{shorter}")
 
     def backends(self, run: RunFolder, compared: Mapping[str, Comparison | str], missing: Sequence[str]) -> None:
         """Print for each backend whether it holds exactly what was recorded, and where."""

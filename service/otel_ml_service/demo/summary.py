@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from otel_ml_exporters.records import Record
-from otel_ml_service.demo.stragglers import Straggler, straggler
-from otel_ml_service.stored_runs.run_history import History, history
+from otel_ml_service.stored_runs.run_history import History
+from otel_ml_service.why.facts import Slow, facts_of
 
 __all__ = ["Findings", "findings"]
 
@@ -23,6 +23,7 @@ class Findings:
         ranks: trainers, from the hyper-parameters.
         accuracy: of the last model that was evaluated, on digits it never saw.
         evaluations: models that were evaluated.
+        slow: what cost the trainers most of what otel_ml found while they trained.
         incomplete: steps in which a rank's samples are missing.
         lost: values that somebody counted as lost, by whom and why.
         amended: values that changed after they had been exported.
@@ -32,7 +33,7 @@ class Findings:
     steps: int
     accuracy: float | None
     evaluations: int
-    straggler: Straggler | None
+    slow: Slow | None
     incomplete: Sequence[int]
     lost: dict[str, float]
     amended: int
@@ -51,7 +52,8 @@ class Findings:
 
 def findings(records: Sequence[Record]) -> Findings:
     """Read a run of the demo."""
-    run = history(records)
+    facts = facts_of("demo", records)
+    run = facts.history
     ranks, steps, batch_size = (int(_number(run, name)) for name in ("ranks", "steps", "batch_size"))
     samples, accuracy = run.get("samples"), run.get(ACCURACY)
     return Findings(
@@ -59,7 +61,7 @@ def findings(records: Sequence[Record]) -> Findings:
         steps=steps,
         accuracy=list(accuracy.values())[-1] if accuracy else None,
         evaluations=len(accuracy),
-        straggler=straggler(run, ranks),
+        slow=next((found for found in facts.findings if found.place == "" and found.accuses), None),
         incomplete=[step for step in range(steps) if samples.get(step) != ranks * batch_size],
         lost=_lost(run),
         amended=run.amendments,

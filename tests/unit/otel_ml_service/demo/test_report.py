@@ -10,17 +10,17 @@ import pytest
 from rich.console import Console
 
 from otel_ml_service.demo.report import Report
-from otel_ml_service.demo.stragglers import Straggler
 from otel_ml_service.demo.summary import Findings
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import history
+from otel_ml_service.why.facts import Slow
 from tests.recorded_run import digits_records, write_run
 
 
 def printed(run: RunFolder, backends: tuple[str, ...] = ("jsonl", "tensorboard")) -> list[str]:
     text = io.StringIO()
     report = Report(Console(file=text, width=80))
-    slow = Straggler("forward", 2, 40, 80, 0.047, 1.93, 0.23, "sync")
+    slow = Slow("", "step", "slow", 2, "rank 2", "forward", 40, 80, True, extra_s=0.047, cost_s=1.93, saved_s=0.0465)
     report.findings(Findings(4, 240, 0.96, 12, slow, incomplete=[], lost={}, amended=0, run=history([])))
     report.where(run, backends)
     return text.getvalue().splitlines()
