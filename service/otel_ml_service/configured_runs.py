@@ -13,7 +13,7 @@ from otel_ml_exporters.registry import split_name
 from otel_ml_service import env
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.config import ServiceConfig
-from otel_ml_service.delivery.backoff import RetryPolicy
+from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.exporter_makers import exporter_makers
 from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.live_runs.served_settings import ServedSettings

@@ -27,15 +27,15 @@ from otel_ml_exporters.exporter import Exporter
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.config import EmbeddedRun, ServiceConfig
 from otel_ml_service.configured_runs import configured_runs
-from otel_ml_service.delivery.backoff import RetryPolicy
+from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.live_runs.console_lines import ConsoleLines
 from otel_ml_service.live_runs.embedded_service import EmbeddedService
 from otel_ml_service.live_runs.engine_loop import EngineLoop
-from otel_ml_service.live_runs.meeting_place import keep_meeting_place
 from otel_ml_service.live_runs.run_account import account
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.self_telemetry import run_measures
 from otel_ml_service.live_runs.served_settings import ServedSettings
+from otel_ml_service.live_runs.state_files import keep_meeting_place
 from otel_ml_service.live_runs.storage_errors import StorageErrors
 from otel_ml_service.live_runs.unreadable_requests import UnreadableRequests
 from otel_ml_service.receiver.admission import Admission, OverloadedError, Stored

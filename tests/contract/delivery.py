@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from otel_ml_exporters.records import Record, RunStatus
-from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline
+from otel_ml_service.delivery.retries import RetryPolicy
 from tests.contract.cases import Case, case
 from tests.contract.stored import RUN_ID
 from tests.contract.stream import AT, run_info, training

@@ -52,7 +52,7 @@ CARRIED: Mapping[str, str] = {
 """File → the section of the message that quotes what is raised there as one of Python's own exceptions."""
 
 NOT_FOR_USERS: Mapping[str, str] = {
-    "otel_ml_service/cli/lazy_group.py": "a command of ours without its function",
+    "otel_ml_service/cli/__init__.py": "a command of ours without its function",
     "otel_ml_service/storage/record_codec.py": "a record type of ours that was forgotten",
     "otel_ml_service/telemetry.py": "a counter of ours that was forgotten",
     "otel_ml_exporters/testing.py": "a plug-in's own test",

@@ -15,7 +15,7 @@ import pytest
 from otel_ml_exporters import Exporter
 from otel_ml_exporters.testing import RecordingExporter
 from otel_ml_service.config import ServiceConfig
-from otel_ml_service.delivery.backoff import RetryPolicy
+from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.service import Service
 from tests.otlp_server import OtlpServer, otlp_server
 

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from otel_ml_service.config import ServiceConfig
-from otel_ml_service.delivery.backoff import RetryPolicy
+from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.service import Service
 from otel_ml_service.storage.database import StorageError
 from tests.e2e.jobs import scalars_in

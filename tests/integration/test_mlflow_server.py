@@ -20,7 +20,7 @@ from otel_ml_exporters.backends.mlflow import MlflowExporter
 from otel_ml_exporters.backends.otlp import TracesExporter
 from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
 from otel_ml_exporters.records import Params, RunStatus, Span, SpanBatch, StepRecord, Summary
-from otel_ml_service.cli.mlflow_page import mlflow_page
+from otel_ml_service.cli.open_command import mlflow_page
 from tests.contract.stored import environment
 from tests.contract.stream import AT, run_info, scalars, step, training
 from tests.forked import Forked

@@ -16,10 +16,9 @@ from typing import Any
 import grpc
 import pytest
 
-from otel_ml_service.receiver import call_timeout
+from otel_ml_service.receiver import grpc as grpc_receiver
 from otel_ml_service.receiver import http as http_receiver
-from otel_ml_service.receiver.connection_limits import ConnectionLimits
-from otel_ml_service.receiver.rate_limit import RateLimit
+from otel_ml_service.receiver.connection_limits import ConnectionLimits, RateLimit
 from otel_ml_service.service import Service
 from tests.integration.conftest import Bench, Sender
 from tests.integration.test_grpc import EXPORT
@@ -142,7 +141,7 @@ def test_grpc_calls_without_the_token_hold_no_thread(bench: Bench) -> None:
 def test_grpc_calls_whose_message_does_not_come_leave_room_for_others_and_end(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_timeout, "MESSAGE_S", 3.0)
+    monkeypatch.setattr(grpc_receiver, "MESSAGE_S", 3.0)
     service = bench.service(grpc=("127.0.0.1", 0), token="a secret")
     target = "{}:{}".format(*service.grpc_address or ("", 0))
     done = threading.Event()

@@ -21,8 +21,8 @@ from otel_ml_exporters.contract.stream import AT, Stream, every_kind, points, ro
 from otel_ml_exporters.errors import ExporterClosedError
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunStatus
-from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline
+from otel_ml_service.delivery.retries import RetryPolicy
 
 __all__ = ["ExporterContract"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from otel_ml_exporters.contract.case import exporter_of
 from otel_ml_exporters.contract.stream import Stream, run_in
-from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline
+from otel_ml_service.delivery.retries import RetryPolicy
 
 __all__: list[str] = []
 

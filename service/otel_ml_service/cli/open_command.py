@@ -9,24 +9,24 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from otel_ml._internal.transport.python_command import python_command
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
-from otel_ml_service.cli.mlflow_page import mlflow_page
 from otel_ml_service.cli.packages import installed_version
 from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.screen import screen
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 
-__all__ = ["Viewer", "ViewerError", "command", "viewers", "wandb_page"]
+__all__ = ["Viewer", "ViewerError", "command", "mlflow_page", "viewers", "wandb_page"]
 
 _START_PATIENCE_S = 120.0
 """MLflow imports for more than a minute on a machine that trains on all cores."""
@@ -213,3 +213,34 @@ def _wait_until_it_answers(process: subprocess.Popen[str], viewer: Viewer, port:
     raise ViewerError(
         f"{viewer.name} does not answer on port {port} after {_START_PATIENCE_S:.0f} s. Try another --port."
     )
+
+
+_TIMEOUT_S = 30.0
+
+
+def mlflow_page(address: str, run_id: str) -> str:
+    """Return the page of the run tagged with `run_id` in the MLflow at `address`; `address` where there is none.
+
+    The view for model training is asked for: in the other one, which MLflow 3.17 begins with, the way back from a run
+    leads to traces and evaluations, and not to the experiment's other runs.
+    """
+    try:
+        experiments = _ask(address, "experiments/search", {"max_results": 1000}).get("experiments", [])
+        query = {
+            "experiment_ids": [experiment["experiment_id"] for experiment in experiments],
+            "filter": f"tags.`otel_ml.run_id` = '{run_id}'",
+            "max_results": 1,
+        }
+        [found] = _ask(address, "runs/search", query).get("runs", [])
+    except (OSError, ValueError):  # a refusal of its server is an OSError too
+        return address
+    info = found["info"]
+    return f"{address}#/experiments/{info['experiment_id']}/runs/{info['run_id']}?workflowType=machine_learning"
+
+
+def _ask(address: str, what: str, query: object) -> Any:
+    request = urllib.request.Request(
+        f"{address}api/2.0/mlflow/{what}", json.dumps(query).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        return json.load(answer)

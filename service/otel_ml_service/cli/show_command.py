@@ -7,7 +7,7 @@ import difflib
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,9 +21,10 @@ from otel_ml_exporters.records import Record, Table
 from otel_ml_service.cli.figures import compact, of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
+from otel_ml_service.cli.runs_command import described
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.self_telemetry_series import not_as_it_should_be
-from otel_ml_service.cli.show_json import show_json
+from otel_ml_service.cli.series_json import Json, json_value, metric_json
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, is_exposed, time_account
 from otel_ml_service.stored_runs.deliveries import Delivery, deliveries, lacking
 from otel_ml_service.stored_runs.failure import failure_lines
@@ -63,7 +64,7 @@ def command(
     read = history_of(folder, metrics, partial(_note_findings, tables))
     chosen = _chosen(read, metrics, folder, parts=not (as_csv or as_json)) if metrics else list(read.matching("*"))
     if as_json:
-        click.echo(json.dumps(show_json(folder, read, chosen, with_values=bool(metrics)), default=str))
+        click.echo(json.dumps(_show_json(folder, read, chosen, with_values=bool(metrics)), default=str))
     elif metrics or as_csv:
         _print_chosen(output, chosen, as_csv=as_csv, height=height, log=log)
     else:
@@ -252,3 +253,17 @@ def _row(key: SeriesName, series: Series) -> list[str]:
     finite = [value for value in values if math.isfinite(value)]
     bounds = [of_metric(key.name, min(finite)), of_metric(key.name, max(finite))] if finite else ["", ""]
     return [key.name, key.axis, f"{len(values):,}", of_metric(key.name, values[-1]), *bounds]
+
+
+def _show_json(
+    folder: RunFolder, read: History, chosen: Iterable[tuple[SeriesName, Series]], *, with_values: bool
+) -> dict[str, Json]:
+    """Return how a run stands, what describes it, and its metrics, with `with_values` their values, too."""
+    told = {"params": json_value(read.params), "summary": json_value(read.summary), "notes": folder.notes}
+    metrics = [metric_json(key.axis, key.name, series) | _points(series, with_values) for key, series in chosen]
+    return {**described(folder), **told, "metrics": metrics}
+
+
+def _points(series: Mapping[int, float], with_values: bool) -> dict[str, Json]:
+    points = [[step, json_value(value)] for step, value in series.items()]
+    return {"points": points} if with_values else {}

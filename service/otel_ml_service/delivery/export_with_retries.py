@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from otel_ml_exporters.errors import (
@@ -13,14 +13,12 @@ from otel_ml_exporters.errors import (
     StoreGoneError,
 )
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.records import Record, RunInfo
-from otel_ml_service.delivery.backoff import is_passing
-from otel_ml_service.delivery.every_nth_step import every_nth
+from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.delivery.exporter_progress import Progress
 from otel_ml_service.delivery.failure_message import problem_of
 from otel_ml_service.delivery.plugin_values import shown
 from otel_ml_service.delivery.refused_records import Refusal, export_all_but_refused
-from otel_ml_service.delivery.retries import Retries
+from otel_ml_service.delivery.retries import Retries, is_passing
 from otel_ml_service.delivery.self_telemetry_filter import Selection, everything
 
 __all__ = ["ExportWithRetries", "require_intact"]
@@ -87,7 +85,7 @@ class ExportWithRetries:
             StoppedError: the deadline passed.
         """
         select = everything if exporter.keeps_self_telemetry else self._select
-        chosen = every_nth(records, exporter.every)
+        chosen = _every_nth(records, exporter.every)
         wanted = [selected for record in chosen if (selected := select(record)) is not None]
         if wanted:
             # A batch of its own: the same exception in the next one is tried again, since it may have been the records.
@@ -144,3 +142,8 @@ def require_intact(exporter: Exporter) -> None:
     """
     if not exporter.is_intact:
         raise StoreGoneError(f"What was written to {exporter.url} was deleted, moved or cut by another program.")
+
+
+def _every_nth(records: Iterable[Record], every: int) -> Iterator[Record]:
+    """Yield the rows of every `every`-th step, and all that is not a row; a plug-in's 0 or less is every step."""
+    return (one for one in records if every <= 1 or not isinstance(one, StepRecord) or one.step % every == 0)

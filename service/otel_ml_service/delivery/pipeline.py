@@ -24,12 +24,11 @@ from otel_ml.explanation import explained
 from otel_ml_exporters.errors import RestartExporterError, RetryableExportError, StoreGoneError
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunInfo, RunStatus
-from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.batches import Batches, RecordSource
 from otel_ml_service.delivery.export_with_retries import ExportWithRetries, require_intact
 from otel_ml_service.delivery.exporter_progress import PipelineStatus, Progress
 from otel_ml_service.delivery.plugin_values import check_settings, position_of, shown
-from otel_ml_service.delivery.retries import Retries
+from otel_ml_service.delivery.retries import Retries, RetryPolicy
 from otel_ml_service.delivery.self_telemetry_filter import Selection, everything
 from otel_ml_service.delivery.stop_signal import SHUTDOWN_GRACE_S, StoppedError, StopSignal
 

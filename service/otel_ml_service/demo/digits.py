@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from otel_ml.exceptions import MissingDependencyError
 
-__all__ = ["DESCRIPTION", "Batch", "batches", "held_out_set", "save_digits", "training_set"]
+__all__ = ["DESCRIPTION", "Batch", "batches", "held_out_set", "montage", "save_digits", "training_set"]
 
 _FILE = "digits.npz"
 
@@ -69,3 +70,27 @@ def batches(data: Batch, *, rank: int, world_size: int, batch_size: int, steps: 
             left = np.concatenate([left, shuffle.permutation(len(data.labels))])
         mine, left = left[rank : batch_size * world_size : world_size], left[batch_size * world_size :]
         yield Batch(data.images[mine], data.labels[mine])
+
+
+_SIDE, _SCALE, _GAP = 8, 4, 2
+"""Pixels of an image's edge, of one of its pixels, and between two images."""
+
+
+def montage(images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """Return square images (one a row, pixels in [0, 1]) side by side, white on black; none gives one empty tile.
+
+    Examples:
+        >>> montage(np.ones((5, 64), dtype=np.float32)).shape
+        (70, 104)
+    """
+    columns = max(math.ceil(math.sqrt(len(images))), 1)
+    rows = max(math.ceil(len(images) / columns), 1)
+    tile = _SIDE * _SCALE + _GAP
+    picture = np.zeros((rows * tile + _GAP, columns * tile + _GAP), dtype=np.uint8)
+    for index, image in enumerate(images):
+        top, left = _GAP + index // columns * tile, _GAP + index % columns * tile
+        pixels = (image.reshape(_SIDE, _SIDE) * 255).astype(np.uint8)
+        picture[top : top + _SIDE * _SCALE, left : left + _SIDE * _SCALE] = np.kron(
+            pixels, np.ones((_SCALE, _SCALE), dtype=np.uint8)
+        )
+    return picture

@@ -14,7 +14,7 @@ import numpy as np
 
 import otel_ml
 from otel_ml_service.demo import digits
-from otel_ml_service.demo.montage import montage
+from otel_ml_service.demo.digits import montage
 from otel_ml_service.demo.network import Network
 from otel_ml_service.demo.settings import Settings
 

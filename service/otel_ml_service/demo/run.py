@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from otel_ml.exceptions import MissingDependencyError
-from otel_ml_exporters.records import Record
+from otel_ml_exporters.records import Record, StepRecord
 from otel_ml_service.demo.launch import RANKS, Launch, launch
-from otel_ml_service.demo.progress import progress_bar
 from otel_ml_service.demo.report import Report
 from otel_ml_service.demo.stored import READERS, NotStoredError
 from otel_ml_service.demo.summary import findings
 from otel_ml_service.demo.verify import Comparison, compare
+from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.run_folders import RunFolder
 
@@ -48,7 +50,7 @@ def run_demo(base: Path, wanted: Sequence[str] | None, steps: int) -> bool:
     backends = tuple(wanted or filter(is_installed, READERS))
     run = new_run(base.absolute(), datetime.now().astimezone())
     console.print(f"[bold]otel_ml demo[/]: {RANKS} trainers and an evaluator on 1,797 handwritten digits")
-    with progress_bar(console, run, steps) as (move, say):
+    with _progress_bar(console, run, steps) as (move, say):
         launch(Launch(run.id, base.absolute(), backends, steps, on_progress=move, on_event=say))
     recorded = list(records(run))
     found = findings(recorded)
@@ -73,3 +75,41 @@ def _compared(backend: str, run: RunFolder, recorded: Sequence[Record]) -> Compa
         return compare(backend, run, recorded)
     except NotStoredError as error:
         return str(error)
+
+
+@contextmanager
+def _progress_bar(
+    console: Console, run: RunFolder, steps: int
+) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+    """Yield (call often, say a sentence) around the work; in a pipe only the sentences are printed."""
+    follower = Follower(run.jsonl)
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("training", total=steps, figures="starting 5 processes")
+        figures: dict[str, float] = {}
+
+        def move() -> None:
+            for record in follower.new_records():
+                if isinstance(record, StepRecord):
+                    figures.update(record.values)
+                    if record.axis == "step" and record.role == "trainer":
+                        progress.update(task, completed=record.step + 1)
+            progress.update(task, figures=_shown(figures))
+
+        yield move, lambda sentence: console.print(f"  {sentence}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _shown(figures: dict[str, float]) -> str:
+    names = (("loss", "loss"), ("evaluator/eval/accuracy", "test accuracy"))
+    return (
+        "  ".join(f"{label} {figures[name]:.3f}" for name, label in names if name in figures) or "starting 5 processes"
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml_service.delivery.exporter_progress import PipelineStatus
-from otel_ml_service.live_runs.whole_file import write_whole
+from otel_ml_service.live_runs.state_files import write_whole
 
 __all__ = ["DeliveryFile", "kept_delivery"]
 

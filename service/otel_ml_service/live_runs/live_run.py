@@ -22,12 +22,11 @@ from otel_ml_service.live_runs.artifact_store import with_content
 from otel_ml_service.live_runs.artifact_thread import ArtifactThread
 from otel_ml_service.live_runs.dead_writers import Died
 from otel_ml_service.live_runs.delivery_file import DeliveryFile
-from otel_ml_service.live_runs.name_files import keep_name
-from otel_ml_service.live_runs.printing_process import PrintingProcess
 from otel_ml_service.live_runs.run_log import RunLog
-from otel_ml_service.live_runs.run_notices import RunNotices
+from otel_ml_service.live_runs.run_notices import PrintingProcess, RunNotices
 from otel_ml_service.live_runs.run_pipelines import RunPipelines
 from otel_ml_service.live_runs.run_settings import RunSettings
+from otel_ml_service.live_runs.state_files import keep_name
 from otel_ml_service.live_runs.storage_errors import StorageErrors
 from otel_ml_service.live_runs.too_late import TooLate
 from otel_ml_service.live_runs.wait_for_name import UNNAMED, may_be_named

@@ -15,11 +15,10 @@ from otel_ml.wire.folder_ownership import claim, is_ours, may_hold_ours, renamed
 from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.live_runs.live_run import LiveRun
-from otel_ml_service.live_runs.name_files import keep_name
 from otel_ml_service.live_runs.run_account import account
 from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.live_runs.shrinking import Shrinking
-from otel_ml_service.live_runs.whole_file import write_whole
+from otel_ml_service.live_runs.state_files import keep_name, write_whole
 from otel_ml_service.process_limits import most_files, open_files
 from otel_ml_service.storage.database import StorageError, private_folder, storage_errors
 from otel_ml_service.telemetry import Telemetry

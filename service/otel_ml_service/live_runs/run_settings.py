@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_service.aggregation.settings import EngineSettings
-from otel_ml_service.delivery.backoff import RetryPolicy
+from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.live_runs.wait_for_name import UNNAMED
 

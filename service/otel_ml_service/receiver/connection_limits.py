@@ -1,8 +1,10 @@
-"""What all HTTP connections together may hold: sockets, and bytes of requests that are not answered yet."""
+"""What HTTP connections may take: one of them requests a second, all together sockets and bytes not answered yet."""
 
 from __future__ import annotations
 
-__all__ = ["MOST_BYTES", "MOST_CONNECTIONS", "ConnectionLimits"]
+import math
+
+__all__ = ["MOST_BYTES", "MOST_CONNECTIONS", "REQUESTS_PER_S", "ConnectionLimits", "RateLimit"]
 
 MOST_CONNECTIONS = 4096
 """At once. A rank has one, and another for a moment when it asks for its account; beyond it a Collector is in front."""
@@ -43,3 +45,28 @@ class ConnectionLimits:
     def shrink(self, size: int) -> None:
         """Count bytes no more."""
         self.held -= size
+
+
+REQUESTS_PER_S = 1000
+"""A worker sends one or two a second, a Collector some hundred."""
+
+
+class RateLimit:
+    """A bucket that holds the requests of one second. Nothing is refused: it is read later.
+
+    Examples:
+        >>> pace = RateLimit(rate=2)
+        >>> [pace.wait(now) for now in (0.0, 0.0, 0.0, 0.25, 9.0)]
+        [0.0, 0.0, 0.5, 0.75, 0.0]
+    """
+
+    def __init__(self, rate: float = REQUESTS_PER_S) -> None:
+        self._rate = rate
+        self._left = rate
+        self._at = -math.inf
+
+    def wait(self, now: float) -> float:
+        """Count a request, and return the seconds after which the next one may be read."""
+        self._left = min(self._rate, self._left + (now - self._at) * self._rate) - 1
+        self._at = now
+        return max(0.0, -self._left / self._rate)

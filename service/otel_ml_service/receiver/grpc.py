@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.explanation import explained
 from otel_ml_service.receiver.admission import MAX_REQUEST, Admission
-from otel_ml_service.receiver.call_timeout import CallTimeout
 from otel_ml_service.receiver.decode import Signal, response
 from otel_ml_service.receiver.partial_success import UndecodableError
 from otel_ml_service.receiver.refusal_log import WRONG_TOKEN, RefusalLog
@@ -24,7 +25,7 @@ from otel_ml_service.receiver.tls import PemFiles, ServerCertificate
 from otel_ml_service.receiver.tokens import Tokens
 from otel_ml_service.telemetry import Telemetry
 
-__all__ = ["GrpcReceiver"]
+__all__ = ["MESSAGE_S", "GrpcReceiver"]
 
 _log = logging.getLogger(__name__)
 
@@ -184,3 +185,54 @@ class GrpcReceiver:
 def _host(peer: str) -> str:
     """Return the host of what gRPC calls a peer: `ipv4:10.0.0.3:5555`, `ipv6:[::1]:5555`."""
     return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]") or peer
+
+
+MESSAGE_S = 60.0
+"""From the call's headers to the end of its message; 64 MiB at 10 Mbit/s, as over HTTP."""
+
+_LOOK_S = 1.0
+
+
+class Call(Protocol):
+    """A gRPC servicer's context."""
+
+    def cancel(self) -> None:
+        """End the call."""
+
+
+class CallTimeout:
+    """Cancels calls that take longer, on a thread of its own: grpcio has no such limit, and each holds a thread."""
+
+    def __init__(self) -> None:
+        # Guards _until: the receiver's threads add and remove, ours looks.
+        self._lock = threading.Lock()
+        self._until: dict[Call, float] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="otel-ml-grpc-patience", daemon=True)
+
+    def start(self) -> None:
+        """Start to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking; safe twice."""
+        self._stopped.set()
+
+    @contextmanager
+    def with_(self, call: Call) -> Iterator[None]:
+        """Give `call` its time inside the block."""
+        with self._lock:
+            self._until[call] = time.monotonic() + MESSAGE_S
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._until[call]
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(_LOOK_S):
+            now = time.monotonic()
+            with self._lock:
+                overdue = [call for call, until in self._until.items() if until <= now]
+            for call in overdue:
+                call.cancel()

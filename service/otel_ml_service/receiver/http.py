@@ -16,11 +16,9 @@ from typing import cast
 from otel_ml.exceptions import ConfigError
 from otel_ml_service.process_limits import most_files
 from otel_ml_service.receiver.admission import MAX_REQUEST, RETRY_AFTER_S
-from otel_ml_service.receiver.batched_wakeup import BatchedWakeup
-from otel_ml_service.receiver.connection_limits import MOST_BYTES, ConnectionLimits
+from otel_ml_service.receiver.connection_limits import MOST_BYTES, ConnectionLimits, RateLimit
+from otel_ml_service.receiver.event_loop import BatchedWakeup, IdleTimer
 from otel_ml_service.receiver.http_message import BadRequestError, Head, RequestParser, Response
-from otel_ml_service.receiver.idle_timer import IdleTimer
-from otel_ml_service.receiver.rate_limit import RateLimit
 from otel_ml_service.receiver.refusal_log import WRONG_TOKEN, RefusalLog
 from otel_ml_service.receiver.routes import Routes, signal_of
 from otel_ml_service.telemetry import Telemetry

@@ -9,10 +9,10 @@ from otel_ml.wire import attributes as wire
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.observation import Event, Observation, ShutdownMessage, Writer
 from otel_ml_service.receiver.attribute_values import attributes, plain
+from otel_ml_service.receiver.heartbeat import amount, amounts, count_or_none
 from otel_ml_service.receiver.own_names import require_others
 from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.receiver.point_coordinates import coordinates
-from otel_ml_service.receiver.writer_totals import amount, amounts, count_or_none
 
 __all__ = ["decode_events"]
 

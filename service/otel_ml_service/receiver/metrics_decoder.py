@@ -14,13 +14,12 @@ from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.observation import Fragment, Observation, Position, Watermark, Writer
 from otel_ml_service.receiver.attribute_values import attributes
 from otel_ml_service.receiver.columns import READ, Columns, Shapes, point_attributes, points_of, series_of
-from otel_ml_service.receiver.declared_metrics import declared_of, kinds_of
+from otel_ml_service.receiver.heartbeat import declared_of, kinds_of, totals_of
 from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.receiver.point_coordinates import Coordinates, coordinates, reduction_of
 from otel_ml_service.receiver.resource import seconds
 from otel_ml_service.receiver.scope_identity import scope_id
 from otel_ml_service.receiver.third_party import Sender, ThirdPartyDecoder
-from otel_ml_service.receiver.writer_totals import totals_of
 
 __all__ = ["MetricsDecoder"]
 

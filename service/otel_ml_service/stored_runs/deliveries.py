@@ -13,8 +13,8 @@ from otel_ml._internal.transport.embedded import endpoint_of
 from otel_ml._internal.transport.link import transport_to
 from otel_ml.exceptions import VersionError
 from otel_ml_service.live_runs.delivery_file import kept_delivery
-from otel_ml_service.live_runs.meeting_place import meeting_place
 from otel_ml_service.live_runs.served_settings import ServedSettings
+from otel_ml_service.live_runs.state_files import meeting_place
 from otel_ml_service.stored_runs.read_records import Facts, facts, is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 from otel_ml_service.stored_runs.unfinished import MARKS, marked_id

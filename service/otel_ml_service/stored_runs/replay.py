@@ -14,10 +14,10 @@ from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.settings import EngineSettings
-from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.exporter_progress import PipelineStatus
 from otel_ml_service.delivery.failure_message import as_sentence
 from otel_ml_service.delivery.pipeline import Pipeline
+from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.delivery.self_telemetry_filter import Selection, selection_of
 from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.stored_runs.run_folders import RunFolder

@@ -9,16 +9,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml_service.report.markup import Markup, joined, script_data, tag
 from otel_ml_service.report.page import document
+from otel_ml_service.report.style import list_script
 from otel_ml_service.ui.compared_runs import ComparedRuns
 from otel_ml_service.ui.followed_run import ChartRequest, FollowedRun
 from otel_ml_service.ui.known_runs import KnownRuns
-from otel_ml_service.ui.pages import list_page
 
 __all__ = ["address_of", "server", "server_at"]
 
@@ -138,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _routed(runs: KnownRuns, path: Sequence[str], query: Query) -> Answer:
     if list(path) == [""]:
-        return Answer(list_page(runs.base))
+        return Answer(_list_page(runs.base))
     if list(path) == ["runs.json"]:
         return _json(runs.rows())
     if list(path) in (["compare"], ["news"]):
@@ -208,3 +209,20 @@ def _complaint(said: str) -> Answer:
     return Answer(
         document("Not to be shown", joined([again, tag("p", said)]), ""), status=HTTPStatus.INTERNAL_SERVER_ERROR
     )
+
+
+def _list_page(base: Path) -> str:
+    """Return the page of all runs in a folder."""
+    body = joined(
+        [
+            tag("h1", "Runs"),
+            tag("p", str(base), class_="quiet"),
+            Markup(
+                '<div class="tools"><input type="search" id="filter" placeholder="filter: words in any column"'
+                ' aria-label="filter" autofocus> <button type="button" id="compare" disabled>Compare</button>'
+                ' <span id="said" class="quiet" aria-live="polite"></span></div>'
+            ),
+            tag("section", tag("div", id="runs", class_="wide")),
+        ]
+    )
+    return document("Runs", body, list_script())

@@ -14,8 +14,8 @@ from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.output import MAX_SAID, Output
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.writer_state import MAX_GAPS, MAX_PARTS, WriterState
-from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline
+from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.live_runs.run_log import OutputLog, RunLog
 from otel_ml_service.receiver import columns, resource
 from otel_ml_service.receiver.decode import Decoder

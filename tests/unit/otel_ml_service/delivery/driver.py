@@ -10,8 +10,8 @@ from otel_ml_exporters import (
     StepRecord,
 )
 from otel_ml_exporters.testing import RecordingExporter
-from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline
+from otel_ml_service.delivery.retries import RetryPolicy
 from tests.waiting import eventually
 
 QUICK = RetryPolicy(initial_s=0.001, maximum_s=0.01)

@@ -11,7 +11,7 @@ from otel_ml_exporters import (
     Summary,
 )
 from otel_ml_exporters.testing import RecordingExporter
-from otel_ml_service.delivery.backoff import RetryPolicy
+from otel_ml_service.delivery.retries import RetryPolicy
 from tests.unit.otel_ml_service.delivery.driver import Driver, MemorySource, seqs, steps
 from tests.waiting import eventually
 

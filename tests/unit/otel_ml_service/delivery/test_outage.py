@@ -8,8 +8,8 @@ from pathlib import Path
 
 from otel_ml_exporters import Record, RetryableExportError, RunInfo, StepRecord
 from otel_ml_exporters.testing import RecordingExporter
-from otel_ml_service.delivery.backoff import RetryPolicy
 from otel_ml_service.delivery.pipeline import Pipeline
+from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.storage.outbox import Commit, Outbox
 from tests.waiting import eventually
 

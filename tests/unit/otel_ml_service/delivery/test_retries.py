@@ -12,7 +12,7 @@ from otel_ml_exporters import (
     RunInfo,
 )
 from otel_ml_exporters.testing import FlakyExporter, RecordingExporter
-from otel_ml_service.delivery.backoff import Backoff, RetryPolicy
+from otel_ml_service.delivery.retries import Backoff, RetryPolicy
 from otel_ml_service.delivery.stop_signal import StopSignal
 from tests.unit.otel_ml_service.delivery.driver import Driver, MemorySource, seqs, steps
 from tests.waiting import eventually

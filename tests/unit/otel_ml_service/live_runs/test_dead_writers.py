@@ -14,8 +14,7 @@ import pytest
 from otel_ml.wire.pid_namespace import pid_namespace
 from otel_ml.wire.rendezvous import boot_id
 from otel_ml_service.aggregation.observation import Writer
-from otel_ml_service.live_runs.dead_writers import DeadWriters, Died
-from otel_ml_service.live_runs.process_table import ProcessTable
+from otel_ml_service.live_runs.dead_writers import DeadWriters, Died, ProcessTable
 from tests.waiting import eventually
 
 SLEEPER = [sys.executable, "-c", "import sys; sys.stdin.read()"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_ml_service.live_runs.printing_process import PrintingProcess
+from otel_ml_service.live_runs.run_notices import PrintingProcess
 
 
 class Clock:

@@ -13,7 +13,7 @@ from otel_ml.wire.rendezvous import kept_folder
 from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_exporters.records import Artifact, RunInfo, StepRecord
 from otel_ml_exporters.testing import FlakyExporter, RecordingExporter
-from otel_ml_service.delivery.backoff import RetryPolicy
+from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.storage.database import StorageError

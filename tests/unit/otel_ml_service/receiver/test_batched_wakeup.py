@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from otel_ml_service.receiver.batched_wakeup import BatchedWakeup
+from otel_ml_service.receiver.event_loop import BatchedWakeup
 from tests.otlp_server import eventually
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_service.receiver.idle_timer import IdleTimer
+from otel_ml_service.receiver.event_loop import IdleTimer
 
 
 class SteppedLoop(asyncio.SelectorEventLoop):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_service.receiver.rate_limit import RateLimit
+from otel_ml_service.receiver.connection_limits import RateLimit
 
 RATE = 4
 
