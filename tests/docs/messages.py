@@ -29,7 +29,7 @@ SAYING = frozenset({"say", "say_first", "_say", "wrong", "drop"})
 
 CARRIED: Mapping[str, str] = {
     "otel_ml/compat/mlflow/runs.py": "not-kept",
-    "otel_ml/compat/wandb/artifacts_in_use.py": "not-kept",
+    "otel_ml/compat/wandb/artifact.py": "not-kept",
     "otel_ml/exceptions.py": "wrong-setting",
     "otel_ml/_internal/record/append.py": "bad-value",  # or bad-weight: the reason of what was raised
     "otel_ml/_internal/transport/http.py": "not-acknowledged",

@@ -8,9 +8,8 @@ from typing import Any
 import otel_ml
 from otel_ml.compat.itwinai import measure
 from otel_ml.compat.itwinai.entry import Entry
-from otel_ml.compat.itwinai.files import described, is_path
+from otel_ml.compat.itwinai.files import described, is_path, model_file
 from otel_ml.compat.itwinai.kinds import KINDS
-from otel_ml.compat.itwinai.models import model_file
 from otel_ml.compat.itwinai.watch import watch
 from otel_ml.compat.tracking.step_axes import WITHIN
 from otel_ml.warn_once import RecordingError, reporter

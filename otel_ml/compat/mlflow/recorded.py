@@ -21,10 +21,9 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import NOTE, RUN_NAME, ActiveRun, Facts
 from otel_ml.compat.mlflow.open_runs import STATE, current, run_of
+from otel_ml.compat.tracking.as_number import number_of_text, plain_float
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
-from otel_ml.compat.tracking.number_of_text import number_of_text
 from otel_ml.compat.tracking.pictures import in_range
-from otel_ml.compat.tracking.plain_float import plain_float
 from otel_ml.compat.tracking.step_axes import whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from otel_ml.compat.nemo_rl.backends import MLflowLogger, SwanlabLogger, TensorboardLogger, WandbLogger
 from otel_ml.compat.nemo_rl.checkpoint_status import write_checkpoint_status
+from otel_ml.compat.nemo_rl.config import should_log_nemo_gym_full_result_tables
 from otel_ml.compat.nemo_rl.config_types import (
     GPUMonitoringConfig,
     LoggerConfig,
@@ -30,15 +30,19 @@ from otel_ml.compat.nemo_rl.config_types import (
     TensorboardConfig,
     WandbConfig,
 )
-from otel_ml.compat.nemo_rl.experiment_dir import get_next_experiment_dir
 from otel_ml.compat.nemo_rl.flatten import flatten_dict
 from otel_ml.compat.nemo_rl.gpu_monitor import RayGpuMonitorLogger
 from otel_ml.compat.nemo_rl.grad_norm import warn_if_inf_grad_norm
-from otel_ml.compat.nemo_rl.gym_tables import should_log_nemo_gym_full_result_tables
-from otel_ml.compat.nemo_rl.logger import Logger, LoggerInterface
-from otel_ml.compat.nemo_rl.rich_logging import configure_rich_logging
+from otel_ml.compat.nemo_rl.logger import (
+    Logger,
+    LoggerInterface,
+    MLflowLogger,
+    SwanlabLogger,
+    TensorboardLogger,
+    WandbLogger,
+)
 from otel_ml.compat.nemo_rl.samples import print_message_log_samples
-from otel_ml.compat.nemo_rl.startup import log_container_init_timing
+from otel_ml.compat.nemo_rl.startup import configure_rich_logging, get_next_experiment_dir, log_container_init_timing
 from otel_ml.compat.nemo_rl.timeout import TimeoutChecker, convert_to_seconds
 from otel_ml.compat.nemo_rl.timer import ThreadSafeTimer, Timer
 from otel_ml.compat.tracking.unsupported_names import not_here

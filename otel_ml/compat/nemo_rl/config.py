@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from otel_ml.compat.nemo_rl.config_types import WandbConfig
 from otel_ml.exceptions import ConfigError
 from otel_ml.warn_once import say
 
-__all__ = ["Settings", "settings_from"]
+__all__ = ["Settings", "settings_from", "should_log_nemo_gym_full_result_tables"]
 
 _BACKENDS = ("wandb", "swanlab", "tensorboard", "mlflow")
 
@@ -207,3 +208,15 @@ def _environment(
         "OTEL_ML_DIR": environ.get("OTEL_ML_DIR", log_dir),
     }
     return {name: str(value) for name, value in wanted.items() if value}
+
+
+def should_log_nemo_gym_full_result_tables(*, wandb_enabled: bool, wandb_config: WandbConfig) -> bool:
+    """Return whether W&B is on and its section has `log_nemo_gym_full_result_tables: true`, which is off by default.
+
+    What the rollouts then give to `Logger.log_metrics()` is a table in every backend.
+
+    Examples:
+        >>> should_log_nemo_gym_full_result_tables(wandb_enabled=True, wandb_config={"project": "grpo-dev"})
+        False
+    """
+    return wandb_enabled and bool(wandb_config.get("log_nemo_gym_full_result_tables", False))

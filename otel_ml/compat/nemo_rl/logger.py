@@ -1,4 +1,4 @@
-"""NeMo RL's `Logger`: the same calls, recorded by otel_ml, written to every backend by its service."""
+"""NeMo RL's `Logger`, and its loggers of one backend each, for programs that make one without a `LoggerConfig`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from otel_ml.diagnostics.hardware import Monitor
 
-__all__ = ["Logger", "LoggerInterface"]
+__all__ = ["Logger", "LoggerInterface", "MLflowLogger", "SwanlabLogger", "TensorboardLogger", "WandbLogger"]
 
 
 class LoggerInterface(ABC):
@@ -242,3 +242,41 @@ class Logger(LoggerInterface):
 
 def _is_step(value: object) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+class _OneBackend(Logger):
+    """A `Logger` with one backend.
+
+    Args:
+        cfg: its section of the `LoggerConfig`.
+        log_dir: the current folder by default.
+    """
+
+    backend = ""
+
+    def __init__(self, cfg: Mapping[str, Any] | None = None, log_dir: str | None = None) -> None:
+        super().__init__({"log_dir": log_dir or ".", f"{self.backend}_enabled": True, self.backend: cfg})
+
+
+class WandbLogger(_OneBackend):
+    """Records into Weights & Biases."""
+
+    backend = "wandb"
+
+
+class SwanlabLogger(_OneBackend):
+    """Records into SwanLab."""
+
+    backend = "swanlab"
+
+
+class TensorboardLogger(_OneBackend):
+    """Records into TensorBoard."""
+
+    backend = "tensorboard"
+
+
+class MLflowLogger(_OneBackend):
+    """Records into MLflow."""
+
+    backend = "mlflow"

@@ -1,17 +1,18 @@
-"""What happened before Python started, from the times that the launch script put into the environment."""
+"""What a script calls as it starts: how long that took until now, colored log lines, and a folder of its own."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import otel_ml
 from otel_ml.compat.tracking.run_of_the_job import has_run
 
-__all__ = ["log_container_init_timing", "startup_times"]
-
+__all__ = ["configure_rich_logging", "get_next_experiment_dir", "log_container_init_timing", "startup_times"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -75,3 +76,45 @@ def _seconds(text: str | None) -> float | None:
         return float(text or "")
     except ValueError:
         return None
+
+
+def configure_rich_logging(level: str = "INFO", show_time: bool = True, show_path: bool = True) -> None:
+    """Write log lines with rich, where nobody has set up logging yet.
+
+    Args:
+        level: the lowest that is written.
+        show_time: begin lines with the time.
+        show_path: end lines with file and line number.
+    """
+    from rich.logging import RichHandler
+
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    # No markup: a log line may hold any text, a model's answer too.
+    handler = RichHandler(rich_tracebacks=True, show_time=show_time, show_path=show_path, log_time_format="[%X]")
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+
+
+_NUMBERED = re.compile(r"exp_(\d+)")
+
+
+def get_next_experiment_dir(base_log_dir: str | os.PathLike[str]) -> str:
+    """Make the folder `exp_NNN` after the highest one in `base_log_dir`, and return its path.
+
+    Jobs that start at once get folders of their own.
+    """
+    base = Path(base_log_dir)
+    base.mkdir(parents=True, exist_ok=True)
+    numbers = [int(match[1]) for entry in base.iterdir() if (match := _NUMBERED.fullmatch(entry.name))]
+    number = max(numbers, default=0) + 1
+    while True:
+        folder = base / f"exp_{number:03d}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return str(folder)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from otel_ml.compat.tracking.number_of_text import number_of_text
+from otel_ml.compat.tracking.as_number import number_of_text
 from otel_ml.never_raises import call_site
 from otel_ml.warn_once import reporter
 

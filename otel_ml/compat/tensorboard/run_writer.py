@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tensorboard.bins import edges_of_tensorboard
-from otel_ml.compat.tensorboard.file_writer import FileWriter
 from otel_ml.compat.tensorboard.numbers import step_of
 from otel_ml.compat.tensorboard.open_writers import WRITERS
 from otel_ml.compat.tracking.not_kept import is_given, not_kept
 from otel_ml.compat.tracking.step_axes import whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 
-__all__ = ["RunWriter"]
+__all__ = ["FileWriter", "RunWriter"]
 
 _Writer = TypeVar("_Writer", bound="RunWriter")
 
@@ -177,3 +176,46 @@ def _make_folder(path: str) -> None:
     """Make the folder of a writer: programs put files of their own beside the event files."""
     if "://" not in path:
         Path(path).mkdir(parents=True, exist_ok=True)
+
+
+class FileWriter:
+    """Takes what TensorBoard's takes; messages of its own are not recorded, which is reported."""
+
+    def __init__(self, log_dir: str) -> None:
+        self._log_dir = log_dir
+
+    def get_logdir(self) -> str:
+        """Return the folder of the writer."""
+        return self._log_dir
+
+    def add_summary(self, summary: Any, global_step: int | None = None, walltime: float | None = None) -> None:
+        """Say that it is not recorded."""
+        del summary, global_step, walltime
+        _not_recorded("add_summary")
+
+    def add_event(self, event: Any, step: int | None = None, walltime: float | None = None) -> None:
+        """Say that it is not recorded."""
+        del event, step, walltime
+        _not_recorded("add_event")
+
+    def add_graph(self, graph_profile: Any, walltime: float | None = None) -> None:
+        """Say that it is not recorded."""
+        del graph_profile, walltime
+        _not_recorded("add_graph")
+
+    def flush(self) -> None:
+        """Return at once."""
+
+    def close(self) -> None:
+        """Do nothing: `SummaryWriter.close()` ends the run."""
+
+    def reopen(self) -> None:
+        """Do nothing: the next call of the writer goes on."""
+
+
+def _not_recorded(call: str) -> None:
+    not_kept(
+        f"SummaryWriter.file_writer.{call}()",
+        "messages of TensorBoard's own are not recorded. Use the writer's methods, such as add_scalar() and "
+        "add_hparams().",
+    )

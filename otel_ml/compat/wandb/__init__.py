@@ -18,7 +18,6 @@ from typing import Any
 
 from otel_ml.compat.tracking.original_names import name_of_the_original
 from otel_ml.compat.wandb import data_types, errors, plot, util
-from otel_ml.compat.wandb.alert_level import AlertLevel
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.box import box3d
 from otel_ml.compat.wandb.errors import CommError, Error, UsageError
@@ -27,6 +26,7 @@ from otel_ml.compat.wandb.login import api, login
 from otel_ml.compat.wandb.media import Audio, Classes, Histogram, Html, Image, Video
 from otel_ml.compat.wandb.media_of_files import Bokeh, Molecule, Object3D, Plotly
 from otel_ml.compat.wandb.module_functions import (
+    AlertLevel,
     alert,
     define_metric,
     ensure_configured,

@@ -1,10 +1,10 @@
-"""`wandb.Artifact`: files under one name."""
+"""`wandb.Artifact`: files under one name; and `use_artifact()`: what this run has logged itself, and what W&B has."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -13,11 +13,11 @@ from typing import IO, Any
 import otel_ml
 from otel_ml._internal.events.artifact_calls import log_artifact_as
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
+from otel_ml.compat.wandb.errors import CommError
 from otel_ml.compat.wandb.media import Media
 from otel_ml.explanation import explained
 
-__all__ = ["OF_THE_SERVER", "Artifact"]
-
+__all__ = ["OF_THE_SERVER", "Artifact", "used"]
 
 OF_THE_SERVER = frozenset(
     {"checkout", "collection", "distributed_id", "incremental", "tags", "use_as",
@@ -196,3 +196,30 @@ class Artifact:
         """Remove what `new_file()` wrote, once the run has ended."""
         if self._written is not None:
             shutil.rmtree(self._written, ignore_errors=True)
+
+
+def used(
+    artifact_or_name: Any,
+    logged: Sequence[Artifact],
+    kind: str | None,
+    *,
+    is_offline: bool,
+) -> Any:
+    """Return the artifact: as given, the one of that name logged last, or that of W&B's server.
+
+    Raises:
+        CommError: there is no such artifact here, and W&B cannot be asked.
+    """
+    if not isinstance(artifact_or_name, str):
+        return artifact_or_name
+    name = artifact_or_name.rpartition("/")[2].partition(":")[0]
+    own = [artifact for artifact in logged if artifact.name == name]
+    if own:
+        return own[-1]
+    if is_offline:
+        raise CommError(f"This run has logged no artifact {name!r}, and is offline: W&B is not asked.")
+    try:
+        import wandb
+    except ImportError:
+        raise CommError(f"This run has logged no artifact {name!r}; W&B's are read by the package 'wandb'.") from None
+    return wandb.Api().artifact(artifact_or_name, kind)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from otel_ml._internal.safe_repr import safe_repr, text_of
+from otel_ml.compat.tracking.as_number import plain_float
 from otel_ml.compat.tracking.not_kept import is_given, not_kept
-from otel_ml.compat.tracking.plain_float import plain_float
 from otel_ml.compat.tracking.step_axes import whole
-from otel_ml.compat.wandb.shared_index import SharedIndex
 from otel_ml.variable import comma_separated
 
 __all__ = ["Definitions", "Metric"]
@@ -69,6 +68,29 @@ class Extremes:
         if wanted == "best":
             return self.max if self.goal == "maximize" else self.min
         return self.total / self.count if wanted == "mean" else float(getattr(self, wanted))
+
+
+class SharedIndex:
+    """Which metrics have several rows at one value of their step metric: a loss of each batch, drawn over the epoch.
+
+    On an axis of the step metric one value of each is kept. W&B keeps every row, and draws all of them.
+    """
+
+    def __init__(self) -> None:
+        self._reached: dict[str, tuple[int, int]] = {}
+        self._shared: set[str] = set()
+
+    def is_shared(self, name: str, index: int, row: int) -> bool:
+        """Whether a metric has, or had before, a value of another row at its index, or comes back to an earlier one."""
+        if name in self._shared:
+            return True
+        reached, of_row = self._reached.get(name, (-1, row))
+        if index <= reached and row != of_row:
+            self._shared.add(name)
+            del self._reached[name]
+            return True
+        self._reached[name] = (index, row)
+        return False
 
 
 @dataclass(slots=True)

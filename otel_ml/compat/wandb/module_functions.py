@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any
 
 from otel_ml._internal.safe_repr import text_of
@@ -12,6 +13,7 @@ from otel_ml.compat.wandb.definitions import Metric
 from otel_ml.compat.wandb.start import run_or_begin, state
 
 __all__ = [
+    "AlertLevel",
     "alert",
     "define_metric",
     "ensure_configured",
@@ -31,6 +33,14 @@ __all__ = [
     "use_model",
     "watch",
 ]
+
+
+class AlertLevel(Enum):
+    """Of an alert; recorded as its text."""
+
+    INFO = "INFO"
+    WARN = "WARN"
+    ERROR = "ERROR"
 
 
 def log(data: Mapping[str, Any], step: int | None = None, commit: bool | None = None, sync: bool | None = None) -> None:

@@ -17,8 +17,7 @@ from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.tracking.not_kept import is_given, not_kept, options_not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, StepCounts, own_axis, whole
 from otel_ml.compat.tracking.unrecordable_arguments import report_unrecordable
-from otel_ml.compat.wandb.artifact import Artifact
-from otel_ml.compat.wandb.artifacts_in_use import used
+from otel_ml.compat.wandb.artifact import Artifact, used
 from otel_ml.compat.wandb.code_files import Chooses, code_of, is_code, is_of_a_run
 from otel_ml.compat.wandb.definitions import Definitions, Metric
 from otel_ml.compat.wandb.final_values import Summary

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from otel_ml.diagnostics.hardware.counters import Counters
-from otel_ml.diagnostics.hardware.nvml_probes import COUNTED, PROBES
+from otel_ml.diagnostics.hardware.nvml_probes import COUNTED, GPU, PROBES
 from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
-from otel_ml.diagnostics.hardware.xid import XidEvents
 from otel_ml.warn_once import reporter
 
 __all__ = ["Nvml", "NvmlDevice"]
@@ -184,3 +184,40 @@ class Nvml:
         """Give the library back."""
         with contextlib.suppress(self._library.NVMLError):
             self._library.nvmlShutdown()
+
+
+class XidEvents:
+    """Errors that NVIDIA's driver reports by number (XID) when they happen: those since it was asked last.
+
+    Args:
+        handles: NVML's handle of each device, by its id.
+    """
+
+    MOST = 100
+    """A GPU that reports without end must not hold the sampler up."""
+
+    def __init__(self, library: Any, handles: Mapping[str, Any]) -> None:
+        self._library = library
+        self._ids = {_address(handle): device for device, handle in handles.items()}
+        self._set: Any = None
+        with contextlib.suppress(library.NVMLError):
+            events = library.nvmlEventSetCreate()
+            for handle in handles.values():
+                library.nvmlDeviceRegisterEvents(handle, library.nvmlEventTypeXidCriticalError, events)
+            self._set = events
+
+    def read(self) -> Iterator[Reading]:
+        """Yield one reading an error that happened since the last call; it never waits."""
+        for _ in range(self.MOST if self._set is not None else 0):
+            try:
+                event = self._library.nvmlEventSetWait_v2(self._set, 0)
+            except self._library.NVMLError as error:
+                if error.value != self._library.NVML_ERROR_TIMEOUT:
+                    self._set = None
+                return
+            device = self._ids.get(_address(event.device), "gpu")
+            yield Reading("hw.errors", 1.0, {"hw.id": device, **GPU, "error.type": f"xid_{int(event.eventData)}"})
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

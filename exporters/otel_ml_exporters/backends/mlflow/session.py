@@ -9,8 +9,7 @@ from otel_ml_exporters.backends.mlflow.artifacts import Files
 from otel_ml_exporters.backends.mlflow.names import PARAM_NAMES, Names
 from otel_ml_exporters.backends.mlflow.params import reconciled
 from otel_ml_exporters.backends.mlflow.points import Points
-from otel_ml_exporters.backends.mlflow.source import source_tags
-from otel_ml_exporters.backends.mlflow.tags import tags_among
+from otel_ml_exporters.backends.mlflow.tags import source_tags, tags_among
 from otel_ml_exporters.backends.mlflow.tracking import OpenRun, description
 from otel_ml_exporters.records import (
     Artifact,

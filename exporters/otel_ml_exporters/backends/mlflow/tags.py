@@ -1,4 +1,4 @@
-"""Tags of a run, which are single texts → MLflow's, which have a key and a value."""
+"""Tags of a run, which are single texts → MLflow's, which have a key and a value; and those of what began it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from otel_ml.flatten import leaves
 from otel_ml_exporters.backends.mlflow.names import fitting
 from otel_ml_exporters.records import JsonValue
 
-__all__ = ["tags_among", "tags_of"]
+__all__ = ["source_tags", "tags_among", "tags_of"]
 
 _ROOM = 240
 """Of the 250 characters of a key, without its number."""
@@ -49,3 +49,29 @@ def tags_among(params: Mapping[str, JsonValue]) -> dict[str, str]:
     given = params.get("tags")
     found = leaves(given) if isinstance(given, Mapping) else ()
     return {fitting(key): str(value)[:_MAX_VALUE] for key, value in found if key and not key.startswith(_OWN)}
+
+
+_TAGS = {
+    "mlflow.source.name": ("program",),
+    "mlflow.user": ("user",),
+    "mlflow.source.git.commit": ("git", "commit"),
+    "mlflow.source.git.branch": ("git", "branch"),
+    "mlflow.source.git.repoURL": ("git", "remote"),
+}
+
+
+def source_tags(params: Mapping[str, JsonValue]) -> dict[str, str]:
+    """Return MLflow's own tags of what the worker captured (`OTEL_ML_CAPTURE`), as far as it did.
+
+    Examples:
+        >>> source_tags({"otel_ml": {"program": "train.py", "git": {"commit": "4f1c"}}, "lr": 0.1})
+        {'mlflow.source.name': 'train.py', 'mlflow.source.git.commit': '4f1c', 'mlflow.source.type': 'LOCAL'}
+    """
+    found: dict[str, str] = {}
+    for tag, path in _TAGS.items():
+        value: object = params.get("otel_ml")
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, str) and value:
+            found[tag] = value[:_MAX_VALUE]
+    return {**found, "mlflow.source.type": "LOCAL"} if found else {}

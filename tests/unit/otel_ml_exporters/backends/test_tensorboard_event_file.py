@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
-from otel_ml_exporters.backends.tensorboard import checksum
+from otel_ml_exporters.backends.tensorboard import event_file
 from otel_ml_exporters.backends.tensorboard.event_file import EventFile, marked
 from otel_ml_exporters.backends.tensorboard.summary import ScalarEncoder, event
 
@@ -93,7 +93,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyte
 
 @given(st.binary(max_size=100))
 def test_both_checksums_are_those_of_tensorboard(data: bytes) -> None:
-    crc = checksum.table_crc32c(data)
+    crc = event_file.table_crc32c(data)
 
-    assert checksum.masked_crc(data) == masked_crc32c(data)
+    assert event_file.masked_crc(data) == masked_crc32c(data)
     assert ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF == masked_crc32c(data)
