@@ -23,7 +23,7 @@ from otel_ml_exporters.backends.jsonl import JsonlExporter
 from otel_ml_exporters.backends.tensorboard import TensorBoardExporter
 from otel_ml_exporters.records import RunInfo, Text
 from otel_ml_exporters.testing import RecordingExporter
-from otel_ml_service.live_runs.log_lines import LogLines
+from otel_ml_service.live_runs.run_log import LogLines
 from tests.contract.readers.tensorboard import read as read_tensorboard
 from tests.integration.conftest import Bench
 from tests.integration.worker_process import environment

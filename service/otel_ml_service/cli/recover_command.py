@@ -19,8 +19,7 @@ from otel_ml.recovery import LOSSES
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_service.cli.figures import thousands
 from otel_ml_service.cli.parameters import RUN, dir_option
-from otel_ml_service.cli.recover_outcome import LEFT, LOST, Outcome
-from otel_ml_service.cli.recover_waits import Waits
+from otel_ml_service.cli.recover_outcome import LEFT, LOST, Outcome, Waits
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
 from otel_ml_service.storage.database import StorageError

@@ -14,8 +14,7 @@ from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_exporters.registry import split_name
 from otel_ml_service.cli.parameters import EXPORTERS
 from otel_ml_service.config import ServiceConfig
-from otel_ml_service.live_runs.log_lines import LogLines
-from otel_ml_service.live_runs.run_log import OutputLog
+from otel_ml_service.live_runs.run_log import LogLines, OutputLog
 from otel_ml_service.own_parent import leave_starter
 from otel_ml_service.serve import serve
 from otel_ml_service.service import Service

@@ -7,6 +7,7 @@ import difflib
 import json
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,15 +18,15 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.flatten import leaves
 from otel_ml.printable import printable
 from otel_ml.wire.published_name import is_own
-from otel_ml_exporters.records import Record, Table
+from otel_ml_exporters.records import Record, StepRecord, Table
 from otel_ml_service.cli.figures import compact, of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.runs_command import described
 from otel_ml_service.cli.screen import Screen, screen
-from otel_ml_service.cli.self_telemetry_series import not_as_it_should_be
 from otel_ml_service.cli.series_json import Json, json_value, metric_json
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, is_exposed, time_account
+from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, is_position
 from otel_ml_service.stored_runs.deliveries import Delivery, deliveries, lacking
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.quick_history import history_of
@@ -173,7 +174,7 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     output.line()
     own = [entry for entry in chosen if _is_account(entry[0].name)]
     users = [entry for entry in chosen if not _is_account(entry[0].name)]
-    wrong = not_as_it_should_be(read)
+    wrong = _not_as_it_should_be(read)
     told = [entry for entry in own if everything or entry[0].name in wrong]
     # What a user recorded first, what otel_ml says about itself last, and only where it is not as it should be.
     _print_series(output, [*users, *told])
@@ -267,3 +268,26 @@ def _show_json(
 def _points(series: Mapping[int, float], with_values: bool) -> dict[str, Json]:
     points = [[step, json_value(value)] for step, value in series.items()]
     return {"points": points} if with_values else {}
+
+
+def _not_as_it_should_be(read: History) -> set[str]:
+    """Return the names of otel_ml's own series that tell of a loss, a lag, a slow rank, ….
+
+    Examples:
+        >>> row = {"loss": 1.0, "otel_ml/lost/exporter/wandb": 3.0, "otel_ml/lost/exporter/jsonl": 0.0}
+        >>> read = History()
+        >>> read.add(StepRecord(1, "", "time", 10, 0, 1.0, row))
+        >>> _not_as_it_should_be(read)
+        {'otel_ml/lost/exporter/wandb'}
+    """
+    rows: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    for key, series in read.series.items():
+        if is_own(key.name):
+            for step, value in series.items():
+                rows[key.axis, step][key.name] = value
+    records = [StepRecord(0, "", axis, step, 0, 0.0, values) for (axis, step), values in sorted(rows.items())]
+    found = SelfTelemetryFilter()
+    found.note(records)
+    selected = (found.select(record) for record in records)
+    names = {name for record in selected if isinstance(record, StepRecord) for name in record.values}
+    return {name for name in names if not is_position(name)}

@@ -12,17 +12,19 @@ from contextvars import ContextVar
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from otel_ml.printable import printable
+from otel_ml.redaction import redacted
 from otel_ml_exporters.file_identity import has_name
-from otel_ml_service.live_runs.log_lines import LogLines
-
-__all__ = ["LOG_BYTES", "OutputLog", "RunLog"]
 
 if TYPE_CHECKING:
     _StreamHandler = logging.StreamHandler[TextIO]
 else:
     _StreamHandler = logging.StreamHandler  # takes no parameter in Python 3.10
+
+__all__ = ["LOG_BYTES", "LogLines", "OutputLog", "RunLog"]
 
 LOG_BYTES = 16 * 2**20
 """Most bytes of `service.log`; the 16 MiB before them are in `service.log.1`."""
@@ -109,3 +111,27 @@ def _open_again(handle: int) -> None:
     fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     os.dup2(fresh, handle, inheritable=False)
     os.close(fresh)
+
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class LogLines(logging.Formatter):
+    """Writes out what is not printable, and hides what looks like a secret, in tracebacks too."""
+
+    def __init__(self) -> None:
+        super().__init__(_FORMAT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message and, below it, the traceback."""
+        return redacted(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
+        """Return one line."""
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802 (logging's name)
+        """Return the traceback's lines."""
+        return "\n".join(map(printable, super().formatException(ei).splitlines()))

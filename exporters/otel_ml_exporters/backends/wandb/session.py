@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
@@ -11,7 +12,6 @@ from typing import Any
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_exporters.backends.wandb.media import artifact, media
 from otel_ml_exporters.backends.wandb.names import media_key, param_key, row_key, table_limit
-from otel_ml_exporters.backends.wandb.overview import publish_overview
 from otel_ml_exporters.backends.wandb.rows import (
     AMENDMENT,
     ATTEMPT,
@@ -28,6 +28,7 @@ from otel_ml_exporters.records import (
     Audio,
     HistogramValue,
     Image,
+    JsonValue,
     Params,
     Record,
     StepRecord,
@@ -161,7 +162,7 @@ class Session:
         self._run.config.update(
             plain({param_key(key): value for key, value in record.params.items()}), allow_val_change=True
         )
-        publish_overview(self._run, record.params)
+        _publish_overview(self._run, record.params)
 
     def _log_summary(self, record: Summary) -> None:
         self._note((name, row_key(name)) for name in record.values)
@@ -204,3 +205,40 @@ def _artifact_key(record: Record) -> tuple[str, int | None] | None:
 def _alias(alias: str) -> str:
     """W&B refuses these two in an alias."""
     return alias.replace("/", "-").replace(":", "-")
+
+
+def _publish_overview(run: Any, params: Mapping[str, JsonValue]) -> None:
+    """Tell W&B what the worker captured (`OTEL_ML_CAPTURE`): its own look would find the service.
+
+    W&B has no public call for it; where a version has none of this name either, the config has the same.
+
+    Args:
+        run: `wandb.Run`.
+        params: as they came.
+    """
+    facts = params.get("otel_ml")
+    if not isinstance(facts, Mapping) or not isinstance(facts.get("program"), str):
+        return
+    with contextlib.suppress(AttributeError, ImportError, TypeError, ValueError):
+        from wandb.proto import wandb_internal_pb2
+
+        environment = wandb_internal_pb2.EnvironmentRecord(**_fields(facts))
+        run._interface.publish_environment(environment)  # noqa: SLF001 (the only way there is)
+
+
+def _fields(facts: Mapping[str, JsonValue]) -> dict[str, Any]:
+    git = facts.get("git")
+    of_git = git if isinstance(git, Mapping) else {}
+    found: dict[str, Any] = {
+        "program": facts.get("program"),
+        "code_path": facts.get("program"),
+        "args": facts.get("arguments"),
+        "executable": facts.get("executable"),
+        "python": facts.get("python"),
+        "os": facts.get("os"),
+        "host": facts.get("host"),
+        "username": facts.get("user"),
+        "root": facts.get("working_directory"),
+        "git": {"remote_url": of_git.get("remote", ""), "commit": of_git.get("commit", "")} if of_git else None,
+    }
+    return {key: value for key, value in found.items() if value}

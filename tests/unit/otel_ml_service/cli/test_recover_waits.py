@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_ml_service.cli.recover_waits import Waits
+from otel_ml_service.cli.recover_outcome import Waits
 
 
 def account(pending: int, **exporters: tuple[int, str | None]) -> dict[str, Any]:
