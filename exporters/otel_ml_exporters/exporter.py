@@ -28,10 +28,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
+from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
-__all__ = ["Exporter", "every_problems"]
+__all__ = ["Exporter", "every_problems", "require_started"]
+
+_Opened = TypeVar("_Opened")
 
 
 class Exporter(ABC):
@@ -163,3 +167,17 @@ def every_problems(exporter: str, every: object) -> list[str]:
     if not isinstance(every, int) or every < 1:
         problems.append(f"{exporter}.every: expected a number of steps from 1, got {every!r}.")
     return problems
+
+
+def require_started(exporter: str, what: _Opened | None, *, is_closed: bool) -> _Opened:
+    """Return what an exporter's `start()` has opened.
+
+    Raises:
+        ExporterClosedError: the exporter is shut down.
+        PermanentExportError: it was not started.
+    """
+    if is_closed:
+        raise ExporterClosedError(exporter)
+    if what is None:
+        raise PermanentExportError(f"{exporter}: export before start. Call start(run) first.", slug="exporter-order")
+    return what

@@ -16,8 +16,8 @@ from pathlib import Path
 from otel_ml.exceptions import ConfigError
 from otel_ml.redaction import redacted
 from otel_ml.wire.published_name import is_own
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
-from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.errors import RetryableExportError
+from otel_ml_exporters.exporter import Exporter, every_problems, require_started
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
 from otel_ml_exporters.run_progress import RunProgress
 from otel_ml_exporters.telling_metrics import interesting
@@ -119,16 +119,13 @@ class KubeflowExporter(Exporter):
 
     def export(self, records: Sequence[Record]) -> None:
         """Send the state behind these records."""
-        if self._closed:
-            raise ExporterClosedError("kubeflow")
-        if self._opener is None:
-            raise PermanentExportError("kubeflow: export before start. Call start(run) first.", slug="exporter-order")
+        opener = require_started("kubeflow", self._opener, is_closed=self._closed)
         for record in records:
             self._progress.add(record)
             if isinstance(record, StepRecord) and not record.amendment:
                 self._values.update((name, value) for name, value in record.values.items() if not is_own(name))
         if self._progress.newest is not None:
-            self._send(self._opener, {"trainerStatus": self._status(self._progress.newest)})
+            self._send(opener, {"trainerStatus": self._status(self._progress.newest)})
 
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
         """Do nothing more: each `export` was answered."""

@@ -12,7 +12,7 @@ import click
 
 from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
-from otel_ml_service.stored_runs.run_folders import RunFolder, find
+from otel_ml_service.stored_runs.run_folders import called, find
 from otel_ml_service.why.comparison import Changed, Comparison, Difference, compared
 from otel_ml_service.why.facts import read_facts
 from otel_ml_service.why.wording import number, seconds, signed, steps_text
@@ -40,11 +40,7 @@ def command(a: str, b: str, base: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(found)))
     else:
-        _print(screen(), found, [_called(run) for run in runs])
-
-
-def _called(run: RunFolder) -> str:
-    return run.id if run.name == run.id else f"{run.name} ({run.id})"
+        _print(screen(), found, [called(run) for run in runs])
 
 
 def _print(output: Screen, found: Comparison, names: Sequence[str]) -> None:

@@ -70,13 +70,12 @@ class Pipeline:
         retry: RetryPolicy,
         select: Selection = everything,
         seq_offset: Callable[[int], int] = lambda _: 0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self._make = make
         self._run = self._told = run.of_instance(name)
         self._source = source
-        self._stop = StopSignal(clock)
+        self._stop = StopSignal(time.monotonic)
         self._progress = Progress(
             name, run.id, delivered, lost or {}, mark=mark, say=say, surprises=retry.surprises, seq_offset=seq_offset
         )

@@ -115,15 +115,13 @@ def shell(key: str, title: str, labels: Sequence[str], *, is_strip: bool = False
     return tag("figure", _caption(title, ""), _legend(labels), class_=look, tabindex=0, data_chart=key)
 
 
-def numbers(
-    title: str, axis: str, curves: Sequence[Curve], after: int | None = None, most: int = 4 * _POINTS
-) -> dict[str, object]:
+def numbers(title: str, axis: str, curves: Sequence[Curve], after: int | None = None) -> dict[str, object]:
     """Return what a chart draws of curves, for the page: all of it, or what came after a step."""
     unit = unit_of(title)
     new = [_after(curve.series, after) for curve in curves]
     holes = 0 if after is not None else sum(not math.isfinite(value) for found in new for value in found.values())
     return {
-        "lines": _lines([curve.label for curve in curves], [thinned(found, most) for found in new]),
+        "lines": _lines([curve.label for curve in curves], [thinned(found, 4 * _POINTS) for found in new]),
         "axis": axis, "unit": unit, "from": after, "said": _said(unit, curves, holes),
     }  # fmt: skip
 

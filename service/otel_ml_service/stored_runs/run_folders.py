@@ -14,7 +14,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.wire.readable_name import readable_name
 from otel_ml_service.stored_runs.shortened_name import is_part_of
 
-__all__ = ["LATEST", "RunFolder", "RunNotFoundError", "find", "is_there", "run_folders", "unreadable_folders"]
+__all__ = ["LATEST", "RunFolder", "RunNotFoundError", "called", "find", "is_there", "run_folders", "unreadable_folders"]
 
 LATEST = "latest"
 """What a user may write for the run that was written to last."""
@@ -188,10 +188,11 @@ def _has_part(run: RunFolder, text: str) -> bool:
     return any(is_part_of(text, name) for name in names)
 
 
-def _called(run: RunFolder) -> str:
+def called(run: RunFolder) -> str:
+    """Return the name of a run with its id, or its id alone where it has no other name."""
     return run.id if run.name == run.id else f"{run.name} ({run.id})"
 
 
 def _listed(runs: Sequence[RunFolder], most: int = 5) -> str:
-    shown = ", ".join(_called(run) for run in runs[:most])
+    shown = ", ".join(called(run) for run in runs[:most])
     return f"{shown}, … (`otel-ml runs` lists all {len(runs)})" if len(runs) > most else shown

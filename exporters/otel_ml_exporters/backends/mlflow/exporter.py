@@ -35,8 +35,8 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.mlflow.errors import export_error
 from otel_ml_exporters.backends.mlflow.session import Session
 from otel_ml_exporters.backends.mlflow.tracking import database_of, load_mlflow, open_run, run_page, tracking_uri
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, translated
-from otel_ml_exporters.exporter import Exporter, every_problems, renamed
+from otel_ml_exporters.errors import PermanentExportError, translated
+from otel_ml_exporters.exporter import Exporter, every_problems, renamed, require_started
 from otel_ml_exporters.file_identity import identity
 from otel_ml_exporters.mlflow_run_search import experiment_name
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
@@ -105,12 +105,9 @@ class MlflowExporter(Exporter):
 
     def export(self, records: Sequence[Record]) -> None:
         """Write `records`; those at or below the stored `seq` are there already and are skipped."""
-        if self._closed:
-            raise ExporterClosedError("mlflow")
-        if self._session is None:
-            raise PermanentExportError("mlflow: export before start. Call start(run) first.", slug="exporter-order")
+        session = require_started("mlflow", self._session, is_closed=self._closed)
         with translated(export_error):
-            self._session.write(records)
+            session.write(records)
 
     def describe(self, run: RunInfo) -> None:
         """Add tags, replace name and notes."""

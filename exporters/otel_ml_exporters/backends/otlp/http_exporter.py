@@ -9,8 +9,7 @@ from types import MappingProxyType
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.otlp.client import Client
 from otel_ml_exporters.backends.otlp.destination import Signal, destination
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
-from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.exporter import Exporter, every_problems, require_started
 from otel_ml_exporters.records import RunInfo, RunStatus
 
 __all__ = ["HttpExporter"]
@@ -70,10 +69,4 @@ class HttpExporter(Exporter):
 
     @property
     def _run(self) -> RunInfo:
-        if self._closed:
-            raise ExporterClosedError(self._name)
-        if self._started is None:
-            raise PermanentExportError(
-                f"{self._name}: export before start. Call start(run) first.", slug="exporter-order"
-            )
-        return self._started
+        return require_started(self._name, self._started, is_closed=self._closed)

@@ -9,8 +9,8 @@ from pathlib import Path
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.parquet.parts import Parts
 from otel_ml_exporters.backends.parquet.rows import load_pyarrow, merge_tables, table_of, write_table
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, on_disk
-from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.errors import on_disk
+from otel_ml_exporters.exporter import Exporter, every_problems, require_started
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
 
 __all__ = ["ParquetExporter"]
@@ -77,11 +77,7 @@ class ParquetExporter(Exporter):
 
     def export(self, records: Sequence[Record]) -> None:
         """Write one file."""
-        if self._closed:
-            raise ExporterClosedError("parquet")
-        parts = self._parts
-        if parts is None:
-            raise PermanentExportError("parquet: export before start. Call start(run) first.", slug="exporter-order")
+        parts = require_started("parquet", self._parts, is_closed=self._closed)
         steps = [record for record in records if isinstance(record, StepRecord) and record.seq > parts.last_seq]
         if not any(step.values for step in steps):
             return

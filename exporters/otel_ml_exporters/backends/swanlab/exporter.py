@@ -10,8 +10,8 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.swanlab.keys import NAMES, Names, corrected_key, identifier, metric_key
 from otel_ml_exporters.backends.swanlab.messages import Messages
 from otel_ml_exporters.backends.swanlab.run_file import Mark, RunFile
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, on_disk
-from otel_ml_exporters.exporter import Exporter, every_problems, renamed
+from otel_ml_exporters.errors import on_disk
+from otel_ml_exporters.exporter import Exporter, every_problems, renamed, require_started
 from otel_ml_exporters.records import (
     Image,
     JsonValue,
@@ -96,12 +96,9 @@ class SwanlabExporter(Exporter):
 
     def export(self, records: Sequence[Record]) -> None:
         """Append `records` in one write."""
-        if self._closed:
-            raise ExporterClosedError("swanlab")
-        if self._writer is None:
-            raise PermanentExportError("swanlab: export before start. Call start(run) first.", slug="exporter-order")
+        writer = require_started("swanlab", self._writer, is_closed=self._closed)
         with on_disk(self._folder):
-            self._writer.write(records)
+            writer.write(records)
 
     def force_flush(self, timeout: float) -> None:
         """Wait until the disk has everything; the operating system has it already."""

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from otel_ml.exceptions import ConfigError, OtelMLError
 from otel_ml_exporters.backends.trackio.rows import media_row, renamed_in, step_row, summary_row
 from otel_ml_exporters.backends.trackio.storage import Row, Storage
-from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError, RetryableExportError
-from otel_ml_exporters.exporter import Exporter, every_problems, renamed
+from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
+from otel_ml_exporters.exporter import Exporter, every_problems, renamed, require_started
 from otel_ml_exporters.records import (
     Audio,
     HistogramValue,
@@ -97,11 +97,7 @@ class TrackioExporter(Exporter):
 
     def export(self, records: Sequence[Record]) -> None:
         """Write one row for each record that has a place, in one transaction."""
-        if self._closed:
-            raise ExporterClosedError("trackio")
-        storage = self._storage
-        if storage is None:
-            raise PermanentExportError("trackio: export before start. Call start(run) first.", slug="exporter-order")
+        storage = require_started("trackio", self._storage, is_closed=self._closed)
         with _translated():
             rows = [row for record in records if (row := _row(record, storage)) is not None]
             is_new = self._note(records, storage)

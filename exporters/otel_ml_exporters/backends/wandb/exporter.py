@@ -39,13 +39,12 @@ from otel_ml_exporters.backends.wandb.session import NAMES, Session
 from otel_ml_exporters.backends.wandb.step_metrics import StepMetrics
 from otel_ml_exporters.backends.wandb.transaction_log import LogTail
 from otel_ml_exporters.errors import (
-    ExporterClosedError,
     PermanentExportError,
     RestartExporterError,
     RetryableExportError,
     translated,
 )
-from otel_ml_exporters.exporter import Exporter, every_problems, renamed
+from otel_ml_exporters.exporter import Exporter, every_problems, renamed, require_started
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["WandbExporter"]
@@ -129,15 +128,12 @@ class WandbExporter(Exporter):
 
     def export(self, records: Sequence[Record]) -> None:
         """Hand `records` to W&B's service process; rows that it has already are skipped."""
-        if self._closed:
-            raise ExporterClosedError("wandb")
-        if self._session is None:
-            raise PermanentExportError("wandb: export before start. Call start(run) first.", slug="exporter-order")
+        session = require_started("wandb", self._session, is_closed=self._closed)
         self._check_the_disk()
         with translated(export_error):
-            self._session.write(records)
+            session.write(records)
         if self._awaited is None:
-            self._awaited = (self._session.last_row, time.monotonic() + _ON_DISK_S)
+            self._awaited = (session.last_row, time.monotonic() + _ON_DISK_S)
 
     def describe(self, run: RunInfo) -> None:
         """Add tags to those that W&B has, replace name and notes."""
