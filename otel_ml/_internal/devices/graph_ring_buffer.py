@@ -18,6 +18,7 @@ __all__ = ["Cell", "Ring", "Row"]
 _LOW = ("torch.float32", "torch.bfloat16", "torch.float16")
 """Exact in float32: of these all are converted at once."""
 
+# Negative, as neither a count nor `_magic` is.
 _NOT_ARRIVED = -1 - (int.from_bytes(urandom(8), "little") >> 2)
 """What memory does not hold by chance."""
 
@@ -135,6 +136,7 @@ class Ring:
         self._is_read = True
         self.passed = int(token[0])
         written = self._count(*first.tolist())
+        # One less than the ring holds: the row that comes next may be half written over the oldest of them.
         oldest = max(self.seen, self._count(magic, count_after) - self.ROWS + 1)
         lost = max(0, min(oldest, written) - self.seen)
         torch = sys.modules["torch"]

@@ -245,4 +245,5 @@ def launch(values: Iterable[Staged]) -> None:
 
 def _is_foreign(stream_id: int) -> bool:
     """Whether a stream was not made by torch, so that it may be gone before its batch is sent."""
+    # torch marks ids of its own streams by the last bit; that of another one is its address, which is even.
     return stream_id != 0 and not stream_id & 1

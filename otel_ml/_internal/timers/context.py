@@ -87,6 +87,7 @@ class _Made:
 
     def __init__(self) -> None:
         self.contexts: dict[Hashable, Context] = {}
+        # A counter in C, so no two threads have the same id; it begins anywhere, so no two processes do.
         self.next_id = itertools.count(1 + (int.from_bytes(os.urandom(8), "big") >> 1)).__next__
 
 

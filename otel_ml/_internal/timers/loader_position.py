@@ -29,6 +29,7 @@ def first_number(iterable: Any) -> int | None:
     if isinstance(bare, range):
         return bare.start if bare.step == 1 and bare else None
     if isinstance(bare, enumerate):
+        # It has no attribute for it: what it would be pickled as has the number.
         return int(bare.__reduce__()[1][1])
     if isinstance(bare, count):
         found = _COUNT.fullmatch(repr(bare))  # it has no other way to say so

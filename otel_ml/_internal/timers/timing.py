@@ -58,7 +58,7 @@ class Timing(Recording):
         else:
             # No span is kept: what a program says to `as span` is lost, and does not raise.
             self.span_id = self.trace_id = 0
-            self.end_ns = 1
+            self.end_ns = 1  # not 0: `is_recording()` is false
             if definition.span and STATE.budget:
                 _over_budget(step)
         self.event = None if definition.device is None else DEVICE_TIMERS.begin()
@@ -89,6 +89,7 @@ class Timing(Recording):
         if self.event is not None and DEVICE_TIMERS.end(self.event):
             value = self.event
         records = RECORDS
+        # One call of C: no record of another thread comes between its four items.
         records += (self.definition.series, step, value, end_ns + STATE.offset_ns)
         if len(records) > LIMIT:
             relieve()

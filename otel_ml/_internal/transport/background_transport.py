@@ -30,6 +30,7 @@ class BackgroundTransport:
         self._transport = transport
         self._meanwhile = meanwhile
         self._tick = tick
+        # Kept from one call to the next: many short requests in a row must not put the tick off.
         self._next = 0.0
         self._background = SingleThreadExecutor()
 

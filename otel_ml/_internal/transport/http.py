@@ -147,6 +147,7 @@ class HttpTransport:
 
     def _read_head(self, connection: OwnSocket, patience: Patience) -> tuple[int, dict[str, str]]:
         while True:
+            # Below 200 it is not the answer yet (100 Continue).
             status, headers = _parse_head(self._read_until(connection, b"\r\n\r\n", patience, begin=b"HTTP/1."))
             if status >= 200:
                 return status, headers
@@ -203,6 +204,7 @@ class HttpTransport:
             return self._read_chunks(connection, patience)
         if "content-length" in headers:
             return self._read_exactly(connection, _length(headers["content-length"]), patience)
+        # Neither a length nor chunks: it ends with the connection.
         content = self._received
         self._received = b""
         while len(content) <= MAX_ANSWER:
@@ -261,6 +263,7 @@ def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
 
 def _gzip(body: bytes) -> bytes:
     # Level 1: measured 12 % larger than level 6, at a fraction of the time.
+    # 31: with the head of a gzip file.
     compressor = zlib.compressobj(1, zlib.DEFLATED, 31)
     return compressor.compress(body) + compressor.flush()
 
@@ -294,6 +297,7 @@ def _decoded(content: bytes, encoding: str) -> bytes:
     """Return content that a proxy has compressed, though nobody asked for it, as it was."""
     if encoding.lower() not in {"gzip", "x-gzip", "deflate"}:
         return content
+    # 47: gzip or zlib, whichever it is.
     unpacking = zlib.decompressobj(47)
     try:
         plain = unpacking.decompress(content, MAX_ANSWER)

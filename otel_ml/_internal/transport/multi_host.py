@@ -36,6 +36,7 @@ def reachable_address(environ: Mapping[str, str]) -> str:
     """Return this host's address on the network that the launcher uses."""
     master = environ.get("MASTER_ADDR", "").strip()
     is_loopback_meant = master == "localhost" or master.startswith("127.")
+    # The second one need not be there: the kernel says from which address it would be reached.
     for target in (master, "10.255.255.255"):
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -71,6 +71,7 @@ class OwnSocket:
         secured = context.wrap_socket(self._socket, server_hostname=host, do_handshake_on_connect=False)
         self._socket = secured
         self._piece = _TLS_PIECE  # TLS tells nothing before all that it was given is on its way
+        # TLS may have to read before it can write, and the other way round.
         self._wanted = {ssl.SSLWantReadError: select.POLLIN, ssl.SSLWantWriteError: select.POLLOUT}
         self._when_ready(secured.do_handshake, select.POLLIN, patience)
 
@@ -110,6 +111,7 @@ class OwnSocket:
         found: object = None
         while not found:
             # A kernel takes more only after a third of what it holds has left: a megabyte.
+            # poll() takes whole milliseconds; rounded down, the last one would be a loop without a pause.
             found = waiting.poll(1 + int(1000 * patience.until_next_look(self._descriptor.number)))
             self._look()
 

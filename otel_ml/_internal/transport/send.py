@@ -195,6 +195,7 @@ class Sender:
         self.last_error = answer.reason
         report_send_error(answer, partial(self._say, about=""))
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2**self._failures)
+        # Bounded: after a night of failures 2**n would be too large for a float.
         self._failures = min(self._failures + 1, 16)
         # All ranks of a job lose a receiver at the same moment; without jitter they would all come back at the same
         # moment.
@@ -251,6 +252,7 @@ class Sender:
         counter = self.refused if request.kind == "M" else self.refused_records
         counter[reason if reason in counter or len(counter) < MANY_REASONS else "refused"] += records
         if request.kind == "M":
+            # `_settle` has counted the whole request.
             self.delivered -= records
 
 

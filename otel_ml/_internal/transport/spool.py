@@ -184,6 +184,7 @@ class Spool:
     def acknowledge(self, count: int, *, but: Kind | None = None) -> None:
         """Forget the `count` oldest frames: they have arrived, or never will; those of kind `but` are kept."""
         oldest = [self.pending.popleft() for _ in range(count)]
+        # extendleft() turns the order round, and so puts these back as they were.
         self.pending.extendleft(frame for frame in reversed(oldest) if frame.kind == but)
         first = self.pending[0].segment if self.pending else None
         while self._segments and self._segments[0] is not first:

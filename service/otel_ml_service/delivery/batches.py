@@ -69,6 +69,7 @@ class Batches:
             if left <= 0:
                 break
             self._stop.wake.wait(left)
+            # Before the read, as in the pipeline: what is committed from here on sets it again.
             self._stop.wake.clear()
             records = self._read(exporter)
         return records

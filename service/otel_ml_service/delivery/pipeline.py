@@ -234,6 +234,7 @@ class Pipeline:
         return True
 
     def _tell_news(self, exporter: Exporter) -> None:
+        # By identity: another thread may put a newer one there while the exporter is told of this one.
         while self._told is not self._run:
             run = self._run
             if self._export.describe(exporter, run):

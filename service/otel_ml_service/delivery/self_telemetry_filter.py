@@ -114,9 +114,11 @@ class LagWatch:
         if not lags:
             return set()
         delivered = {name: values.get(name.replace(_LAG, "delivered/", 1), 0.0) for name in lags}
+        # The newest entry of those that are old enough is kept: what was there then, everybody should have by now.
         while len(self._newest) > 1 and self._newest[1][0] <= second - PATIENCE_S:
             self._newest.popleft()
         known = self._newest[0][1] if self._newest and self._newest[0][0] <= second - PATIENCE_S else 0.0
+        # Where an exporter is and what it lacks add up to the newest record of that second.
         self._newest.append((second, max(seq + values[name] for name, seq in delivered.items())))
         return {name for name, seq in delivered.items() if values[name] and seq < known}
 
@@ -146,6 +148,7 @@ class SelfTelemetryFilter:
                 for name in self._wrong(record):
                     found.setdefault(name, record.seq)
         if found:
+            # What is known stays: `select` has to say the same of a record whenever it is asked, after a restart, too.
             self._since = found | dict(self._since)
 
     def select(self, record: Record) -> Record | None:

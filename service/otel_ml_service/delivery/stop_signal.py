@@ -79,6 +79,7 @@ class StopSignal:
                 return
             if not self.has_time():
                 raise StoppedError
+            # A new record ends this wait, too, and is no reason to try sooner: the loop looks how long is left.
             self.wake.wait(max(0.0, min(until, self.deadline or until) - now))
             self.wake.clear()
 

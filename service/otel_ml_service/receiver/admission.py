@@ -91,6 +91,7 @@ class Admission:
             self._telemetry.count("refused", reason="overloaded")
             raise OverloadedError("The service is behind with its work. Send the same request again later.")
         decoded = self._decoder.json(signal, body) if json else self._decoder.protobuf(signal, body)
+        # Only while there are such requests is it worth the digest of every body.
         known = _digest(decoded) if self._in_part else b""
         if known:
             decoded = self._rest(decoded, known)

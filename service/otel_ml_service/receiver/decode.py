@@ -144,6 +144,7 @@ class Decoder:
     def _metrics_of(self, writer: Writer, message: bytes) -> list[Observation]:
         scope = ScopeMetrics.FromString(message)
         self._aliases.rename(scope)
+        # Nobody is told of these rejections: what is decoded here is a copy that shows where its points go.
         return self._metrics.scope(writer, scope, Rejections())
 
     def _add(self, decoded: Decoded, writer: Writer | Unacceptable, scope: Any) -> list[Observation]:

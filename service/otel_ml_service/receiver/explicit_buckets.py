@@ -70,6 +70,7 @@ def _ends(bounds: Sequence[float], place: int) -> tuple[float, float]:
     return low, high
 
 
+# The bounds of a metric are the same in each of its points.
 @lru_cache(maxsize=4096)
 def _spread(low: float, high: float) -> tuple[float, Shares, Shares]:
     """Return the share of (low, high] at zero, and of each exponential bucket below and above it."""

@@ -191,6 +191,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        # A new file gets the lowest number that is free, so this is how many more fit beside those that are kept back.
         further = most_files() - _fileno(self._transport)
         if further <= -_LINGERING:
             self._telemetry.count("refused", reason="too many connections")
@@ -212,12 +213,14 @@ class _Connection(asyncio.Protocol):
         self._pause.cancel()
 
     def data_received(self, data: bytes) -> None:
-        if self._lingering:
+        if self._lingering:  # what a refused sender still sends is read and dropped, so that it comes to the answer
             return
+        # The first bytes of a further request: the time for a pause is over, and that for a head begins.
         if self._head is None and not self._parser.buffered and self._answered:
             self._limit.set(_HEAD_S)
         self._parser.feed(data)
         if self.is_answering:
+            # What is not read stays with the kernel, which holds the sender up.
             if self._parser.buffered > _MAX_AHEAD:
                 self._transport.pause_reading()
             return
@@ -240,6 +243,7 @@ class _Connection(asyncio.Protocol):
                 if self._head is None:
                     return
                 self._limit.set(_REQUEST_S)
+                # Before the body: nobody who is refused has 64 MiB of it kept for a while.
                 refusal = self._routes.refusal(self._head)
                 if refusal is not None:
                     if refusal.status == 401:
@@ -253,6 +257,7 @@ class _Connection(asyncio.Protocol):
         except BadRequestError as error:
             self._refuse(self._routes.unreadable(self._head, error))
             return
+        # Counted as it arrives: many bodies that never end would take the memory of as many that do.
         if not self._hold(self._parser.buffered if body is None else len(body)):
             self._refuse(self._routes.overloaded(self._head))
         elif body is not None:
@@ -303,6 +308,7 @@ class _Connection(asyncio.Protocol):
         if wait_s:
             self._telemetry.count("slowed")
             self._transport.pause_reading()
+            # While nothing is read, no sender can be late.
             self._limit.cancel()
             self._pause.set(wait_s)
         else:
@@ -319,6 +325,7 @@ class _Connection(asyncio.Protocol):
         self._release()
         self._transport.write(response.encode(keep_alive=False))
         self._lingering = True
+        # The answer, an end, and no close yet: see `_LINGER_S`.
         if self._transport.can_write_eof():
             with contextlib.suppress(OSError):
                 self._transport.write_eof()

@@ -125,6 +125,7 @@ class RequestParser:
         except BadRequestError as error:
             self._error = error
         except httptools.HttpParserCallbackError as error:
+            # What a callback of ours raises comes inside of one of the parser's own.
             if not isinstance(error.__context__, BadRequestError):
                 raise
             self._error = error.__context__
@@ -210,7 +211,7 @@ class _Reading:
         self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(len(name) + len(value) + 4)
+        self._count_head(len(name) + len(value) + 4)  # with the colon, the space and the end of the line
         if self._is_in_body:
             return  # a trailer; none means anything to OTLP
         key, text = _lower(name), value.strip(b" \t").decode("latin-1")
@@ -231,6 +232,7 @@ class _Reading:
         if int(headers.get("content-length", 0)) > self._max_body:
             raise _too_large(self._max_body)
         keep_alive = llhttp.should_keep_alive() and not llhttp.should_upgrade()
+        # Without the length of the body, which alone is new with each request: `_head_of` remembers all else.
         said = tuple(header for header in headers.items() if header[0] not in _FRAMING)
         self.heads.append(_head_of(llhttp.get_method(), target, said, keep_alive))
         self._is_in_body = True

@@ -190,6 +190,7 @@ def _agrees(layout: Layout, message: bytes, partials: Partials) -> bool:
     stats = np.ascontiguousarray(layout.stats([message]))
     return (
         partials.buckets is None
+        # As bits: NaN is the same as itself then, and 0.0 is not -0.0.
         and np.array_equal(stats.view(np.int64), partials.stats.view(np.int64))
         and np.array_equal(layout.times([message]), partials.times)
     )

@@ -153,6 +153,7 @@ _POSITIVE = 9
 def _mask(size: int, numbers: Iterable[tuple[int, int]]) -> int:
     mask = bytearray(b"\xff" * size)
     for start, end in numbers:
+        # Varints: of each byte the bit that says whether it goes on must be the same, for it tells where they end.
         mask[start:end] = b"\x80" * (end - start)
     return int.from_bytes(mask, "little")
 

@@ -33,9 +33,12 @@ _SCOPE = field(1, text(1, wire.SCOPE))
 _SPANS = 0x12
 """Tag of ScopeSpans.spans."""
 
+# Ours: the ids of trace, span and parent, then tag and length of the name. Where there is no parent, these two
+# are found where its tag would be.
 _START = struct.Struct(">H16sH8sH8sBB")
 _TRACE_ID, _SPAN_ID, _PARENT_ID, _NAME = 0x0A10, 0x1208, 0x2208, 0x2A
 _WITHOUT_PARENT = _START.size - 10
+# Kind and its value, which is always the same; then the tags of begin and end, each with its time.
 _TIMES = struct.Struct("<HBQBQ")
 _TAGS = (_TRACE_ID, _SPAN_ID, _NAME, 0x0130, 0x39, 0x41)
 """Tags, with the length or value where it is always the same: `_TRACE_ID` is field 1 of 16 bytes, kind is INTERNAL."""
@@ -235,7 +238,7 @@ def _mask_and_layout(
         for places, name in zip(every, names, strict=True)
         for part in _parts(name, has_parent=places.parent is not None)
     ]
-    text[0] = text[0].lstrip()
+    text[0] = text[0].lstrip()  # no line is before the first one
     layout = _Layout(
         struct.Struct(f"{form}{size - at}x"),
         columns if is_ascending else columns[::-1],
@@ -284,6 +287,7 @@ def _ours(message: bytes, start: int, end: int) -> _Places:
     )
 
 
+# The Collector writes fields in descending order: what ours has at the end comes first, and the ids come last.
 def _of_collector(message: bytes, start: int, end: int) -> _Places:
     place = start
     while message[place] in _COMMON:

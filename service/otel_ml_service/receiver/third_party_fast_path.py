@@ -112,13 +112,14 @@ class ThirdPartyFastPath:
         if layout is None:
             return
         mask = mask_of(layout)
+        # Varints: the bit that says whether a number goes on must be the same, so that each step is as long as here.
         mask[steps] = 0x80
         for point in points:
             if point.counts is not None:
                 mask[point.counts.start : point.counts.end] = 0
         everything = np.arange(len(points))
         rows = tuple((one, slice(None) if np.array_equal(rows, everything) else rows) for one, rows in groups)
-        digits = 1 << 7 * np.arange(steps.shape[1])
+        digits = 1 << 7 * np.arange(steps.shape[1])  # seven bits of a number in each byte of a varint
         form = _Form(layout, steps, digits, rows, dict(_histograms(message, points)))
         if _agree(form.read(found[0].writer, message), found):
             self._forms.add(message, mask, form)

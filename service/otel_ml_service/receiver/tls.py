@@ -55,6 +55,7 @@ class ServerCertificate:
             raise ConfigError(
                 f"The TLS files {str(certificate)!r}, {str(key)!r} cannot be used: {error}.", slug="tls-files"
             ) from error
+        # Called in each handshake, also in one that names no server.
         self.context.sni_callback = lambda *_: self._look_again()
 
     def current(self) -> PemFiles:

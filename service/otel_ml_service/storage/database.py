@@ -124,13 +124,17 @@ def open_database(path: Path, form: Form, timeout_s: float = 0.0) -> sqlite3.Con
     """
     private_folder(path.parent)
     with storage_errors(path):
+        # Made before SQLite opens it, which would follow a link, and give it the rights of the umask.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        # isolation_level=None: a transaction begins where we write BEGIN. One thread opens it, others use it in turn.
         connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
         try:
+            # First: SQLite does without shared memory only where it has the file alone before it uses the log.
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA cache_size=-16384")
+            # Takes the lock now: another service is refused when it opens the file, and not when it first writes.
             connection.execute("BEGIN IMMEDIATE")
             is_new = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
             for statement in filter(None, (part.strip() for part in form.schema.split(";"))):
@@ -342,6 +346,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         yield connection
         connection.execute("COMMIT")
     except BaseException:
+        # Where the disk is full, or fails, SQLite has rolled back by itself.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise

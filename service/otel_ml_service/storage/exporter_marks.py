@@ -63,6 +63,7 @@ class ExporterMarks:
     def taken(self) -> Iterator[Sequence[tuple[str, int, str]]]:
         """Give the rows of what is not on the disk; where storing them fails, the next commit takes them again."""
         with self._lock:
+            # No longer dirty, and not on the disk yet: `are_unsaved` has to know of them all the same.
             taken = self._on_the_way = self._dirty
             self._dirty = set()
             rows = [(name, self._marks[name].seq, json.dumps(dict(self._marks[name].lost))) for name in taken]
@@ -70,6 +71,7 @@ class ExporterMarks:
             yield rows
         except BaseException:
             with self._lock:
+                # Names only: what was set meanwhile is newer, and is what the next commit stores.
                 self._dirty |= taken
             raise
         finally:

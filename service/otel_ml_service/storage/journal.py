@@ -48,6 +48,7 @@ CREATE TABLE IF NOT EXISTS journal (id INTEGER PRIMARY KEY AUTOINCREMENT, signal
 CREATE TABLE IF NOT EXISTS identity (name TEXT NOT NULL)
 """,
 )
+# identity: what runs have consumed of another journal under this name, one that was deleted, says nothing here.
 # AUTOINCREMENT: an id must not come back after the table was emptied, runs remember the last one they consumed.
 
 _GROUP = 512

@@ -42,9 +42,10 @@ __all__ = ["Commit", "Outbox"]
 
 _log = logging.getLogger(__name__)
 
-_BEHIND = "disk0"
+_BEHIND = "disk0"  # `0` follows `/` in the order of the keys
 """The first key that is behind those."""
 
+# Two ranges, which the index finds: what lies between them may be millions of rows, and is not looked at.
 _STATE = "SELECT key, value FROM engine WHERE key < ? UNION ALL SELECT key, value FROM engine WHERE key >= ?"
 
 MAX_NOTICES = 10_000
@@ -228,6 +229,7 @@ class Outbox:
         notices = notices[: max(0, MAX_NOTICES - len(said))]
         facts = dict(commit.facts)
         if commit.records:
+            # For a rescue: it says how far the records went, where they cannot be read, or were forgotten.
             facts["seq"] = str(commit.records[-1].seq)
         if commit.consumed is not None:
             facts["journal"] = "{} {}".format(*commit.consumed)
@@ -311,6 +313,7 @@ class Outbox:
         with self._lock:
             self._recent.add(records, rows)
             self.last_seq = records[-1].seq
+        # Without the lock: who is woken reads at once, and takes it.
         for listener in self._listeners.values():
             listener()
 

@@ -54,8 +54,11 @@ def rebuilt(path: Path, form: Form, copy: Callable[[sqlite3.Connection | None, s
     fresh = path.with_name(f"{path.name}.rebuilt")
     result: T | None = None
     with storage_errors(path):
+        # The mark comes first and goes last, and each step in between can be done again: where a kill interrupts this,
+        # the next start finishes it.
         _mark(path).touch()
         if path.exists():
+            # While the damaged file has its name, the copy of a predecessor counts for nothing: it may be half of one.
             for leftover in _files(fresh):
                 leftover.unlink(missing_ok=True)
             with closing(open_database(fresh, form)) as new, closing(sqlite3.connect(path)) as old:
@@ -63,6 +66,7 @@ def rebuilt(path: Path, form: Form, copy: Callable[[sqlite3.Connection | None, s
                 result = copy(old if _is_database(old) else None, new)
                 new.execute("COMMIT")
             path.rename(_damaged_copy(path))
+        # The log is the damaged file's: SQLite would write what is in it into a new one of the same name.
         for suffix in _BESIDE:
             log = path.with_name(path.name + suffix)
             if log.exists():

@@ -150,4 +150,5 @@ def _decodes(row: Row, known: Dictionaries) -> bool:
         record: Record = decode((kind, text_of(text, known.get(kind, b"")), media))
     except Exception:  # noqa: BLE001 (whatever the damage made of it, it is not a record)
         return False
+    # A record has its number inside, too: under another one it can only have come by damage.
     return bool(record.seq == seq)

@@ -164,6 +164,7 @@ def _behind(prefix: str) -> str:
 
 def _give_back(connection: sqlite3.Connection, is_stopped: Callable[[], bool]) -> None:
     """Write the file anew without what is free of it, or leave it."""
+    # Once the handler returns true SQLite gives the statement up, raises, and leaves the file as it was.
     connection.set_progress_handler(is_stopped, _INSTRUCTIONS)
     try:
         connection.execute("VACUUM")
