@@ -73,6 +73,7 @@ class _FromCuda:
         self._begin = self._end = 0
         self._host: Any = None
         self._pinned: Any = None
+        # Nothing yet: the first `read()` copies nothing to the host, and begins the first part.
         self._part: Any = torch.empty(0, device="cpu")
 
     def read(self) -> np.ndarray[Any, Any]:

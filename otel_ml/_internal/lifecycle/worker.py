@@ -184,6 +184,7 @@ class Worker:
                     return
             finally:
                 if request is not None:
+                    # Whatever happened: who asked must not wait for ever.
                     request.done.open()
 
     def _next_request(self) -> Request | None:

@@ -156,6 +156,7 @@ class Recorder:
         points = sum([count for _, _, count in holds])
         self._send_watermarks(now_ns, scopes, final=final)
         scopes += self._heartbeat.encoded(now_ns, self._settings.flush_interval_ns, self._totals, final=final)
+        # Watermarks and heartbeats hold no points: a full spool that drops them takes nothing out of a step.
         holds += [(None, None, 0)] * (len(scopes) - len(holds))
         yield_interpreter()
         return Batch(tuple(scopes), spans.collect(self._generation, settle_consumed), points, values, tuple(holds))
@@ -187,6 +188,7 @@ class Recorder:
         FOLDER.drop_deferred(self._generation)
 
     def _encode(self, step: Step, pending: StepPartials, scopes: list[bytes], holds: list[Holds]) -> None:
+        # Twice: the base of a step as a stage sees it is the step, and that of no step is the one that was left last.
         place = step.base or step
         place = place.base or place
         if step.stage is None:
@@ -195,6 +197,7 @@ class Recorder:
             self._repeated_steps.look(step, pending)
             self._encode_at(place, pending, scopes, holds)
         elif step.stage.name is None:
+            # A stage of which nothing is to be recorded; these were counted when they came.
             FOLDER.recorded -= pending.records
             if self._recorded_at_end is not None:
                 self._recorded_at_end -= pending.records

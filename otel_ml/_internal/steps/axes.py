@@ -93,6 +93,7 @@ class Steps:
         return step
 
     def _new(self, axis: Axis, index: int) -> Step:
+        # setdefault(): another thread may have made it since the caller looked.
         step = axis.steps.setdefault(index, Step(axis, index, self.generation))
         if len(axis.steps) > self.KEPT:
             self._forget_oldest(axis)
@@ -110,6 +111,7 @@ class Steps:
         Once a step, with cold caches: each function called and each lock taken costs as much as all of this in a loop.
         """
         axis = self.axes.get(axis_name) or self.axis(axis_name)
+        # Captured CUDA graphs record: what they are launched for changes here (`cuda_graphs.py`).
         if NOW.boundary is not None:
             NOW.boundary()
         with self.lock:
@@ -276,6 +278,7 @@ class Steps:
 
     def _use(self, step: Step) -> None:
         self.process = step
+        # None where contexts have to be asked: then a record does not take the short way.
         NOW.step = None if self.asked else step
 
     def count_asking(self, more: int) -> None:

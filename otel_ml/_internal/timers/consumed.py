@@ -102,6 +102,7 @@ def consumed(contexts: Any, version: int | None = None, **unknown: NoReturn) -> 
             axis = scope_steps().axes.get(AXIS_OF_VERSIONS)
             version = None if axis is None or axis.current is None else axis.current.index
         calls = _CALLS
+        # One call of C, as with records: nothing of another thread comes between the four.
         calls += (NOW.step or current_step(), _span(), version, given)
         if len(calls) > _LIMIT:
             settle_consumed(wait=False)
@@ -114,7 +115,7 @@ def _given(contexts: Any) -> Any:
     kind = type(contexts)
     if kind is not list and kind is not tuple:
         if isinstance(contexts, (str, bytes, Mapping)) or not hasattr(contexts, "__iter__") or _is_ids(contexts):
-            return (contexts,) if contexts is None else contexts
+            return (contexts,) if contexts is None else contexts  # None alone would say that there is nothing to keep
         contexts = tuple(contexts)
     if len(contexts) > _AT_ONCE:
         return _grouped(contexts)

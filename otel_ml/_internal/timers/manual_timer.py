@@ -41,6 +41,7 @@ class Timer:
                 # It may stop in another context: nothing nests under it.
                 leave(timing)
         self._running[timing] = None
+        # What others have stopped meanwhile is left out, or the context would keep all that ever began in it.
         _STARTED.set(((self, timing), *[pair for pair in _STARTED.get() if pair[0].is_running(pair[1])]))
 
     def stop(self) -> None:

@@ -45,7 +45,7 @@ class TrailingSteps:
             self._decide(step.axis)
 
     def _decide(self, axis: Axis) -> None:
-        *complete, _ = self._of.values()
+        *complete, _ = self._of.values()  # the newest may get more timers yet
         is_other_loop = axis.explicit or not self._before or any(timers != self._before for timers in complete)
         self._is_over = is_other_loop or len(complete) >= _ENOUGH
         if self._is_over and not is_other_loop:

@@ -57,6 +57,7 @@ def _retry_delay(trailers: Iterable[tuple[str, str | bytes]]) -> float | None:
         for number, detail in fields(status if isinstance(status, bytes) else b""):
             if number == 3 and isinstance(detail, bytes):
                 found = dict(fields(detail))
+                # The URL of a type: before its name may stand any host.
                 if bytes(found.get(1, b"")).endswith(b"google.rpc.RetryInfo"):
                     return _seconds(dict(fields(bytes(found.get(2, b"")))).get(1, b""))
     except (WireError, TypeError):

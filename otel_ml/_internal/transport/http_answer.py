@@ -94,6 +94,7 @@ def _partial_success(content: bytes) -> tuple[int, str]:
     if not isinstance(partial, dict) or response.keys() - {"partialSuccess"}:
         raise ValueError("expected an Export…ServiceResponse")
     counts = [partial[key] for key in ("rejectedDataPoints", "rejectedSpans", "rejectedLogRecords") if key in partial]
+    # Two zeros: without a count max() would get one number, and fail.
     return max(0, *(int(count) for count in counts), 0), str(partial.get("errorMessage") or "")
 
 

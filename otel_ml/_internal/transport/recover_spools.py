@@ -45,13 +45,14 @@ def recover_spools(
             continue  # sent and deleted meanwhile
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # With the lock only: before, its writer may live, and go on writing.
             leftover = read_spool(path)
             if not _send(leftover, transport, deadline, say):
                 return False
             if leftover.damaged:
                 aside = path.rename(path.with_suffix(UNREADABLE))
                 say("damaged-data", f"{leftover.damaged:,} bytes of {str(aside)!r} are damaged; they are left out.")
-            path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)  # it may have another name by now
             sent()
         except (BlockingIOError, FileNotFoundError):  # another process has it, or had it a moment ago
             continue

@@ -182,6 +182,7 @@ class Sender:
         count = size = points = 0
         for frame in self.spool.pending:
             if frame.kind != held:
+                # The first one goes in, however large: `requests_of` cuts it.
                 if kinds and (size + frame.length > self._most or points + frame.points > MAX_POINTS):
                     break
                 kinds.setdefault(frame.kind, []).append(frame)

@@ -110,6 +110,7 @@ class LeftoverSpools:
             if leftover.damaged:
                 aside = path.rename(path.with_suffix(UNREADABLE))
                 _log.error("%s", explained(f"{leftover.damaged:,} bytes of {aside} are damaged.", "damaged-data"))
+            # All of it is in the journal by now: until then this is the only copy.
             path.unlink(missing_ok=True)
         except VersionError as error:
             if path not in self._told:

@@ -53,6 +53,7 @@ class Aliases:
 
     def rename(self, scope: Any) -> None:
         """Give the attributes of a ScopeMetrics, ScopeSpans or ScopeLogs, and of all in it, our keys."""
+        # What our own workers send has our keys already.
         if self._ours and scope.scope.name != wire.SCOPE:
             for attributes in _attributes_of(scope):
                 self._rename(attributes)

@@ -91,6 +91,7 @@ class GrpcReceiver:
             ThreadPoolExecutor(_THREADS, thread_name_prefix="otel-ml-grpc"),
             options=[
                 ("grpc.max_receive_message_length", MAX_REQUEST),
+                # Another service on this port is to be refused, and not to get every other connection.
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_concurrent_streams", _STREAMS),
                 ("grpc.server_handshake_timeout_ms", int(_HANDSHAKE_S * 1000)),
@@ -234,5 +235,6 @@ class CallTimeout:
             now = time.monotonic()
             with self._lock:
                 overdue = [call for call, until in self._until.items() if until <= now]
+            # Without the lock: a call that ends takes it.
             for call in overdue:
                 call.cancel()

@@ -47,6 +47,7 @@ def _observation(writer: Writer, record: Any, scope: Mapping[str, JsonValue], *,
         raise ValueError(_NO_EVENT)
     time_ns = record.time_unix_nano or record.observed_time_unix_nano
     seq = given.pop(wire.SEQ, None)
+    # Only in a scope of ours is it a running number: an attribute of another program says nothing of what is missing.
     number = seq if own and isinstance(seq, int) else None
     if kind == wire.EVENT_WRITER_END and number is not None:
         return _shutdown_message(writer, number, time_ns, given)

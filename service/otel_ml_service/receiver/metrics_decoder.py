@@ -74,6 +74,8 @@ class MetricsDecoder:
                     rejections.add(str(error))
         announced = scope.get(wire.SEQ_POINTS)
         rejected = rejections.total - rejected_before
+        # What is awaited under this number: all that the writer sent, wherever a Collector has cut it, but for what is
+        # rejected here.
         total = announced - rejected if isinstance(announced, int) else sum(map(len, groups.values()))
         for here, columns in groups.items():
             if not columns:

@@ -87,12 +87,13 @@ class RefusalLog:
             def do_handshake(self) -> None:
                 try:
                     super().do_handshake()
-                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # no failure: more of it has to arrive
                     raise
                 except ssl.SSLError as error:
                     refusals.tell("a sender", _handshake(error))
                     raise
 
+        # asyncio makes an object of this class for each connection.
         tls.sslobject_class = Handshake
 
 

@@ -47,6 +47,7 @@ class Writers:
 
     def __init__(self, aliases: Aliases) -> None:
         self._aliases = aliases
+        # Two caches: what came as bytes is found without decoding it, what was decoded already by what it says.
         self._known: dict[bytes, Writer | Unacceptable] = {}
         self._encoded: dict[bytes, Writer | Unacceptable] = {}
 
@@ -157,6 +158,7 @@ def _integer(found: Mapping[str, JsonValue], key: str) -> int | None:
 
 def _topology(found: Mapping[str, JsonValue]) -> tuple[tuple[str, int, int], ...]:
     dims = []
+    # Sorted: who says the same in another order has the same topology.
     for key in sorted(found):
         dim = key[len(wire.TOPOLOGY_PREFIX) :]
         if key.startswith(wire.TOPOLOGY_PREFIX) and not dim.endswith(wire.TOPOLOGY_SIZE_SUFFIX):

@@ -71,6 +71,7 @@ class Tokens:
             with self._lock:
                 if stamp != self._stamp:
                     self._accepted = self._headers(tokens_in(self._file))
+                    # Last: a file that cannot be read, because it is being written, is read again at the next request.
                     self._stamp = stamp
         except (OSError, ValueError) as error:
             self._complain(error)

@@ -28,6 +28,7 @@ __all__ = [
 Dictionaries = Mapping[str, bytes]
 """Kind of a row → what zlib is told beforehand."""
 
+# zlib's own defaults: they have to be said, because the dictionary is the last argument.
 _LEVEL, _WINDOW_BITS, _MEMORY = 6, 15, 8
 
 

@@ -36,6 +36,7 @@ def recreated(connection: sqlite3.Connection, path: Path, form: Form) -> sqlite3
         os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
         with closing(sqlite3.connect(fresh)) as copy:
             connection.backup(copy)
+        # Not before the copy is whole: until then this connection has all there is.
         connection.close()
         if path.exists():
             path.replace(path.with_name(f"{path.name}.replaced"))
