@@ -253,6 +253,10 @@ class Pipeline:
         ended = status if status is not None and status.status != "running" else None
         try:
             exporter.force_flush(left)
+        except BaseException as error:  # noqa: BLE001 (it is closed all the same: another one may open its files)
+            self._progress.failed(error, state="stopped")
+            ended = None  # with something lacking, its backend is not told that the run has ended
+        try:
             exporter.shutdown(left, ended)
         except BaseException as error:  # noqa: BLE001 (the last call; what it did not store is behind its position)
             self._progress.failed(error, state="stopped")

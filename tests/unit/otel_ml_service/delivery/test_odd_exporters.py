@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otel_ml_exporters import PermanentExportError, Record, RetryableExportError
+from otel_ml_exporters import PermanentExportError, Record, RetryableExportError, RunStatus
 from otel_ml_exporters.testing import RecordingExporter
 from otel_ml_service.delivery.pipeline import Pipeline
 from tests.unit.otel_ml_service.delivery.driver import Driver, MemorySource, steps
@@ -166,3 +166,20 @@ def test_an_exception_without_a_text_is_named_by_its_type(driver: Driver, name: 
     pipeline.ask_to_stop(1)
     assert pipeline.join()
     assert any("MuteError" in sentence for sentence in driver.said)
+
+
+def test_an_exporter_that_cannot_flush_is_shut_down_all_the_same_and_not_told_that_the_run_has_ended(
+    driver: Driver,
+) -> None:
+    class FullDisk(RecordingExporter):
+        def position(self) -> int | None:
+            return len(self.records)
+
+        def force_flush(self, timeout: float) -> None:
+            raise OSError("no space left")
+
+    exporter = FullDisk()
+    driver.drain(exporter, MemorySource([*steps(3), RunStatus(4, 0.0, "finished")]))
+
+    assert (exporter.is_closed, exporter.ended_with) == (True, None)
+    assert any("no space left" in sentence for sentence in driver.said)
