@@ -31,7 +31,7 @@ from otel_ml.compat.forge.metric import Metric, Reduce, Sample
 from otel_ml.compat.forge.modes import LoggingMode
 from otel_ml.compat.forge.recording import child_env, record_episode_sample, record_metric
 from otel_ml.compat.forge.tracer import Tracer, trace
-from otel_ml.compat.tracking.unsupported_names import not_here
+from otel_ml.compat.tracking.original_names import not_here
 
 __all__ = [
     "GlobalLoggingActor",

@@ -18,7 +18,7 @@ from otel_ml.compat.itwinai.backends import ConsoleLogger, MLFlowLogger, TensorB
 from otel_ml.compat.itwinai.collection import LoggersCollection, get_mlflow_logger
 from otel_ml.compat.itwinai.logger import EmptyLogger, Logger, LoggerContextError, LogMixin
 from otel_ml.compat.itwinai.provenance import Prov4MLLogger
-from otel_ml.compat.tracking.unsupported_names import not_here
+from otel_ml.compat.tracking.original_names import not_here
 
 if TYPE_CHECKING:
     from otel_ml.compat.itwinai.lightning import ItwinaiLogger

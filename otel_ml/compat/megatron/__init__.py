@@ -37,7 +37,7 @@ from otel_ml.compat.megatron.progress import ProgressLog, append_to_progress_log
 from otel_ml.compat.megatron.timer_text import across_ranks_string
 from otel_ml.compat.megatron.timers import DummyTimer, Timer, Timers
 from otel_ml.compat.megatron.training_log import TrainingLog
-from otel_ml.compat.tracking.unsupported_names import not_here
+from otel_ml.compat.tracking.original_names import not_here
 
 __all__ = [
     "VALID_EVENTS",

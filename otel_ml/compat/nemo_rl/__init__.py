@@ -45,7 +45,7 @@ from otel_ml.compat.nemo_rl.samples import print_message_log_samples
 from otel_ml.compat.nemo_rl.startup import configure_rich_logging, get_next_experiment_dir, log_container_init_timing
 from otel_ml.compat.nemo_rl.timeout import TimeoutChecker, convert_to_seconds
 from otel_ml.compat.nemo_rl.timer import ThreadSafeTimer, Timer
-from otel_ml.compat.tracking.unsupported_names import not_here
+from otel_ml.compat.tracking.original_names import not_here
 
 __all__ = [
     "GPUMonitoringConfig",

@@ -21,7 +21,7 @@ from otel_ml.compat.roll.reducing import reduce_metrics, reduce_metrics_list
 from otel_ml.compat.roll.tags import strip_at_tag_in_log
 from otel_ml.compat.roll.tracker import BaseTracker, create_tracker
 from otel_ml.compat.roll.trajectories import dump_trajectories, log_trajectories
-from otel_ml.compat.tracking.unsupported_names import not_here
+from otel_ml.compat.tracking.original_names import not_here
 
 __all__ = [
     "BaseTracker",

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_ml.compat.tensorboard.summary_writer import SummaryWriter
-from otel_ml.compat.tracking.unsupported_names import not_here
+from otel_ml.compat.tracking.original_names import not_here
 
 __all__ = ["SummaryWriter"]
 

@@ -1,15 +1,17 @@
-"""Names of an original that are not ours: its own package has them, where it is installed."""
+"""Names of an original that are not ours: its own package has them, or what is used instead is said."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.explanation import explained
+from otel_ml.warn_once import say
 
-__all__ = ["name_of_the_original"]
+__all__ = ["name_of_the_original", "not_here"]
 
 
 def name_of_the_original(package: str, name: str, *, is_of_the_server: bool) -> Any:
@@ -50,3 +52,18 @@ def _submodule(package: str, name: str) -> ModuleType | None:
         return import_module(f"{package}.{name}")
     except ImportError:
         return None
+
+
+def not_here(module: str, name: str, instead: Mapping[str, str]) -> AttributeError:
+    """Return the error of a module that has no `name`; said too, as `from … import name` shows no error's text.
+
+    Args:
+        module: that is asked for it.
+        name: what it is asked for.
+        instead: names of the original → what is used instead, as a sentence.
+    """
+    if name not in instead:
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    sentence = f"{module} has no {name}: {instead[name]}"
+    say("not-kept", sentence)
+    return AttributeError(sentence)

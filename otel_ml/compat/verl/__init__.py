@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from otel_ml.compat.tracking.unsupported_names import not_here
+from otel_ml.compat.tracking.original_names import not_here
 from otel_ml.compat.verl.file_logger import FileLogger
 from otel_ml.compat.verl.reducing import reduce_metrics
 from otel_ml.compat.verl.rl_insight import RLInsightLogger

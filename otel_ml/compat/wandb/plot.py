@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, ParamSpec
 
 from otel_ml.compat.tracking.not_kept import not_kept
-from otel_ml.compat.tracking.unsupported_names import not_here
+from otel_ml.compat.tracking.original_names import not_here
 from otel_ml.compat.wandb.errors import Error
 from otel_ml.compat.wandb.table import Table
 

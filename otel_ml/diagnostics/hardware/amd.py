@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from otel_ml.diagnostics.hardware.counters import Counters
 from otel_ml.diagnostics.hardware.nvml_probes import GPU, memory_values
-from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
+from otel_ml.diagnostics.hardware.source import Counters, Reading, SourceLostError, UnavailableError
 from otel_ml.warn_once import reporter
 
 __all__ = ["Amd", "AmdDevice"]

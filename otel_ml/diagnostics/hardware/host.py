@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from otel_ml.diagnostics.hardware.counters import Counters
-from otel_ml.diagnostics.hardware.source import Reading, UnavailableError
+from otel_ml.diagnostics.hardware.source import Counters, Reading, UnavailableError
 
 __all__ = ["Host"]
 

@@ -7,9 +7,8 @@ import ctypes
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from otel_ml.diagnostics.hardware.counters import Counters
 from otel_ml.diagnostics.hardware.nvml_probes import COUNTED, GPU, PROBES
-from otel_ml.diagnostics.hardware.source import Reading, SourceLostError, UnavailableError
+from otel_ml.diagnostics.hardware.source import Counters, Reading, SourceLostError, UnavailableError
 from otel_ml.warn_once import reporter
 
 __all__ = ["Nvml", "NvmlDevice"]

@@ -1,11 +1,11 @@
-"""What a source of readings is: one library that looks at one kind of hardware."""
+"""What a source of readings is: one library that looks at one kind of hardware; and its counters, which only grow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-__all__ = ["Reading", "Source", "SourceLostError", "UnavailableError"]
+__all__ = ["Counters", "Reading", "Source", "SourceLostError", "UnavailableError"]
 
 
 class Reading(NamedTuple):
@@ -45,3 +45,22 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of the library."""
+
+
+class Counters:
+    """Remembers the newest reading of each counter.
+
+    Examples:
+        >>> counters = Counters()
+        >>> counters.grown("energy", 100), counters.grown("energy", 130), counters.grown("energy", 5)
+        (None, 30, None)
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[Hashable, float] = {}
+
+    def grown(self, key: Hashable, reading: float) -> float | None:
+        """Return the increase; None at the first reading, and where the counter began anew: that is unknown."""
+        before = self._newest.get(key)
+        self._newest[key] = reading
+        return None if before is None or reading < before else reading - before

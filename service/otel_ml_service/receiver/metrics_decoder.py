@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import Any
 
 from otel_ml.exceptions import WireError
@@ -12,13 +13,12 @@ from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import DEFAULT
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.observation import Fragment, Observation, Position, Watermark, Writer
-from otel_ml_service.receiver.attribute_values import attributes
+from otel_ml_service.receiver.attribute_values import as_text, attributes
 from otel_ml_service.receiver.columns import READ, Columns, Shapes, point_attributes, points_of, series_of
 from otel_ml_service.receiver.heartbeat import declared_of, kinds_of, totals_of
 from otel_ml_service.receiver.partial_success import Rejections
-from otel_ml_service.receiver.point_coordinates import Coordinates, coordinates, reduction_of
+from otel_ml_service.receiver.point_coordinates import COORDINATES, Coordinates, coordinates, reduction_of
 from otel_ml_service.receiver.resource import seconds
-from otel_ml_service.receiver.scope_identity import scope_id
 from otel_ml_service.receiver.third_party import Sender, ThirdPartyDecoder
 
 __all__ = ["MetricsDecoder"]
@@ -130,3 +130,27 @@ _PROTOCOL: Mapping[str, Callable[[Writer, Coordinates, int, Any], Observation]] 
     wire.MANIFEST: _manifest,
     wire.POSITION: _position,
 }
+
+
+_NO_IDENTITY = COORDINATES | {wire.SEQ, wire.SEQ_POINTS}
+
+_LONGEST, _SHORTENED = 100, 80
+"""Characters of a name that tells its scope apart alone, and of one that a digest follows."""
+
+
+def scope_id(name: str, version: str, attributes: Mapping[str, JsonValue]) -> str:
+    """Return what tells a scope from others of its writer; a scope of this name alone is told by it again.
+
+    Two meters of a process with one name are two streams (docs/protocol.md §4.5).
+
+    Examples:
+        >>> scope_id("my.library", "", {"ml.step": 3})
+        'my.library'
+        >>> scope_id("my.library", "1.0", {})
+        'my.library@fc50bdc0e6502914'
+    """
+    kept = sorted((key, as_text(value)) for key, value in attributes.items() if key not in _NO_IDENTITY)
+    if not (version or kept) and len(name) <= _LONGEST:
+        return name
+    everything = repr((name, version, kept)).encode("utf-8", "surrogatepass")
+    return f"{name[:_SHORTENED]}@{blake2b(everything, digest_size=8).hexdigest()}"
