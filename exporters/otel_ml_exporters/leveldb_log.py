@@ -28,6 +28,7 @@ def framed(messages: Iterable[bytes], at: int) -> bytes:
     out = bytearray()
     for message in messages:
         left, first = message, True
+        # An empty message is a record, too.
         while left or first:
             room = _BLOCK - (at + len(out)) % _BLOCK
             part, left = left[: room - _FRAME.size], left[room - _FRAME.size :]

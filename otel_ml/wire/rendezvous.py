@@ -211,6 +211,7 @@ class Rendezvous:
             with suppress(FileNotFoundError):  # the last writer may have removed it
                 self.spool.rmdir()
             self.run_file.unlink(missing_ok=True)
+            # While it is held: whoever has opened it meanwhile sees in `acquire` that it is gone.
             self.lock.unlink()
             self.folder.rmdir()
         except OSError:
@@ -258,6 +259,7 @@ class Rendezvous:
         except OSError:
             return False
         try:
+            # Shared: two who ask at the same time must not take each other for the service.
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -305,6 +307,7 @@ def _write(path: Path, content: str, *, is_locked: bool = False) -> int:
         rest = content.encode()
         while rest:  # a disk that has room for a part of it takes that
             rest = rest[os.write(handle, rest) :]
+        # Before it has its name: who finds the file finds it locked.
         if is_locked:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         Path(name).replace(path)

@@ -216,6 +216,6 @@ def is_caught_elsewhere(number: signal.Signals) -> bool:
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         caught = next(line for line in lines if line.startswith("SigCgt:"))
-        return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+        return bool(int(caught.split()[1], 16) >> (number - 1) & 1)  # the lowest bit is signal 1
     except (OSError, StopIteration, ValueError):
         return number not in {signal.SIGTERM, signal.SIGINT}

@@ -70,7 +70,7 @@ class Points:
 
     def add_step(self, record: StepRecord) -> None:
         """Add the values of a closed step."""
-        self._make_room(record.seq, len(record.values) + 1)
+        self._make_room(record.seq, len(record.values) + 1)  # one more for the attempt
         milliseconds = round(record.time * 1000)
         if record.amendment:
             milliseconds += self._count_amendment(record, milliseconds)
@@ -159,6 +159,7 @@ class Points:
 
     def _make_room(self, seq: int, count: int) -> None:
         if self._metrics and len(self._metrics) + count > _LIMIT:
+            # All that was added is of records before this one.
             self.send(seq - 1)
 
     def _add(self, values: Mapping[str, float], milliseconds: int, step: int) -> None:

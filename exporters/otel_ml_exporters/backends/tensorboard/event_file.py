@@ -126,6 +126,7 @@ def _last_record(file: int) -> tuple[int, int]:
     with mmap.mmap(file, size, access=mmap.ACCESS_READ) as data:
         seq, end, at = 0, 0, 0
         while (after := _whole(data, at, size)) is not None:
+            # The first one has the version of the file, and is of no record.
             if not end:
                 end = after
             if data[at + _HEADER.size : at + _HEADER.size + 2] == SEQ_PREFIX:
