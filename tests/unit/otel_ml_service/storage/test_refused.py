@@ -16,6 +16,7 @@ import pytest
 from otel_ml_exporters import Summary
 from otel_ml_service.storage import salvage
 from otel_ml_service.storage.database import NoRoomError, StorageError, insert, private_folder
+from otel_ml_service.storage.exporter_marks import Mark
 from otel_ml_service.storage.journal import Journal
 from otel_ml_service.storage.outbox import Commit, Outbox
 
@@ -147,6 +148,44 @@ def test_a_damaged_file_that_cannot_be_opened_now_is_rescued_when_it_can_be(
 
     assert refused > 4, "there is the new file, too"
     assert opened(path).damage == ""
+
+
+@FILES
+def test_what_stands_where_a_file_belongs_is_no_lack_of_files(tmp_path: Path, opened: Callable[[Path], Any]) -> None:
+    path = tmp_path / "file.db"
+    path.mkdir()
+    salvage.suspect(path)  # or the folder is not even looked at
+
+    with pytest.raises(StorageError, match=r"Cannot use .*file.db': unable to open database file") as raised:
+        opened(path)
+
+    assert not isinstance(raised.value, NoRoomError)
+    assert path.is_dir()
+
+
+def test_a_run_that_cannot_keep_its_exporters_positions_closes_all_the_same_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "run.db"
+    found = Outbox(path)
+    found.commit(Commit([Summary(1, 1.0, {"x": 1.0})]))
+    found.set_mark("jsonl", Mark(1))
+    found._connection.execute("PRAGMA query_only=1")
+
+    found.close()
+
+    assert "The exporters' positions are not stored" in caplog.text
+    with closing(Outbox(path)) as again:
+        assert (again.read(0, 10), again.mark("jsonl")) == ([Summary(1, 1.0, {"x": 1.0})], Mark())
+
+
+def test_where_nobody_can_tell_whether_a_file_has_its_name_it_is_not_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "run.db"
+    with closing(Outbox(path)) as found:
+        path.parent.rename(tmp_path / "elsewhere")
+        path.parent.symlink_to(path.parent)  # a loop: no file can be looked up beneath it
+
+        assert found.is_intact
 
 
 @FILES

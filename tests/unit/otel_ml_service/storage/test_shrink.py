@@ -158,10 +158,13 @@ def test_a_file_of_another_form_stays_as_it_is(path: Path, statement: str) -> No
     assert path.read_bytes()[100:] == before[100:]
 
 
-def test_a_file_that_is_in_use_stays_as_it_is(path: Path) -> None:
-    with closing(Outbox(path)):
+def test_a_file_that_is_in_use_stays_as_it_is_and_the_log_says_why(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(Outbox(path)), caplog.at_level("INFO"):
         shrink(path, never)
 
+        assert f"{path} stays as large as it is: {str(path)!r} is in use" in caplog.text
         with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
             (packed,) = connection.execute("SELECT COUNT(*) FROM records WHERE typeof(record) = 'blob'").fetchone()
     assert packed == 0
