@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml_service.aggregation.observation import Fragment, ThirdPartyPoints
+from otel_ml_service.aggregation.observation import Fragment, Position, ThirdPartyPoints, Watermark
 from otel_ml_service.aggregation.points import Packed
-from otel_ml_service.receiver.decode import Decoder
+from otel_ml_service.receiver.decode import Decoded, Decoder
 from tests.otlp import START, FakeWriter, foreign, set_attributes
 from tests.property.decoding import CHANGES, ENCODERS, NUMBERS, assert_same, assert_same_fate, changed, decoded_by_upb
 
@@ -129,6 +130,70 @@ def test_attributes_of_others_that_are_known_already_give_what_reading_them_give
     decoder.protobuf("metrics", body)
 
     assert_same(decoder.protobuf("metrics", body), Decoder().protobuf("metrics", body))
+
+
+def said(decoded: Decoded) -> tuple[Counter[Any], Counter[str]]:
+    """Return what each point of a request became, whichever stand together, and why others were rejected."""
+    points: Counter[Any] = Counter()
+    for found in decoded.observations.get("run-1", ()):
+        assert isinstance(found, ThirdPartyPoints)
+        partials = found.partials.unpack()
+        where = found.axis, found.step, found.reduction, found.kind
+        points.update((where, *row) for row in zip(partials.series, partials.stats[:, 1].tolist(), strict=True))
+    return points, Counter(decoded.rejections.reasons)
+
+
+STEPS = (0, 1, 128, -1, 1.0, 1.5, "7", "", True, [3])
+OF_ONE_NAME = (1, 1.0, True, "1", [1], [2], ["1"], None)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"name": st.sampled_from(["a", "b"]), "value": st.floats(allow_nan=False)},
+            optional={
+                "ml.step": st.sampled_from(STEPS),
+                "of": st.sampled_from(OF_ONE_NAME),
+                "ml.reduction": st.sampled_from(["max", "nonsense"]),
+                "ml.step.axis": st.sampled_from(["eval", ""]),
+            },
+        ),
+        max_size=8,
+    )
+)
+def test_what_a_point_of_others_is_does_not_depend_on_those_before_it(sent: list[dict[str, Any]]) -> None:
+    decoder = Decoder()
+    alone = [said(Decoder().protobuf("metrics", foreign([point]).SerializeToString())) for point in sent]
+
+    for _ in range(2):
+        points, rejected = said(decoder.protobuf("metrics", foreign(sent).SerializeToString()))
+        assert points == sum((of_one for of_one, _ in alone), Counter())
+        assert rejected == sum((of_one for _, of_one in alone), Counter())
+
+
+@pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [("otel_ml.step.points", {}), ("otel_ml.position", {}), ("otel_ml.position", {"ml.boot.time": 2.5})],
+    ids=["manifest", "heartbeat", "heartbeat with its time"],
+)
+def test_how_far_a_rank_is_is_never_decoded(
+    encoded: Callable[[Any], bytes], name: str, attributes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every rank says it every second."""
+    request = FakeWriter(rank=3).step(7, {})
+    del request.resource_metrics[0].scope_metrics[0]
+    metric = request.resource_metrics[0].scope_metrics[0].metrics[0]
+    metric.name = name
+    set_attributes(metric.gauge.data_points[0].attributes, attributes)
+    decoder = Decoder()
+    monkeypatch.setattr(decoder, "_add", None)  # decodes
+
+    [found] = decoder.protobuf("metrics", encoded(request)).observations["run-1"]
+
+    assert isinstance(found, (Watermark, Position))
+    assert (found.writer.rank, found.axis, found.step) == (3, "step", 7)
+    assert [found] == decoded_by_upb(encoded(request)).observations["run-1"]
 
 
 FORMS = (
