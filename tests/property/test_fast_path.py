@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from otel_ml_service.aggregation.observation import Fragment, Position, ThirdPartyPoints, Watermark
 from otel_ml_service.aggregation.points import Packed
-from otel_ml_service.receiver.decode import Decoded, Decoder
+from otel_ml_service.receiver.decode import Decoder
 from tests.otlp import START, FakeWriter, foreign, set_attributes
 from tests.property.decoding import CHANGES, ENCODERS, NUMBERS, assert_same, assert_same_fate, changed, decoded_by_upb
 
@@ -26,9 +25,9 @@ EVERY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 @st.composite
 def requests(draw: st.DrawFn) -> Any:
     """A step of one rank: Histograms of one or several records, weights, Gauges, and its manifest."""
-    writer = FakeWriter(rank=draw(st.integers(0, 2)), seq=draw(st.sampled_from([0, 5, 120, 20_000])))
+    writer = FakeWriter(rank=draw(st.integers(0, 2)), seq=draw(st.sampled_from([0, 5, 120, 20_000, 5_000_000, 2**62])))
     names = draw(st.sampled_from(SHAPES))
-    step = draw(st.sampled_from([0, 1, 127, 128, 70_000]))
+    step = draw(st.sampled_from([0, 1, 127, 128, 70_000, 3_000_077, 300_000_077]))
     request = writer.step(step, {name: draw(EVERY_FLOAT) for name in names}, axis=draw(st.sampled_from(["step", "v"])))
     kind = draw(st.sampled_from(["single", "several", "weighted", "attributes"]))
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
@@ -130,45 +129,6 @@ def test_attributes_of_others_that_are_known_already_give_what_reading_them_give
     decoder.protobuf("metrics", body)
 
     assert_same(decoder.protobuf("metrics", body), Decoder().protobuf("metrics", body))
-
-
-def said(decoded: Decoded) -> tuple[Counter[Any], Counter[str]]:
-    """Return what each point of a request became, whichever stand together, and why others were rejected."""
-    points: Counter[Any] = Counter()
-    for found in decoded.observations.get("run-1", ()):
-        assert isinstance(found, ThirdPartyPoints)
-        partials = found.partials.unpack()
-        where = found.axis, found.step, found.reduction, found.kind
-        points.update((where, *row) for row in zip(partials.series, partials.stats[:, 1].tolist(), strict=True))
-    return points, Counter(decoded.rejections.reasons)
-
-
-STEPS = (0, 1, 128, -1, 1.0, 1.5, "7", "", True, [3])
-OF_ONE_NAME = (1, 1.0, True, "1", [1], [2], ["1"], None)
-
-
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {"name": st.sampled_from(["a", "b"]), "value": st.floats(allow_nan=False)},
-            optional={
-                "ml.step": st.sampled_from(STEPS),
-                "of": st.sampled_from(OF_ONE_NAME),
-                "ml.reduction": st.sampled_from(["max", "nonsense"]),
-                "ml.step.axis": st.sampled_from(["eval", ""]),
-            },
-        ),
-        max_size=8,
-    )
-)
-def test_what_a_point_of_others_is_does_not_depend_on_those_before_it(sent: list[dict[str, Any]]) -> None:
-    decoder = Decoder()
-    alone = [said(Decoder().protobuf("metrics", foreign([point]).SerializeToString())) for point in sent]
-
-    for _ in range(2):
-        points, rejected = said(decoder.protobuf("metrics", foreign(sent).SerializeToString()))
-        assert points == sum((of_one for of_one, _ in alone), Counter())
-        assert rejected == sum((of_one for _, of_one in alone), Counter())
 
 
 @pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
@@ -308,6 +268,30 @@ def test_bytes_of_other_sdks_that_were_changed_on_the_way_give_what_decoding_giv
         decoder.protobuf("metrics", encoded(message(step, data)))
 
     assert_same_fate(decoder, changed(encoded(message(9, data)), changes), "metrics")
+
+
+@pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
+def test_the_third_histogram_with_buckets_of_another_sdk_is_not_decoded_whatever_is_in_them(
+    encoded: Callable[[Any], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = Decoder()
+
+    def body(step: int) -> bytes:
+        request = foreign([])
+        metric = request.resource_metrics[0].scope_metrics[0].metrics.add(name="latency")
+        metric.histogram.aggregation_temporality = 1
+        point = metric.histogram.data_points.add(count=3 * step, sum=4.0, min=0.5, max=9.0, time_unix_nano=START + step)
+        point.explicit_bounds.extend([1.0, 5.0])
+        point.bucket_counts.extend([step, step * 2**40, 7 * step])
+        return encoded(request)
+
+    for step in (1, 2):
+        decoder.protobuf("metrics", body(step))
+    with monkeypatch.context() as taken:
+        taken.setattr(decoder, "_add", None)  # decodes
+        third = decoder.protobuf("metrics", body(3))
+
+    assert_same(third, decoded_by_upb(body(3)))
 
 
 def sums(step: int, rank: int, temporality: int, where: dict[str, Any]) -> Any:
