@@ -328,7 +328,7 @@ def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
 @pytest.mark.parametrize("in_scope", [{}, {"ml.step": 8}], ids=["no step in the scope", "one that another point has"])
 def test_points_without_a_step_beside_points_with_one_give_what_decoding_gives(in_scope: dict[str, Any]) -> None:
     decoder = Decoder()
-    for step in (6, 7, 8, 9):
+    for step in (6, 7, 8, 8, 9, 9):
         request = foreign([{"name": "loss", "value": 0.5, "ml.step": step}, {"name": "load", "value": 0.25}])
         set_attributes(request.resource_metrics[0].scope_metrics[0].scope.attributes, in_scope)
         body = request.SerializeToString()
