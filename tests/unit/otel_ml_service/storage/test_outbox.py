@@ -201,3 +201,13 @@ def test_of_the_newest_records_those_that_fit_stay_in_memory_whatever_they_are(
             outbox.read(3, 10)
         outbox.forget(6)
         assert outbox._recent.size == pytest.approx(2**18, abs=1000)
+
+
+def test_a_mark_that_is_on_its_way_to_the_disk_is_not_there_yet(tmp_path: Path) -> None:
+    with closing(Outbox(tmp_path / "run.db")) as outbox:
+        outbox.set_mark("jsonl", Mark(3, {"bad": 1}))
+        with outbox._marks.taken() as rows:
+            assert [*rows] == [("jsonl", 3, '{"bad": 1}')]
+            assert outbox.unsaved
+
+        assert not outbox.unsaved
