@@ -164,6 +164,22 @@ def test_a_run_whose_newest_records_are_lost_goes_on_with_the_others(
         assert outbox.read(len(found), 1000) == [more]
 
 
+def test_a_run_that_no_longer_says_its_last_number_has_what_is_behind_a_damaged_page(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM facts WHERE name = 'seq'")
+        root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'records'").fetchone()[0]
+    content = bytearray(path.read_bytes())
+    lost = (beneath(content, entries(path, root)[10]) - 1) * PAGE
+    content[lost : lost + PAGE] = b"\xa5" * PAGE
+    path.write_bytes(content)
+    salvage.suspect(path)
+
+    with closing(Outbox(path)) as outbox:
+        found = outbox.read(0, 1000)
+        assert 150 < len(found) < 200
+        assert (found[0], found[-1]) == (RECORDS[0], RECORDS[-1])
+
+
 def test_the_log_of_a_file_that_is_no_database_any_more_is_set_aside_with_it(path: Path) -> None:
     """SQLite would take it for the log of the new file."""
     log = path.with_name("run.db-wal")
