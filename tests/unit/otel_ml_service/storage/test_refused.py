@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -125,6 +126,25 @@ def test_a_folder_of_a_disk_that_became_read_only_is_used_to_read(
     number = errno.EPERM
     with pytest.raises(StorageError, match="Operation not permitted"):
         private_folder(tmp_path)
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o705, 0o777, 0o710, 0o701])
+def test_a_folder_that_others_may_look_into_is_closed_to_them(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+
+    private_folder(tmp_path)
+
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_is_closed_to_others_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(Path, "chmod", refused)
+
+    assert private_folder(tmp_path) == tmp_path
 
 
 @FILES
