@@ -94,3 +94,22 @@ def test_a_file_says_one_form_and_one_writer_however_often_it_is_signed() -> Non
 
         assert is_signed(connection, _FORM)
         assert len(connection.execute("SELECT version FROM writer").fetchall()) == 1
+
+
+def test_what_is_committed_is_on_the_disk_when_it_is_said_to_be(tmp_path: Path) -> None:
+    """An acknowledgement follows: SQLite is asked for a sync at each commit (2 is FULL), and says that it does so."""
+    with closing(open_database(tmp_path / "journal.db", _FORM)) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.db"
+    elsewhere.write_bytes(b"")
+    path = tmp_path / "state" / "journal.db"
+    path.parent.mkdir(mode=0o700)
+    path.symlink_to(elsewhere)
+
+    with pytest.raises(StorageError, match="Cannot open"):
+        open_database(path, _FORM)
+    assert elsewhere.read_bytes() == b""
