@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from otel_ml_service.aggregation.observation import Fragment, ThirdPartyPoints
+from otel_ml_service.aggregation.observation import Fragment, Position, ThirdPartyPoints, Watermark
 from otel_ml_service.aggregation.points import Packed
 from otel_ml_service.receiver.decode import Decoder
 from tests.otlp import START, FakeWriter, foreign, set_attributes
@@ -25,9 +25,9 @@ EVERY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 @st.composite
 def requests(draw: st.DrawFn) -> Any:
     """A step of one rank: Histograms of one or several records, weights, Gauges, and its manifest."""
-    writer = FakeWriter(rank=draw(st.integers(0, 2)), seq=draw(st.sampled_from([0, 5, 120, 20_000])))
+    writer = FakeWriter(rank=draw(st.integers(0, 2)), seq=draw(st.sampled_from([0, 5, 120, 20_000, 5_000_000, 2**62])))
     names = draw(st.sampled_from(SHAPES))
-    step = draw(st.sampled_from([0, 1, 127, 128, 70_000]))
+    step = draw(st.sampled_from([0, 1, 127, 128, 70_000, 3_000_077, 300_000_077]))
     request = writer.step(step, {name: draw(EVERY_FLOAT) for name in names}, axis=draw(st.sampled_from(["step", "v"])))
     kind = draw(st.sampled_from(["single", "several", "weighted", "attributes"]))
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
@@ -129,6 +129,31 @@ def test_attributes_of_others_that_are_known_already_give_what_reading_them_give
     decoder.protobuf("metrics", body)
 
     assert_same(decoder.protobuf("metrics", body), Decoder().protobuf("metrics", body))
+
+
+@pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [("otel_ml.step.points", {}), ("otel_ml.position", {}), ("otel_ml.position", {"ml.boot.time": 2.5})],
+    ids=["manifest", "heartbeat", "heartbeat with its time"],
+)
+def test_how_far_a_rank_is_is_never_decoded(
+    encoded: Callable[[Any], bytes], name: str, attributes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every rank says it every second."""
+    request = FakeWriter(rank=3).step(7, {})
+    del request.resource_metrics[0].scope_metrics[0]
+    metric = request.resource_metrics[0].scope_metrics[0].metrics[0]
+    metric.name = name
+    set_attributes(metric.gauge.data_points[0].attributes, attributes)
+    decoder = Decoder()
+    monkeypatch.setattr(decoder, "_add", None)  # decodes
+
+    [found] = decoder.protobuf("metrics", encoded(request)).observations["run-1"]
+
+    assert isinstance(found, (Watermark, Position))
+    assert (found.writer.rank, found.axis, found.step) == (3, "step", 7)
+    assert [found] == decoded_by_upb(encoded(request)).observations["run-1"]
 
 
 FORMS = (
@@ -245,6 +270,30 @@ def test_bytes_of_other_sdks_that_were_changed_on_the_way_give_what_decoding_giv
     assert_same_fate(decoder, changed(encoded(message(9, data)), changes), "metrics")
 
 
+@pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
+def test_the_third_histogram_with_buckets_of_another_sdk_is_not_decoded_whatever_is_in_them(
+    encoded: Callable[[Any], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = Decoder()
+
+    def body(step: int) -> bytes:
+        request = foreign([])
+        metric = request.resource_metrics[0].scope_metrics[0].metrics.add(name="latency")
+        metric.histogram.aggregation_temporality = 1
+        point = metric.histogram.data_points.add(count=3 * step, sum=4.0, min=0.5, max=9.0, time_unix_nano=START + step)
+        point.explicit_bounds.extend([1.0, 5.0])
+        point.bucket_counts.extend([step, step * 2**40, 7 * step])
+        return encoded(request)
+
+    for step in (1, 2):
+        decoder.protobuf("metrics", body(step))
+    with monkeypatch.context() as taken:
+        taken.setattr(decoder, "_add", None)  # decodes
+        third = decoder.protobuf("metrics", body(3))
+
+    assert_same(third, decoded_by_upb(body(3)))
+
+
 def sums(step: int, rank: int, temporality: int, where: dict[str, Any]) -> Any:
     points = [{"name": name, "value": step + 0.5, "layer": 2, **where} for name in ("loss", "norm", "lr", "tokens")]
     request = foreign(points, {"ml.experiment.id": "run-1", "ml.rank": rank}, kind="sum")
@@ -279,7 +328,7 @@ def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
 @pytest.mark.parametrize("in_scope", [{}, {"ml.step": 8}], ids=["no step in the scope", "one that another point has"])
 def test_points_without_a_step_beside_points_with_one_give_what_decoding_gives(in_scope: dict[str, Any]) -> None:
     decoder = Decoder()
-    for step in (6, 7, 8, 9):
+    for step in (6, 7, 8, 8, 9, 9):
         request = foreign([{"name": "loss", "value": 0.5, "ml.step": step}, {"name": "load", "value": 0.25}])
         set_attributes(request.resource_metrics[0].scope_metrics[0].scope.attributes, in_scope)
         body = request.SerializeToString()

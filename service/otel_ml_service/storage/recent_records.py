@@ -34,7 +34,7 @@ class RecentRecords:
             size = len(text) + len(media or b"")
             self._records.append((record, size))
             self.size += size
-        while self.size > MAX_BYTES and len(self._records) > 1:
+        while self.size > MAX_BYTES:
             self.size -= self._records.popleft()[1]
 
     def after(self, seq: int, limit: int) -> list[Record] | None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from otel_ml_service.storage.database import Form, is_hindered, open_database, storage_errors
 
-__all__ = ["highest", "is_suspect", "newest_damaged_copy", "readable", "rebuilt", "suspect"]
+__all__ = ["highest", "is_suspect", "newest_damaged_copy", "readable", "rebuilt", "suspect", "until_damage"]
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -88,10 +88,11 @@ def readable(connection: sqlite3.Connection, table: str, columns: str, up_to: in
         up_to: the highest key there may be.
     """
     key = columns.partition(",")[0]
+    query = f"SELECT {columns} FROM {table} WHERE {key} >= ? ORDER BY {key}"  # `>` would look at the page in front, too
     after, step = 0, 1
     for _ in range(_TRIES):
         try:
-            for row in connection.execute(f"SELECT {columns} FROM {table} WHERE {key} > ? ORDER BY {key}", (after,)):
+            for row in until_damage(connection, query, after + 1):
                 if row[0] > after:  # a damaged tree may lead back
                     after, step = row[0], 1
                     yield row
@@ -101,6 +102,23 @@ def readable(connection: sqlite3.Connection, table: str, columns: str, up_to: in
             return
         if after >= up_to:
             return
+
+
+def until_damage(connection: sqlite3.Connection, query: str, *arguments: object) -> Iterator[Row]:
+    """Yield the rows of a query without a limit, up to the last one before a damaged place.
+
+    Raises:
+        sqlite3.DatabaseError: the next row cannot be read.
+    """
+    count = 0
+    try:
+        for row in connection.execute(query, arguments):
+            count += 1
+            yield row
+    except sqlite3.DatabaseError:
+        # Python asks for the next row before it hands one out, and drops the one it has where that fails.
+        yield from connection.execute(f"{query} LIMIT 1 OFFSET {count}", arguments)
+        raise
 
 
 def highest(connection: sqlite3.Connection, table: str) -> int:

@@ -6,13 +6,14 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from otel_ml_exporters.records import Record
 from otel_ml_service.storage.checksum import ONE_BY_ONE, is_whole
 from otel_ml_service.storage.packed_rows import Dictionaries, dictionaries_of, text_of
 from otel_ml_service.storage.record_codec import decode
-from otel_ml_service.storage.salvage import readable
+from otel_ml_service.storage.salvage import readable, until_damage
 
 __all__ = ["BASE", "SALVAGED", "UNREADABLE", "SalvagedRecords", "number_anew", "take_over"]
 
@@ -24,6 +25,9 @@ SALVAGED = "salvaged"
 
 UNREADABLE = "unreadable in the damaged run.db"
 """Why an exporter that had not written a record never will."""
+
+_HIGHEST = 2**62
+"""No `seq` is above it: SQLite's numbers end at twice as much."""
 
 Row = tuple[Any, ...]
 
@@ -55,7 +59,7 @@ def take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> Salvag
     kept = {row[0] for row in new.execute("SELECT seq FROM records")}
     marks = list(_marks(old, kept, int(facts.get(BASE, "0")), last))
     new.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", [row for row, _ in marks])
-    notices, _ = _rows(old, "SELECT id, sentence FROM notices")
+    notices = _rows(old, "SELECT id, sentence FROM notices")
     new.executemany("INSERT OR IGNORE INTO notices VALUES (?, ?)", [row for row in notices if isinstance(row[1], str)])
     if not _take_over_state(old, new):
         number_anew(new, last)
@@ -90,7 +94,7 @@ def number_anew(connection: sqlite3.Connection, last: int) -> None:
 
 
 def _records(old: sqlite3.Connection, last: int, known: Dictionaries) -> Iterator[Row]:
-    rows = readable(old, "records", "seq, kind, record, media", last or 2**62)
+    rows = readable(old, "records", "seq, kind, record, media", last or _HIGHEST)
     return (row for row in rows if _decodes(row, known))
 
 
@@ -102,22 +106,20 @@ def _dictionaries(connection: sqlite3.Connection) -> Dictionaries:
         return {}
 
 
-def _rows(connection: sqlite3.Connection, query: str) -> tuple[list[Row], bool]:
-    """Return the rows up to the first damage, and whether they are all."""
+def _rows(connection: sqlite3.Connection, query: str) -> list[Row]:
+    """Return the rows up to the first damage."""
     rows: list[Row] = []
-    try:
-        for row in connection.execute(query):
-            rows.append(row)  # noqa: PERF402 (what came before the damage counts)
-    except sqlite3.DatabaseError:
-        return rows, False
-    return rows, True
+    with suppress(sqlite3.DatabaseError):
+        rows.extend(until_damage(connection, query))
+    return rows
 
 
 def _facts(connection: sqlite3.Connection) -> dict[str, str]:
-    rows, _ = _rows(connection, "SELECT name, value FROM facts")
+    rows = _rows(connection, "SELECT name, value FROM facts")
     facts = {name: value for name, value in rows if isinstance(name, str) and isinstance(value, str)}
     for name in ("seq", BASE):
-        if not facts.get(name, "0").isdecimal():
+        number = facts.get(name, "0")
+        if not number.isdecimal() or int(number) > _HIGHEST:
             del facts[name]
     return facts
 
@@ -127,7 +129,7 @@ def _marks(connection: sqlite3.Connection, kept: set[int], base: int, last: int)
 
     Up to `base` an earlier rescue has counted them; between the last of those and `base` there never were any.
     """
-    rows, _ = _rows(connection, "SELECT name, seq, lost FROM exporters")
+    rows = _rows(connection, "SELECT name, seq, lost FROM exporters")
     for name, seq, text in rows:
         try:
             lost = dict(json.loads(text))

@@ -17,13 +17,13 @@ from otel_ml_service.aggregation.writer_state import MAX_GAPS, MAX_PARTS, Writer
 from otel_ml_service.delivery.pipeline import Pipeline
 from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.live_runs.run_log import OutputLog, RunLog
-from otel_ml_service.receiver import columns, resource
+from otel_ml_service.receiver import columns, resource, third_party
 from otel_ml_service.receiver.decode import Decoder
 from otel_ml_service.storage import recent_records
 from otel_ml_service.storage.outbox import MAX_NOTICES, Commit, Outbox
 from otel_ml_service.telemetry import MAX_LABELS, Telemetry
 from tests.integration.conftest import Bench, bench
-from tests.otlp import FakeWriter
+from tests.otlp import FakeWriter, foreign
 from tests.strategies import START, Rank, writer
 from tests.unit.otel_ml_service.aggregation.test_third_party_points import cumulative
 from tests.waiting import eventually
@@ -73,6 +73,20 @@ def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pyte
     assert len(decoder._writers._known) <= 10
     assert len(decoder._writers._encoded) <= 10
     assert len(decoder._metrics._shapes._known) <= 10
+
+
+def test_attributes_of_others_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(third_party, "_KNOWN", 10)  # a bound that one test can reach
+    monkeypatch.setattr(third_party, "_LONGEST_KNOWN", 20)  # the same
+    decoder = Decoder()
+    known = decoder._metrics._foreign._known
+    for number in range(50):
+        decoder.protobuf("metrics", foreign([{"name": "m", "value": 1.0, "of": number}]).SerializeToString())
+        assert 0 < len(known) <= 10
+    known.clear()
+    decoder.protobuf("metrics", foreign([{"name": "m", "value": 1.0, "of": "x" * 30}]).SerializeToString())
+
+    assert not known
 
 
 def test_an_engine_says_so_much_and_no_more() -> None:

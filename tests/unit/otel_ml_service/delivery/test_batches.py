@@ -7,10 +7,11 @@ import pytest
 
 from otel_ml_exporters import (
     Record,
+    RestartExporterError,
     RunStatus,
     Summary,
 )
-from otel_ml_exporters.testing import RecordingExporter
+from otel_ml_exporters.testing import FlakyExporter, RecordingExporter
 from otel_ml_service.delivery.retries import RetryPolicy
 from tests.unit.otel_ml_service.delivery.driver import Driver, MemorySource, seqs, steps
 from tests.waiting import eventually
@@ -90,13 +91,26 @@ def test_the_end_of_a_run_is_delivered_at_once_whatever_a_batch_would_wait_for(d
     assert seqs(exporter) == [1, 2, 3]
 
 
-def test_records_that_are_no_longer_kept_are_counted_and_the_rest_goes_on(driver: Driver) -> None:
+@pytest.mark.parametrize("gone", [1, 5])
+def test_records_that_are_no_longer_kept_are_counted_and_the_rest_goes_on(driver: Driver, gone: int) -> None:
     source, exporter = MemorySource(steps(10)), RecordingExporter()
-    source.first_seq = 6
+    source.first_seq = gone + 1
 
     pipeline = driver.drain(exporter, source)
 
-    assert seqs(exporter) == [6, 7, 8, 9, 10]
+    assert seqs(exporter) == list(range(gone + 1, 11))
+    assert sum(pipeline.status.lost.values()) == gone
+
+
+def test_records_that_are_no_longer_kept_stay_counted_where_the_exporter_is_replaced(driver: Driver) -> None:
+    source = MemorySource(steps(10))
+    source.first_seq = 6
+    made = [FlakyExporter(lambda *_: RestartExporterError("anew")), RecordingExporter()]
+
+    pipeline = driver.start_with(iter(made).__next__, source)
+    eventually(lambda: pipeline.status.delivered == 10)
+
+    assert seqs(made[1]) == [6, 7, 8, 9, 10]
     assert sum(pipeline.status.lost.values()) == 5
 
 

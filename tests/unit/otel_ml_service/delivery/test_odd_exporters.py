@@ -101,6 +101,31 @@ def test_a_member_that_raises_stops_nothing_without_a_word(driver: Driver, name:
     assert not pipeline.is_stopped
 
 
+def test_after_a_member_that_raises_once_records_go_on_where_they_were(driver: Driver) -> None:
+    class Odd(RecordingExporter):
+        @property
+        def is_intact(self) -> bool:
+            if self is made[0] and self.records:
+                raise ValueError("not on this machine")
+            return True
+
+    made: list[Odd] = []
+
+    def make() -> Odd:
+        made.append(Odd())
+        return made[-1]
+
+    source = MemorySource(steps(5))
+    source.first_seq = 2  # the first one is lost
+    pipeline = driver.start_with(make, source)
+    eventually(lambda: len(made) == 2)
+    source.add(*steps(3, first=6))
+    eventually(lambda: pipeline.status.delivered == 8)
+
+    assert [record.seq for exporter in made for record in exporter.records] == [2, 3, 4, 5, 6, 7, 8]
+    assert sum(pipeline.status.lost.values()) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("max_batch", 0), ("max_batch", -1), ("max_batch", "5"), ("every", 2.5), ("every", None), ("max_delay", math.inf)],

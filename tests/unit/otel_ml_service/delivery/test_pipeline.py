@@ -97,7 +97,9 @@ def test_a_backend_that_does_not_take_tags_is_asked_again_or_says_so_and_gets_it
     assert pipeline.status.problem is None
 
 
-def test_an_exporter_that_hangs_is_given_up_at_the_deadline(driver: Driver) -> None:
+def test_an_exporter_that_hangs_is_given_up_at_the_deadline_and_the_log_says_so(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
     released = threading.Event()
 
     class Hanging(RecordingExporter):
@@ -111,6 +113,15 @@ def test_an_exporter_that_hangs_is_given_up_at_the_deadline(driver: Driver) -> N
     released.set()
 
     assert not stopped
+    assert "Exporter test did not stop in time; 1 records are left." in caplog.text
+
+
+def test_of_an_exporter_that_stops_in_time_the_log_says_nothing(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver.drain(RecordingExporter(), MemorySource(steps(5)))
+
+    assert not caplog.messages
 
 
 def test_an_exporter_that_starts_with_the_newest_facts_is_not_told_them_again(driver: Driver) -> None:
@@ -198,3 +209,22 @@ def test_what_an_exporter_has_taken_is_flushed_before_it_is_closed_though_the_re
 
     eventually(lambda: pipeline.is_stopped)
     assert [record.seq for record in exporter.stored] == [1, 2]
+
+
+def test_a_last_flush_that_fails_is_said_and_tried_once_more(driver: Driver) -> None:
+    class Unsteady(RecordingExporter):
+        flushes = 0
+
+        def position(self) -> int | None:
+            return len(self.records)
+
+        def force_flush(self, timeout: float) -> None:
+            self.flushes += 1
+            if self.flushes == 1:
+                raise OSError("the disk is slow")
+
+    exporter = Unsteady()
+    driver.drain(exporter, MemorySource(steps(3)))
+
+    assert exporter.flushes == 2
+    assert [sentence for sentence in driver.said if "the disk is slow" in sentence]

@@ -8,6 +8,8 @@ import random
 import pytest
 
 from otel_ml_exporters import (
+    Exporter,
+    RestartExporterError,
     RetryableExportError,
     RunInfo,
 )
@@ -81,6 +83,46 @@ def test_pauses_grow_stay_below_the_bound_and_respect_what_the_backend_asks() ->
     assert [max(pauses) <= bound for pauses, bound in zip(rounds, (1, 2, 4, 8, 8, 8), strict=True)] == [True] * 6
     assert [max(pauses) > bound / 2 for pauses, bound in zip(rounds, (1, 2, 4, 8, 8, 8), strict=True)] == [True] * 6
     assert backoff.pause(retry_after=30.0) == 30.0
+
+
+def test_as_shipped_the_first_pause_is_half_a_second_and_none_is_longer_than_a_minute() -> None:
+    found = [Backoff(RetryPolicy(), random.Random(seed)) for seed in range(200)]
+
+    rounds = [[backoff.pause() for backoff in found] for _ in range(12)]
+
+    assert 0.4 < max(rounds[0]) <= 0.5
+    assert 50 < max(rounds[-1]) <= 60
+    assert RetryPolicy().surprises == 3
+
+
+def test_an_exporter_that_ends_at_once_is_not_begun_anew_over_and_over(driver: Driver) -> None:
+    begun = []
+
+    def make() -> Exporter:
+        begun.append(True)
+        return FlakyExporter(lambda *_: RestartExporterError("gone"))
+
+    long = RetryPolicy(initial_s=1e9, maximum_s=1e9)
+    pipeline = driver.start_with(make, MemorySource(steps(1)), retry=long)
+    eventually(lambda: pipeline.status.state == "retrying")
+
+    driver.drain(RecordingExporter(), MemorySource(steps(2000)))
+
+    assert len(begun) < 5
+
+
+def test_what_an_exporter_foresees_is_logged_without_a_traceback_and_a_defect_with_one(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors = [RetryableExportError("away"), ZeroDivisionError("oops")]
+    exporter = FlakyExporter(lambda call, _: errors[call - 1] if call <= len(errors) else None)
+
+    driver.drain(exporter, MemorySource(steps(1)))
+
+    said = {record.getMessage().rpartition(": ")[2]: record.exc_info for record in caplog.records}
+    assert not said["away"]
+    [defect] = [info for text, info in said.items() if "oops" in text]
+    assert defect
 
 
 def test_after_a_success_pauses_are_as_short_as_at_first() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -116,6 +117,41 @@ def test_a_run_that_is_not_taken_now_holds_up_no_other_one_and_nothing_is_stored
         {"one", "two"}, {"newer"},
     ]  # fmt: skip
     assert admission.held == sum(len(decoded.body) for decoded in journal)
+
+
+def test_runs_that_become_free_one_after_the_other_are_each_stored_once_and_rejections_are_told_with_the_last() -> None:
+    behind, journal, told = {"b", "c"}, list[set[str]](), list[int]()
+
+    def store(decoded: Decoded, stored: Stored) -> None:
+        journal.append(set(decoded.observations))
+        stored(decoded, None)
+
+    def held_back(experiments: Iterable[str]) -> str:
+        return "Another version has stored it." if behind.intersection(experiments) else ""
+
+    admission = Admission(store, Telemetry(), LIMIT, held_back=held_back)
+    request = ExportMetricsServiceRequest.FromString(request_of("a", "b", "c"))
+    request.MergeFrom(foreign([{"name": "x", "value": 1.0, "ml.step": "no step"}], {"ml.experiment.id": "a"}))
+    for free in ("b", "c", ""):
+        with suppress(OverloadedError):
+            admission.take(
+                "metrics", request.SerializeToString(), lambda decoded, _: told.append(decoded.rejections.total)
+            )
+        behind.discard(free)
+
+    assert journal == [{"a"}, {"b"}, {"c"}]
+    assert told[-1] == 1
+
+
+def test_requests_are_taken_up_to_the_limit_to_the_last_byte() -> None:
+    first, second = requests(2)
+    for limit, taken in ((len(first) + len(second), 2), (len(first) + len(second) - 1, 1)):
+        admission = Admission(storing, Telemetry(), limit)
+        answers: list[Exception | None] = []
+        for body in (first, second):
+            admission_take(admission, body, answers)
+
+        assert answers.count(None) == taken
 
 
 def admission_take(admission: Admission, body: bytes, answers: list[Exception | None]) -> None:

@@ -18,6 +18,7 @@ from otel_ml_service.receiver.http_message import BadRequestError
         (gzip.compress(b"hello", mtime=0), "gzip"),
         (gzip.compress(b"hel", mtime=0) + gzip.compress(b"lo", mtime=0), "GZIP"),
         (zlib.compress(b"hello"), "deflate"),
+        (gzip.compress(b"", mtime=0) * 999 + gzip.compress(b"hello", mtime=0), "gzip"),
     ],
 )
 def test_known_encodings_are_unpacked(body: bytes, encoding: str) -> None:

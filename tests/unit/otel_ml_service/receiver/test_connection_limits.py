@@ -1,4 +1,4 @@
-"""How long a connection waits that asks too often: each request is due a moment after the one before it."""
+"""What all connections together may hold, up to the last byte, and how long one waits that asks too often."""
 
 from __future__ import annotations
 
@@ -6,9 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_service.receiver.connection_limits import RateLimit
+from otel_ml_service.receiver.connection_limits import ConnectionLimits, RateLimit
 
+MIB = 2**20
 RATE = 4
+
+
+@pytest.mark.parametrize(("held", "size", "is_taken"), [
+    (9 * MIB, MIB + 1, False), (9 * MIB, MIB, True), (9 * MIB - 1, MIB + 1, True), (10 * MIB, MIB, True),
+])  # fmt: skip
+def test_a_request_is_taken_up_to_the_bound_and_one_of_a_mebibyte_always(held: int, size: int, is_taken: bool) -> None:
+    limits = ConnectionLimits(most_bytes=10 * MIB)
+    limits.grow(held, of=held)
+
+    assert limits.grow(size, of=size) == is_taken
+    assert limits.held == held + size, "whoever is refused gives it back"
+
+
+def test_as_many_connect_as_may_and_another_one_when_one_has_left() -> None:
+    limits = ConnectionLimits(most_connections=2)
+
+    assert [limits.enter() for _ in range(3)] == [True, True, False]
+    limits.leave()
+    assert [limits.enter() for _ in range(2)] == [True, False]
 
 
 @given(

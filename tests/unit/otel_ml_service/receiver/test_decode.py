@@ -50,6 +50,33 @@ def test_a_step_becomes_one_fragment_and_its_manifest() -> None:
     assert manifest == Watermark(fragment.writer, "step", 7, 2, 2)
 
 
+@pytest.mark.parametrize(("said", "known"), [(5, 5), (2, 2), (None, 2), ("5", 2)])
+def test_of_a_message_that_was_cut_it_is_known_how_many_points_belong_to_its_number(said: Any, known: int) -> None:
+    request = FakeWriter().step(7, {"loss": 0.25, "lr": 1e-3})
+    scope = request.resource_metrics[0].scope_metrics[0].scope
+    [place] = [place for place, pair in enumerate(scope.attributes) if pair.key == "ml.seq.points"]
+    del scope.attributes[place]
+    set_attributes(scope.attributes, {} if said is None else {"ml.seq.points": said})
+    decoder = Decoder()
+
+    for _ in range(3):  # at the third time its form is known
+        fragment = decoder.protobuf("metrics", request.SerializeToString()).observations["run-1"][0]
+        assert isinstance(fragment, Fragment)
+        assert fragment.seq_points == known
+
+
+def test_points_that_are_rejected_are_none_that_a_step_would_wait_for() -> None:
+    request = FakeWriter().step(7, {"loss": 0.25, "lr": 1e-3, "x" * 5000: 1.0})
+    request.resource_metrics[0].scope_metrics[0].scope.attributes[-1].value.int_value = 9
+    assert request.resource_metrics[0].scope_metrics[0].scope.attributes[-1].key == "ml.seq.points"
+
+    found = decoded(request)
+
+    fragment = found.observations["run-1"][0]
+    assert isinstance(fragment, Fragment)
+    assert (fragment.seq_points, found.rejections.total) == (8, 1)
+
+
 def test_the_same_shape_and_the_same_writer_are_the_same_objects() -> None:
     decoder, writer = Decoder(), FakeWriter()
     first, second = (

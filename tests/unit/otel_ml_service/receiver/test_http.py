@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import socket
 import threading
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
+import pytest
+
+from otel_ml_service.receiver import http as http_receiver
 from otel_ml_service.receiver.admission import Admission, Stored
 from otel_ml_service.receiver.decode import Decoded
 from otel_ml_service.receiver.http import HttpReceiver
@@ -131,3 +135,28 @@ def test_a_few_kilobytes_that_unpack_to_megabytes_are_not_decoded_where_everybod
 
     assert len(many) > 256 * 1024
     assert [name.rpartition("_")[0] or name for name in store.threads] == ["otel-ml-decode", "otel-ml-http"]
+
+
+def test_the_head_of_a_second_request_has_no_longer_than_that_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver, address = started(Store())
+    head = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with closing(socket.create_connection(address, timeout=60)) as connection:
+        connection.sendall(head)
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
+        monkeypatch.setattr(http_receiver, "_HEAD_S", 0.05)  # as shipped: 10 s, where a pause may last five minutes
+
+        connection.sendall(head[:30])
+
+        assert connection.recv(1) == b"", "it is closed"
+    receiver.stop(1.0)
+
+
+def test_a_connection_that_says_nothing_after_an_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_receiver, "_IDLE_S", 0.05)  # as shipped: five minutes
+    receiver, address = started(Store())
+    with closing(socket.create_connection(address, timeout=60)) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
+
+        assert connection.recv(1) == b"", "it is closed"
+    receiver.stop(1.0)

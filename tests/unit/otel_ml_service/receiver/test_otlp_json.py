@@ -86,6 +86,18 @@ def test_json_accepts_the_literals_that_python_writes_for_non_finite_numbers(num
     assert float(point.partials.stats[0, 1]) == pytest.approx(number, nan_ok=True)
 
 
+def test_what_json_says_is_null_or_a_truth_value_is_read_as_protobuf_has_it() -> None:
+    content = as_json(foreign([{"name": "a", "value": 0.5}], kind="sum"))
+    metric = content["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]
+    metric["description"] = metric["sum"]["dataPoints"][0]["startTimeUnixNano"] = None
+    metric["sum"]["isMonotonic"] = True
+
+    (point,) = Decoder().json("metrics", json.dumps(content).encode()).observations["run-1"]
+
+    assert isinstance(point, ThirdPartyPoints)
+    assert (point.monotonic, point.starts, float(point.partials.stats[0, 1])) == (True, (0,), 0.5)
+
+
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"resourceMetrics": 1}', b"\xff\xfe", b"[" * 100_000])
 def test_json_that_is_none_of_ours_is_undecodable(body: bytes) -> None:
     with pytest.raises(UndecodableError, match="not OTLP/JSON"):

@@ -217,3 +217,13 @@ def test_a_name_with_its_attributes_and_a_time_are_as_long_as_they_may_be_and_no
 
     assert rejections.total == bool(reason)
     assert reason in rejections.message
+
+
+def test_an_attribute_that_is_a_map_is_the_same_one_in_whichever_order_its_keys_come() -> None:
+    bodies = [foreign([{"name": "x", "value": 1.0, "of": of}]) for of in ({"a": 1, "b": [2]}, {"b": [2], "a": 1})]
+
+    found = [Decoder().protobuf("metrics", body.SerializeToString()).observations["run-1"][0] for body in bodies]
+
+    [first, second] = [one.partials.series for one in found if isinstance(one, ThirdPartyPoints)]
+    assert first == second
+    assert first[0].attributes == (("of", '{"a":1,"b":[2]}'),)

@@ -67,6 +67,27 @@ def test_a_minute_has_a_hundred_lines_the_last_of_which_says_so_and_the_next_min
     assert log.messages[200].startswith("Refused sender 2.0:")
 
 
+def test_a_minute_is_over_after_sixty_seconds(log: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    refusals = RefusalLog(clock)
+    for now in (60.0, 119.0, 120.0):
+        clock.now = now
+        for sender in range(99):
+            refusals.tell(f"sender {now}.{sender}", WRONG_TOKEN)
+
+    assert len(log.messages) == 99 + 1 + 99
+    assert log.messages.index(FURTHER) == 99
+
+
+def test_what_is_rejected_is_written_down_again_after_an_hour(log: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    refusals = RefusalLog(clock)
+    for clock.now in (0.0, 3599.0, 3600.0, 7199.0, 7200.0):
+        refusals.reject(Rejected("", "trainer", "ml.step='x' is not a step.", "rejected-points"))
+
+    assert len(log.messages) == 3
+
+
 def test_a_thousand_senders_are_remembered_and_beyond_it_one_may_be_written_down_again(
     log: pytest.LogCaptureFixture,
 ) -> None:

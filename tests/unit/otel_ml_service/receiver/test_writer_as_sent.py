@@ -95,6 +95,20 @@ def test_a_text_is_as_long_as_it_may_be_and_no_longer(key: str, longest: int) ->
     assert rejections.experiments == ({} if key == "ml.experiment.id" else {"run-1": 1})
 
 
+@pytest.mark.parametrize("key", NUMBERS)
+def test_a_number_is_as_large_as_it_may_be(key: str) -> None:
+    writer, _ = read({key: 2**31 - 1})
+
+    assert writer is not None
+    assert getattr(writer, NUMBERS[key]) == 2**31 - 1
+
+
+def test_a_run_with_the_longest_name_is_told_what_of_it_is_rejected() -> None:
+    longest = "x" * 4096
+
+    assert read({"ml.experiment.id": longest, "ml.rank": -1})[1].experiments == {longest: 1}
+
+
 @pytest.mark.parametrize(("named", "reason"), [("otel-ml doctor", "it is a probe"), ("trainer", "set it to the id of")])
 @pytest.mark.parametrize("experiment", ["", 7, None])
 def test_a_probe_is_told_apart_from_a_sender_that_nobody_told_of_its_run(

@@ -26,6 +26,7 @@ from otel_ml_exporters import (
     Table,
     Text,
 )
+from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.storage.record_codec import decode, encode
 
 SPAN = Span(
@@ -102,6 +103,13 @@ def test_nan_and_infinities_stay_what_they_are() -> None:
 @given(st.lists(st.builds(replace, st.just(SPAN), name=st.text(), attributes=st.dictionaries(st.text(), st.text()))))
 def test_spans_of_any_text_come_back_as_they_went(spans: list[Span]) -> None:
     assert decode(encode(SpanBatch(1, spans))) == SpanBatch(1, tuple(spans))
+
+
+def test_spans_are_handed_on_as_they_are_written_without_being_read() -> None:
+    back = decode(encode(SpanBatch(1, [SPAN] * 3)))
+
+    assert isinstance(back, SpanBatch)
+    assert isinstance(back.spans, SpanLines)
 
 
 def test_spans_that_an_older_service_wrote_in_one_line_are_read() -> None:

@@ -69,6 +69,14 @@ def test_a_file_that_no_longer_says_its_last_number_gives_all_its_records(path: 
         assert outbox.mark("jsonl") == Mark(10, {"too large": 1})
 
 
+def test_a_record_that_says_another_number_than_it_is_kept_under_is_not_taken_over(path: Path) -> None:
+    execute(path, """UPDATE records SET record = replace(record, '"seq":7,', '"seq":8,') WHERE seq = 7""")
+    salvage.suspect(path)
+
+    with closing(Outbox(path)) as outbox:
+        assert outbox.read(0, 100) == [record for record in RECORDS if record.seq != 7]
+
+
 def test_a_sentence_that_is_none_is_left_out_and_the_others_stay(path: Path) -> None:
     execute(path, "INSERT INTO notices (sentence) VALUES (x'00')")
     salvage.suspect(path)

@@ -133,3 +133,17 @@ def test_an_older_file_has_the_new_version_from_the_commit_on_that_puts_it_into_
     again.commit(Commit([Text(1, 1.0, "note", "step", None, "")]))
     again.close()
     assert execute(path, "PRAGMA user_version") == [[(RUN,)]]
+
+
+def test_a_file_is_told_its_version_once_and_not_with_every_commit(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    Outbox(path).close()
+    execute(path, "PRAGMA user_version = 1")
+    statements: list[str] = []
+    with closing(Outbox(path)) as outbox:
+        outbox._connection.set_trace_callback(statements.append)
+        for seq in (1, 2, 3):
+            outbox.commit(Commit([Text(seq, 1.0, "note", "step", None, "")]))
+        outbox._connection.set_trace_callback(None)
+
+    assert len([statement for statement in statements if "user_version" in statement]) == 1

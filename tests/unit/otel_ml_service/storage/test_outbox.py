@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters import Summary
+from otel_ml_exporters import Image, Record, Summary, Text
+from otel_ml_service.storage import outbox as outbox_module
+from otel_ml_service.storage import recent_records
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.exporter_marks import Mark
 from otel_ml_service.storage.outbox import Commit, Outbox
+from otel_ml_service.storage.record_codec import encode
 
 
 def records(first: int, last: int) -> list[Summary]:
@@ -146,3 +151,63 @@ def test_what_a_backend_was_given_by_a_replay_of_the_file_is_from_the_file(tmp_p
     assert again.seq_offset("mlflow", 5) == 0
     assert again.seq_offset("wandb", 500) == 500, "more than the file ever had"
     again.close()
+
+
+def large_text(seq: int, size: int) -> Record:
+    return Text(seq, 0.0, "log", "step", None, "x" * size)
+
+
+def large_image(seq: int, size: int) -> Record:
+    return Image(seq, 0.0, "i", "step", None, bytes(size), 1, 1)
+
+
+def stored_size(record: Record) -> int:
+    _, text, media = encode(record)
+    return len(text) + len(media or b"")
+
+
+@pytest.mark.parametrize("record", [large_text, large_image])
+def test_a_batch_is_as_many_records_as_fit_and_one_that_fits_nowhere_comes_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Callable[[int, int], Record]
+) -> None:
+    monkeypatch.setattr(outbox_module, "_READ_BYTES", 3 * stored_size(record(1, 2**18)))  # three fit, to the last byte
+    monkeypatch.setattr(recent_records, "MAX_BYTES", 0)  # all are read from the disk
+    outbox = Outbox(tmp_path / "run.db")
+    sizes = [2**18] * 7 + [2**21, 10, 2**21]
+    for seq, size in enumerate(sizes, start=1):
+        outbox.commit(Commit([record(seq, size)]))
+
+    batches, after = [], 0
+    while batch := outbox.read(after, 1000):
+        batches.append([found.seq for found in batch])
+        after = batch[-1].seq
+    outbox.close()
+
+    assert batches == [[1, 2, 3], [4, 5, 6], [7], [8], [9], [10]]
+
+
+@pytest.mark.parametrize("record", [large_text, large_image])
+def test_of_the_newest_records_those_that_fit_stay_in_memory_whatever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Callable[[int, int], Record]
+) -> None:
+    monkeypatch.setattr(recent_records, "MAX_BYTES", 3 * stored_size(record(1, 2**18)))  # three fit, to the last byte
+    with closing(Outbox(tmp_path / "run.db")) as outbox:
+        for seq in range(1, 8):
+            outbox.commit(Commit([record(seq, 2**18)]))
+        outbox._connection.execute("UPDATE records SET kind = 'unknown'")  # who reads from the disk now is refused
+
+        assert [found.seq for found in outbox.read(4, 10)] == [5, 6, 7]
+        with pytest.raises(StorageError):
+            outbox.read(3, 10)
+        outbox.forget(6)
+        assert outbox._recent.size == pytest.approx(2**18, abs=1000)
+
+
+def test_a_mark_that_is_on_its_way_to_the_disk_is_not_there_yet(tmp_path: Path) -> None:
+    with closing(Outbox(tmp_path / "run.db")) as outbox:
+        outbox.set_mark("jsonl", Mark(3, {"bad": 1}))
+        with outbox._marks.taken() as rows:
+            assert [*rows] == [("jsonl", 3, '{"bad": 1}')]
+            assert outbox.unsaved
+
+        assert not outbox.unsaved

@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from otel_ml_exporters import Summary
 from otel_ml_service.storage import salvage
 from otel_ml_service.storage.database import NoRoomError, StorageError, insert, private_folder
+from otel_ml_service.storage.exporter_marks import Mark
 from otel_ml_service.storage.journal import Journal
 from otel_ml_service.storage.outbox import Commit, Outbox
 
@@ -126,6 +128,25 @@ def test_a_folder_of_a_disk_that_became_read_only_is_used_to_read(
         private_folder(tmp_path)
 
 
+@pytest.mark.parametrize("mode", [0o750, 0o705, 0o777, 0o710, 0o701])
+def test_a_folder_that_others_may_look_into_is_closed_to_them(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+
+    private_folder(tmp_path)
+
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_is_closed_to_others_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(Path, "chmod", refused)
+
+    assert private_folder(tmp_path) == tmp_path
+
+
 @FILES
 def test_a_damaged_file_that_cannot_be_opened_now_is_rescued_when_it_can_be(
     tmp_path: Path, opened: Callable[[Path], Any]
@@ -147,6 +168,44 @@ def test_a_damaged_file_that_cannot_be_opened_now_is_rescued_when_it_can_be(
 
     assert refused > 4, "there is the new file, too"
     assert opened(path).damage == ""
+
+
+@FILES
+def test_what_stands_where_a_file_belongs_is_no_lack_of_files(tmp_path: Path, opened: Callable[[Path], Any]) -> None:
+    path = tmp_path / "file.db"
+    path.mkdir()
+    salvage.suspect(path)  # or the folder is not even looked at
+
+    with pytest.raises(StorageError, match=r"Cannot use .*file.db': unable to open database file") as raised:
+        opened(path)
+
+    assert not isinstance(raised.value, NoRoomError)
+    assert path.is_dir()
+
+
+def test_a_run_that_cannot_keep_its_exporters_positions_closes_all_the_same_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "run.db"
+    found = Outbox(path)
+    found.commit(Commit([Summary(1, 1.0, {"x": 1.0})]))
+    found.set_mark("jsonl", Mark(1))
+    found._connection.execute("PRAGMA query_only=1")
+
+    found.close()
+
+    assert "The exporters' positions are not stored" in caplog.text
+    with closing(Outbox(path)) as again:
+        assert (again.read(0, 10), again.mark("jsonl")) == ([Summary(1, 1.0, {"x": 1.0})], Mark())
+
+
+def test_where_nobody_can_tell_whether_a_file_has_its_name_it_is_not_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "run.db"
+    with closing(Outbox(path)) as found:
+        path.parent.rename(tmp_path / "elsewhere")
+        path.parent.symlink_to(path.parent)  # a loop: no file can be looked up beneath it
+
+        assert found.is_intact
 
 
 @FILES

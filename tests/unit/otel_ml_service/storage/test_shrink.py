@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters.records import Record, Span, SpanBatch, StepRecord, Summary
+from otel_ml_service.storage import shrink as shrink_module
 from otel_ml_service.storage.outbox import Commit, Outbox
 from otel_ml_service.storage.packed_rows import unpacked, value_of
 from otel_ml_service.storage.shrink import shrink
@@ -70,6 +71,25 @@ def test_a_file_that_is_shrunk_is_less_than_half_as_large_and_holds_the_same(pat
     assert not list(path.parent.glob("run.db-*"))
 
 
+def test_rows_of_ten_sets_of_names_are_packed_with_some_of_each(tmp_path: Path) -> None:
+    """With what one of them says, they take two fifths and more."""
+    seeded = random.Random(7)
+    words = ["".join(seeded.choices("abcdefghijklmnopqrstuvwxyz", k=12)) for _ in range(90)]
+    names = [[f"train/{word}" for word in words[first : first + 9]] for first in range(0, 90, 9)]
+    steps: list[Record] = []
+    outbox = Outbox(tmp_path / "run.db")
+    for n in range(1, 6_001):
+        values = {name: float(seeded.randrange(100)) for name in names[n % 10]}
+        steps.append(StepRecord(n, "trainer", "step", n, 0, n / 3, values))
+    outbox.commit(Commit(steps))
+    outbox.close()
+    size = outbox.path.stat().st_size
+
+    shrink(outbox.path, never)
+
+    assert outbox.path.stat().st_size < 0.38 * size
+
+
 def test_a_file_that_is_shrunk_goes_on_and_is_shrunk_again(path: Path) -> None:
     shrink(path, never)
     small = path.stat().st_size
@@ -95,6 +115,27 @@ def test_shrinking_stops_when_it_is_told_to_and_nothing_is_lost(path: Path) -> N
         answers = iter([False] * questions)
         shrink(path, lambda answers=answers: next(answers, True))  # type: ignore[misc]
         assert content(path) == before
+
+
+def test_whoever_is_stopped_while_the_file_is_written_anew_leaves_it_as_large_as_it_was_and_as_old(
+    path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shrink_module, "_INSTRUCTIONS", 1_000)  # so small a file takes few
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(path.read_bytes())
+    answers: list[bool] = []
+    shrink(copy, lambda: bool(answers.append(False)))  # type: ignore[func-returns-value]
+    before, size, written = content(path), path.stat().st_size, path.stat().st_mtime_ns
+
+    left = iter([False] * (len(answers) - 1))
+    with caplog.at_level("INFO"):
+        shrink(path, lambda: next(left, True))
+
+    assert copy.stat().st_size < size / 2
+    assert path.stat().st_size == pytest.approx(size, rel=0.05)
+    assert path.stat().st_mtime_ns == written
+    assert not caplog.messages
+    assert content(path) == before
 
 
 KILLED = """
@@ -158,10 +199,13 @@ def test_a_file_of_another_form_stays_as_it_is(path: Path, statement: str) -> No
     assert path.read_bytes()[100:] == before[100:]
 
 
-def test_a_file_that_is_in_use_stays_as_it_is(path: Path) -> None:
-    with closing(Outbox(path)):
+def test_a_file_that_is_in_use_stays_as_it_is_and_the_log_says_why(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(Outbox(path)), caplog.at_level("INFO"):
         shrink(path, never)
 
+        assert f"{path} stays as large as it is: {str(path)!r} is in use" in caplog.text
         with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
             (packed,) = connection.execute("SELECT COUNT(*) FROM records WHERE typeof(record) = 'blob'").fetchone()
     assert packed == 0
