@@ -233,8 +233,8 @@ SUITES: Sequence[Suite] = (
         source="github.com/huggingface/transformers",
         checkout="transformers",
         tests=["tests/trainer"],
-        remark="`OtelMLCallback`, or a subclass, in the place of each callback of a test, and in each Trainer; translated "
-        "at 020a37d, cdbb95d, 0941546 and 34de825",
+        remark="`OtelMLCallback`, or a subclass, in the place of each callback of a test, and in each Trainer; "
+        "translated at 020a37d, cdbb95d, 0941546 and 34de825",
     ),
     Suite(
         name="accelerate",
