@@ -51,7 +51,7 @@ _SHAPES = re.compile(
     r"|(?<![A-Za-z0-9])eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]+(?:\.[A-Za-z0-9_\-]*)?"
     r"|(?<=://)[^/\s:@'\"]*:[^/\s@'\"]+(?=@)|(?<=http://)[^/\s:@'\"]+(?=@)|(?<=https://)[^/\s:@'\"]+(?=@)"
     r"|(?i:(?<=bearer )|(?<=bearer%20)|(?<=basic )|(?<=basic%20))[A-Za-z0-9._~+/=\-]{6,}"
-    r"|(?i:(?<=password ))[0-9a-f]{40}\b",
+    r"|(?i:(?<=password )|(?<=wandb )|(?<=wandb=))[0-9a-f]{40}\b",
     re.DOTALL,
 )
 """What looks like what it is: private keys; tokens of Hugging Face, GitHub, GitLab, OpenAI and others, Slack, npm,
@@ -91,7 +91,7 @@ def redacted(text: str) -> str:
     done = 0
     for named in _NAMED.finditer(text):
         name = _last(named[1])
-        if named.start() < done or not (is_secret_name(name) or _is_of_wandb(name)):
+        if named.start() < done or not is_secret_name(name):
             continue
         value = (_VALUE if "=" in named[0] else _REST).match(text, named.end())
         if value is not None and _is_secret(name, value[3] if value[2] is None else value[2]):
@@ -142,14 +142,10 @@ def _last(name: str) -> str:
     return ".".join(parts[-2:] if parts[-1].lower() == "key" else parts[-1:])
 
 
-def _is_of_wandb(name: str) -> bool:
-    return "wandb" in name.lower()
-
-
 def _is_secret(name: str, value: str) -> bool:
     """Whether a text is a secret under this name. OpenRLHF's option `--use_wandb` takes a key."""
     if not is_secret_name(name):
-        return _is_of_wandb(name) and _WANDB_KEY.fullmatch(value) is not None
+        return "wandb" in name.lower() and _WANDB_KEY.fullmatch(value) is not None
     words = {word.lower() for word in _WORD.findall(name)}
     if not _PASSWORDS.isdisjoint(words):
         return bool(value)
