@@ -76,7 +76,7 @@ def run(suite: Suite, folder: Path) -> Figures:
     with tempfile.TemporaryDirectory(prefix="otel-ml-originals-") as made:
         tree = Path(made) / "tree"
         commit = _unpack(suite, folder, tree)
-        theirs = _named(tree)
+        theirs = _named(tree, suite.within)
         translated = _put_beside(folder / f"{suite.name}.translated", tree)
         for old, new in suite.names.items():
             _replace(tree, old, new)
@@ -92,9 +92,13 @@ def run(suite: Suite, folder: Path) -> Figures:
     )
 
 
-def _named(tree: Path) -> set[str]:
-    """Return the names of all tests of the original."""
+def _named(tree: Path, within: str) -> set[str]:
+    """Return the names of all tests of the original, or of those in a class."""
     nodes = (node for path in tree.rglob("test_*.py") for node in ast.walk(ast.parse(path.read_bytes())))
+    if within:
+        nodes = (
+            inner for node in nodes if isinstance(node, ast.ClassDef) and node.name == within for inner in node.body
+        )
     functions = (node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     return {name for name in functions if name.startswith("test")}
 
@@ -143,7 +147,14 @@ def _tested(suite: Suite, tree: Path, tests: Sequence[str]) -> Mapping[str, str 
     (tree / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # not that of the original, nor ours
     path = os.pathsep.join((str(tree), *filter(None, [os.environ.get("PYTHONPATH", "")])))
     command = [sys.executable, "-m", "pytest", "-q", "-p", _PLUGIN, "-p", "no:cacheprovider", "-p", "no:randomly"]
-    options = ["-o", "junit_family=xunit1", f"--junitxml={answer}", "--continue-on-collection-errors", *suite.options]
+    options = [
+        "-o",
+        "junit_family=xunit1",
+        f"--junitxml={answer}",
+        "--continue-on-collection-errors",
+        "-k",
+        suite.within,
+    ]
     said = subprocess.run(
         [*command, *options, *tests],
         cwd=tree,

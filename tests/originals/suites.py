@@ -25,7 +25,7 @@ class Suite:
         tests: files.
         more: what else of the repository the tests need.
         names: text of the tests → ours.
-        options: of pytest.
+        within: the class of the tests, where it is one of several of a file.
         apart: pattern of tests that are not counted → why.
         reasons: pattern of tests that do not pass → why.
         remark: what else is to be said of the suite.
@@ -38,7 +38,7 @@ class Suite:
     tests: Sequence[str]
     more: Sequence[str] = ()
     names: Mapping[str, str] = field(default_factory=dict)
-    options: Sequence[str] = ()
+    within: str = ""
     apart: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     remark: str = ""
@@ -102,7 +102,7 @@ SUITES: Sequence[Suite] = (
         source="github.com/NVIDIA-NeMo/Megatron-Bridge",
         checkout="Megatron-Bridge",
         tests=["tests/unit_tests/training/test_config.py"],
-        options=["-k", "TestLoggerConfigFinalize"],
+        within="TestLoggerConfigFinalize",
         reasons={"*not_installed_raises*": "`finalize()` imports no backend: the service's machine needs the package"},
     ),
     Suite(
@@ -151,7 +151,7 @@ SUITES: Sequence[Suite] = (
         checkout="verl",
         tests=["tests/utils/test_tracking_on_cpu.py", "tests/utils/test_rl_insight_logger_on_cpu.py"],
         names={"verl.utils.tracking": "otel_ml.compat.verl"},
-        reasons={"*full_history": "for W&B before 0.20 each table has all rows: here a table belongs to its step"},
+        reasons={"*falls_back_to_full_history": "for W&B before 0.20 each table has all rows; here it is of its step"},
     ),
     Suite(
         name="wandb",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,10 @@ def test_of_a_server():
 @pytest.mark.skip
 def test_skipped():
     raise OSError
+
+class TestOfOneThing:
+    def test_inside(self):
+        assert loads("3") == 3
 """
 
 
@@ -66,11 +71,17 @@ def folder(tmp_path: Path) -> Path:
 def test_what_passed_and_what_failed_is_counted_and_named_without_what_is_apart_or_skipped(folder: Path) -> None:
     figures = program.run(SUITE, folder)
 
-    assert (figures.passed, figures.run) == (2, 3)
+    assert (figures.passed, figures.run) == (3, 4)
     assert list(figures.failed) == ["test_loud::test_each[x]"]
     assert "JSONDecodeError" in figures.failed["test_loud::test_each[x]"]
     assert figures.commit == git(folder / "loud", "rev-parse", "HEAD")
     assert (figures.translated, figures.left_out) == ((), [])
+
+
+def test_a_suite_may_be_one_class_of_a_file(folder: Path) -> None:
+    figures = program.run(replace(SUITE, within="TestOfOneThing"), folder)
+
+    assert (figures.passed, figures.run) == (1, 1)
 
 
 def test_a_bare_repository_is_as_good(folder: Path) -> None:
@@ -89,7 +100,7 @@ def test_what_is_translated_runs_in_the_place_of_the_suite_and_says_which_tests_
     figures = program.run(SUITE, folder)
 
     assert (figures.passed, figures.run, figures.translated) == (1, 1, ("test_ours.py",))
-    assert figures.left_out == ["test_each", "test_of_a_server", "test_skipped"]
+    assert figures.left_out == ["test_each", "test_inside", "test_of_a_server", "test_skipped"]
 
 
 def test_each_suite_is_kept_by_itself(
@@ -102,7 +113,7 @@ def test_each_suite_is_kept_by_itself(
 
     assert list(kept(into)) == ["loud"]
     said = capsys.readouterr().out
-    assert "loud: 2 of 3 at " in said
+    assert "loud: 3 of 4 at " in said
     assert f"Expected a checkout of {SUITES[0].source}" in said
 
 
