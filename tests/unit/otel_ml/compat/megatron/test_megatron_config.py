@@ -53,9 +53,11 @@ def loggers_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     root = logging.getLogger()
     filters = {handler: list(handler.filters) for handler in root.handlers}
     levels = {logger: logger.level for logger in (root, *every_logger())}
+    of_loggers = {logger: list(logger.filters) for logger in levels}
     yield
     for logger in (root, *every_logger()):
         logger.setLevel(levels.get(logger, logging.NOTSET))
+        logger.filters = of_loggers.get(logger, [])
     for handler in root.handlers:
         handler.filters = filters.get(handler, [])
 
