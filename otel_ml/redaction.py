@@ -20,6 +20,7 @@ _SECRETS = frozenset({"secret", "secrets", "credential", "credentials", "apikey"
 _KEYS = frozenset({
     "api", "access", "private", "signing", "encryption", "ssh", "auth", "account", "service", "client", "master",
     "session", "storage", "subscription", "license",
+    "wandb", "swanlab", "comet", "clearml", "neptune", "trackio", "mlflow", "hf", "huggingface", "openai", "anthropic",
 })  # fmt: skip
 """What makes a key a secret one; `text_key` and `reward_key` name a column."""
 _VOCABULARY = frozenset({
@@ -29,11 +30,12 @@ _VOCABULARY = frozenset({
 """What makes a token one of a model's vocabulary."""
 
 _PLAIN = re.compile(r"(?i)[-+.\d]{1,7}(?:e[-+]?\d+)?|true|false|none|null|\W*")
+_WANDB_KEY = re.compile(r"[0-9a-f]{40}")
 _TOKEN_SHAPE = re.compile(r"[\w\-.~+/=:%]{8,}")
 
 # Every repetition is bounded: a diff may have a line of a megabyte.
 _NAMED = re.compile(
-    r"(?<![\w\-])([A-Za-z][\w\-]{0,80})['\"]?"  # the name
+    r"(?<![\w\-])-{0,2}((?:[A-Za-z][\w\-]{0,80}\.)?[A-Za-z][\w\-]{0,80})['\"]?"  # the name, also that of an option
     r"(?:\s{0,9}:\s{0,9}[\w.\[\]| ]{1,60}?(?=\s{0,9}=))?"  # its type
     r"\s{0,9}(?::=|=>|=|:)\s{0,9}"
 )
@@ -49,7 +51,7 @@ _SHAPES = re.compile(
     r"|(?<![A-Za-z0-9])eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]+(?:\.[A-Za-z0-9_\-]*)?"
     r"|(?<=://)[^/\s:@'\"]*:[^/\s@'\"]+(?=@)|(?<=http://)[^/\s:@'\"]+(?=@)|(?<=https://)[^/\s:@'\"]+(?=@)"
     r"|(?i:(?<=bearer )|(?<=bearer%20)|(?<=basic )|(?<=basic%20))[A-Za-z0-9._~+/=\-]{6,}"
-    r"|(?i:(?<=password ))[0-9a-f]{40}\b",
+    r"|(?i:(?<=password )|(?<=wandb )|(?<=wandb=))[0-9a-f]{40}\b",
     re.DOTALL,
 )
 """What looks like what it is: private keys; tokens of Hugging Face, GitHub, GitLab, OpenAI and others, Slack, npm,
@@ -88,10 +90,11 @@ def redacted(text: str) -> str:
     parts = []
     done = 0
     for named in _NAMED.finditer(text):
-        if named.start() < done or not is_secret_name(named[1]):
+        name = _last(named[1])
+        if named.start() < done or not is_secret_name(name):
             continue
         value = (_VALUE if "=" in named[0] else _REST).match(text, named.end())
-        if value is not None and _is_secret(named[1], value[3] if value[2] is None else value[2]):
+        if value is not None and _is_secret(name, value[3] if value[2] is None else value[2]):
             quote = value[1] or ""
             parts += [text[done : named.end()], quote, HIDDEN, quote]
             done = value.end()
@@ -109,9 +112,11 @@ def redacted_arguments(arguments: Iterable[str]) -> list[str]:
     option = ""
     for argument in arguments:
         is_value = bool(option) and not argument.startswith("-")
-        shown.append(HIDDEN if is_value and _PLAIN.fullmatch(argument) is None else redacted(argument))
-        is_option = argument.startswith("-") and "=" not in argument and is_secret_name(argument)
-        option = argument if is_option else ""
+        hidden = (
+            is_value and _PLAIN.fullmatch(argument) is None and (is_secret_name(option) or _is_secret(option, argument))
+        )
+        shown.append(HIDDEN if hidden else redacted(argument))
+        option = argument if argument.startswith("-") and "=" not in argument else ""
     return shown
 
 
@@ -123,15 +128,24 @@ def redacted_values(values: Any, name: str = "") -> Any:
         {'lr': 0.1, 'hub': {'token': '***'}, 'eos_token': '</s>'}
     """
     if isinstance(values, Mapping):
-        return {key: redacted_values(value, str(key)) for key, value in values.items()}
+        return {key: redacted_values(value, _last(f"{name}.{key}")) for key, value in values.items()}
     if isinstance(values, (list, tuple)):
         return [redacted_values(value, name) for value in values]
     if not isinstance(values, str):
         return HIDDEN if isinstance(values, bytes) and is_secret_name(name) else values
-    return HIDDEN if is_secret_name(name) and _is_secret(name, values) else redacted(values)
+    return HIDDEN if _is_secret(name, values) else redacted(values)
+
+
+def _last(name: str) -> str:
+    """Return the last part of a name with dots; of a `key` the one before it, too, which says of what it is."""
+    parts = name.split(".")
+    return ".".join(parts[-2:] if parts[-1].lower() == "key" else parts[-1:])
 
 
 def _is_secret(name: str, value: str) -> bool:
+    """Whether a text is a secret under this name. OpenRLHF's option `--use_wandb` takes a key."""
+    if not is_secret_name(name):
+        return "wandb" in name.lower() and _WANDB_KEY.fullmatch(value) is not None
     words = {word.lower() for word in _WORD.findall(name)}
     if not _PASSWORDS.isdisjoint(words):
         return bool(value)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tests.originals.compared import counted, verdicts
+from tests.originals.figures import Figures, kept
 from tests.originals.originals import ORIGINALS, Original, names_of
-from tests.originals.suites import SUITES
+from tests.originals.suites import SUITES, Suite
 
 __all__ = ["differences", "names", "suites"]
 
@@ -54,10 +55,30 @@ def _list(title: str, found: Mapping[str, str]) -> Iterator[str]:
 
 
 def suites() -> str:
-    """Return the table of the originals' own suites."""
-    rows = ["| original | commit | passed | command | what does not pass |", "|---|---|---|---|---|"]
-    rows += (
-        f"| {suite.original} | {suite.commit} | {suite.passed} of {suite.run} | `{suite.command}` | {suite.rest} |"
-        for suite in SUITES
-    )
+    """Return the table of the originals' own suites, as `tests.originals.run` has found them."""
+    rows = ["| original | commit | passed | command | translated by hand | what does not pass |", "|---" * 6 + "|"]
+    figures = kept()
+    rows += (_suite(suite, figures[suite.name]) for suite in SUITES if suite.name in figures)
     return "\n".join(rows)
+
+
+def _suite(suite: Suite, figures: Figures) -> str:
+    command = f"`python -m tests.originals.run FOLDER {suite.name}`"
+    passed = f"{figures.passed} of {figures.run}"
+    cells = (suite.original, figures.commit[:7], passed, command, _translated(figures), _missing(suite, figures))
+    return f"| {' | '.join(cells)} |"
+
+
+def _translated(figures: Figures) -> str:
+    if not figures.translated:
+        return ""
+    return f"yes; {len(figures.left_out)} not" if figures.left_out else "yes"
+
+
+def _missing(suite: Suite, figures: Figures) -> str:
+    """Return which tests do not pass, by their reasons, and what else is said of the suite."""
+    together: dict[str, dict[str, None]] = {}
+    for test in figures.failed:
+        together.setdefault(suite.reason(test), {})[f"`{test.partition('::')[2].partition('[')[0]}`"] = None
+    said = [f"{', '.join(tests)}: {reason}" for reason, tests in together.items()]
+    return ". ".join(text[:1].upper() + text[1:] for text in filter(None, ["; ".join(said), suite.remark]))

@@ -1,231 +1,268 @@
-"""The originals' own test suites, run against our layer outside of the repository: figures, and what does not pass.
+"""The originals' own test suites: what is run against our layer, and what does not pass, and why.
 
-Only import paths and the targets of patches were changed, and where an assertion was about internals, it was made about
-what a user can see. Nothing of the suites is in this repository.
+`run.py` runs them outside of the repository, and keeps what came out in `figures.json`. Only import paths and the
+targets of patches are changed; where an assertion is about internals, it is made about what a user can see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 __all__ = ["SUITES", "Suite"]
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as it was run.
+    """A suite of an original.
 
     Attributes:
+        name: of the suite, as `run.py` takes it.
         original: the project.
-        commit: of its repository.
-        command: what was run in that commit's tree.
-        passed: tests.
-        run: tests; those that need a GPU or a package that no index has are not among them.
-        rest: what does not pass, and why.
+        source: its repository.
+        checkout: folder with that, in the folder that `run.py` is given.
+        tests: files.
+        more: what else of the repository the tests need.
+        names: text of the tests → ours.
+        within: the class of the tests, where it is one of several of a file.
+        apart: pattern of tests that are not counted → why.
+        reasons: pattern of tests that do not pass → why.
+        remark: what else is to be said of the suite.
     """
 
+    name: str
     original: str
-    commit: str
-    command: str
-    passed: int
-    run: int
-    rest: str = ""
+    source: str
+    checkout: str
+    tests: Sequence[str]
+    more: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    within: str = ""
+    apart: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    remark: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What is copied of the repository."""
+        return (*self.tests, *self.more)
+
+    def is_apart(self, test: str) -> bool:
+        """Whether a test is not counted."""
+        return any(fnmatchcase(test, pattern) for pattern in self.apart)
+
+    def reason(self, test: str) -> str:
+        """Return why a test does not pass; nothing where nobody has said so."""
+        return next((why for pattern, why in self.reasons.items() if fnmatchcase(test, pattern)), "")
 
 
-_NO_BACKENDS = (
-    "`BackendRole`, `ConsoleBackend`, `WandbBackend`, `get_logger_backend_class` (5): backends are exporters. Fetchers "
-    "that are registered with each mesh of processes (2): nobody is. One collector for each rank of a process (1): a "
-    "process is one rank. `_validate_backend_config` (1): `init_backends()` says it"
+_NO_BACKENDS = "backends are exporters"
+_FIGURE = "a figure of matplotlib is kept as a picture"
+_OF_WANDB = ("config", "define_metric", "run", "log", "summary", "save")
+
+_OF_TENSORBOARDX = (
+    *("writer", "summary_writer", "pytorch_np", "figure", "hparams", "pr_curve"),
+    *("embedding", "pytorch_graph", "onnx_graph"),
 )
 
 SUITES: Sequence[Suite] = (
     Suite(
-        "torchforge",
-        "6e77f0b",
-        "pytest tests/unit_tests/observability",
-        45,
-        54,
-        _NO_BACKENDS,
+        name="torchforge",
+        original="torchforge",
+        source="github.com/meta-pytorch/torchforge",
+        checkout="torchforge",
+        tests=["tests/unit_tests/observability"],
+        reasons={
+            "*backend_role_usage": _NO_BACKENDS,
+            "*new_enums_and_constants": _NO_BACKENDS,
+            "*backend_factory": _NO_BACKENDS,
+            "*console_backend": _NO_BACKENDS,
+            "*wandb_backend_creation": _NO_BACKENDS,
+            "*fetcher_registration*": "no fetcher is registered with a mesh of processes",
+            "*singleton_per_rank": "a process is one rank",
+            "*invalid_backend_configs": "a private function; `init_backends()` says what it does",
+        },
     ),
     Suite(
-        "Megatron Bridge",
-        "067f987",
-        "pytest tests/unit_tests/training/test_callbacks.py tests/unit_tests/training/utils/test_log_utils.py",
-        63,
-        65,
-        "filters are at the handlers, not at each logger (2): loggers made later are filtered, too",
+        name="bridge-callbacks",
+        original="Megatron Bridge",
+        source="github.com/NVIDIA-NeMo/Megatron-Bridge",
+        checkout="Megatron-Bridge",
+        tests=["tests/unit_tests/training/test_callbacks.py", "tests/unit_tests/training/utils/test_log_utils.py"],
+        names={
+            "megatron.bridge.training.callbacks": "otel_ml.compat.megatron",
+            "megatron.bridge.training.utils.log_utils": "otel_ml.compat.megatron",
+            "megatron.training.utils.log_utils.": "otel_ml.compat.megatron.log_levels.",
+        },
     ),
     Suite(
-        "Megatron Bridge",
-        "067f987",
-        "pytest tests/unit_tests/training/test_config.py -k TestLoggerConfigFinalize",
-        13,
-        15,
-        "`finalize()` does not import mlflow or comet_ml (2): the service's machine needs them",
+        name="bridge-config",
+        original="Megatron Bridge",
+        source="github.com/NVIDIA-NeMo/Megatron-Bridge",
+        checkout="Megatron-Bridge",
+        tests=["tests/unit_tests/training/test_config.py"],
+        within="TestLoggerConfigFinalize",
+        reasons={"*not_installed_raises*": "`finalize()` imports no backend: the service's machine needs the package"},
     ),
     Suite(
-        "Megatron-LM",
-        "d98e8a6",
-        "pytest tests/unit_tests/utils/test_log_utils.py",
-        26,
-        30,
-        "filters are at the handlers (2); nobody waits at a barrier (2)",
+        name="megatron-log",
+        original="Megatron-LM",
+        source="github.com/NVIDIA/Megatron-LM",
+        checkout="Megatron-LM",
+        tests=["tests/unit_tests/utils/test_log_utils.py"],
+        names={
+            "megatron.training.utils.log_utils.torch.": "torch.",
+            "megatron.training.utils.log_utils.safe_get_rank": "otel_ml.compat.megatron.distributed.rank",
+            "megatron.training.utils.log_utils.safe_get_world_size": "otel_ml.compat.megatron.distributed.world_size",
+            "megatron.training.utils.log_utils.print_rank_0": "builtins.print",
+            "megatron.training.utils.log_utils.": "otel_ml.compat.megatron.log_levels.",
+            "megatron.training.utils.log_utils": "otel_ml.compat.megatron",
+        },
+        reasons={"*barrier_called*": "nobody waits at a barrier"},
     ),
     Suite(
-        "Megatron-LM",
-        "d98e8a6",
-        "megatron/core/timers.py beside ours, on one clock, in 19 scenarios",
-        17,
-        19,
-        "`elapsed()` of a timer above the level is NaN and reported, a second `start()` is reported: both raise there",
+        name="nemo-timer",
+        original="NeMo RL",
+        source="github.com/NVIDIA-NeMo/RL",
+        checkout="RL",
+        tests=["tests/unit/utils/test_timer.py"],
+        names={"nemo_rl.utils.timer": "otel_ml.compat.nemo_rl"},
+        reasons={"TestTimer::*": "asks the private `_start_times`"},
     ),
     Suite(
-        "NeMo RL",
-        "7ea279a",
-        "pytest tests/unit/utils/test_timer.py",
-        51,
-        53,
-        "`_start_times` (2) is not public",
+        name="nemo-logger",
+        original="NeMo RL",
+        source="github.com/NVIDIA-NeMo/RL",
+        checkout="RL",
+        tests=["tests/unit/utils/test_logger.py"],
+        names={"nemo_rl.utils.logger": "otel_ml.compat.nemo_rl"},
+        reasons={
+            "*test_merge_generation_logger_workers": "a private function",
+            "*test_summarize_list": "a private function",
+            "*test_cleanup": "`__del__` is not public",
+        },
+        remark="what the mocked writers get is asked of what is recorded",
     ),
     Suite(
-        "NeMo RL",
-        "7ea279a",
-        "pytest tests/unit/utils/test_logger.py",
-        72,
-        83,
-        "what the mocked writers get is asked of what is recorded. The GPU monitor's own parsing, buffer and thread "
-        "(7), and a script that reads event files (1); without Ray the monitor samples this host (1); `__del__` (1) is "
-        "not public; `artifact_location` (1) is reported",
+        name="verl",
+        original="verl",
+        source="github.com/verl-project/verl",
+        checkout="verl",
+        tests=["tests/utils/test_tracking_on_cpu.py", "tests/utils/test_rl_insight_logger_on_cpu.py"],
+        names={"verl.utils.tracking": "otel_ml.compat.verl"},
+        reasons={"*falls_back_to_full_history": "for W&B before 0.20 each table has all rows; here it is of its step"},
     ),
     Suite(
-        "verl",
-        "1dda039",
-        "pytest tests/utils/test_tracking_on_cpu.py tests/utils/test_rl_insight_logger_on_cpu.py",
-        8,
-        9,
-        "the full history in each table for W&B before 0.20 (1): a table belongs to its step",
+        name="wandb",
+        original="W&B",
+        source="github.com/wandb/wandb",
+        checkout="wandb",
+        tests=[
+            *(f"tests/unit_tests/test_wandb_{part}.py" for part in _OF_WANDB),
+            *(f"tests/unit_tests/test_{part}.py" for part in ("plot", "mode_disabled", "tables", "data_types")),
+            "tests/unit_tests/test_data_types_box3d.py",
+        ],
+        reasons={
+            "*test_audio_refs": "a sound that is an address is not kept",
+            "*test_html_styles": "W&B's style sheet is not put into a page",
+            "*test_make_plot_media_from_matplotlib_without_image": _FIGURE,
+            "*test_plotly_from_matplotlib_with_image": _FIGURE,
+            "*test_max_images": "of a list of more than 108 pictures all are kept",
+            "*test_molecule_from_invalid_smiles": "a text in SMILES is not parsed",
+            "*test_ndarrays_in_tables": "a cell of a table has any type",
+            "*test_video_numpy_*": "frames of a film are pictures side by side",
+            "*test_datetime_conversion": "dates in a table are texts",
+            "*immutable_logs_table_artifact_once": "a table that has changed is recorded again",
+            "*incremental_operations": "a column is added to an incremental table",
+            "*test_nice_log_error_config": "the configuration may be filled before there is a run",
+            "*test_run_urls": "the address of a page that W&B has not made yet",
+        },
+        remark="schemas of types, keys that join tables, W&B's own files and what it prints are not counted",
     ),
     Suite(
-        "ROLL",
-        "8eb27cc",
-        "roll/utils/metrics/metrics_manager.py and functionals.py beside ours, on the same 24 inputs",
-        20,
-        24,
-        "a key that ends with `/max` is the largest, not the mean (2); an entropy that nobody measured is absent, "
-        "and log-probabilities are there (1); lists of several lengths are reduced, where ROLL raises (1)",
+        name="mlflow",
+        original="MLflow",
+        source="github.com/mlflow/mlflow",
+        checkout="mlflow",
+        tests=["tests/tracking/fluent/test_fluent.py"],
+        reasons={"*test_param_async_throws": "a parameter may change"},
+        remark="Databricks, Spark and pages of a search are not counted",
     ),
     Suite(
-        "W&B",
-        "b6e2950",
-        "pytest tests/unit_tests/test_{wandb_config,wandb_define_metric,wandb_run,wandb_log,wandb_summary,wandb_save,"
-        "plot,mode_disabled,tables,data_types,data_types_box3d}.py",
-        212,
-        227,
-        "the address of a page that W&B has not made yet (1); dates in a table are texts (1); of a list of more than "
-        "108 pictures all are kept (1); the configuration may be filled before there is a run (1); a figure of "
-        "matplotlib is kept as a picture, not as one of plotly (2); a column is added to an incremental table (1); "
-        "a text in SMILES is not parsed (1); frames of a film are pictures side by side (3); W&B's style sheet is not "
-        "put into a page (1); a cell of a table has any type (1); a table that has changed is recorded again, whatever "
-        "its `log_mode` (1); a sound that is an address is not kept (1): said, where something is lost. Schemas of "
-        "types, keys that join tables, W&B's own files and what it prints are not counted",
+        name="torch",
+        original="torch's SummaryWriter",
+        source="github.com/pytorch/pytorch",
+        checkout="pytorch",
+        tests=["test/test_tensorboard.py"],
+        reasons={"*test_wrong_input": "a model is not traced, which is reported"},
+        remark="what is asked of TensorBoard's messages and of torch's own conversions is not counted",
     ),
     Suite(
-        "MLflow",
-        "01cc6bb",
-        "pytest tests/tracking/fluent/test_fluent.py",
-        43,
-        45,
-        "an experiment's id is its name (1); a parameter may change (1). Databricks, Spark and pages of a search are "
-        "not counted",
+        name="tensorboardX",
+        original="tensorboardX",
+        source="github.com/lanpa/tensorboardX",
+        checkout="tensorboardX",
+        tests=[f"tests/test_{part}.py" for part in _OF_TENSORBOARDX],
+        apart={
+            "EmbeddingTest::test_embedding_s3_mock": "S3",
+            "WriterTest::test_flush*": "asks the writer of TensorBoard's files",
+            "WriterTest::test_writer_with_default_metadata": "asks TensorBoard's messages",
+        },
+        reasons={
+            "EmbeddingTest::test_embedding_fail": "pictures beside an embedding are not read, which is reported",
+            "PytorchGraphTest::test_wrong_input_size": "a model is not traced, which is reported",
+            "WriterTest::test_writer": "`export_scalars_to_json()` writes nothing, which is reported",
+        },
+        remark="S3, and what is asked of TensorBoard's messages and files, are not counted",
     ),
     Suite(
-        "torch's SummaryWriter",
-        "017943b",
-        "pytest test/test_tensorboard.py",
-        12,
-        14,
-        "a model that its input does not fit, and one that returns a dictionary (2): nothing is traced. What is asked "
-        "of TensorBoard's messages, and of torchvision's models, is not counted",
+        name="lightning",
+        original="Lightning",
+        source="github.com/Lightning-AI/pytorch-lightning",
+        checkout="pytorch-lightning",
+        tests=[
+            f"tests/tests_pytorch/loggers/test_{part}.py" for part in ("all", "logger", "csv", "tensorboard", "wandb")
+        ],
+        reasons={"*test_logger_default_name": "the experiment is `default`, not `lightning_logs`"},
+        remark="`OtelMLLogger` in the place of each logger; its own files and numbered versions are not counted",
     ),
     Suite(
-        "tensorboardX",
-        "48a5f8a",
-        "pytest tests/test_{writer,summary_writer,pytorch_np,figure,hparams,pr_curve,embedding,pytorch_graph,"
-        "onnx_graph}.py",
-        23,
-        26,
-        "`export_scalars_to_json()` writes nothing (1), pictures beside an embedding are not read (1), and a "
-        "model is not traced (1): all are reported. S3, and what is asked of TensorBoard's messages and files, are not "
-        "counted",
+        name="transformers",
+        original="transformers",
+        source="github.com/huggingface/transformers",
+        checkout="transformers",
+        tests=["tests/trainer"],
+        remark="`OtelMLCallback`, or a subclass, in the place of each callback of a test, and in each Trainer; "
+        "translated at 020a37d, cdbb95d, 0941546 and 34de825",
     ),
     Suite(
-        "Lightning",
-        "7f0c343",
-        "pytest tests/tests_pytorch/loggers/test_{all,logger,csv,tensorboard,wandb}.py",
-        38,
-        40,
-        "the experiment is `default`, not `lightning_logs` (1); `experiment` is the run on every rank (1). "
-        "What is asked of a logger's own files, of numbered versions and of Lightning's other loggers is not counted",
+        name="accelerate",
+        original="Accelerate",
+        source="github.com/huggingface/accelerate",
+        checkout="accelerate",
+        tests=["tests/test_tracking.py"],
+        remark="`OtelMLTracker` in the place of each tracker",
     ),
     Suite(
-        "transformers",
-        "020a37d",
-        "pytest tests/trainer/test_trainer_callback.py",
-        28,
-        28,
-        "`OtelMLCallback`, or a subclass, in the place of each callback that a test defines, and in each Trainer; for "
-        "SwanLab's id and resume, `OTEL_ML_EXPERIMENT_ID`. What is asked of the Trainer's own state, of early stopping "
-        "and of the requests of its Kubeflow callback is not counted",
+        name="itwinai",
+        original="itwinai",
+        source="github.com/interTwin-eu/itwinai",
+        checkout="itwinai",
+        tests=["tests/loggers/test_loggers.py"],
     ),
     Suite(
-        "transformers",
-        "cdbb95d",
-        "pytest tests/trainer/test_trainer_hyperparameter.py -k Optuna",
-        3,
-        3,
-        "each trial is a run, too. Ray's are skipped there, W&B's sweeps need its server",
-    ),
-    Suite(
-        "transformers",
-        "0941546",
-        "pytest tests/trainer/test_trainer_evaluation.py",
-        5,
-        5,
-        "what `evaluate()` and `predict()` return is in the run, too. What needs a GPU, FSDP or a model of the Hub is "
-        "not counted",
-    ),
-    Suite(
-        "transformers",
-        "34de825",
-        "pytest tests/trainer/test_training_args.py -k 'report_to or kubeflow'",
-        2,
-        2,
-        "with `OtelMLCallback` beside them",
-    ),
-    Suite(
-        "Accelerate",
-        "16cb6eb",
-        "pytest tests/test_tracking.py",
-        24,
-        24,
-        "`OtelMLTracker` in the place of each tracker. What is asked of a folder for logs and of a tracker that a test "
-        "defines is not counted",
-    ),
-    Suite(
-        "itwinai",
-        "c175f9a",
-        "pytest tests/loggers/test_loggers.py",
-        11,
-        11,
-    ),
-    Suite(
-        "itwinai",
-        "c175f9a",
-        "pytest tests/loggers/test_lightning_logger.py",
-        13,
-        22,
-        "`_checkpoint_callback` and `_scan_checkpoints` (7) are not public; `name` and `version` are those of the run, "
-        "and None there (2)",
+        name="itwinai-lightning",
+        original="itwinai",
+        source="github.com/interTwin-eu/itwinai",
+        checkout="itwinai",
+        tests=["tests/loggers/test_lightning_logger.py"],
+        more=["tests/loggers/conftest.py"],
+        names={"itwinai.torch.loggers": "otel_ml.compat.itwinai", "itwinai.loggers": "otel_ml.compat.itwinai"},
+        reasons={
+            "*test_experiment_and_finalize*": "`name` and `version` are those of the run, and None there",
+            "*test_mock_after_save_checkpoint": "asks the private `_checkpoint_callback`",
+            "*test_save_after_checkpoint*": "replaces the private `_scan_checkpoints`",
+        },
     ),
 )

@@ -227,12 +227,14 @@ def test_forms_of_secrets_that_are_hidden(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "wandb=" * 20_000,  # at once: what follows is looked at once, not once for each name
         "max_tokens=512 eos_token='</s>' tokenizer=gpt2-medium pad_token=[PAD] text_key=prompt_text",
         "commit 0123456789abcdef0123456789abcdef01234567",
         "monkey=banana-banana passwords_tried=3 secretary=alice-in-wonderland",
         "http://127.0.0.1:4318/v1/metrics?x=1",
         "num_key_value_heads: 8, key = value",
     ],
+    ids=lambda text: text[:20],
 )
 def test_what_is_no_secret_is_left_alone(text: str) -> None:
     assert redacted(text) == text
@@ -245,3 +247,38 @@ def test_values_are_hidden_wherever_they_are_nested() -> None:
     hidden = redacted_values(params)
 
     assert hidden == {"a": [{"api_key": "***"}], "b": {"c": ["***", 1]}, "token_budget": 7, "token": 7}
+
+
+WANDB_KEY = "abcdef0123456789abcdef0123456789abcdef01"
+
+
+@pytest.mark.parametrize(
+    "name", ["logger.wandb.key", "wandb-key", "swanlab_key", "hf.key", "openai_key", "use_wandb", "api_key"]
+)
+def test_the_key_of_a_service_is_hidden_under_each_name_that_frameworks_give_it(name: str) -> None:
+    assert redacted_arguments(["train.py", f"--{name}", WANDB_KEY, "--lr", "1"]) == [
+        "train.py",
+        f"--{name}",
+        "***",
+        "--lr",
+        "1",
+    ]
+    assert redacted(f"train.py --{name}={WANDB_KEY} --lr=1") == f"train.py --{name}=*** --lr=1"
+    assert redacted_values({name: WANDB_KEY}) == {name: "***"}
+
+
+def test_the_key_of_a_service_is_hidden_where_it_is_nested() -> None:
+    nested = {"logger": {"wandb": {"key": WANDB_KEY, "project": "p"}}, "sort": {"key": "length"}}
+
+    assert redacted_values(nested) == {
+        "logger": {"wandb": {"key": "***", "project": "p"}},
+        "sort": {"key": "length"},
+    }
+
+
+@pytest.mark.parametrize("text", ["wandb.group=night", "sort.key=length", "use_wandb=true", f"commit={WANDB_KEY}"])
+def test_what_stands_beside_the_key_of_a_service_is_left_alone(text: str) -> None:
+    name, _, value = text.partition("=")
+
+    assert redacted(text) == text
+    assert redacted_values({name: value}) == {name: value}

@@ -6,6 +6,8 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
+from typing import TypeAlias
 
 from otel_ml.compat.megatron import distributed
 from otel_ml.warn_once import say
@@ -24,6 +26,11 @@ _VARIABLES = ("MEGATRON_LOGGING_LEVEL", "MEGATRON_BRIDGE_LOGGING_LEVEL")
 _THEIRS = "megatron.bridge"
 """Their own loggers have the level, too."""
 
+_Filter: TypeAlias = Callable[[logging.LogRecord], bool]
+
+_ADDED: list[tuple[logging.Filterer, logging.Filter | _Filter]] = []
+"""Where `setup_logging()` has put which filter."""
+
 
 def warning_filter(record: logging.LogRecord) -> bool:
     """Return False for a record of level WARNING."""
@@ -37,7 +44,7 @@ def module_filter(record: logging.LogRecord, modules_to_filter: Sequence[str]) -
 
 def add_filter_to_all_loggers(filter: logging.Filter | Callable[[logging.LogRecord], bool]) -> None:  # noqa: A002
     """Add a filter to the root logger and to all that there are. `setup_logging()` reaches those made later, too."""
-    for logger in (logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))):
+    for logger in _loggers():
         logger.addFilter(filter)
 
 
@@ -57,15 +64,14 @@ def safe_serialize(obj: object) -> str:
 
 
 class _Quiet(logging.Filter):
-    """Drops warnings, or what modules say."""
+    """Drops what any of several filters drops."""
 
-    def __init__(self, *, filter_warning: bool, modules: Sequence[str]) -> None:
+    def __init__(self, filters: Sequence[_Filter]) -> None:
         super().__init__()
-        self._drops_warnings = filter_warning
-        self._modules = tuple(modules)
+        self._filters = filters
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return module_filter(record, self._modules) and not (self._drops_warnings and not warning_filter(record))
+        return all(lets_pass(record) for lets_pass in self._filters)
 
 
 def setup_logging(
@@ -88,21 +94,36 @@ def setup_logging(
     if not root.handlers:
         logging.basicConfig()
     root.setLevel(level)
-    quiet = _Quiet(filter_warning=filter_warning, modules=modules_to_filter or ())
-    # A filter of a logger sees what is logged with that logger alone; one of the root's handlers sees all that arrives.
-    for handler in root.handlers:
-        _replace_filter(handler, quiet)
-    for logger in [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]:
-        if logger.handlers or not logger.propagate:
-            _replace_filter(logger, quiet)
+    filters: list[_Filter] = [warning_filter] if filter_warning else []
+    if modules_to_filter:
+        filters.append(partial(module_filter, modules_to_filter=modules_to_filter))
+    for logger in _loggers():
         if set_level_for_all_loggers or logger.name.startswith(_THEIRS):
             logger.setLevel(level)
+    _filter(filters)
 
 
-def _replace_filter(place: logging.Filterer, quiet: _Quiet) -> None:
-    for old in [one for one in place.filters if isinstance(one, _Quiet)]:
+def _filter(filters: Sequence[_Filter]) -> None:
+    """Put filters into the place of those of the call before.
+
+    One of a logger holds also for handlers that are added later, but sees what is logged with that logger alone; one of
+    the root's handlers sees all that arrives, also of loggers made later.
+    """
+    while _ADDED:
+        place, old = _ADDED.pop()
         place.removeFilter(old)
-    place.addFilter(quiet)
+    known = {logger: [*logger.filters] for logger in _loggers()}
+    for one in filters:
+        add_filter_to_all_loggers(one)
+        _ADDED.extend((logger, one) for logger, before in known.items() if one not in before)
+    quiet = _Quiet(filters)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(quiet)
+        _ADDED.append((handler, quiet))
+
+
+def _loggers() -> Sequence[logging.Logger]:
+    return [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
 
 
 def _level(given: int | str | None) -> int:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import otel_ml
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.active_run import Facts, now
+from otel_ml.compat.mlflow.experiment_ids import CREATED, experiment_of_id, has_runs
 from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
-from otel_ml.config import Config
 
 __all__ = [
     "create_experiment",
@@ -25,8 +24,6 @@ __all__ = [
     "set_experiment_tags",
 ]
 
-_CREATED: dict[str, Facts] = {}
-
 
 def create_experiment(
     name: str, artifact_location: str | None = None, tags: Any = None, trace_location: Any = None
@@ -38,7 +35,7 @@ def create_experiment(
         artifact_location=artifact_location,
         trace_location=trace_location,
     )
-    _CREATED[name] = _experiment(name, tags or {})
+    CREATED[name] = _experiment(name, tags or {})
     return name
 
 
@@ -47,17 +44,16 @@ def set_experiment(
 ) -> Any:
     """Name the experiment of runs that begin from now on."""
     options_not_kept("mlflow.set_experiment", "an experiment is its name.", trace_location=trace_location, **options)
-    name = experiment_name or experiment_id or ""
+    name = experiment_name or experiment_of_id(experiment_id, "mlflow.set_experiment(experiment_id=…)") or ""
     STATE.experiment = name or None
-    return _CREATED.setdefault(name, _experiment(name, {}))
+    return CREATED.setdefault(name, _experiment(name, {}))
 
 
 def get_experiment_by_name(name: str) -> Any:
     """Return an experiment that was created here, or has a run in `OTEL_ML_DIR`; else None."""
-    if name in _CREATED:
-        return _CREATED[name]
-    has_runs = (Config.from_env(os.environ).dir / name).is_dir() if name else False
-    return _experiment(name, {}) if has_runs else None
+    if name in CREATED:
+        return CREATED[name]
+    return _experiment(name, {}) if has_runs(name) else None
 
 
 def get_experiment(experiment_id: str) -> Any:
@@ -74,7 +70,7 @@ def set_experiment_tags(tags: Mapping[str, Any]) -> None:
     """Record tags of the experiment as parameters `experiment_tags.<key>` of the run that is active."""
     name = STATE.stack[-1].info.experiment_id if STATE.stack else STATE.experiment
     if name:
-        known = _CREATED.setdefault(name, _experiment(name, {}))
+        known = CREATED.setdefault(name, _experiment(name, {}))
         known.tags.update((key, text_of(value)) for key, value in tags.items())
     if not STATE.stack:
         not_kept("mlflow.set_experiment_tags()", "no run is active. Call it inside of start_run().")
@@ -89,8 +85,8 @@ def delete_experiment(experiment_id: str) -> None:
 
 def delete_experiment_tag(key: str) -> None:
     """Forget a tag of the experiment in this process; what is written stays."""
-    if STATE.experiment in _CREATED:
-        _CREATED[STATE.experiment].tags.pop(key, None)
+    if STATE.experiment in CREATED:
+        CREATED[STATE.experiment].tags.pop(key, None)
     not_kept(f"mlflow.delete_experiment_tag({key!r})", "this process forgets it; what is written already stays.")
 
 

@@ -18,6 +18,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.active_run import NOTE, PARENT, RUN_NAME, ActiveRun, now
+from otel_ml.compat.mlflow.experiment_ids import experiment_of_environment, experiment_of_id
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.tracking.step_axes import StepCounts
@@ -105,7 +106,8 @@ class OpenRuns:
             if joined is not None:
                 RUNTIME.make_current(joined)
                 return joined, True
-            experiment = self._experiment_of_run(chosen) or _name_of(experiment_id) or self._named_experiment()
+            named = experiment_of_id(experiment_id, f"mlflow.start_run(experiment_id={experiment_id!r})")
+            experiment = self._experiment_of_run(chosen) or named or self._named_experiment()
             labels = [f"{key}:{value}" for key, value in tags.items() if key not in {NOTE, RUN_NAME}]
             return self._another({"experiment": experiment, "name": name, "id": chosen, "tags": labels, "notes": notes})
         return otel_ml.init(), False
@@ -153,7 +155,7 @@ class OpenRuns:
         return found
 
     def _named_experiment(self) -> str | None:
-        return self.experiment or _experiment_of_environment()
+        return self.experiment or experiment_of_environment()
 
     def _chosen_exporters(self) -> tuple[str, ...] | None:
         if self._exporters is not None or self.where is None:
@@ -249,13 +251,3 @@ def experiment_with_run(run_id: str) -> str | None:
     if "/" in run_id or not folder.is_dir():
         return None
     return next((one.name for one in folder.iterdir() if (one / run_id).is_dir()), None)
-
-
-def _experiment_of_environment() -> str | None:
-    named = os.environ.get("MLFLOW_EXPERIMENT_NAME")
-    return named or _name_of(os.environ.get("MLFLOW_EXPERIMENT_ID"))
-
-
-def _name_of(experiment_id: str | None) -> str | None:
-    """Return the experiment of an id, which is its name; MLflow's own default is `0`."""
-    return None if experiment_id in {None, "", "0"} else str(experiment_id)

@@ -27,6 +27,7 @@ from otel_ml.compat.wandb.run_facts import InitArguments, RunFacts
 from otel_ml.compat.wandb.saved_files import SavedFiles
 from otel_ml.compat.wandb.values import is_plain, named, parted, plain_numbers, texts_and_lists
 from otel_ml.wire.attributes import STEP_METRICS_PARAM
+from otel_ml.wire.summary_texts import SUMMARY_PARAM
 
 __all__ = ["Run"]
 
@@ -367,7 +368,7 @@ class Run(RunFacts):
         if scalars:
             self._run.summary(scalars)
         if others:
-            otel_ml.log_params(others, prefix="summary")
+            otel_ml.log_params(others, prefix=SUMMARY_PARAM)
 
     def _so_far(self) -> dict[str, float]:
         """Return what W&B's summary says of the run itself."""

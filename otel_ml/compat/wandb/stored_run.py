@@ -20,6 +20,7 @@ from otel_ml.compat.tracking.recorded_files import copied
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import DEFAULT_AXIS, STEP_METRICS_PARAM
 from otel_ml.wire.published_name import is_own
+from otel_ml.wire.summary_texts import summary_texts
 
 __all__ = ["StoredArtifact", "StoredFile", "StoredRun"]
 
@@ -166,6 +167,8 @@ class StoredRun:
             found.update({name: value for name, value in row.items() if value is not None})
         for line in self._lines("summary"):
             found.update({name: float(value) for name, value in line["values"].items() if not is_own(name)})
+        for line in self._lines("params"):
+            found.update(summary_texts(line["params"]))
         return found
 
     @property

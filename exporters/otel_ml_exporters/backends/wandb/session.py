@@ -9,7 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from otel_ml.wire.attributes import TIME_AXIS
+from otel_ml.wire.attributes import STEP_METRICS_PARAM, TIME_AXIS
+from otel_ml.wire.summary_texts import summary_texts
 from otel_ml_exporters.backends.wandb.media import artifact, media
 from otel_ml_exporters.backends.wandb.names import media_key, param_key, row_key, table_limit
 from otel_ml_exporters.backends.wandb.rows import (
@@ -159,14 +160,17 @@ class Session:
         self.last_row = seq
 
     def _log_params(self, record: Params) -> None:
-        self._run.config.update(
-            plain({param_key(key): value for key, value in record.params.items()}), allow_val_change=True
-        )
+        shown = {param_key(key): value for key, value in record.params.items() if key != STEP_METRICS_PARAM}
+        self._run.config.update(plain(shown), allow_val_change=True)
+        self._put_into_summary(summary_texts(record.params))
         _publish_overview(self._run, record.params)
 
     def _log_summary(self, record: Summary) -> None:
-        self._note((name, row_key(name)) for name in record.values)
-        self._run.summary.update(plain({row_key(key): value for key, value in record.values.items()}))
+        self._put_into_summary(record.values)
+
+    def _put_into_summary(self, values: Mapping[str, JsonValue]) -> None:
+        self._note((name, row_key(name)) for name in values)
+        self._run.summary.update(plain({row_key(key): value for key, value in values.items()}))
 
     def _log_artifact(self, name: tuple[str, int | None], files: Sequence[Artifact]) -> None:
         """Log all files of a name together; what comes for it in a later batch joins the same version."""

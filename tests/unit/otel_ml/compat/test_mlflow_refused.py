@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +140,46 @@ def test_what_can_name_no_run_raises_nothing(monkeypatch: pytest.MonkeyPatch, ru
         mlflow.log_params({"lr": 1}, run_id=run_id)
     with mlflow.start_run(run_id="not an id"):  # which would be the end of the process
         pass
+
+
+@pytest.mark.parametrize(
+    ("variables", "call", "experiment"),
+    [
+        ({"MLFLOW_EXPERIMENT_ID": "777123"}, lambda: None, "777123"),
+        ({"MLFLOW_EXPERIMENT_ID": "777123", "MLFLOW_EXPERIMENT_NAME": "digits"}, lambda: None, "digits"),
+        ({}, lambda: mlflow.set_experiment(experiment_id="777123"), "777123"),
+    ],
+)
+def test_an_id_that_no_experiment_here_has_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    variables: dict[str, str],
+    call: Callable[[], object],
+    experiment: str,
+) -> None:
+    for name, value in {**variables, "OTEL_ML_DIR": str(tmp_path), "OTEL_ML_EXPORTERS": "none"}.items():
+        monkeypatch.setenv(name, value)
+    call()
+    with mlflow.start_run() as run:
+        assert run.info.experiment_id == experiment
+    mlflow.set_experiment("")
+
+    said = capsys.readouterr().err
+    assert "MlflowException" in said
+    assert "'777123'" in said
+
+
+@pytest.mark.parametrize("make", [lambda: mlflow.create_experiment("2024"), lambda: mlflow.set_experiment("2024")])
+def test_an_id_that_an_experiment_here_has_is_taken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, make: Callable[[], object]
+) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "none")
+    make()
+    mlflow.set_experiment("")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "2024")
+    with mlflow.start_run() as run:
+        assert run.info.experiment_id == "2024"
+
+    assert "MlflowException" not in capsys.readouterr().err

@@ -47,6 +47,7 @@ with wandb.init(project="pages", id=sys.argv[1], name="first try", config=config
     data.add_file("f.txt")
     run.log_artifact(data)
     run.summary["best"] = 7
+    run.summary["verdict"] = {"by": "hand", "parts": [1, "two"]}
 """
 
 
@@ -75,8 +76,9 @@ def test_a_run_is_found_as_wandb_names_it(path: str) -> None:
 def test_a_run_says_what_was_recorded() -> None:
     run = wandb.Api(timeout=19).run(f"pages/{ID}")
 
-    assert run.config == {"lr": 0.1, "model": {"width": 3}}
+    assert (run.config["lr"], run.config["model"]) == (0.1, {"width": 3})
     assert (run.summary["best"], run.summary["val/acc"], run.summary["sample"]) == (7.0, 0.75, "text 5")
+    assert (run.summary["verdict.by"], run.summary["verdict.parts"]) == ("hand", [1, "two"])
     assert math.isnan(run.summary["loss"])
     assert run.lastHistoryStep == 8
     assert run.metadata["python"] == platform.python_version()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,11 @@ def loggers_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     root = logging.getLogger()
     filters = {handler: list(handler.filters) for handler in root.handlers}
     levels = {logger: logger.level for logger in (root, *every_logger())}
+    of_loggers = {logger: list(logger.filters) for logger in levels}
     yield
     for logger in (root, *every_logger()):
         logger.setLevel(levels.get(logger, logging.NOTSET))
+        logger.filters = of_loggers.get(logger, [])
     for handler in root.handlers:
         handler.filters = filters.get(handler, [])
 
@@ -129,6 +132,13 @@ def messages(capsys_lines: list[str], *records: tuple[str, int, str]) -> list[st
 
 @pytest.fixture
 def shown() -> Iterator[list[str]]:
+    with handled() as lines:
+        yield lines
+
+
+@contextmanager
+def handled() -> Iterator[list[str]]:
+    """Return what a handler of the root logger gets from here on."""
     lines: list[str] = []
 
     class Lines(logging.Handler):
@@ -156,6 +166,28 @@ def test_warnings_and_modules_are_filtered_also_of_loggers_made_later(shown: lis
     )
 
     assert found == ["info", "error", "other"]
+
+
+def test_a_handler_that_is_added_afterwards_gets_nothing_either_of_loggers_that_there_were() -> None:
+    before = logging.getLogger("there.before")
+    setup_logging(modules_to_filter=["noisy"])
+
+    with handled() as lines:
+        before.warning("as Megatron's filters, which are at the loggers")
+        logging.getLogger().warning("of the root logger")
+        before.error("error")
+
+    assert lines == ["error"]
+
+
+def test_a_filter_that_the_program_has_added_itself_stays() -> None:
+    quiet = logging.getLogger("quiet.by.itself")
+    quiet.addFilter(warning_filter)
+    setup_logging()
+    setup_logging(filter_warning=False)
+
+    assert warning_filter in quiet.filters
+    quiet.removeFilter(warning_filter)
 
 
 def test_the_last_call_counts(shown: list[str]) -> None:
