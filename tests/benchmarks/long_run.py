@@ -1,7 +1,8 @@
 """A run of many steps on disk, as the service leaves it, and what it costs to read it.
 
-`python -m tests.benchmarks.long_run FOLDER --steps 200000` writes one with the service's own outbox and exporter, and
-says what the commands take for it that read it.
+`python -m tests.benchmarks --only long_run` measures runs of 1,000 to 1,000,000 steps.
+`python -m tests.benchmarks.long_run FOLDER --steps 200000` writes one with the service's own outbox and exporter, keeps
+it, and says what the commands take for it that read it.
 """
 
 from __future__ import annotations
@@ -9,21 +10,25 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import count, islice
 from pathlib import Path
+from typing import Literal
 
 from otel_ml_exporters.backends.jsonl import JsonlExporter
 from otel_ml_exporters.records import Params, Record, RunInfo, RunStatus, SpanBatch, StepRecord, Summary
 from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.storage.outbox import Commit, Outbox
 from otel_ml_service.stored_runs.run_folders import RunFolder
+from tests.benchmarks.child import bare_environment
+from tests.benchmarks.command_cost import Cost, cost_of
+from tests.benchmarks.figures import Curve, Figure, Found
+from tests.benchmarks.sizes import Size
 
-__all__ = ["write_long_run"]
+__all__ = ["measure", "write_long_run"]
 
 STEP_S = 0.05
 BEGAN = 1_700_000_000.0
@@ -86,20 +91,49 @@ def _spans(step: int) -> Iterator[str]:
         )
 
 
-_ASKED = (
-    ("-m", "otel_ml_service", "report"),
-    ("-m", "otel_ml_service", "show"),
-    ("-c", "import otel_ml, sys; otel_ml.read(sys.argv[1])"),
-    ("-c", "import otel_ml, sys; otel_ml.read(sys.argv[1], 'loss')"),
-)
+ASKED: Mapping[str, tuple[str, Sequence[str]]] = {
+    "report": ("otel-ml report", ("-m", "otel_ml_service", "report")),
+    "show": ("otel-ml show", ("-m", "otel_ml_service", "show")),
+    "read": ("read(run)", ("-c", "import otel_ml, sys; otel_ml.read(sys.argv[1])")),
+    "series": ("read(run, 'loss')", ("-c", "import otel_ml, sys; otel_ml.read(sys.argv[1], 'loss')")),
+}
+"""Name of a figure → how the page calls it, and what it is. Each is a process of its own: its start counts, too."""
+
+
+def measure(size: Size) -> Found:
+    """Measure what a person waits for who looks at a run, against its length. The files were written just before."""
+    costs = {steps: costs_of(steps) for steps in size.run_steps}
+    figures = {
+        f"{name}.{steps}": Figure(found[name].seconds, "s", note=f"at most {found[name].memory:.0f} MB")
+        for name in ASKED
+        for steps, found in costs.items()
+    }
+    return Found(figures, {"seconds": curve("s", costs), "memory": curve("MB", costs)})
+
+
+def costs_of(steps: int) -> Mapping[str, Cost]:
+    """Return what each command costs of a run of so many steps."""
+    with tempfile.TemporaryDirectory(prefix="otel-ml-bench-") as folder:
+        return asked(write_long_run(Path(folder), steps).path)
+
+
+def asked(run: Path) -> Mapping[str, Cost]:
+    return {name: cost_of([sys.executable, *command, run], bare_environment()) for name, (_, command) in ASKED.items()}
+
+
+def curve(unit: Literal["s", "MB"], costs: Mapping[int, Mapping[str, Cost]]) -> Curve:
+    lines = {
+        label: [(steps, found[name].seconds if unit == "s" else found[name].memory) for steps, found in costs.items()]
+        for name, (label, _) in ASKED.items()
+    }
+    what = "Time" if unit == "s" else "Memory"
+    return Curve(f"{what} to look at a run of one rank", "steps of 7 values and 3 spans", unit, lines)
+
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("folder", type=Path)
     options.add_argument("--steps", type=int, default=200_000)
     chosen = options.parse_args()
-    path = write_long_run(chosen.folder, chosen.steps).path
-    for asked in _ASKED:
-        began = time.perf_counter()
-        subprocess.run([sys.executable, *asked, str(path)], stdout=subprocess.DEVNULL, check=True)
-        print(f"{time.perf_counter() - began:6.2f} s  {' '.join(asked)}")
+    for what, taken in asked(write_long_run(chosen.folder, chosen.steps).path).items():
+        print(f"{taken.seconds:6.2f} s  {taken.memory:6.0f} MB  {ASKED[what][0]}")

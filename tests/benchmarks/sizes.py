@@ -27,6 +27,7 @@ class Size:
         job_s: length of the jobs of 1,024 and of 4,096 simulated ranks.
         memory_steps: steps of 12 values that a worker's memory is watched over.
         starts: processes that are started to measure an import.
+        run_steps: lengths of the runs on disk that the commands read.
         rows: rows of 200 scalars given to each exporter.
         profile_s: how long a profile looks.
         curve_s: load of the service for one point of a curve.
@@ -52,6 +53,7 @@ class Size:
     job_s: Mapping[int, float]
     memory_steps: int
     starts: int
+    run_steps: Sequence[int]
     rows: int
     profile_s: float
     curve_s: float
@@ -84,6 +86,7 @@ QUICK = Size(
     job_s={1024: 5},
     memory_steps=5_000,
     starts=3,
+    run_steps=(1_000, 10_000),
     rows=20,
     profile_s=1,
     curve_s=0.2,
@@ -126,6 +129,7 @@ FULL = Size(
     job_s={1024: 60, 4096: 60},
     memory_steps=1_000_000,
     starts=9,
+    run_steps=(1_000, 10_000, 100_000, 200_000, 1_000_000),
     rows=300,
     profile_s=6,
     curve_s=0.7,

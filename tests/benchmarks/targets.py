@@ -273,6 +273,17 @@ TARGETS = (
         ),
         profile="service",
     ),
+    Target(
+        "A finished run of 200,000 steps of 7 values and 3 spans, looked at: the command from its start to its end",
+        "report ≤ 5 s",
+        (
+            Limit("long_run/report.200000", 5, "`otel-ml report`"),
+            Limit("long_run/show.200000", None, "`otel-ml show`"),
+            Limit("long_run/series.200000", None, "`read(run, 'loss')`"),
+            Limit("long_run/read.200000", None, "`read(run)`"),
+        ),
+        profile="",
+    ),
 )
 
 

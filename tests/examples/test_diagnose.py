@@ -1,6 +1,6 @@
-"""The example that diagnoses itself: a slow rank is found while it is slow, stands in the report, and is why.
+"""`otel-ml demo --diagnose`: a slow rank is found while it is slow, stands in the report, and is why.
 
-It also runs the first commands of docs/diagnostics/why.md.
+What it runs is examples/diagnose.py. It also runs the first commands of docs/diagnostics/why.md.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import pytest
 
 import otel_ml
 from tests.e2e.jobs import environment, the_run_in
-from tests.examples.running import EXAMPLES
 
 
 @pytest.mark.feature("M6", "better", "`otel-ml why`: the rank at the front of each phase, and in how many of the steps")
 @pytest.mark.feature("M9", "better", "no score: `otel-ml why` accuses a rank where 80 % of the effect goes with it")
 @pytest.mark.feature("M7", "better", "the rank, the phase and the cost are known while the job runs")
 def test_a_slow_rank_is_told_while_the_job_runs_and_stands_in_the_report(tmp_path: Path) -> None:
-    command = [sys.executable, EXAMPLES / "diagnose.py"]
+    command = [sys.executable, "-m", "otel_ml_service", "demo", "--diagnose"]
     env = environment(OTEL_ML_EXPORTERS="jsonl")
 
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=110, check=True)
@@ -48,3 +47,12 @@ def test_a_slow_rank_is_told_while_the_job_runs_and_stands_in_the_report(tmp_pat
     assert "rank 2 was slow in forward, steps" in why  # on a busy machine it is not all of the effect
     assert "Where the time goes (adds up to the step of the slowest rank) phase a step usual" in why
     assert re.search(r"forward [\d.]+ ms [\d.]+ ms \+[\d.]+ ms \d+% 2, in \d+ of \d+", why)
+
+
+def test_what_it_would_not_look_at_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "otel_ml_service", "demo", "--diagnose", "--steps", "300"]
+
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "leave out --to and --steps" in done.stderr

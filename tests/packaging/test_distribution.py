@@ -60,6 +60,7 @@ def test_the_sdist_can_be_built_and_tested_and_the_pure_wheel_has_nothing_compil
     assert not [name for name in zipfile.ZipFile(pure).namelist() if name.endswith(".so")]
     assert [name for name in zipfile.ZipFile(compiled).namelist() if name.endswith(".so")]
     assert "otel_ml_service/cli/new_exporter/pyproject.toml.txt" in zipfile.ZipFile(pure).namelist()
+    assert "otel_ml_service/cli/shipped/examples/diagnose.py" in zipfile.ZipFile(pure).namelist()
 
 
 def test_the_wheel_runs_what_the_readme_says(environment: Path, tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ COMMANDS = {
     "doctor": "Check this machine, and say what to do.",
     "exporters": "List the exporters and what each guarantees.",
     "new-exporter": "Write an exporter to begin with, and its test.",
+    "examples": "Write the programs that the pages run.",
     "deployment-files": "Write the Collector's files, the chart, the alerts.",
     "completion": "Print the shell completion script.",
 }

@@ -60,7 +60,7 @@ def command(
     output = screen(beside_json=as_json)
     found = [run for run in run_folders(base) if _is_ours(run, base)]
     runs = [run for run in found if not is_live(run)]
-    sizes = {run.path: run.size() for run in runs}
+    sizes = _sizes(runs, output)
     doomed = _beyond(runs, keep, older_than, sizes)
     needed = [] if undelivered else _needed(doomed, base)
     doomed = [run for run in doomed if run not in needed]
@@ -98,6 +98,15 @@ def command(
     output.line(f"Removed {plural(len(doomed), 'run')}, {total}.")
 
 
+def _sizes(runs: Sequence[RunFolder], output: Screen) -> dict[Path, int]:
+    found = {}
+    with output.working() as now:
+        for run in runs:
+            now(f"measuring {run.id}")
+            found[run.path] = run.size()
+    return found
+
+
 def _needed(runs: Sequence[RunFolder], base: Path) -> list[RunFolder]:
     """Return those of the runs that are not finished, or not in all of their backends."""
     kept = {run.folder.path.resolve() for run in unfinished(base)}
@@ -129,12 +138,14 @@ def _is_ours(run: RunFolder, base: Path) -> bool:
 def _remove(runs: Sequence[RunFolder], output: Screen, tell: Callable[[RunFolder, str, str], None]) -> int:
     """Remove folders of runs, and say of each what became of it; return how many are still there."""
     failed = 0
-    for run in runs:
-        problem = _removed(run)
-        if problem:
-            failed += 1
-            output.note(problem)
-        tell(run, "failed" if problem else "removed", problem)
+    with output.working() as now:
+        for run in runs:
+            now(f"removing {run.id}")
+            problem = _removed(run)
+            if problem:
+                failed += 1
+                output.note(problem)
+            tell(run, "failed" if problem else "removed", problem)
     return failed
 
 

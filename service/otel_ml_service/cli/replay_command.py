@@ -120,7 +120,9 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
         )
     run = find(source, base)
     _wait_until_over(run, output)
-    merged = with_late(list(records(run)), run.path / "late.otlp")
+    with output.working() as now:
+        now(f"reading {run.id}")
+        merged = with_late(list(records(run)), run.path / "late.otlp")
     if merged.values:
         output.line(f"late.otlp: {plural(merged.values, 'value')} merged")
     if merged.left:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -54,9 +54,8 @@ def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, tim
     for folder in (find(text, base) for text in (runs or [LATEST])):
         if folder not in folders:
             folders.append(folder)
-    with without_collecting():
-        runs_read = [read_contents(folder) for folder in folders]
-        content = page(runs_read, named_steps(folders[0], runs_read[0]) if len(folders) == 1 else {})
+    with without_collecting(), output.working() as now:
+        content = _page(folders, now)
     file = out or (folders[0].path / "report.html" if len(folders) == 1 else Path("report.html"))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,6 +75,15 @@ def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, tim
         output.line(str(file))
 
 
+def _page(folders: Sequence[RunFolder], now: Callable[[str], None]) -> str:
+    contents = []
+    for folder in folders:
+        now(f"reading {folder.id}")
+        contents.append(read_contents(folder))
+    now("drawing")
+    return page(contents, named_steps(folders[0], contents[0]) if len(folders) == 1 else {})
+
+
 def _described(run: RunFolder, exporters: Sequence[str]) -> dict[str, object]:
     return {"id": run.id, "experiment": run.experiment, "attached_to": list(exporters)}
 
@@ -83,6 +91,8 @@ def _described(run: RunFolder, exporters: Sequence[str]) -> dict[str, object]:
 def _attach(folder: RunFolder, file: Path, timeout: float, output: Screen) -> tuple[str, ...]:
     from otel_ml_service.stored_runs.attach_artifact import attach  # a service is not needed to write a file
 
-    exporters = attach(folder, file, name="report", kind="report", timeout=timeout)
+    with output.working() as now:
+        now(f"attaching the report to {folder.id}")
+        exporters = attach(folder, file, name="report", kind="report", timeout=timeout)
     output.note(f"artifact 'report' of {folder.id}, in {', '.join(exporters)}")
     return exporters

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.table import Table
@@ -68,6 +69,21 @@ class Screen:
     def note(self, text: str) -> None:
         """Print one line for the person, not for the pipe: on standard error."""
         self.err.print(Text(printable(text), style="dim"))
+
+    @contextmanager
+    def working(self) -> Iterator[Callable[[str], None]]:
+        """Show what a command is at and for how long: a line of a terminal that is gone afterwards, nothing in a pipe.
+
+        Yields a function that is told what comes next.
+        """
+        from rich.progress import Progress, TextColumn, TimeElapsedColumn  # most commands are over before it is loaded
+
+        columns = TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+        with Progress(
+            *columns, console=self.err, transient=True, redirect_stdout=False, disable=not self.err.is_terminal
+        ) as bar:  # standard output may be a program's: rich would write it to the terminal
+            task = bar.add_task("", total=None, visible=False)
+            yield lambda text: bar.update(task, description=printable(text), visible=True, refresh=True)
 
     def room_beside(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
         """Return how many characters one more column of a table may have in this terminal."""

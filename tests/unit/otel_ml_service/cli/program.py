@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -31,13 +32,20 @@ def otel_ml(base: Path, *arguments: str, **settings: str) -> subprocess.Complete
     )
 
 
-def in_a_terminal(base: Path, *arguments: str, columns: int = 80, **settings: str) -> tuple[int, str]:
-    """Run it in a terminal; return its status and what it wrote, with the escape sequences."""
+def in_a_terminal(
+    base: Path, *arguments: str, columns: int = 80, into: Path | None = None, **settings: str
+) -> tuple[int, str]:
+    """Run it in a terminal; return its status and what it wrote there, with the escape sequences.
+
+    Args:
+        into: a file for its standard output, as of `otel-ml … > into`.
+    """
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     variables = environment(base, TERM="xterm", **settings)
     variables.pop("COLUMNS", None)
-    process = subprocess.Popen([*PROGRAM, *arguments], env=variables, stdout=theirs, stderr=theirs)
+    with into.open("wb") if into else contextlib.nullcontext(theirs) as output:
+        process = subprocess.Popen([*PROGRAM, *arguments], env=variables, stdout=output, stderr=theirs)
     os.close(theirs)
     written = b""
     while chunk := _read(ours):

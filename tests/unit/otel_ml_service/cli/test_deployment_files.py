@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from otel_ml_service.cli import examples_command
 from otel_ml_service.cli.deployment_files_command import FOLDERS, command
 from tests.e2e.jobs import ROOT
 
@@ -25,6 +27,23 @@ def test_it_writes_what_the_pages_speak_of_and_nothing_over_what_is_there(tmp_pa
     assert (tmp_path / "new" / "collector-config" / "start").stat().st_mode & 0o100
     assert again.exit_code == 2
     assert "choose another folder" in again.output
+
+
+def test_examples_are_written_here_with_the_paths_that_the_pages_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    done = CliRunner().invoke(examples_command.command)
+    again = CliRunner().invoke(examples_command.command)
+
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md") if "adr" not in path.parts]
+    named = {found for text in pages for found in re.findall(r"(?<![\w/])examples/[\w/]+\.(?:py|ipynb)\b", text)}
+    assert done.output == "examples\n"
+    assert {"examples/diagnose.py", "examples/migrate/lightning_trainer.py"} <= named
+    assert [name for name in sorted(named) if not (tmp_path / name).is_file()] == []
+    assert again.exit_code == 2
+    assert "'examples' is there: choose another folder." in again.output
 
 
 def started(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
