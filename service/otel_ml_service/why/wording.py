@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["listed", "number", "plural", "seconds", "signed", "steps_text"]
+__all__ = ["listed", "number", "ordinal", "plural", "seconds", "signed", "steps_text"]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -64,6 +64,17 @@ def plural(count: int, noun: str) -> str:
         ('1 step', '1,200 steps')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def ordinal(number: int) -> str:
+    """Return a number as a place in a row.
+
+    Examples:
+        >>> [ordinal(number) for number in (2, 3, 11, 20, 21, 112, 1000)]
+        ['2nd', '3rd', '11th', '20th', '21st', '112th', '1,000th']
+    """
+    ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
 
 
 def listed(words: Sequence[str], most: int = 4) -> str:
