@@ -89,22 +89,22 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
 def _rarely_long(facts: RunFacts, place: Place) -> Answer | None:
     """Return why some steps of a place are far longer than most, if that stands out most of what it lost."""
     steps = sorted(facts.times[place])
-    lost = _lost(facts, place, steps)
-    if not isinstance(lost, LongSteps) or not lost.stands_out:
+    most = max(_lost(facts, place, steps), key=lambda one: one.total_s, default=None)
+    if not isinstance(most, LongSteps) or not most.stands_out:
         return None
-    answer = told_with(lost, explain_steps(facts, place, steps[0], steps[-1]), facts, place)
+    answer = told_with(most, explain_steps(facts, place, steps[0], steps[-1]), facts, place)
     return answer if answer.verdict != "coincided" else None
 
 
-def _lost(facts: RunFacts, place: Place, steps: Sequence[int]) -> Between | Untimed | LongSteps | None:
-    """Return where a run lost most, of what no finding and no level tells: between steps, in no timer, in long ones."""
+def _lost(facts: RunFacts, place: Place, steps: Sequence[int]) -> list[Between | Untimed | LongSteps]:
+    """Return where a run lost time that no finding and no level tells: between steps, in no timer, in long ones."""
     time = step_time(facts, place)
     lost = (
         between_steps(facts, place, time, steps),
         untimed(facts, place, time, steps),
         long_steps_of(facts, place, steps[0], steps[-1]),
     )
-    return max((one for one in lost if one is not None), key=lambda one: one.total_s, default=None)
+    return [one for one in lost if one is not None]
 
 
 def _cost(answer: Answer) -> float:
@@ -127,15 +127,16 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
     whole = explain_steps(facts, place, steps[0], steps[-1])
     if whole.verdict == "coincided":
         return whole
-    match _lost(facts, place, steps):
-        case Between() as between:
-            return replace(whole, verdict="cannot tell", sentences=_between(between, len(steps), whole))
-        case Untimed() as within:
-            return replace(whole, verdict="cannot tell", sentences=_within(within, len(steps)))
-        case LongSteps() as long:
-            return told_with(long, whole, facts, place)
-        case None:
-            pass
+    lost = _lost(facts, place, steps)
+    most = max(lost, key=lambda one: one.total_s, default=None)
+    long = next((one for one in lost if isinstance(one, LongSteps)), None)
+    told = whole if long is None else told_with(long, whole, facts, place)
+    if isinstance(most, Between):
+        return replace(told, verdict="cannot tell", explained=0.0, sentences=_between(most, len(steps), whole))
+    if isinstance(most, Untimed):
+        return replace(told, verdict="cannot tell", explained=0.0, sentences=_within(most, len(steps)))
+    if most is not None:
+        return told
     return Answer(
         facts.id, ABOUT, place.role, place.axis, steps[0], steps[-1], "cannot tell", None, 0.0,
         (

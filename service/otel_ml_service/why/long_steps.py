@@ -43,13 +43,23 @@ _A_PART = 0.2
 """Of what a step is longer: a phase that grew by less is not told."""
 
 
+_SMALL, _TOGETHER = 0.1, 0.05
+"""Of the longest: steps that are longer by less are not told, if they have so little in all; nor are such phases."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What a phase takes more in some long steps than in a typical one; `seconds` in each of them."""
+    """What a phase takes more in some long steps than in a typical one.
+
+    Attributes:
+        steps: which; of many, those whose spans were looked at.
+        seconds: in each of them; `in_all_s` in all, also in those that were not looked at.
+    """
 
     phase: str
     steps: tuple[int, ...]
     seconds: float
+    in_all_s: float
 
     @property
     def is_done_there(self) -> bool:
@@ -112,10 +122,14 @@ class LongSteps:
         return [one for one in self.grown if one.is_done_there]
 
     @property
+    def explained_s(self) -> float:
+        """What goes with that, in all of them; 0 where phases do not add up."""
+        return sum(one.in_all_s for one in self.causes) if self.adds_up else 0.0
+
+    @property
     def explained(self) -> float:
-        """Part of what they are longer that goes with that; 0 where phases do not add up."""
-        of_all = sum(one.seconds * len(one.steps) for one in self.causes)
-        return min(of_all / self.total_s, 1.0) if self.adds_up else 0.0
+        """Part of what they are longer that goes with that."""
+        return min(self.explained_s / self.total_s, 1.0)
 
     @property
     def is_caused(self) -> bool:
@@ -135,12 +149,21 @@ class LongSteps:
     @property
     def told(self) -> str:
         """How long a typical step is, how much the others are longer, in what, and how often they come."""
-        each, share = f"{seconds(self.typical_s)} each", f"({self.share:.0%} of the time)"
+        return f"{seconds(self.typical_s)} each, but {self.how_many('them')}"
+
+    @property
+    def how_much(self) -> str:
+        """How much how many of them take more."""
+        return f"{len(self.of_steps):,} took {seconds(self.total_s)} more"
+
+    def how_many(self, of: str) -> str:
+        """Return how many of which steps take how much more, in what, and how often they come."""
+        share = f"({self.share:.0%} of the time)"
         if len(self.of_steps) == 1:
             step = steps_text(self.longest, self.longest, self.axis)
-            return f"{each}, but {step} took {seconds(self.total_s)} more {share}{self._in_what}"
-        many = f"{len(self.of_steps):,} of them took {seconds(self.total_s)} more in all"
-        return f"{each}, but {many} {share}: {self._what}"
+            return f"{step} took {seconds(self.total_s)} more {share}{self._in_what}"
+        many = f"{len(self.of_steps):,} of {of} took {seconds(self.total_s)} more in all"
+        return f"{many} {share}: {self._what}"
 
     @property
     def told_of_one(self) -> str:
@@ -175,7 +198,7 @@ class LongSteps:
             return f"Cannot tell: no timer has a fifth of it, and {nobody}."
         if most.phase == UNTIMED:
             return "Cannot tell: what was done there is not timed, and nobody is slow for it."
-        part = min(most.seconds * len(most.steps) / self.total_s, 1.0)
+        part = min(most.in_all_s / self.total_s, 1.0)
         but = ", where ranks wait for each other" if is_waiting(most.phase) else ""
         but = ", but without the spans of all ranks timers do not add up" if not self.adds_up else but
         return f"Cannot tell: {part:.0%} of it is in {most.phase}{but}, and {nobody}."
@@ -215,12 +238,20 @@ def long_steps(time: StepTime, axis: str, steps: Sequence[int], beside: Iterable
     typical_s = median(time.seconds[step] for step in typical)
     beyond = rows(step for step in known if time.seconds[step] > limit)
     few = {step for row in beyond if len(row) < _LEVEL for step in row}
-    of_steps = {step: time.seconds[step] - typical_s for step in steps if step in few}
+    of_steps = _worth_telling({step: time.seconds[step] - typical_s for step in steps if step in few})
     whole_s = sum(time.seconds[step] for step in steps)
     if not sum(of_steps.values()) > _NOTICED * whole_s or (len(of_steps) > _MOST * len(steps) and len(steps) > 1):
         return None
     share = sum(of_steps.values()) / whole_s
     return LongSteps(axis, of_steps, typical, typical_s, share, len(steps), bool(time.phases))
+
+
+def _worth_telling(of_steps: Mapping[int, float]) -> Mapping[int, float]:
+    """Return the long steps without the least of them: what a busy host does to a step beside what a program does."""
+    least = _SMALL * max(of_steps.values(), default=0.0)
+    small = sum(longer for longer in of_steps.values() if longer < least)
+    is_little = small < _TOGETHER * sum(of_steps.values())
+    return {step: longer for step, longer in of_steps.items() if longer >= least} if is_little else of_steps
 
 
 def with_phases(long: LongSteps, time: StepTime) -> LongSteps:
@@ -232,12 +263,11 @@ def with_phases(long: LongSteps, time: StepTime) -> LongSteps:
         for name, more in _grown(step, long.of_steps[step], time, usual):
             found[name][step] = more
     every = {name: tuple(long.of_steps if len(of) == len(known) else of) for name, of in found.items()}
-    grown = sorted(
-        (Grown(name, every[name], fmean(of.values())) for name, of in found.items()),
-        key=lambda one: -one.seconds * len(one.steps),
-    )
+    of_each = len(long.of_steps) / max(len(known), 1)
+    grown = [Grown(name, every[name], fmean(of.values()), sum(of.values()) * of_each) for name, of in found.items()]
+    large = sorted((one for one in grown if one.in_all_s > _TOGETHER * long.total_s), key=lambda one: -one.in_all_s)
     phases = account(time, known, [step for step in long.typical if step in time.seconds])
-    return replace(long, grown=tuple(grown), account=phases, adds_up=time.adds_up and bool(known))
+    return replace(long, grown=tuple(large), account=phases, adds_up=time.adds_up and bool(known))
 
 
 def _usual(values: Mapping[int, float], typical: Iterable[int], time: StepTime) -> float:

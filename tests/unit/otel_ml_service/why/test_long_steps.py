@@ -73,6 +73,16 @@ def test_a_checkpoint_now_and_then_is_told_with_what_it_costs_and_is_the_cause(
     assert "left out" not in texts(answer)
 
 
+def test_what_a_busy_host_does_to_a_few_other_steps_is_not_told_beside_it() -> None:
+    values = phases(checkpoint=every(20, 0.4), backward=at(0.004, 7, 33, 107), forward2=at(0.01, 58))
+
+    answer = asked(job(values=values))
+
+    assert "8 of them" in answer.sentences[0]
+    assert answer.sentences[0].endswith("of the time): +400 ms of checkpoint every 20th step (19, 39, 59 and 5 more).")
+    assert answer.account[0].steps == 8
+
+
 def test_one_checkpoint_that_is_asked_for_is_caused_by_it() -> None:
     answer = asked(job(values=CHECKPOINTS, findings=[pause("checkpoint", of_rank=0)]), steps=(39, 39))
 
@@ -257,6 +267,20 @@ def test_of_one_rank_the_spans_of_some_of_the_long_steps_show_the_cause() -> Non
         "+400 ms of checkpoint every 5th step (4, 9, 14 and 29 more)."
     )
     assert answer.account[0].name == "checkpoint"
+
+
+def test_of_more_long_steps_than_are_looked_at_all_count() -> None:
+    def parts(step: int) -> Mapping[str, float]:
+        more = {"checkpoint": 0.4} if step % 10 == 9 else {"evaluation": 0.4} if step % 5 == 4 else {}
+        return {"forward": 0.012, **more}
+
+    answer = asked_of(of_one_rank(parts))
+
+    assert answer.verdict == "caused"
+    assert "32 of them took 12.8 s more" in answer.sentences[0]
+    assert "+400 ms of checkpoint every 10th step" in answer.sentences[0]
+    assert "+400 ms of evaluation every 10th step" in answer.sentences[0]
+    assert answer.sentences[1].endswith("; 100% of it goes with them, and nobody was found slow.")
 
 
 def test_without_spans_the_innermost_timer_is_named_and_no_cause_is_claimed() -> None:
