@@ -85,5 +85,5 @@ def listed(words: Sequence[str], most: int = 4) -> str:
         ('a, b and c', 'a, b and 4 more')
     """
     if len(words) > most:
-        return f"{', '.join(words[:most])} and {len(words) - most} more"
+        return f"{', '.join(words[:most])} and {len(words) - most:,} more"
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

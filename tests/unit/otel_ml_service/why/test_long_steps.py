@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -281,6 +281,18 @@ def test_of_more_long_steps_than_are_looked_at_all_count() -> None:
     assert "+400 ms of checkpoint every 10th step" in answer.sentences[0]
     assert "+400 ms of evaluation every 10th step" in answer.sentences[0]
     assert answer.sentences[1].endswith("; 100% of it goes with them, and nobody was found slow.")
+
+
+def test_of_long_steps_that_are_far_apart_no_spans_between_are_read() -> None:
+    facts = of_one_rank(lambda step: {"forward": 0.012, **({"checkpoint": 0.4} if step % 40 == 39 else {})})
+    read = facts.spans
+    facts.spans = lambda *of: islice(read(*of), 80)  # of a large file only so much is read at a time
+
+    answer = asked_of(facts)
+
+    assert answer.verdict == "caused"
+    assert "4 of them took 1.6 s more" in answer.sentences[0]
+    assert answer.account[0].steps == 4
 
 
 def test_without_spans_the_innermost_timer_is_named_and_no_cause_is_claimed() -> None:
