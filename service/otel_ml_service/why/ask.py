@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from otel_ml.exceptions import ConfigError
@@ -16,7 +16,7 @@ from otel_ml_service.why.long_steps import LongSteps
 from otel_ml_service.why.metric_change import explain_metric, largest_change
 from otel_ml_service.why.slow_steps import explain_steps, slow_range
 from otel_ml_service.why.step_time import step_time
-from otel_ml_service.why.steps_answer import long_steps_of, steps_answer, told_with
+from otel_ml_service.why.steps_answer import growing, long_steps_of, steps_answer, told_with
 from otel_ml_service.why.untimed import Untimed, untimed
 from otel_ml_service.why.wording import plural
 
@@ -71,7 +71,7 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
     noticed = [answer for answer in answers if answer.effect is not None and answer.effect > 0]
     if any(answer.verdict == "caused" for answer in noticed):
         return max(noticed, key=_cost)
-    noticed += [answer for place in places if (answer := _rarely_long(facts, place)) is not None]
+    noticed += [answer for place in places for answer in _of_whole_run(facts, place)]
     if noticed:
         return max(noticed, key=_cost)
     with_data = next((answer for answer in answers if answer.verdict == "coincided"), None)
@@ -86,14 +86,16 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
     return _calm(facts, places) if of_found is None else of_found  # steps are as usual, and still somebody was found
 
 
-def _rarely_long(facts: RunFacts, place: Place) -> Answer | None:
-    """Return why some steps of a place are far longer than most, if that stands out most of what it lost."""
+def _of_whole_run(facts: RunFacts, place: Place) -> Iterator[Answer]:
+    """Yield why some steps of a place are far longer than most, if that stands out, or all take longer and longer."""
     steps = sorted(facts.times[place])
     most = max(_lost(facts, place, steps), key=lambda one: one.total_s, default=None)
-    if not isinstance(most, LongSteps) or not most.stands_out:
-        return None
-    answer = told_with(most, explain_steps(facts, place, steps[0], steps[-1]), facts, place)
-    return answer if answer.verdict != "coincided" else None
+    whole = explain_steps(facts, place, steps[0], steps[-1])
+    if isinstance(most, LongSteps) and most.stands_out:
+        answer = told_with(most, whole, facts, place)
+        yield from [answer] * (answer.verdict != "coincided")
+    if (grown := growing(facts, place, whole)) is not None:
+        yield grown
 
 
 def _lost(facts: RunFacts, place: Place, steps: Sequence[int]) -> list[Between | Untimed | LongSteps]:

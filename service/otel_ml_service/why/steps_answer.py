@@ -9,22 +9,38 @@ from statistics import fmean
 from otel_ml_service.why.answer import CAUSED, Answer, Look
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.long_steps import LongSteps, long_steps, with_phases
+from otel_ml_service.why.longer_and_longer import told_to_grow
 from otel_ml_service.why.slow_steps import NOTICED, explain_steps, found_at, whose
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, calm_steps, step_time, usual_steps
 from otel_ml_service.why.wording import seconds, steps_text
 
-__all__ = ["long_steps_of", "steps_answer", "told_with"]
+__all__ = ["growing", "long_steps_of", "steps_answer", "told_with"]
 
 
 def steps_answer(facts: RunFacts, place: Place, first: int, last: int) -> Answer:
     """Return why the steps `first` to `last` of a place took as long as they did.
 
-    Where nobody was found slow, and most of them are as usual, it is about those that are far longer.
+    Where nobody was found slow, it is about those that are far longer than most, or that they take longer and longer,
+    whichever costs more.
     """
     answer = explain_steps(facts, place, first, last)
     long = long_steps_of(facts, place, first, last)
-    return answer if long is None else told_with(long, answer, facts, place)
+    told = [] if long is None else [told_with(long, answer, facts, place)]
+    told += [] if (grown := growing(facts, place, answer)) is None else [grown]
+    return max(told, key=lambda one: one.effect or 0.0, default=answer)
+
+
+def growing(facts: RunFacts, place: Place, answer: Answer) -> Answer | None:
+    """Return the answer about steps that take longer and longer; None where they do not, or somebody was found."""
+    if answer.first is None or answer.last is None or _is_somebody_found(facts, place, answer.first, answer.last):
+        return None
+    return told_to_grow(facts, place, step_time(facts, place, answer.first, answer.last), answer)
+
+
+def _is_somebody_found(facts: RunFacts, place: Place, first: int, last: int) -> bool:
+    found = (slow for slow in found_at(facts, place) if slow.kind != "pause" and slow.accuses)
+    return any(slow.since <= last and slow.last >= first for slow in found)
 
 
 def long_steps_of(facts: RunFacts, place: Place, first: int, last: int) -> LongSteps | None:
@@ -36,7 +52,7 @@ def long_steps_of(facts: RunFacts, place: Place, first: int, last: int) -> LongS
     restarts = {step for step, _ in facts.restarts.get(place, ())} if time.source == "clock" else set()
     steps = [step for step in time.seconds if first <= step <= last and step not in restarts]
     found = [slow for slow in found_at(facts, place) if slow.kind != "pause"]
-    if not steps or any(slow.accuses and slow.since <= last and slow.last >= first for slow in found):
+    if not steps or _is_somebody_found(facts, place, first, last):
         return None
     beside = calm_steps(time, usual_steps(time, steps[0], steps[-1], [(slow.since, slow.last) for slow in found]))
     long = long_steps(time, place.axis, steps, beside)
