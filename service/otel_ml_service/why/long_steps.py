@@ -27,8 +27,8 @@ _SHORTEST, _TYPICAL = 0.05, 1 / 3
 _BEYOND, _LEAST = 8.0, 0.02
 """How often that scatter a step is longer, and how large it is at least, as a share."""
 
-_MUCH = 0.2
-"""Of the time of all steps: so much is told first, whatever it is."""
+_MUCH, _RARE = 0.2, 0.05
+"""Of the time of all steps, in so few of them: that is told first, whatever it is; of more it is how they scatter."""
 
 _FEW = 8
 """Fewer steps have no typical one."""
@@ -114,7 +114,8 @@ class LongSteps:
     def stands_out(self) -> bool:
         """Whether they are the first thing to say of a run: not of its first steps, nor of a few that chance made."""
         is_regular = any(period(one.steps) for one in self.grown) or self.every is not None
-        return not self.is_warm_up and (is_regular or self.is_caused or self.share >= _MUCH)
+        is_rare = len(self.of_steps) <= max(_RARE * self.steps, 3)
+        return not self.is_warm_up and (is_regular or self.is_caused or (self.share >= _MUCH and is_rare))
 
     @property
     def causes(self) -> list[Grown]:
