@@ -201,7 +201,7 @@ def test_a_metric_that_changed_comes_before_the_first_step_and_after_what_comes_
     def fell(step: int) -> Mapping[str, float]:
         return {"reward": (0.9 if step < 80 else 0.3) + 0.01 * (step % 7)}
 
-    lengths = 0.01 * np.random.default_rng(5).lognormal(0.0, 1.0, 160)
+    lengths = 0.2 * np.random.default_rng(9).lognormal(0.0, 1.0, 160)
     tail = asked(job(values=lambda step: {**phases(generate=lambda at: float(lengths[at]))(step), **fell(step)}))
     first = asked(job(values=lambda step: {**phases(backward=at(30.0, 0))(step), **fell(step)}))
     regular = asked(job(values=lambda step: {**CHECKPOINTS(step), **fell(step)}))
