@@ -104,12 +104,17 @@ def test_a_run_that_goes_on_is_answered(base: Path) -> None:
     run = write_run(base, "03live", numbered(SLOW[:-1]))
 
     with closing(Outbox(run.database)):
-        found = asked(base, ("why", {"run": "03live"}), ("spans", {"run": "03live", "rank": 1}))
+        found = asked(
+            base, ("why", {"run": "03live"}), ("spans", {"run": "03live", "rank": 1}),
+            ("diff", {"a": "02plain", "b": "03live"}),
+        )  # fmt: skip
 
-    why, spans = (json_of(answer) for answer in found["answers"])
+    why, spans, diff = (json_of(answer) for answer in found["answers"])
     assert why["verdict"] == "caused"
     assert any("the run goes on" in one["text"] for one in why["evidence"])
     assert [span["name"] for span in spans] == ["forward"]
+    assert diff["sentences"][0].startswith("B is slower")
+    assert "Caused in B: rank 2 was slow in forward" in diff["sentences"][1]
 
 
 def test_without_its_package_it_says_what_to_install(base: Path) -> None:

@@ -24,6 +24,8 @@ from otel_ml_service.why.between_steps import between_steps
 from otel_ml_service.why.facts import Place, Restart, RunFacts
 from otel_ml_service.why.not_finite import no_numbers_now
 from otel_ml_service.why.step_time import step_time
+from otel_ml_service.why.steps_answer import long_steps_of
+from otel_ml_service.why.wording import plural
 
 __all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
 
@@ -153,7 +155,7 @@ def answer(run: Contents, *, is_live: bool = False) -> Markup:
     found, facts = troubles(run), _facts(run)
     sentences = [_sentence(run, one) for one in found[:_SHOWN]]
     sentences = sentences or [tag("p", _nothing(run, facts, is_live=is_live), class_="answer calm")]
-    sentences = [*_not_finite(facts), *sentences, *([] if is_live else _outside(facts))]
+    sentences = [*_not_finite(facts), *sentences, *([] if is_live else [*_rarely_long(facts, found), *_outside(facts)])]
     more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
     bands = [
         {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in found
@@ -181,6 +183,20 @@ def _outside(facts: RunFacts) -> list[Markup]:
     place = facts.places[0]
     between = between_steps(facts, place, step_time(facts, place), facts.times[place])
     return [] if between is None else [tag("p", f"{between.passed}.", class_="answer calm")]
+
+
+def _rarely_long(facts: RunFacts, found: Iterable[Trouble]) -> list[Markup]:
+    """Return which steps of the first role are far longer than most, where no pause that was found says so."""
+    if not facts.places:
+        return []
+    place = facts.places[0]
+    steps = facts.times[place]
+    long = long_steps_of(facts, place, min(steps), max(steps))
+    pauses = {one.phase for one in found if one.kind == "pause"}
+    if long is None or (long.grown and all(one.phase in pauses for one in long.grown)):
+        return []
+    told = long.how_many(plural(long.steps, place.axis))
+    return [tag("p", f"{_capitalized(told)}.", class_="answer calm")]
 
 
 def _restarts(done: Mapping[int, int]) -> Iterable[Restart]:
@@ -254,7 +270,7 @@ def _nothing(run: Contents, facts: RunFacts, *, is_live: bool) -> str:
     where = ""
     if mostly is not None and mostly.share is not None:
         waits = ", which is waiting" if is_waiting(mostly.name) else ""
-        where = f" {min(mostly.share, 1.0):.0%} of a step goes to {mostly.name}{waits}."
+        where = f" {min(mostly.share, 1.0):.0%} of the time goes to {mostly.name}{waits}."
     if run.ranks is not None and run.ranks < 2:
         return f"One rank: there is nobody to compare it with.{where}"
     return f"No rank was found slow or silent.{where}"

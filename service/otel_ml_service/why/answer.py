@@ -44,7 +44,8 @@ class Evidence:
     """A fact of the run.
 
     Attributes:
-        kind: `finding`, `change`, `event`, `restart`, `parameter`, `completeness`, `follows`, `link`, `state`.
+        kind: `finding`, `change`, `event`, `restart`, `parameter`, `completeness`, `follows`, `link`, `state`,
+            `pause`.
         step: where it begins, on the axis of the answer; None where it has none.
     """
 

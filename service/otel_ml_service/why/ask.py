@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from otel_ml.exceptions import ConfigError
@@ -11,9 +12,11 @@ from otel_ml_service.why.answer import ABOUT, Answer
 from otel_ml_service.why.between_steps import Between, between_steps
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.long_steps import LongSteps
 from otel_ml_service.why.metric_change import explain_metric, largest_change
 from otel_ml_service.why.slow_steps import explain_steps, slow_range
 from otel_ml_service.why.step_time import step_time
+from otel_ml_service.why.steps_answer import growing, long_steps_of, steps_answer, told_with
 from otel_ml_service.why.untimed import Untimed, untimed
 from otel_ml_service.why.wording import plural
 
@@ -54,15 +57,21 @@ def _answer(facts: RunFacts, question: Question) -> Answer:
         return explain_metric(facts, facts.place_of(key.axis, key.name), key.name, question.first, question.last)
     places = _places(facts, question)
     if question.first is not None and question.last is not None and places:
-        return explain_steps(facts, places[0], question.first, question.last)
+        return steps_answer(facts, places[0], question.first, question.last)
     return _worst(facts, places)
 
 
 def _worst(facts: RunFacts, places: list[Place]) -> Answer:
-    """Return why the costliest steps of any role were slow; without such, why the metric changed that changed most."""
+    """Return why the costliest steps of any role were slow; without such, why the metric changed that changed most.
+
+    Who was found comes first, then what cost most: another level, or long steps now and then.
+    """
     slow = [(place, found) for place in places if (found := slow_range(facts, place)) is not None]
-    answers = [explain_steps(facts, place, *found) for place, found in slow]
+    answers = [steps_answer(facts, place, *found) for place, found in slow]
     noticed = [answer for answer in answers if answer.effect is not None and answer.effect > 0]
+    if any(answer.verdict == "caused" for answer in noticed):
+        return max(noticed, key=_cost)
+    noticed += [answer for place in places for answer in _of_whole_run(facts, place)]
     if noticed:
         return max(noticed, key=_cost)
     with_data = next((answer for answer in answers if answer.verdict == "coincided"), None)
@@ -75,6 +84,29 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
     accused = {found.place for found in facts.findings if found.accuses}
     of_found = next((one for (place, _), one in zip(slow, answers, strict=True) if place.prefix in accused), None)
     return _calm(facts, places) if of_found is None else of_found  # steps are as usual, and still somebody was found
+
+
+def _of_whole_run(facts: RunFacts, place: Place) -> Iterator[Answer]:
+    """Yield why some steps of a place are far longer than most, if that stands out, or all take longer and longer."""
+    steps = sorted(facts.times[place])
+    most = max(_lost(facts, place, steps), key=lambda one: one.total_s, default=None)
+    whole = explain_steps(facts, place, steps[0], steps[-1])
+    if isinstance(most, LongSteps) and most.stands_out:
+        answer = told_with(most, whole, facts, place)
+        yield from [answer] * (answer.verdict != "coincided")
+    if (grown := growing(facts, place, whole)) is not None:
+        yield grown
+
+
+def _lost(facts: RunFacts, place: Place, steps: Sequence[int]) -> list[Between | Untimed | LongSteps]:
+    """Return where a run lost time that no finding and no level tells: between steps, in no timer, in long ones."""
+    time = step_time(facts, place)
+    lost = (
+        between_steps(facts, place, time, steps),
+        untimed(facts, place, time, steps),
+        long_steps_of(facts, place, steps[0], steps[-1]),
+    )
+    return [one for one in lost if one is not None]
 
 
 def _cost(answer: Answer) -> float:
@@ -97,12 +129,16 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
     whole = explain_steps(facts, place, steps[0], steps[-1])
     if whole.verdict == "coincided":
         return whole
-    time = step_time(facts, place)
-    between, within = between_steps(facts, place, time, steps), untimed(facts, place, time, steps)
-    if between is not None and (within is None or between.total_s >= within.total_s):
-        return replace(whole, verdict="cannot tell", sentences=_between(between, len(steps), whole))
-    if within is not None:
-        return replace(whole, verdict="cannot tell", sentences=_within(within, len(steps)))
+    lost = _lost(facts, place, steps)
+    most = max(lost, key=lambda one: one.total_s, default=None)
+    long = next((one for one in lost if isinstance(one, LongSteps)), None)
+    told = whole if long is None else told_with(long, whole, facts, place)
+    if isinstance(most, Between):
+        return replace(told, verdict="cannot tell", explained=0.0, sentences=_between(most, len(steps), whole))
+    if isinstance(most, Untimed):
+        return replace(told, verdict="cannot tell", explained=0.0, sentences=_within(most, len(steps)))
+    if most is not None:
+        return told
     return Answer(
         facts.id, ABOUT, place.role, place.axis, steps[0], steps[-1], "cannot tell", None, 0.0,
         (

@@ -11,6 +11,7 @@ from statistics import median
 from otel_ml_exporters.records import Span
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.how_often import regularly
 from otel_ml_service.why.step_time import WORTH_TIMING_S, StepTime
 from otel_ml_service.why.wording import listed, seconds
 
@@ -70,7 +71,7 @@ class Between:
         each = "" if len(longest) == 1 else " each"
         where = listed([f"{step - 1:,} and {step:,}" for step in longest], 3)
         mean = sum(self.of_steps[step] for step in longest) / len(longest)
-        return f"{seconds(mean)}{each} between {self.axis}s {where}"
+        return f"{seconds(mean)}{each} between {self.axis}s {where}{regularly(longest, self.axis)}"
 
     def _longest(self) -> list[int]:
         """Return the steps before which at least half as much passed as before the longest one."""

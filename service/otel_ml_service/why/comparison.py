@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from otel_ml.flatten import leaves
@@ -14,6 +14,7 @@ from otel_ml_service.why.coincidences import is_looked_at, is_of_time
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import what_was_when
 from otel_ml_service.why.interval import Interval, of_differences, of_means
+from otel_ml_service.why.long_steps_of_two import more_in_long_steps
 from otel_ml_service.why.not_finite import not_finite_in_one
 from otel_ml_service.why.step_time import StepTime, step_time, without_pauses
 from otel_ml_service.why.wording import listed, number, seconds, signed
@@ -110,10 +111,16 @@ def compared(a: RunFacts, b: RunFacts) -> Comparison:
     if step is not None and _is_large(step) and lost >= CAUSED * abs(step.by):
         slow, name = (b, "B") if is_slower else (a, "A")
         verdict, reason = "caused", _caused(_of_place(slow, place), name, lost / abs(step.by))
+    what = _same_run(step) if a.id == b.id else _slower(step, is_caused=verdict == "caused")
+    more = more_in_long_steps(a, b, place)
+    apart = None if more is None else _step(*times, more.steps_of("A"), more.steps_of("B"))
+    if more is not None and apart is not None and more.by_s > abs(apart.by):
+        usual = _slower(apart, is_caused=False).replace("Neither", "neither")
+        what, verdict, reason = f"{more.told} Apart from these, {usual}", more.verdict, more.cause
     return Comparison(
         a.id, b.id, verdict,
         (
-            _same_run(step) if a.id == b.id else _slower(step, is_caused=verdict == "caused"),
+            what,
             reason,
             " ".join([*not_finite_in_one(a, b), _worse(metrics)]),
         ),
@@ -164,8 +171,13 @@ def _text(value: JsonValue) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 
-def _step(a: StepTime, b: StepTime) -> Difference | None:
-    of_a, of_b = (without_pauses(time, sorted(time.seconds)) for time in (a, b))
+def _step(
+    a: StepTime, b: StepTime, not_of_a: Collection[int] = (), not_of_b: Collection[int] = ()
+) -> Difference | None:
+    of_a, of_b = (
+        without_pauses(time, [step for step in sorted(time.seconds) if step not in others])
+        for time, others in ((a, not_of_a), (b, not_of_b))
+    )
     if not of_a or not of_b:
         return None
     return _of_steps("step time", a.seconds, b.seconds, of_a, of_b)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from statistics import fmean, median
-
-import numpy as np
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.findings.phases import UNTIMED
 from otel_ml_service.why.answer import ABOUT, CAUSED, Answer, Evidence, Look, Phase, Verdict
 from otel_ml_service.why.between_steps import one_rank_between
-from otel_ml_service.why.coincidences import changes_near, may_be_followed
+from otel_ml_service.why.coincidences import changes_near
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text
+from otel_ml_service.why.followed_metric import follows, follows_in_each_step
 from otel_ml_service.why.late_samples import late_samples
 from otel_ml_service.why.not_finite import no_longer_finite
 from otel_ml_service.why.one_host import alone_on_hosts, told_with_hosts
@@ -29,25 +27,13 @@ from otel_ml_service.why.unknown_steps import NO_TIMERS, unknown_steps
 from otel_ml_service.why.untimed import in_no_timer
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
-__all__ = ["explain_steps", "slow_range"]
+__all__ = ["NOTICED", "explain_steps", "found_at", "slow_range", "whose"]
 
-_NOTICED = 0.05
+NOTICED = 0.05
 """Of the usual time: less is as usual."""
-
-_FOLLOWS = 0.8
-"""Correlation from which step time follows a metric."""
-
-_REACH = 256
-"""Steps before and after in which it has to."""
-
-_AS_MANY = 32
-"""Steps that a correlation needs."""
 
 _FEW = 3
 """Steps that one rank may have made long, which came late to them."""
-
-_ADD_UP = ("account", "path")
-"""Sources of times whose phases add up to the step."""
 
 _EVENED = {"stage": "With the work spread over all stages", "load": "With as much for all ranks"}
 """What takes a cause away that is not a fault."""
@@ -84,13 +70,13 @@ class _Effect:
 
 def slow_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
     """Return the steps of a place that need an answer most: its costliest finding, else its largest change of time."""
-    found = _found_at(facts, place)
+    found = [slow for slow in found_at(facts, place) if slow.kind != "pause"]
     worst = next((slow for slow in found if slow.accuses), None)
     if worst is not None:
         return worst.since, worst.last
     time = step_time(facts, place)
     points = change_points(list(time.seconds), list(time.seconds.values()))
-    slower = [change for change in points.changes if change.by > _NOTICED * change.before]
+    slower = [change for change in points.changes if change.by > NOTICED * change.before]
     if slower:
         most = max(slower, key=lambda change: change.by)
         ends = [change.step for change in points.changes if change.step > most.step and change.by < 0]
@@ -98,7 +84,8 @@ def slow_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
     return (found[0].since, found[0].last) if found else None
 
 
-def _found_at(facts: RunFacts, place: Place) -> list[Slow]:
+def found_at(facts: RunFacts, place: Place) -> list[Slow]:
+    """Return what was found at a place, the costliest first."""
     return [slow for slow in facts.findings if slow.place == place.prefix and slow.axis == place.axis]
 
 
@@ -109,9 +96,11 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     if not steps:
         return unknown_steps(facts, place, first, last, time)
     first, last = _recorded(facts, place, first, last)
-    found = _found_at(facts, place)
-    effect = _effect(time, steps, [(slow.since, slow.last) for slow in found])
+    found = found_at(facts, place)
+    not_in = [(slow.since, slow.last) for slow in found if slow.kind != "pause"]
+    effect = _effect(time, steps, not_in)
     there = _there(found, effect)
+    pauses, there = [slow for slow in there if slow.kind == "pause"], [slow for slow in there if slow.kind != "pause"]
     causes = [shown_exactly(facts, place, slow) for slow in there if slow.accuses]
     effect = effect if effect.usual else _without(effect, causes)
     saved = _saved(causes, effect)
@@ -143,11 +132,12 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
             cause,
             late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths, phases),
         ),
-        account=phases, adds_up=paths.source in _ADD_UP,
+        account=phases, adds_up=paths.adds_up,
         evidence=(
-            *evidence, *no_longer_finite(facts, place, first, last), *in_no_timer(facts, place, time, steps),
+            *evidence, *(Evidence("finding", slow.since, found_text(slow)) for slow in pauses),
+            *no_longer_finite(facts, place, first, last), *in_no_timer(facts, place, time, steps),
             *(one for one in outside if one not in evidence),
-            *_left_out(effect, place), *completeness(facts, place, first, last),
+            *_left_out(effect, time, place), *completeness(facts, place, first, last),
         ), look_at=tuple(looks),
     )  # fmt: skip
 
@@ -166,7 +156,7 @@ def _effect(time: StepTime, steps: Sequence[int], not_in: Sequence[tuple[int, in
         return _Effect(steps, kept, (), mean_s, 0.0, is_noticed=False)
     usual_s = fmean(time.seconds[step] for step in usual)
     scatter = 1.4826 * median(abs(time.seconds[step] - usual_s) for step in usual)
-    least = max(_NOTICED * usual_s, 3 * scatter / min(len(kept), 16) ** 0.5)
+    least = max(NOTICED * usual_s, 3 * scatter / min(len(kept), 16) ** 0.5)
     return _Effect(steps, kept, usual, mean_s, usual_s, abs(mean_s - usual_s) > least)
 
 
@@ -175,7 +165,7 @@ def _without(effect: _Effect, causes: Iterable[Slow]) -> _Effect:
     saved = sum((slow.saved_s or 0.0) * _share(slow, effect) for slow in causes)
     if not 0 < saved < effect.mean_s:
         return effect
-    return replace(effect, usual_s=effect.mean_s - saved, is_noticed=saved > _NOTICED * effect.mean_s)
+    return replace(effect, usual_s=effect.mean_s - saved, is_noticed=saved > NOTICED * effect.mean_s)
 
 
 def _there(found: Iterable[Slow], effect: _Effect) -> list[Slow]:
@@ -220,64 +210,31 @@ def _meanwhile(facts: RunFacts, place: Place, effect: _Effect, time: StepTime, t
     near = changes_near(facts, place, effect.steps[0], is_own_known=True) if is_longer else []
     is_of_data = any(slow.kind == "shape" for slow in there)
     if is_longer or is_of_data:
-        return [*near, *_follows(facts, place, effect, time)]
-    return _follows(facts, place, effect, time, _in_step) if not effect.usual and _varies(time, effect.kept) else []
+        return [*near, *follows(facts, place, effect.steps, time)]
+    return (
+        follows_in_each_step(facts, place, effect.steps, time)
+        if not effect.usual and _varies(time, effect.kept)
+        else []
+    )
 
 
 def _varies(time: StepTime, steps: Sequence[int]) -> bool:
     usual = median(time.seconds[step] for step in steps)
-    return 1.4826 * median(abs(time.seconds[step] - usual) for step in steps) > _NOTICED * usual
+    return 1.4826 * median(abs(time.seconds[step] - usual) for step in steps) > NOTICED * usual
 
 
-_Alike = Callable[[Iterable[int], StepTime, Mapping[int, float]], float]
-"""(steps, their times, a metric) → how alike both go up and down."""
-
-
-def _follows(
-    facts: RunFacts, place: Place, effect: _Effect, time: StepTime, alike: _Alike | None = None
-) -> list[Evidence]:
-    """Return the metric that step time follows around these steps, where it follows one."""
-    alike = _correlation if alike is None else alike
-    begin, end = effect.steps[0] - _REACH, effect.steps[-1] + _REACH
-    steps = [step for step in time.seconds if begin <= step <= end]
-    found = [(name, alike(steps, time, values)) for name, values in facts.series(place) if may_be_followed(name)]
-    best = max(found, key=lambda entry: entry[1], default=("", 0.0))
-    if best[1] < _FOLLOWS:
-        return []
-    return [Evidence("follows", None, f"step time follows {best[0]} (r = {best[1]:.2f})")]
-
-
-def _in_step(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
-    """Return the correlation, also of what changes from step to step: a loss falls as long as caches fill."""
-    steps = [step for step in near if step in values]
-    changes = replace(time, seconds={b: time.seconds[b] - time.seconds[a] for a, b in pairwise(steps)})
-    of_values = {b: values[b] - values[a] for a, b in pairwise(steps)}
-    return min(_correlation(steps, time, values), _correlation(steps[1:], changes, of_values))
-
-
-def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
-    """Return the rank correlation over the steps that have both; 0 of fewer than 32, or where one never differs."""
-    steps = [step for step in near if step in values]
-    if len(steps) < _AS_MANY:
-        return 0.0
-    table = np.array([[time.seconds[step], values[step]] for step in steps])
-    table = table[np.isfinite(table).all(axis=1)]
-    if len(table) < _AS_MANY or (np.ptp(table, axis=0) == 0).any():
-        return 0.0
-    ranks = table.argsort(axis=0).argsort(axis=0)
-    return float(np.corrcoef(ranks.T)[0, 1])
-
-
-def _left_out(effect: _Effect, place: Place) -> list[Evidence]:
+def _left_out(effect: _Effect, time: StepTime, place: Place) -> list[Evidence]:
     if not effect.pauses:
         return []
+    paused_s = sum(time.seconds[step] for step in effect.steps) - sum(time.seconds[step] for step in effect.kept)
     are = "is" if effect.pauses == 1 else "are"
-    return [Evidence("change", None, f"{plural(effect.pauses, place.axis)} with a long pause {are} left out")]
+    text = f"{plural(effect.pauses, place.axis)} with a long pause, {seconds(paused_s)} in all, {are} left out"
+    return [Evidence("pause", None, text)]
 
 
 def _what(facts: RunFacts, place: Place, first: int, last: int, effect: _Effect) -> str:
-    of = "" if place.prefix == "" else f" of {place.role}{_beside(facts, place, effect)}"
-    took = f"{steps_text(first, last, place.axis).capitalize()}{of} took {seconds(effect.mean_s)}"
+    who = whose(facts, place, effect.steps)
+    took = f"{steps_text(first, last, place.axis).capitalize()}{who} took {seconds(effect.mean_s)}"
     each = " each" if len(effect.steps) > 1 else ""
     if not effect.usual and effect.is_noticed:
         share = f"{effect.by / effect.mean_s:.0%}"
@@ -291,12 +248,17 @@ def _what(facts: RunFacts, place: Place, first: int, last: int, effect: _Effect)
     return f"{took}{each} instead of {seconds(effect.usual_s)}: {signed(seconds(effect.by))} a {place.axis}{more}."
 
 
-def _beside(facts: RunFacts, place: Place, effect: _Effect) -> str:
+def whose(facts: RunFacts, place: Place, steps: Sequence[int]) -> str:
+    """Return of which role steps are, behind their numbers; nothing of the trainer's."""
+    return "" if place.prefix == "" else f" of {place.role}{_beside(facts, place, steps)}"
+
+
+def _beside(facts: RunFacts, place: Place, steps: Sequence[int]) -> str:
     """Return beside which trainer steps those of another axis were done."""
     trainer, times = facts.places[0], facts.times.get(place, {})
     if trainer.axis == place.axis:
         return ""
-    ends = (facts.beside(trainer, times.get(step, math.inf)) for step in (effect.steps[0], effect.steps[-1]))
+    ends = (facts.beside(trainer, times.get(step, math.inf)) for step in (steps[0], steps[-1]))
     known = [end for end in ends if end is not None]
     return f" (beside {steps_text(known[0], known[-1], trainer.axis)})" if known else ""
 
@@ -327,7 +289,7 @@ def _why(
         if causes:
             return f"Cannot tell what it cost: {listed(names)}, and no step was without it."
         return f"Cannot tell more: nothing in these steps has to be explained.{missing}"
-    if time.source in _ADD_UP and phases:
+    if time.adds_up and phases:
         by = seconds(phases[0].seconds - (phases[0].usual_s or 0.0))
         peers = "a rank alone has no peers to be compared with" if time.is_alone else _NO_PEER
         where = "no timer" if phases[0].name == UNTIMED else phases[0].name
@@ -356,11 +318,11 @@ def _then(
         without = _without_them(there, seconds(min(saved, effect.by)))
         return f"{without}; look at {looks[0].axis} {looks[0].step:,}." if looks else f"{without}."
     evened = max((slow.saved_s or 0.0 for slow in there if slow.kind == "shape"), default=0.0)
-    if verdict == "coincided" and evened > _NOTICED * effect.mean_s:
+    if verdict == "coincided" and evened > NOTICED * effect.mean_s:
         return f"Where the longest rank is given as much as the mean one, a step is {seconds(evened)} shorter."
     if time.source == "clock" and not time.phases:
         return NO_TIMERS
-    if time.source not in _ADD_UP:
+    if not time.adds_up:
         return (
             "The phases of these steps do not add up: no spans of all ranks are kept, so the slowest rank of each "
             "timer is shown. The exporter `jsonl` keeps them."

@@ -10,6 +10,7 @@ from otel_ml_exporters.records import Span
 from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.step_account import account_of_step
 from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.how_often import rows
 from otel_ml_service.why.step_time import StepTime
 
 __all__ = ["by_paths"]
@@ -47,10 +48,11 @@ def by_paths(facts: RunFacts, place: Place, time: StepTime, *groups: Sequence[in
 
 def _spans_of(facts: RunFacts, place: Place, steps: Sequence[int]) -> Mapping[int, Mapping[int, Sequence[Span]]]:
     """Return step → rank → its spans, in the order in which they begin."""
-    wanted = set(steps)
     found: dict[int, dict[int, list[Span]]] = defaultdict(lambda: defaultdict(list))
-    spans = facts.spans_of_steps(place, steps[0], steps[-1]) if steps else ()
-    for span in sorted(spans, key=lambda one: (one.start_ns, -one.end_ns)):
-        if span.step in wanted and (span.role, span.axis) == place:
-            found[span.step][span.rank].append(span)
+    for row in map(set, rows(steps)):
+        for span in facts.spans_of_steps(place, min(row), max(row)):
+            if span.step in row and (span.role, span.axis) == place:
+                found[span.step][span.rank].append(span)
+    for spans in (spans for of_rank in found.values() for spans in of_rank.values()):
+        spans.sort(key=lambda one: (one.start_ns, -one.end_ns))
     return found

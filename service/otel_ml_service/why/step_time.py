@@ -14,7 +14,16 @@ from otel_ml.wire.reductions import row_of
 from otel_ml_service.why.answer import Phase
 from otel_ml_service.why.facts import Place, RunFacts
 
-__all__ = ["WORTH_TIMING_S", "StepTime", "account", "calm_steps", "step_time", "usual_steps", "without_pauses"]
+__all__ = [
+    "WARM_UP",
+    "WORTH_TIMING_S",
+    "StepTime",
+    "account",
+    "calm_steps",
+    "step_time",
+    "usual_steps",
+    "without_pauses",
+]
 
 Values = Mapping[int, float]
 
@@ -30,7 +39,7 @@ _MOST = 0.5
 _FEW = 8
 """Fewer are nothing to compare with."""
 
-_WARM_UP = 3
+WARM_UP = 3
 """First steps that are never usual: they compile, allocate, fill caches."""
 
 _PAUSE = 10.0
@@ -62,6 +71,11 @@ class StepTime:
     phases: Mapping[str, Values]
     ranks: Mapping[str, Values]
     is_alone: bool = False
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether phases add up to the step."""
+        return self.source in {"account", "path"}
 
 
 def step_time(facts: RunFacts, place: Place, first: float = -math.inf, last: float = math.inf) -> StepTime:
@@ -130,7 +144,7 @@ def usual_steps(time: StepTime, first: int, last: int, not_in: Sequence[tuple[in
 
     Fewer than 8 are none.
     """
-    steps = sorted(time.seconds)[_WARM_UP:]
+    steps = sorted(time.seconds)[WARM_UP:]
     calm = [step for step in steps if not any(begin <= step <= end for begin, end in not_in)]
     before = [step for step in calm if step < first][-_USUAL:]
     after = [step for step in calm if step > last][:_USUAL]

@@ -13,6 +13,7 @@ from otel_ml_service.findings.phases import STEP, UNTIMED
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.between_steps import between_steps
 from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.how_often import regularly
 from otel_ml_service.why.step_time import WORTH_TIMING_S, StepTime
 from otel_ml_service.why.wording import listed, seconds
 
@@ -60,7 +61,7 @@ class Untimed:
         each, plural = ("", "") if len(longest) == 1 else (" each", "s")
         where = listed([f"{step:,}" for step in longest], 3)
         mean = seconds(fmean(self.of_steps[step] for step in longest))
-        return f"{mean}{each} in {self.axis}{plural} {where}, usually {usual}"
+        return f"{mean}{each} in {self.axis}{plural} {where}{regularly(longest, self.axis)}, usually {usual}"
 
     @property
     def total_s(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["listed", "number", "plural", "seconds", "signed", "steps_text"]
+__all__ = ["listed", "number", "ordinal", "plural", "seconds", "signed", "steps_text"]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -66,6 +66,17 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def ordinal(number: int) -> str:
+    """Return a number as a place in a row.
+
+    Examples:
+        >>> [ordinal(number) for number in (2, 3, 11, 20, 21, 112, 1000)]
+        ['2nd', '3rd', '11th', '20th', '21st', '112th', '1,000th']
+    """
+    ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
 def listed(words: Sequence[str], most: int = 4) -> str:
     """Return words as a list.
 
@@ -74,5 +85,5 @@ def listed(words: Sequence[str], most: int = 4) -> str:
         ('a, b and c', 'a, b and 4 more')
     """
     if len(words) > most:
-        return f"{', '.join(words[:most])} and {len(words) - most} more"
+        return f"{', '.join(words[:most])} and {len(words) - most:,} more"
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,12 +58,28 @@ def test_the_pages_have_a_row_for_each_kind_of_job_and_the_bars_are_met():
     assert wrong <= healthy / 10_000
 
 
-@pytest.mark.parametrize("place", [TRACES, CHANGES], ids=["traces", "changes"])
-def test_the_other_tables_say_how_they_were_made(place: tuple[Path, str]) -> None:
-    command, table = table_of(place)
+def test_the_published_traces_have_their_culprits_and_the_slow_downs_of_their_paper() -> None:
+    command, table = table_of(TRACES)
+    rows = {cells[1]: cells[2:5] for cells in map(_cells, table.splitlines()[2:])}
+    published = {"AR": 1.973, "SE": 1.537, "ST": 1.179}
 
-    assert command.startswith("python -m tests.quality --")
-    assert len(table.splitlines()) > 4
+    assert command == "python -m tests.quality --traces FOLDER"
+    assert rows.keys() == published.keys()
+    for name, (_, _, slowdown) in rows.items():
+        assert float(slowdown) == pytest.approx(published[name], rel=0.02), name
+    assert set(re.findall(r"(?:rank|stage|host) \d+|nobody", rows["AR"][0])) == {"rank 0"}
+    assert float(rows["AR"][1]) == pytest.approx(22.9, rel=0.1)
+    assert set(re.findall(r"(?:rank|stage|host) \d+|nobody", rows["SE"][0])) == {"nobody"}
+    assert set(re.findall(r"(?:rank|stage|host) \d+|nobody", rows["ST"][0])) == {"stage 3"}
+
+
+def test_of_no_noise_is_more_than_one_change_told_in_ten_thousand_steps() -> None:
+    command, table = table_of(CHANGES)
+    told = {cells[1]: float(cells[2]) for cells in map(_cells, table.splitlines()[2:])}
+
+    assert command.startswith("python -m tests.quality --series ")
+    assert told.keys() >= {"normal", "Student t, 2 degrees", "log-normal, shape 1.5", "trend, t with 2 degrees"}
+    assert max(told.values()) <= 1.0, told
 
 
 def _cells(row: str) -> list[str]:

@@ -100,6 +100,31 @@ def test_what_passed_between_steps_is_told_where_it_is_much() -> None:
     assert "8.55 s (95% of the time) passed between steps, in no timer: 950 ms each time." in said(run_of())
 
 
+def with_checkpoints(*findings: Sequence[object]) -> Contents:
+    steps = [
+        StepRecord(
+            number + 1, "trainer", "step", number, 0, 1000.0 + number,
+            {f"time/exposed/{name}{of}": value for name, seconds in (("forward", 0.01), ("checkpoint", at_end))
+             for of, value in (("", seconds), ("/rank", 0.0))},
+        )
+        for number in range(160)
+        for at_end in [0.4 if number % 20 == 19 else 0.0]
+    ]  # fmt: skip
+    table = [Table(200, 1010.0, "otel_ml/findings", "step", 9, COLUMNS, tuple(map(tuple, findings)))]
+    return contents("run-1", "pages", [*steps, *(table if findings else [])])
+
+
+def test_steps_that_are_far_longer_now_and_then_are_told_once() -> None:
+    told = "8 of 160 steps took 3.2 s more in all (67% of the time): +400 ms of checkpoint every 20th step (19, 39, "
+    pause = ("critical", "pause", None, "checkpoint", 19, None, 2.0, 0.02, 2.8, *_NOBODY, "nobody", 0.02)
+    slow = ("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 0.1, *_NOBODY)
+
+    assert told in said(with_checkpoints())
+    assert told not in said(with_checkpoints(pause))
+    assert "The job pauses now and then in checkpoint" in said(with_checkpoints(pause))
+    assert told in said(with_checkpoints(slow))
+
+
 def test_a_table_of_findings_has_the_columns_that_say_something_and_the_place_first() -> None:
     slow = ("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 0.1, "forward", 5, "ab" * 8, "cd" * 16, "rank 2", 0.02)
     run = run_of((*slow, None, None, None, None, None))
@@ -134,10 +159,10 @@ def test_a_run_that_is_over_has_no_time_left() -> None:
         ([Params(1, 1.0, {"world_size": 1}), StepRecord(2, "trainer", "step", 0, 0, 1.0, {"time/forward": 1.0})],
          "One rank: there is nobody to compare it with."),
         ([StepRecord(1, "trainer", "step", 0, 0, 1.0, {"time/step": 1.0, "time/all_reduce": 0.8})],
-         "No rank was found slow or silent. 80% of a step goes to all_reduce, which is waiting."),
+         "No rank was found slow or silent. 80% of the time goes to all_reduce, which is waiting."),
         ([StepRecord(1, "trainer", "step", 0, 0, 1.0, {"time/step": 1.0, "time/forward": 0.9}),
           StepRecord(2, "trainer", "step", 1, 0, 2.0, {"time/forward": 0.9})],  # killed in it
-         "90% of a step goes to forward."),
+         "90% of the time goes to forward."),
     ],
 )  # fmt: skip
 def test_where_nobody_is_slow_it_is_said_what_can_be_told(records: list[Record], sentence: str) -> None:

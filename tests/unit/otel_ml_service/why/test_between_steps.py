@@ -50,7 +50,7 @@ def test_what_passes_between_steps_now_and_then_is_told_with_the_steps_and_nobod
     assert answer.verdict == "cannot tell"
     assert answer.sentences[0] == (
         "Nothing stands out in 60 steps, but 3 s (56% of the time) passed between steps, in no timer: 600 ms each "
-        "between steps 9 and 10, 19 and 20, 29 and 30 and 2 more."
+        "between steps 9 and 10, 19 and 20, 29 and 30 and 2 more, every 10th step."
     )
     assert "nobody is slow for it" in answer.sentences[1]
     assert answer.sentences[2].endswith("look at what comes before step 10.")

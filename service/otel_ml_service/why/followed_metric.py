@@ -1,0 +1,68 @@
+"""The metric that the time of steps goes up and down with, where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from otel_ml_service.why.answer import Evidence
+from otel_ml_service.why.coincidences import may_be_followed
+from otel_ml_service.why.facts import Place, RunFacts
+from otel_ml_service.why.step_time import StepTime
+
+__all__ = ["follows", "follows_in_each_step"]
+
+_FOLLOWS = 0.8
+"""Correlation from which step time follows a metric."""
+
+_REACH = 256
+"""Steps before and after in which it has to."""
+
+_AS_MANY = 32
+"""Steps that a correlation needs."""
+
+_Alike = Callable[[Iterable[int], StepTime, Mapping[int, float]], float]
+"""(steps, their times, a metric) → how alike both go up and down."""
+
+
+def follows(facts: RunFacts, place: Place, steps: Sequence[int], time: StepTime) -> list[Evidence]:
+    """Return the metric that step time follows around these steps, where it follows one."""
+    return _most_alike(facts, place, steps, time, _correlation)
+
+
+def follows_in_each_step(facts: RunFacts, place: Place, steps: Sequence[int], time: StepTime) -> list[Evidence]:
+    """Return the metric that step time follows from step to step, too: a loss falls as long as caches fill."""
+    return _most_alike(facts, place, steps, time, _in_step)
+
+
+def _most_alike(facts: RunFacts, place: Place, around: Sequence[int], time: StepTime, alike: _Alike) -> list[Evidence]:
+    begin, end = around[0] - _REACH, around[-1] + _REACH
+    steps = [step for step in time.seconds if begin <= step <= end]
+    found = [(name, alike(steps, time, values)) for name, values in facts.series(place) if may_be_followed(name)]
+    best = max(found, key=lambda entry: entry[1], default=("", 0.0))
+    if best[1] < _FOLLOWS:
+        return []
+    return [Evidence("follows", None, f"step time follows {best[0]} (r = {best[1]:.2f})")]
+
+
+def _in_step(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
+    steps = [step for step in near if step in values]
+    changes = replace(time, seconds={b: time.seconds[b] - time.seconds[a] for a, b in pairwise(steps)})
+    of_values = {b: values[b] - values[a] for a, b in pairwise(steps)}
+    return min(_correlation(steps, time, values), _correlation(steps[1:], changes, of_values))
+
+
+def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
+    """Return the rank correlation over the steps that have both; 0 of fewer than 32, or where one never differs."""
+    steps = [step for step in near if step in values]
+    if len(steps) < _AS_MANY:
+        return 0.0
+    table = np.array([[time.seconds[step], values[step]] for step in steps])
+    table = table[np.isfinite(table).all(axis=1)]
+    if len(table) < _AS_MANY or (np.ptp(table, axis=0) == 0).any():
+        return 0.0
+    ranks = table.argsort(axis=0).argsort(axis=0)
+    return float(np.corrcoef(ranks.T)[0, 1])
