@@ -1,4 +1,4 @@
-/* A ScopeMetrics with one whole number: a manifest or a position. Twin: gauge_in_python() of _internal/messages/encode_metrics.py. */
+/* A ScopeMetrics with one whole number: a watermark or a position. Twin: gauge_in_python() of _internal/messages/encode_metrics.py. */
 #include "encode.h"
 
 #define METRIC_TAG 0x12

@@ -8,7 +8,7 @@ from __future__ import annotations
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming
 from otel_ml._internal.record.meter import Meter, Metric
 from otel_ml._internal.record.opentelemetry_instruments import Counter, Gauge, Histogram, UpDownCounter
-from otel_ml._internal.series.asked_reduction import Reduce
+from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.steps.step import StepBlock
 from otel_ml._internal.timers.context import Context
 from otel_ml._internal.timers.manual_timer import Timer

@@ -16,8 +16,8 @@ from otel_ml._internal.record.append import append, append_row
 from otel_ml._internal.record.meter import Metric
 from otel_ml._internal.record.values import Recordable
 from otel_ml._internal.run_scope import NOW
-from otel_ml._internal.series.asked_reduction import reduction_from
 from otel_ml._internal.series.definition import DEFINITIONS, Series
+from otel_ml._internal.series.reduction_arguments import reduction_from
 from otel_ml._internal.series.row import Row
 from otel_ml._internal.signature import publish
 from otel_ml._internal.steps.step import step_for

@@ -11,7 +11,7 @@ from otel_ml._internal.error_reporting import never_raises, reporter
 from otel_ml._internal.events import artifacts
 from otel_ml._internal.events.event_arguments import is_on, located_name
 from otel_ml._internal.events.event_queue import EventQueue, current_events
-from otel_ml._internal.events.file_reader import Pace
+from otel_ml._internal.events.file_reader import ReadLimit
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.signature import public
@@ -92,17 +92,17 @@ def _log_artifact(
     is_folder = found.is_dir()
     of_each = {"ml.artifact.type": artifact_type, "ml.artifact.aliases": list(chosen)}
 
-    def records(pace: Pace) -> Iterator[LogRecord]:
-        if pace.is_over():
+    def records(limit: ReadLimit) -> Iterator[LogRecord]:
+        if limit.is_over():
             _count_unread(len(opened) or artifacts.count_files(found), found, call)
             return
         files = opened or list(artifacts.artifact_files(found))
         for at, file in enumerate(files):
-            if pace.is_over():
+            if limit.is_over():
                 _count_unread(len(files) - at, found, call)
                 return
             try:
-                content, more = _read_or_located(file.moved(path_in, is_below=is_folder), call, pace.has_time, events)
+                content, more = _read_or_located(file.moved(path_in, is_below=is_folder), call, limit.has_time, events)
             except OSError as error:  # the other files of a folder are not lost with it
                 reporter.dropped["missing_artifact"] += 1
                 why = f"{error.strerror or error}"

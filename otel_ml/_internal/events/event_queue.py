@@ -10,7 +10,7 @@ from pathlib import Path
 from otel_ml._internal.devices.arrays import NotYetError
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.artifacts import ArtifactError
-from otel_ml._internal.events.file_reader import Pace, Read
+from otel_ml._internal.events.file_reader import Read, ReadLimit
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.record.fold import NO_RUN
@@ -138,9 +138,9 @@ def current_events() -> EventQueue:
     return current_scope().events if NOW.several else EVENTS
 
 
-def _guarded(call: str, read: Read, pace: Pace) -> Iterator[LogRecord]:
+def _guarded(call: str, read: Read, limit: ReadLimit) -> Iterator[LogRecord]:
     try:
-        yield from read(pace)
+        yield from read(limit)
     except GeneratorExit:
         raise
     except BaseException as error:  # noqa: BLE001 (users' files fail in any way; this is our thread)

@@ -9,7 +9,7 @@ from queue import Empty, Queue, SimpleQueue
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.signal_mask import leave_signals_to_the_program
 
-__all__ = ["FileReader", "Pace", "Read"]
+__all__ = ["FileReader", "Read", "ReadLimit"]
 
 _READY = 8
 """Records that wait to be taken, of up to 4 MiB each."""
@@ -18,7 +18,7 @@ _AT_ONCE = 64
 """Records taken in one look, so that metrics wait for no folder of thousands of files."""
 
 
-class Pace:
+class ReadLimit:
     """What there is time for; asked before each file, and after each piece of one."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Pace:
         self._is_over.set()
 
 
-Read = Callable[[Pace], Iterable[LogRecord]]
+Read = Callable[[ReadLimit], Iterable[LogRecord]]
 """Makes the records of an artifact, as far as there is time; it counts the files that it makes none of."""
 
 
@@ -51,14 +51,14 @@ class FileReader:
     """Reads artifacts in the order in which they were logged. It belongs to the worker's background thread.
 
     Attributes:
-        pace: what there is time for.
+        limit: what there is time for.
         left: artifacts that were asked for and are not read and taken.
     """
 
     def __init__(self) -> None:
         self._asked: SimpleQueue[Read | None] = SimpleQueue()
         self._ready: Queue[LogRecord | None] = Queue(_READY)
-        self.pace = Pace()
+        self.limit = ReadLimit()
         self.left = 0
         self._thread: threading.Thread | None = None
 
@@ -95,6 +95,6 @@ class FileReader:
     def _work(self) -> None:
         leave_signals_to_the_program()
         while (artifact := self._asked.get()) is not None:
-            for record in artifact(self.pace):
+            for record in artifact(self.limit):
                 self._ready.put(record)
             self._ready.put(None)

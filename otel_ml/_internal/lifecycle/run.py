@@ -17,8 +17,8 @@ from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run,
 from otel_ml._internal.lifecycle.timeout_argument import timeout_of
 from otel_ml._internal.record import log as recording
 from otel_ml._internal.run_scope import InScope, Scope
-from otel_ml._internal.series.asked_reduction import Reduce
 from otel_ml._internal.series.definition import define_metric
+from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.signature import MISSING, public, publish
 from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step

@@ -81,11 +81,11 @@ class SpoolWriter:
 
     def end_files(self, deadline: float) -> None:
         """Have files read while there is time; record where the others are, and count those that are too many."""
-        now, pace = time.monotonic(), self._files.pace
+        now, limit = time.monotonic(), self._files.limit
         if not self.read_files(now + min(FILES_AT_EXIT, FILES_SHARE * (deadline - now))):
-            pace.read_no_further()
+            limit.read_no_further()
             if not self.read_files(time.monotonic() + UNREAD_S):
-                pace.end()
+                limit.end()
                 self.read_files(time.monotonic() + UNREAD_S)
         if self._files.left:
             _count_hanging(self._files.left)

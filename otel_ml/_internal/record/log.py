@@ -13,9 +13,9 @@ from otel_ml._internal.record.call_forms import NO_VALUES, meant_by_log, meant_b
 from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.run_scope import NOW
-from otel_ml._internal.series.asked_reduction import Reduce, reduction_from
 from otel_ml._internal.series.buffer import STRIDE
 from otel_ml._internal.series.definition import DEFINITIONS, Series, identity
+from otel_ml._internal.series.reduction_arguments import Reduce, reduction_from
 from otel_ml._internal.series.row import FEWEST, Row, Table
 from otel_ml._internal.signature import MISSING, public, publish
 from otel_ml._internal.steps.axes import current_step

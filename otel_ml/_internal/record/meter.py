@@ -15,9 +15,9 @@ from otel_ml._internal.record.opentelemetry_instruments import Counter, Gauge, H
 from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.run_scope import NOW
-from otel_ml._internal.series.asked_reduction import Reduce, reduction_from
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, Definition, Series, identity
+from otel_ml._internal.series.reduction_arguments import Reduce, reduction_from
 from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.step import step_for

@@ -8,7 +8,6 @@ from typing import NoReturn
 
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.safe_repr import safe_repr
-from otel_ml._internal.series.asked_reduction import Reduce, reduction_from
 from otel_ml._internal.series.declarations import (
     NOTHING,
     Declaration,
@@ -18,6 +17,7 @@ from otel_ml._internal.series.declarations import (
     other_unit_of,
     report,
 )
+from otel_ml._internal.series.reduction_arguments import Reduce, reduction_from
 from otel_ml._internal.signature import public, publish
 from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
 from otel_ml.wire.published_name import is_own, matches

@@ -8,7 +8,7 @@ from typing import Literal, NoReturn
 
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.run_scope import NOW
-from otel_ml._internal.series.asked_reduction import Reduce
+from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.timers.spans import leave
 from otel_ml._internal.timers.timer_definitions import TIMERS, TimerDefinition, checked_level, timer_definition

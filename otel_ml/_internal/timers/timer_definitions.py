@@ -6,8 +6,8 @@ from typing import Any
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.safe_repr import safe_repr
-from otel_ml._internal.series.asked_reduction import Reduce, reduction_from
 from otel_ml._internal.series.definition import DEFINITIONS, Series
+from otel_ml._internal.series.reduction_arguments import Reduce, reduction_from
 from otel_ml.wire.reduction import Reduction
 
 __all__ = ["TIMERS", "TimerDefinition", "checked_level", "timer_definition"]

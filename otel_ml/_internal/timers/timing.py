@@ -14,9 +14,9 @@ from otel_ml._internal.native import native
 from otel_ml._internal.record.append import append
 from otel_ml._internal.record.fold import relieve
 from otel_ml._internal.run_scope import NOW, SCOPES, InScope
-from otel_ml._internal.series.asked_reduction import Reduce
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import SPANS_OVER_BUDGET
+from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import STEPS, current_step
 from otel_ml._internal.steps.axis import Step

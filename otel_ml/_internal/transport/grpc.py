@@ -72,8 +72,8 @@ class GrpcTransport:
         compression = self._grpc.Compression.Gzip if self._endpoint.compression == "gzip" else None
         try:
             call = self._channel(url).unary_unary(METHODS[path])
-            patience = min(timeout * self._times, timeout + len(body) / _SLOWEST)
-            return accepted(call(body, timeout=patience, metadata=self._metadata(), compression=compression))
+            longest = min(timeout * self._times, timeout + len(body) / _SLOWEST)
+            return accepted(call(body, timeout=longest, metadata=self._metadata(), compression=compression))
         except self._grpc.RpcError as error:
             if error.code() == self._grpc.StatusCode.DEADLINE_EXCEEDED:
                 self._times = min(2 * self._times, _MOST_TIMES)

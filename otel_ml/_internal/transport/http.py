@@ -4,7 +4,7 @@ A worker pays for what it imports: this takes 16 ms and 1.4 MB, `requests` 72 ms
 `http.client` takes as long as this and 2 MB more, and it lacks what most of the code here is for:
 
 * A request goes on for as long as bytes of it are taken, however slow a link is; its answer has one deadline, whatever
-  a receiver does (`patience.py`). Timeouts of others begin anew with each byte of the answer, and know of none of ours.
+  a receiver does (`idle_timeout.py`). Timeouts of others begin anew with each byte of the answer, and know none.
 * An answer is bounded, so that a receiver cannot fill a trainer's memory, and one of HTTP/2 says that gRPC is meant.
 * Nothing is global and nothing is pooled: a signal handler or a forked child finds no lock that is held, and the
   descriptor can be kept above the standard ones. It is ours alone: what a program opens under its number is left as
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.credentials import Credentials
 from otel_ml._internal.transport.http_answer import HttpAnswer, answer_of
+from otel_ml._internal.transport.idle_timeout import IdleTimeout
 from otel_ml._internal.transport.own_socket import OwnSocket, connect
-from otel_ml._internal.transport.patience import Patience
 from otel_ml._internal.transport.proxy import FindProxy, Proxy, directly
 from otel_ml._internal.transport.url import Target
 from otel_ml.config import Endpoint
@@ -128,58 +128,58 @@ class HttpTransport:
         message = _head(f"{method} {where}", target, {"content-length": str(len(body)), **headers}) + body
         was_open = self._socket is not None and self._connected_to == (target.scheme, target.host, target.port)
         try:
-            return self._exchange(target, proxy, message, Patience(timeout))
+            return self._exchange(target, proxy, message, IdleTimeout(timeout))
         except (ConnectionError, BadAnswerError):
             self.close()
             if not was_open:
                 raise
             # A kept connection that the peer closed meanwhile. Sending again is safe: everything has an identity.
-            return self._exchange(target, proxy, message, Patience(timeout))
+            return self._exchange(target, proxy, message, IdleTimeout(timeout))
 
-    def _exchange(self, target: Target, proxy: Proxy | None, message: bytes, patience: Patience) -> HttpAnswer:
-        connection = self._connect(target, proxy, patience)
-        connection.send(message, patience)
-        status, headers = self._read_head(connection, patience)
-        content = self._read_content(connection, status, headers, patience)
+    def _exchange(self, target: Target, proxy: Proxy | None, message: bytes, timeout: IdleTimeout) -> HttpAnswer:
+        connection = self._connect(target, proxy, timeout)
+        connection.send(message, timeout)
+        status, headers = self._read_head(connection, timeout)
+        content = self._read_content(connection, status, headers, timeout)
         if headers.get("connection", "").lower() == "close":
             self.close()
         return HttpAnswer(status, headers, _decoded(content, headers.get("content-encoding", "")))
 
-    def _read_head(self, connection: OwnSocket, patience: Patience) -> tuple[int, dict[str, str]]:
+    def _read_head(self, connection: OwnSocket, timeout: IdleTimeout) -> tuple[int, dict[str, str]]:
         while True:
             # Below 200 it is not the answer yet (100 Continue).
-            status, headers = _parse_head(self._read_until(connection, b"\r\n\r\n", patience, begin=b"HTTP/1."))
+            status, headers = _parse_head(self._read_until(connection, b"\r\n\r\n", timeout, begin=b"HTTP/1."))
             if status >= 200:
                 return status, headers
 
-    def _connect(self, target: Target, proxy: Proxy | None, patience: Patience) -> OwnSocket:
+    def _connect(self, target: Target, proxy: Proxy | None, timeout: IdleTimeout) -> OwnSocket:
         key = (target.scheme, target.host, target.port)
         if self._socket is not None and self._connected_to == key and self._is_idle(self._socket):
             return self._socket
         self.close()
         first = target if proxy is None else proxy.target
-        connection = connect(first.host, first.port, patience)
+        connection = connect(first.host, first.port, timeout)
         try:
             if proxy is not None:
-                self._through(proxy, target, connection, patience)
+                self._through(proxy, target, connection, timeout)
             if target.scheme == "https":
-                connection.secure(self._tls(), target.host, patience)
+                connection.secure(self._tls(), target.host, timeout)
         except BaseException:
             connection.close()
             raise
         self._socket, self._connected_to = connection, key
         return connection
 
-    def _through(self, proxy: Proxy, target: Target, connection: OwnSocket, patience: Patience) -> None:
+    def _through(self, proxy: Proxy, target: Target, connection: OwnSocket, timeout: IdleTimeout) -> None:
         """Make it a connection to the proxy, or, where the target speaks TLS, through it."""
         if target.scheme != "https":
             if proxy.target.scheme == "https":
-                connection.secure(self._tls(), proxy.target.host, patience)
+                connection.secure(self._tls(), proxy.target.host, timeout)
             return
         if proxy.target.scheme == "https":
             raise OSError(f"the proxy {proxy.shown} is to be spoken to in TLS, which is not supported for https")
-        connection.send(_head(f"CONNECT {target.authority}", target, proxy.headers), patience)
-        status, _ = self._read_head(connection, patience)
+        connection.send(_head(f"CONNECT {target.authority}", target, proxy.headers), timeout)
+        status, _ = self._read_head(connection, timeout)
         if status != 200:
             raise OSError(f"the proxy {proxy.shown} answered HTTP {status} to CONNECT {target.authority}")
 
@@ -196,57 +196,57 @@ class HttpTransport:
         return context
 
     def _read_content(
-        self, connection: OwnSocket, status: int, headers: Mapping[str, str], patience: Patience
+        self, connection: OwnSocket, status: int, headers: Mapping[str, str], timeout: IdleTimeout
     ) -> bytes:
         if status in {204, 304}:
             return b""
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            return self._read_chunks(connection, patience)
+            return self._read_chunks(connection, timeout)
         if "content-length" in headers:
-            return self._read_exactly(connection, _length(headers["content-length"]), patience)
+            return self._read_exactly(connection, _length(headers["content-length"]), timeout)
         # Neither a length nor chunks: it ends with the connection.
         content = self._received
         self._received = b""
         while len(content) <= MAX_ANSWER:
-            part = connection.receive(patience)
+            part = connection.receive(timeout)
             if not part:
                 break
             content += part
         self.close()
         return content
 
-    def _read_chunks(self, connection: OwnSocket, patience: Patience) -> bytes:
+    def _read_chunks(self, connection: OwnSocket, timeout: IdleTimeout) -> bytes:
         content = b""
         while True:
-            length = int(self._read_until(connection, b"\r\n", patience).split(b";")[0], 16)
-            part = self._read_exactly(connection, length + 2, patience)[:length] if length else b""
+            length = int(self._read_until(connection, b"\r\n", timeout).split(b";")[0], 16)
+            part = self._read_exactly(connection, length + 2, timeout)[:length] if length else b""
             if not length:
-                while self._read_until(connection, b"\r\n", patience) != b"\r\n":
+                while self._read_until(connection, b"\r\n", timeout) != b"\r\n":
                     pass  # trailers
                 return content
             content += part
             if len(content) > MAX_ANSWER:
                 raise BadAnswerError("The answer is larger than 4 MiB.")
 
-    def _read_until(self, connection: OwnSocket, end: bytes, patience: Patience, *, begin: bytes = b"") -> bytes:
+    def _read_until(self, connection: OwnSocket, end: bytes, timeout: IdleTimeout, *, begin: bytes = b"") -> bytes:
         while end not in self._received:
             _check_begin(self._received, begin)
             if len(self._received) > 65536:
                 raise BadAnswerError("The answer's head is larger than 64 KiB.")
-            self._receive(connection, patience)
+            self._receive(connection, timeout)
         head, _, self._received = self._received.partition(end)
         return head + end
 
-    def _read_exactly(self, connection: OwnSocket, length: int, patience: Patience) -> bytes:
+    def _read_exactly(self, connection: OwnSocket, length: int, timeout: IdleTimeout) -> bytes:
         if length > MAX_ANSWER:
             raise BadAnswerError("The answer is larger than 4 MiB.")
         while len(self._received) < length:
-            self._receive(connection, patience)
+            self._receive(connection, timeout)
         content, self._received = self._received[:length], self._received[length:]
         return content
 
-    def _receive(self, connection: OwnSocket, patience: Patience) -> None:
-        part = connection.receive(patience)
+    def _receive(self, connection: OwnSocket, timeout: IdleTimeout) -> None:
+        part = connection.receive(timeout)
         if not part:
             raise ConnectionResetError("The peer closed the connection.")
         self._received += part

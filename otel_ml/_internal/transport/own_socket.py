@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from otel_ml._internal.transport.file_descriptor import OwnDescriptor, above_standard
-from otel_ml._internal.transport.patience import Patience
+from otel_ml._internal.transport.idle_timeout import IdleTimeout
 
 if TYPE_CHECKING:
     import ssl
@@ -54,17 +54,17 @@ class OwnSocket:
         waiting.register(self._descriptor.number, select.POLLIN)
         return bool(waiting.poll(0))
 
-    def connect(self, address: tuple[object, ...], patience: Patience) -> None:
-        """Connect; wait as long as `patience` says."""
+    def connect(self, address: tuple[object, ...], timeout: IdleTimeout) -> None:
+        """Connect; wait as long as `timeout` says."""
         code = self._socket.connect_ex(address)
         if code in _UNDER_WAY:
-            self._wait(select.POLLOUT, patience)
+            self._wait(select.POLLOUT, timeout)
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def secure(self, context: ssl.SSLContext, host: str, patience: Patience) -> None:
+    def secure(self, context: ssl.SSLContext, host: str, timeout: IdleTimeout) -> None:
         """Speak TLS from now on."""
         import ssl
 
@@ -73,28 +73,28 @@ class OwnSocket:
         self._piece = _TLS_PIECE  # TLS tells nothing before all that it was given is on its way
         # TLS may have to read before it can write, and the other way round.
         self._wanted = {ssl.SSLWantReadError: select.POLLIN, ssl.SSLWantWriteError: select.POLLOUT}
-        self._when_ready(secured.do_handshake, select.POLLIN, patience)
+        self._when_ready(secured.do_handshake, select.POLLIN, timeout)
 
-    def send(self, message: bytes, patience: Patience) -> None:
+    def send(self, message: bytes, timeout: IdleTimeout) -> None:
         """Send all of it, for as long as some of it is taken."""
         rest = memoryview(message)
         while rest:
-            rest = rest[self._send_some(rest[: self._piece], patience) :]
-            patience.begin_anew()
+            rest = rest[self._send_some(rest[: self._piece], timeout) :]
+            timeout.begin_anew()
 
-    def receive(self, patience: Patience) -> bytes:
+    def receive(self, timeout: IdleTimeout) -> bytes:
         """Return what is received next; as long as bytes of ours leave this host, nothing can be expected."""
-        return self._when_ready(lambda: self._socket.recv(65536), select.POLLIN, patience)
+        return self._when_ready(lambda: self._socket.recv(65536), select.POLLIN, timeout)
 
     def close(self) -> None:
         """Close our copy of the descriptor only: no TLS close_notify on the connection of a forked child's parent."""
         self._socket.detach()
         self._descriptor.close()
 
-    def _send_some(self, piece: memoryview, patience: Patience) -> int:
-        return self._when_ready(lambda: self._socket.send(piece), select.POLLOUT, patience)
+    def _send_some(self, piece: memoryview, timeout: IdleTimeout) -> int:
+        return self._when_ready(lambda: self._socket.send(piece), select.POLLOUT, timeout)
 
-    def _when_ready(self, act: Callable[[], T], events: int, patience: Patience) -> T:
+    def _when_ready(self, act: Callable[[], T], events: int, timeout: IdleTimeout) -> T:
         self._look()
         while True:
             try:
@@ -103,16 +103,16 @@ class OwnSocket:
                 wanted = events if isinstance(error, BlockingIOError) else self._wanted.get(type(error))
                 if wanted is None:
                     raise
-            self._wait(wanted, patience)
+            self._wait(wanted, timeout)
 
-    def _wait(self, events: int, patience: Patience) -> None:
+    def _wait(self, events: int, timeout: IdleTimeout) -> None:
         waiting = select.poll()
         waiting.register(self._descriptor.number, events)
         found: object = None
         while not found:
             # A kernel takes more only after a third of what it holds has left: a megabyte.
             # poll() takes whole milliseconds; rounded down, the last one would be a loop without a pause.
-            found = waiting.poll(1 + int(1000 * patience.until_next_look(self._descriptor.number)))
+            found = waiting.poll(1 + int(1000 * timeout.until_next_look(self._descriptor.number)))
             self._look()
 
     def _look(self) -> None:
@@ -120,7 +120,7 @@ class OwnSocket:
             raise ConnectionAbortedError("The program has closed the connection.")
 
 
-def connect(host: str, port: int, patience: Patience) -> OwnSocket:
+def connect(host: str, port: int, timeout: IdleTimeout) -> OwnSocket:
     """Return a connection to the first address of a host that takes it."""
     refusal = OSError(f"{host} has no address.")
     for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -131,7 +131,7 @@ def connect(host: str, port: int, patience: Patience) -> OwnSocket:
             continue
         connection = OwnSocket(plain)
         try:
-            connection.connect(address, patience)
+            connection.connect(address, timeout)
         except BaseException as error:
             connection.close()
             if not isinstance(error, OSError):

@@ -84,7 +84,7 @@ def _count(writer: Writer, head: ScopeHead, rest: bytes) -> Sequence[Observation
     return None
 
 
-def _manifest(writer: Writer, head: ScopeHead, value: int, _time_ns: int, _boot_s: float) -> Watermark | None:
+def _watermark(writer: Writer, head: ScopeHead, value: int, _time_ns: int, _boot_s: float) -> Watermark | None:
     if head.axis is None or head.step is None:
         return None
     return Watermark(writer, head.axis, head.step, value, head.seq)
@@ -129,7 +129,7 @@ _Make = Callable[[Writer, ScopeHead, int, int, float], Observation | None]
 def _counts() -> Mapping[int, Sequence[tuple[re.Pattern[bytes], _Make]]]:
     found: dict[int, list[tuple[re.Pattern[bytes], _Make]]] = {}
     kinds: Sequence[tuple[str, _Make, bool]] = (
-        (wire.MANIFEST, _manifest, False),
+        (wire.MANIFEST, _watermark, False),
         (wire.POSITION, _position, True),
         (wire.POSITION, _position, False),
     )

@@ -103,7 +103,7 @@ def count_points(scope_metrics: Any) -> int:
     )
 
 
-def _manifest(writer: Writer, where: Coordinates, seq: int, point: Any) -> Watermark:
+def _watermark(writer: Writer, where: Coordinates, seq: int, point: Any) -> Watermark:
     if where.step is None or where.axis is None:
         raise ValueError(f"{wire.MANIFEST} needs {wire.STEP} on its scope.")
     return Watermark(writer, where.axis, where.step, _read_count(point), seq)
@@ -127,7 +127,7 @@ def _read_count(point: Any) -> int:
 
 
 _PROTOCOL: Mapping[str, Callable[[Writer, Coordinates, int, Any], Observation]] = {
-    wire.MANIFEST: _manifest,
+    wire.MANIFEST: _watermark,
     wire.POSITION: _position,
 }
 

@@ -11,13 +11,13 @@ import sys
 import termios
 import time
 
-__all__ = ["Patience"]
+__all__ = ["IdleTimeout"]
 
 _LOOK_S = 0.2
 """How often is looked whether bytes still leave: a kernel holds megabytes of what it was given."""
 
 
-class Patience:
+class IdleTimeout:
     """Of one request.
 
     Args:
