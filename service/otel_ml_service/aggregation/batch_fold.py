@@ -32,13 +32,13 @@ looked at whenever one closes; and what is folded ahead is in memory beside the 
 # whatever is added to one of them, or learned about a metric, throws it away.
 def fold_with_next(attempt: Attempt, window: StepWindow) -> Folded:
     """Return a window that was taken out of its attempt, folded; what that makes known of open ones is kept there."""
-    if window.folded is None:
+    folded = window.take_folded()
+    if folded is None:
         pieces = sorted(window.pieces, key=fold_order)
         following = list(_alike(attempt, pieces))
-        window.folded, *rest = fold([pieces, *(ordered for _, ordered in following)], attempt.stream.reductions)
-        for (other, _), folded in zip(following, rest, strict=True):
-            other.folded = folded
-    folded, window.folded = window.folded, None
+        folded, *rest = fold([pieces, *(ordered for _, ordered in following)], attempt.stream.reductions)
+        for (other, _), ahead in zip(following, rest, strict=True):
+            other.keep_folded(ahead)
     return folded
 
 

@@ -152,13 +152,12 @@ class ClosedSteps:
             for piece in decode_pieces(data, self._shape, lambda number: self._run.writers[number].source):
                 window.add(piece)
                 window.count_points(piece.source.number, len(piece.partials.series))
-        window.chunks, window.rewritten = header["chunks"], True
-        window.missing = set(header["missing"])
-        window.forget(from_plain(header["forgotten"]))
+        window.read_back(header["chunks"], header["missing"], from_plain(header["forgotten"]))
         (folded,) = fold([sorted(window.pieces, key=fold_order)], attempt.stream.reductions)
         row = row_of(folded, attempt.stream, self._run.output)
         window.publish(row.values)
-        window.histograms = {name: sum(bins.counts) for name, bins in row.histograms.items()}
+        for name, bins in row.histograms.items():
+            window.note_histogram(name, sum(bins.counts))
         return window
 
     def _shape(self, number: int) -> Shape:

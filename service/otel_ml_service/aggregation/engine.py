@@ -72,8 +72,8 @@ class Engine:
         seq: int = 0,
     ) -> None:
         self._run = RunState(experiment, settings, LazyEntries(kept, state or {}))
-        self._run.output.seq = seq
-        self._run.writers.begins_anew = not state and seq > 0
+        self._run.output.number_after(seq)
+        self._run.writers.begin_anew(not state and seq > 0)
         self._totals = WriterTotals(self._run.writers)
         self._steps = Steps(self._run)
         self._quota = Quota(self._run)
@@ -115,9 +115,9 @@ class Engine:
         if now > run.now:
             run.hear(now)
         if run.started_at is None:
-            self._first_at = run.started_at = now
+            self._first_at = now
         if now == self._first_at:  # the first request: what it holds was recorded before it was sent
-            run.started_at = min(run.started_at, recorded_at(observation, now))
+            run.begin_by(min(now, recorded_at(observation, now)))
         writer = self._quota.writer(observation)
         if writer is None:
             return
@@ -132,7 +132,7 @@ class Engine:
 
     def note_rejected(self, items: int) -> None:
         """Note how many items of the run, in all, arrived and will never be accepted."""
-        self._run.rejected = items
+        self._run.note_rejected(items)
 
     @property
     def awaited_writers(self) -> Sequence[Writer]:
@@ -147,21 +147,21 @@ class Engine:
             writer = run.writers.named(one.role, one.instance)
             if writer is None or writer.has_left:
                 continue
-            writer.died = True
+            writer.die()
             run.writers.dirty.add(writer.number)
             run.clock.forget(writer.number)
             run.step_streams.dirty.update(writer.attempts.values())
             if writer.child:
                 say_child_died(writer.writer, run.output)
             else:
-                self._ending.last_shutdown_message = run.now
+                self._ending.note_shutdown()
 
     def _hear(self, writer: WriterState, observation: Observation, now: float) -> None:
         run = self._run
         if isinstance(observation, ThirdPartyPoints) and run.native:
             return  # a scraped GPU does not tell that the job lives
         if isinstance(observation, Position) and observation.axis is None:
-            run.beat_at = run.now  # it lives; for time-outs the clocks stand still all the same
+            run.hear_waiting()
             writer.hear(run.now)
             return
         run.outage.hear(run.now)
@@ -173,7 +173,8 @@ class Engine:
         run = self._run
         run.hear(now)
         if self._is_resumed:
-            run.resumed_at, self._is_resumed = run.now, False
+            run.resume()
+            self._is_resumed = False
         run.clock.advance(run.now)
         timeout = run.settings.allowed_lateness_s
         for writer in run.writers:
@@ -223,7 +224,7 @@ class Engine:
 
     def expect(self, artifacts: int) -> None:
         """Know of artifacts that will be `found()`, of which a predecessor's outcomes told: the run ends after them."""
-        self._run.output.awaited += artifacts
+        self._run.output.expect(artifacts)
 
     @property
     def status(self) -> Status:
@@ -256,9 +257,9 @@ class Engine:
             return
         tally = run.step_streams.stream(writer.writer.role, axis).tally
         # Duplicates are counted as received, too: received = closed + open + waiting + duplicate + … must balance.
-        tally.received += points
+        tally.receive(points)
         if rows is not None:
-            tally.duplicate += points - len(rows)
+            tally.repeat(points - len(rows))
         if not points or rows == []:
             return
         self._ending.heard()
@@ -279,8 +280,8 @@ class Engine:
         if sent.step is None and self._run.native and self._ending.state != "running":
             # Engines and nodes live on; nothing would ever close their windows.
             tally = self._run.step_streams.stream(writer.writer.role, TIME_AXIS).tally
-            tally.received += len(sent.starts)
-            tally.ignored += len(sent.starts)
+            tally.receive(len(sent.starts))
+            tally.ignore(len(sent.starts))
             return
         self._third_party.points(writer, sent)
 
@@ -345,10 +346,9 @@ class Engine:
         if fresh:
             if not writer.born_at:  # it recorded nothing, and this is its only sign of life
                 writer.lived(shutdown_message.time_ns, self._run.now)
-            self._ending.last_shutdown_message = self._run.now
+            self._ending.note_shutdown()
             self._run.clock.forget(writer.number)
-        if writer.died:  # from a spool that could not be read sooner: it ended well, or says how
-            writer.died = False
+        if writer.retract_death():  # from a spool that could not be read sooner: it ended well, or says how
             self._ending.heard()
 
     def _furthest(self, writer: WriterState) -> Place | None:
@@ -370,7 +370,7 @@ class Engine:
             fresh = self._run.recent.add(identity, self._run.now)
         if fresh:
             self._ending.heard()  # or a backend that opens its run again for it would never hear how that ended
-            self._run.events += 1
+            self._run.count_event()
             self._items.take(event)
 
     def _once(self, writer: WriterState, seq: int, axis: str) -> bool:

@@ -38,9 +38,18 @@ class Shapes:
             self.fresh.append(shape)
         elif id(series) != id(shape.series):
             self._by_identity.pop(id(shape.series), None)
-            shape.series = series
+            shape.meet(series)
         self._by_identity[id(series)] = shape
         return shape
+
+    def take_fresh(self) -> list[Shape]:
+        """Return those that are new since this was asked last."""
+        fresh, self.fresh = self.fresh, []
+        return fresh
+
+    def number_from(self, number: int) -> None:
+        """Give the next new shape this number."""
+        self.next = number
 
     def restore(self, number: int, series: tuple[SeriesKey, ...]) -> Shape:
         """Add a shape under a known number."""

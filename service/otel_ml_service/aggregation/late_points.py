@@ -201,8 +201,8 @@ class LatePoints:
         say_lacking(run, stream, folded.pieces)
         before = window.exported or {}
         changed = {name: value for name, value in row.values.items() if not _same(before.get(name), value)}
-        stream.tally.amended += sum(name in before for name in changed)
-        stream.tally.closed += window.waiting
+        stream.tally.correct(sum(name in before for name in changed))
+        stream.tally.close(window.waiting)
         window.publish(row.values)
         run.touch(attempt, window)
         if changed:

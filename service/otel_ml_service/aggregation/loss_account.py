@@ -130,7 +130,7 @@ def say_missing(run: RunState, writer: WriterState) -> None:
         )
     if run.is_missing_said or not losses.never_arrived or _is_explained(run, [writer], at_end=False):
         return
-    run.is_missing_said = True
+    run.note_missing_said()
     run.output.say(
         "never-arrived",
         f"Values of {_name(writer)} do not arrive{_steps([writer])}: it has sent more than was received. They count as "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -57,6 +57,10 @@ class Output:
         self.named.append(file)
         self.awaited += 1
 
+    def expect(self, artifacts: int) -> None:
+        """Wait for artifacts that an earlier service had named; they come back by `found()`."""
+        self.awaited += artifacts
+
     def found(self, artifact: Artifact) -> None:
         """Append an artifact that was looked for."""
         self.awaited -= 1
@@ -90,6 +94,18 @@ class Output:
             self.said[sentence] = None
             self.notices.append(sentence)
             self.fresh_said = True
+
+    def note_committed(self) -> None:
+        """Note that everything said is committed."""
+        self.fresh_said = False
+
+    def number_after(self, seq: int) -> None:
+        """Go on with the numbers of records after `seq`."""
+        self.seq = seq
+
+    def restore_said(self, sentences: Iterable[str]) -> None:
+        """Know again what was said."""
+        self.said = dict.fromkeys(sentences)
 
     def clear(self) -> None:
         """Forget what was taken."""

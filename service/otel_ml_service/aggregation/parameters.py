@@ -46,6 +46,10 @@ class Parameters:
         self.owners: dict[Path, Owner] = {}
         self.changed = False
 
+    def note_committed(self) -> None:
+        """Note that every owner is committed."""
+        self.changed = False
+
     def take(self, event: Event) -> None:
         """Emit what `event` adds or changes; of a nested name all that is known."""
         if not isinstance(event.body, Mapping):

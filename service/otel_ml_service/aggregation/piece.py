@@ -55,6 +55,18 @@ class Shape:
         self.joined = tuple((key.name, key.attributes, False) for key in self.series)
         self.split = tuple((key.name, key.attributes, key.kind == "order") for key in self.series)
 
+    def meet(self, series: tuple[SeriesKey, ...]) -> None:
+        """Hold an equal tuple from here on: the one that arrived last is found by its identity."""
+        self.series = series
+
+    def acquire(self) -> None:
+        """Be used by one more piece of a window."""
+        self.users += 1
+
+    def release(self) -> None:
+        """Be used by one piece less."""
+        self.users -= 1
+
 
 class Piece(NamedTuple):
     """A fragment, or what of it is not a duplicate; `newest_ns` is the time of its newest record.

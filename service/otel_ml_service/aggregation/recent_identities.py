@@ -19,7 +19,7 @@ class RecentIdentities:
         most: digests of a generation; one that has them is over.
 
     Attributes:
-        fresh: digests added since the last commit; the snapshot empties it.
+        fresh: digests added since `take_fresh()`.
     """
 
     def __init__(self, span_s: float, most: int = 500_000) -> None:
@@ -54,6 +54,11 @@ class RecentIdentities:
             self.fresh += digests
             return [True] * len(digests)
         return [self.add_digest(digest, now) for digest in digests]
+
+    def take_fresh(self) -> list[bytes]:
+        """Return the digests added since this was asked last."""
+        fresh, self.fresh = self.fresh, []
+        return fresh
 
     def _turn(self, now: float) -> None:
         if self._began is None:

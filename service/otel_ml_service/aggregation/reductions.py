@@ -89,6 +89,16 @@ class Reductions:
         self._is_told: set[tuple[int, Reduction]] = set()
         self._retold: set[tuple[int, Reduction]] = set()
 
+    def note_committed(self) -> None:
+        """Note that all that was said is committed."""
+        self.changed = False
+
+    def restore(
+        self, sent: dict[str, dict[Reduction, int]], declared: dict[Declared, int], shown: dict[str, str]
+    ) -> None:
+        """Know again what was said."""
+        self.sent, self.declared, self.shown = sent, declared, shown
+
     def learn(self, piece: Piece) -> list[News]:
         """Note how a piece is reduced; return what is new of metrics that were known before."""
         combination = (piece.shape.number, piece.reduction)

@@ -152,9 +152,7 @@ def emit_values(
 def emit_histograms(output: Output, stream: StepStream, window: StepWindow, row: Row) -> None:
     """Emit the histograms that hold other records than when they were emitted last."""
     for name, bins in row.histograms.items():
-        records = sum(bins.counts)
-        if window.histograms.get(name) != records:
-            window.histograms[name] = records
+        if window.note_histogram(name, sum(bins.counts)):
             output.emit(
                 HistogramValue,
                 time=row.time_ns / 1e9,

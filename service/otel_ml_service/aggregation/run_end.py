@@ -43,6 +43,14 @@ class RunEnd:
             self.state = "running"
             self._run.output.emit(RunStatus, time=self._run.now, status="running")
 
+    def note_shutdown(self) -> None:
+        """Note that a writer has shut down now, or that it was noted now that one had died."""
+        self.last_shutdown_message = self._run.now
+
+    def restore(self, state: Status, last_shutdown_message: float | None) -> None:
+        """Stand where the run stood."""
+        self.state, self.last_shutdown_message = state, last_shutdown_message
+
     def due(self) -> float | None:
         """Return the time at which the run ends if nobody is heard until then; None while its files are looked for.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from otel_ml_service.aggregation.active_clock import ActiveClock
 from otel_ml_service.aggregation.attempts import Attempts
@@ -108,9 +109,34 @@ class RunState:
         if now > self.now:
             self.now = now
 
+    def begin_by(self, recorded_at: float) -> None:
+        """Note when something of the first request was recorded: the run began with the earliest of it."""
+        self.started_at = recorded_at if self.started_at is None else min(self.started_at, recorded_at)
+
+    def hear_waiting(self) -> None:
+        """Note that a process was heard that is in no step: it lives, and all time-outs stand still all the same."""
+        self.beat_at = self.now
+
+    def resume(self) -> None:
+        """Note that this service goes on with what another one has left."""
+        self.resumed_at = self.now
+
+    def count_event(self) -> None:
+        """Note that a log record was taken."""
+        self.events += 1
+
+    def note_rejected(self, items: int) -> None:
+        """Note how many items, in all, arrived and will never be accepted."""
+        self.rejected = items
+
+    def note_missing_said(self) -> None:
+        """Note that a person was told that something does not arrive."""
+        self.is_missing_said = True
+
     def know_as_ours(self, writer: WriterState) -> None:
         """Note that a writer sends running numbers: it is one of ours, and so is the run."""
-        writer.native = self.native = True
+        writer.know_as_ours()
+        self.native = True
 
     def begin_time(self, time_ns: int) -> int:
         """Return where the axis `time` begins: here, where it has not begun."""
@@ -137,12 +163,12 @@ class RunState:
 
     def supersede(self, attempt: Attempt, pieces: Sequence[Piece]) -> None:
         """Count what a later attempt, or a later incarnation, did again."""
-        attempt.stream.tally.superseded += sum(len(piece.partials.series) for piece in pieces)
+        attempt.stream.tally.supersede(sum(len(piece.partials.series) for piece in pieces))
         self.superseded += sum(piece.values for piece in pieces)
 
     def refuse(self, attempt: Attempt, pieces: Sequence[Piece]) -> None:
         """Count what came too late."""
-        attempt.stream.tally.too_late += sum(len(piece.partials.series) for piece in pieces)
+        attempt.stream.tally.refuse(sum(len(piece.partials.series) for piece in pieces))
         self.too_late += sum(piece.values for piece in pieces)
 
     def leave_out(self, reason: str, values: int) -> bool:
@@ -150,6 +176,16 @@ class RunState:
         is_first = reason not in self.left_out
         self.left_out[reason] = self.left_out.get(reason, 0) + values
         return is_first
+
+    def restore(self, entry: Mapping[str, Any]) -> None:
+        """Go on from the state entry `run`, as far as it is about the run itself."""
+        self.now = entry["now"]
+        self.started_at, self.origin_ns = entry["started_at"], entry["origin_ns"]
+        self.attempts = Attempts(*entry["attempts"])
+        self.training = TrainingClock(*entry["training"])
+        self.next_window, self.events, self.left_out = entry["next_unit"], entry["events"], entry["left_out"]
+        self.superseded, self.too_late, self.is_missing_said, begins_anew = entry["account"]
+        self.writers.begin_anew(begins_anew)
 
     @property
     def left_out_unrecorded(self) -> int:

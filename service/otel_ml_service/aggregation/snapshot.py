@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from otel_ml_exporters.json_text import finite_json, plain_json
-from otel_ml_service.aggregation.attempts import Attempts
 from otel_ml_service.aggregation.closed_steps import ClosedSteps
 from otel_ml_service.aggregation.cumulative_streams import CumulativeKey, CumulativeStream, CumulativeStreams, entry_of
 from otel_ml_service.aggregation.intervals import IntervalSet
@@ -39,7 +38,6 @@ from otel_ml_service.aggregation.state_entries import (
 )
 from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.summaries import Summaries
-from otel_ml_service.aggregation.training_clock import TrainingClock
 from otel_ml_service.aggregation.window_chunks import bucket_of, decode_pieces, encode_windows, points_key
 from otel_ml_service.versions import RUN
 
@@ -84,22 +82,21 @@ class Snapshot:
         run.writers.described.clear()
         run.writers.dirty.clear()
         idle = run.shapes.tidy()
-        out.update((f"shape/{shape.number}", plain_json(shape.series)) for shape in run.shapes.fresh)
+        out.update((f"shape/{shape.number}", plain_json(shape.series)) for shape in run.shapes.take_fresh())
         out.update((f"shape/{shape.number}", None) for shape in idle)
-        run.shapes.fresh = []
         self._closed.forget_shapes(idle)
         out.update((f"spans/{n}", finite_json(self._spans.seen[n].pairs())) for n in self._spans.changed)
         self._spans.changed.clear()
         out.update(self._changed_streams())
         out.update(self._recent())
         if self._parameters.changed:
-            self._parameters.changed = False
+            self._parameters.note_committed()
             out["params"] = plain_json([[list(path), *owner] for path, owner in self._parameters.owners.items()])
         if self._summaries.changed:
-            self._summaries.changed = False
+            self._summaries.note_committed()
             out["summaries"] = plain_json(self._summaries.state())
         if run.output.fresh_said:
-            run.output.fresh_said = False
+            run.output.note_committed()
             out["said"] = plain_json(list(run.output.said))
         out.update(self._compared())
         out.update(run.disk.hand_out())
@@ -184,9 +181,8 @@ class Snapshot:
             yield from ((f"recent/{old}/{chunk}", None) for chunk in range(chunks.pop(old)))
         if recent.fresh:
             chunk = chunks.get(recent.generation, 0)
-            yield f"recent/{recent.generation}/{chunk}", b"".join(recent.fresh)
+            yield f"recent/{recent.generation}/{chunk}", b"".join(recent.take_fresh())
             chunks[recent.generation] = chunk + 1
-            recent.fresh = []
 
     def restore(self, state: Mapping[str, bytes]) -> None:
         """Read entries that an earlier engine wrote; those of a former version are all written again."""
@@ -224,12 +220,13 @@ class Snapshot:
         run = self._run
         for number, data in entries.items():
             window = restore_window(run, int(number), json.loads(data))
+            stored_bytes = 0
             for chunk in range(window.chunks):
                 stored = points(points_key(window.number, chunk)) or b""
-                window.stored_bytes += len(stored)
+                stored_bytes += len(stored)
                 for piece in decode_pieces(stored, run.shapes.known.__getitem__, lambda n: run.writers[n].source):
                     window.add(piece)
-            window.stored = len(window.pieces)
+            window.note_all_stored(stored_bytes)
 
     def _restore_rest(self, entries: Mapping[str, Mapping[str, bytes]]) -> None:
         for number, data in entries.get("spans", {}).items():
@@ -244,23 +241,17 @@ class Snapshot:
             self._parameters.owners[tuple(path)] = Owner(*owner)
         self._summaries.restore(json.loads(entries.get("summaries", {}).get("", b"[]")))
         self._run.stragglers.restore(json.loads(entries.get("findings", {}).get("", b"{}")))
-        self._run.output.said = dict.fromkeys(json.loads(entries.get("said", {}).get("", b"[]")))
+        self._run.output.restore_said(json.loads(entries.get("said", {}).get("", b"[]")))
 
     def _restore_run(self, entry: dict[str, Any]) -> None:
         run = self._run
-        run.output.seq = entry["seq"]
+        run.output.number_after(entry["seq"])
         run.clock.restore(entry["clock"])
-        run.now = entry["now"]
-        run.attempts = Attempts(*entry["attempts"])
-        run.training = TrainingClock(*entry["training"])
-        run.started_at, run.origin_ns = entry["started_at"], entry["origin_ns"]
-        run.next_window, run.shapes.next = entry["next_unit"], entry["next_shape"]
+        run.restore(entry)
+        run.shapes.number_from(entry["next_shape"])
         self._closed.restore(entry["closed"])
-        run.events = entry["events"]
-        run.left_out = entry["left_out"]
-        run.superseded, run.too_late, run.is_missing_said, run.writers.begins_anew = entry["account"]
-        self._ending.state, self._ending.last_shutdown_message = entry["state"], entry["last_goodbye"]
-        self._spans.delivered, self._spans.duplicates = entry["spans"]
+        self._ending.restore(entry["state"], entry["last_goodbye"])
+        self._spans.restore(*entry["spans"])
 
 
 def _difference(stored: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> dict[str, bytes | None]:

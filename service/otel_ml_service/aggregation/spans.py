@@ -49,6 +49,10 @@ class SpanIntake:
         if pending:
             self._run.output.emit(SpanBatch, spans=pending)
 
+    def restore(self, delivered: int, duplicates: int) -> None:
+        """Go on with the counts of an earlier service."""
+        self.delivered, self.duplicates = delivered, duplicates
+
     def _new_timers(self, writer: int, batch: Spans) -> SpanLines:
         seen, spans = self._seen_of(writer), SpanLines.of(batch.spans)
         first, count = batch.timers[0], len(batch.timers)

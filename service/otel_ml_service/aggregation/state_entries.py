@@ -85,24 +85,28 @@ def restore_writer(run: RunState, who: list[Any], entry: list[Any]) -> None:
     fields["topology"] = tuple((name, coordinate, size) for name, coordinate, size in fields["topology"])
     fields["tags"] = tuple(fields["tags"])
     state = run.writers.add(Writer(**fields), pool)
-    for name, value in zip(_PLAIN_WRITER, plain, strict=True):
-        setattr(state, name, value)
-    run.native |= state.native
-    state.received = IntervalSet(received)
-    for seq, keys in parts:
-        state.parts[seq] = {SeriesKey(name, pairs(attributes), kind) for name, attributes, kind in keys}
-    state.ledger.restore(ledger)
+    stands: dict[str, object] = dict(zip(_PLAIN_WRITER, plain, strict=True))
+    stands["received"] = IntervalSet(received)
+    stands["parts"] = {
+        seq: {SeriesKey(name, pairs(attributes), kind) for name, attributes, kind in keys} for seq, keys in parts
+    }
     if shutdown_message is not None:
-        state.shutdown_message = ShutdownMessage(
-            state.writer, **dict(zip(_SHUTDOWN_FIELDS, shutdown_message, strict=True))
-        )
-    for attempt, *values in every_progress:
-        fields = dict(zip(Progress.__slots__, values, strict=True))
-        fields["watermarks"] = [(seq, step) for seq, step in fields["watermarks"]]
-        state.progress[attempt] = Progress(**fields)
+        said = dict(zip(_SHUTDOWN_FIELDS, shutdown_message, strict=True))
+        stands["shutdown_message"] = ShutdownMessage(state.writer, **said)
+    stands["progress"] = {attempt: _restored_progress(values) for attempt, *values in every_progress}
+    state.restore(stands)
+    state.ledger.restore(ledger)
+    if state.native:
+        run.know_as_ours(state)
     run.writers.recall(state)
     if newest:
         run.writers.crown(state)
+
+
+def _restored_progress(values: list[Any]) -> Progress:
+    fields = dict(zip(Progress.__slots__, values, strict=True))
+    fields["watermarks"] = [(seq, step) for seq, step in fields["watermarks"]]
+    return Progress(**fields)
 
 
 def stream_entry(stream: StepStream) -> list[object]:
@@ -113,14 +117,13 @@ def stream_entry(stream: StepStream) -> list[object]:
 def restore_stream(run: RunState, entry: list[Any]) -> None:
     """Add the stream of an entry."""
     role, axis, counts, published = entry
-    stream = run.step_streams.stream(role, axis)
-    stream.tally = Tally(**counts, published=published)
+    run.step_streams.stream(role, axis).restore(Tally(**counts, published=published))
 
 
 def reductions_entry(run: RunState) -> list[object]:
     """Return what was said of the metrics of each role: all of it, when any of it has changed."""
     for known in run.step_streams.reductions.values():
-        known.changed = False
+        known.note_committed()
     return [
         [
             role,
@@ -139,12 +142,11 @@ def _text(reduction: Reduction) -> tuple[str, str]:
 def restore_reductions(run: RunState, entry: list[Any]) -> None:
     """Know again what was said."""
     for role, sent, declared, shown in entry:
-        known = run.step_streams.of_role(role)
-        for name, every in sent:
-            known.sent[name] = {Reduction.parse(text, defaults): rank for text, defaults, rank in every}
-        for pattern, text, defaults, rank in declared:
-            known.declared[Declared(pattern, Reduction.parse(text, defaults))] = rank
-        known.shown = shown
+        run.step_streams.of_role(role).restore(
+            {name: {Reduction.parse(text, unsaid): rank for text, unsaid, rank in every} for name, every in sent},
+            {Declared(pattern, Reduction.parse(text, unsaid)): rank for pattern, text, unsaid, rank in declared},
+            shown,
+        )
 
 
 _PLAIN_LANE = (
@@ -166,9 +168,7 @@ def attempt_entry(attempt: Attempt) -> dict[str, object]:
 def restore_attempt(run: RunState, entry: dict[str, Any]) -> None:
     """Add the attempt of an entry."""
     attempt = run.step_streams.attempt(run.step_streams.stream(*entry["track"]), entry["attempt"])
-    for name in _PLAIN_LANE:
-        setattr(attempt, name, entry[name])
-    attempt.known = IntervalSet(entry["known"])
+    attempt.restore({name: entry[name] for name in _PLAIN_LANE} | {"known": IntervalSet(entry["known"])})
     run.step_streams.dirty.add(attempt.number)
 
 
@@ -195,12 +195,17 @@ def restore_window(run: RunState, number: int, entry: dict[str, Any]) -> StepWin
     """Add the window of an entry to its attempt."""
     attempt = run.step_streams.all[entry["lane"]]
     window = StepWindow(number, entry["step"], entry["opened"])
-    window.points = dict(entry["points"])
-    window.watermarks = {writer: (points, seq) for writer, points, seq in entry["manifests"]}
-    window.excused, window.missing = set(entry["excused"]), set(entry["missing"])
-    window.forgotten, window.chunks = from_plain(entry["forgotten"]), entry["chunks"]
-    for name in _PLAIN_UNIT:
-        setattr(window, name, entry[name])
+    window.restore(
+        {name: entry[name] for name in _PLAIN_UNIT}
+        | {
+            "points": dict(entry["points"]),
+            "watermarks": {writer: (points, seq) for writer, points, seq in entry["manifests"]},
+            "excused": set(entry["excused"]),
+            "missing": set(entry["missing"]),
+            "forgotten": from_plain(entry["forgotten"]),
+            "chunks": entry["chunks"],
+        }
+    )
     if entry["closed"]:
         attempt.retain(window)
     else:

@@ -44,6 +44,43 @@ class Tally:
     too_late: int = 0
     published: dict[str, int] = field(default_factory=dict)
 
+    def receive(self, points: int) -> None:
+        """Count points that arrived, duplicates too."""
+        self.received += points
+
+    def repeat(self, points: int) -> None:
+        """Count points that had arrived before."""
+        self.duplicate += points
+
+    def ignore(self, points: int) -> None:
+        """Count points that nobody wants."""
+        self.ignored += points
+
+    def leave_out(self, points: int) -> None:
+        """Count points for whose series there is no room."""
+        self.overflow += points
+
+    def supersede(self, points: int) -> None:
+        """Count points that a later attempt or incarnation did again."""
+        self.superseded += points
+
+    def refuse(self, points: int) -> None:
+        """Count points that came too late."""
+        self.too_late += points
+
+    def close(self, points: int, quantile_coarse: int = 0) -> None:
+        """Count points that are published, and the quantiles of them that are coarse."""
+        self.closed += points
+        self.quantile_coarse += quantile_coarse
+
+    def correct(self, values: int) -> None:
+        """Count values that were published, and are published again with late points in them."""
+        self.amended += values
+
+    def redo_step(self) -> None:
+        """Count a step that an earlier attempt had closed."""
+        self.steps_redone += 1
+
     def counts(self) -> dict[str, int]:
         """Return every count by name."""
         return {name: getattr(self, name) for name in (*PUBLISHED, "received", "closed", "ignored")}
@@ -154,6 +191,11 @@ class Attempt:
         self.known.add(step)
         self.known.forget_lowest(MAX_KNOWN)
 
+    def restore(self, fields: Mapping[str, object]) -> None:
+        """Stand where it stood when its state was stored: attributes by name."""
+        for name, value in fields.items():
+            setattr(self, name, value)
+
     @property
     def oldest(self) -> StepWindow | None:
         """The only open window that may close next."""
@@ -263,6 +305,10 @@ class StepStream:
         self.named: set[int] = set()
         self.apart: set[str] = set()
 
+    def restore(self, tally: Tally) -> None:
+        """Go on with the counts of an earlier service."""
+        self.tally = tally
+
     @property
     def newest(self) -> Attempt:
         """The attempt of the newest attempt."""
@@ -297,7 +343,7 @@ class StepStreams:
         for attempt in self.all.values():
             if attempt.stream.role == role:
                 for window in attempt.open.values():
-                    window.folded = None
+                    window.forget_folded()
 
     def attempt(self, stream: StepStream, ordinal: int) -> Attempt:
         """Return the stream's attempt of attempt `ordinal`, known or new."""

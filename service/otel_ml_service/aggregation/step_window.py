@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from otel_ml_service.aggregation.exported_series import Series
 from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.reduced_windows import Folded
@@ -98,7 +100,7 @@ class StepWindow:
         self.folded = None
         self._grow(piece.size)
         self.newest_ns = max(self.newest_ns, piece.newest_ns)
-        piece.shape.users += 1
+        piece.shape.acquire()
 
     def remove(self, pieces: list[Piece]) -> None:
         """Give up some pieces; the committed ones are written anew."""
@@ -106,7 +108,7 @@ class StepWindow:
         self.pieces = [piece for piece in self.pieces if id(piece) not in gone]
         for piece in pieces:
             self._grow(-piece.size)
-            piece.shape.users -= 1
+            piece.shape.release()
         self.folded = None
         self.rewritten = True
         self.stored = 0
@@ -121,7 +123,20 @@ class StepWindow:
     def release(self) -> None:
         """Let go of the shapes, when the window is no more in memory."""
         for piece in self.pieces:
-            piece.shape.users -= 1
+            piece.shape.release()
+
+    def keep_folded(self, folded: Folded) -> None:
+        """Keep what its pieces were folded to ahead of its close."""
+        self.folded = folded
+
+    def take_folded(self) -> Folded | None:
+        """Hand out what its pieces were folded to ahead of its close, if that is known."""
+        folded, self.folded = self.folded, None
+        return folded
+
+    def forget_folded(self) -> None:
+        """Forget what its pieces were folded to: more is known by now of how they are reduced."""
+        self.folded = None
 
     def close_at(self, active: float) -> None:
         """Close at this moment, whoever is heard or not; the first answer holds."""
@@ -172,6 +187,13 @@ class StepWindow:
         self._grow_exported(values)
         self.waiting, self.late_since = 0, None
 
+    def note_histogram(self, name: str, records: float) -> bool:
+        """Note how many records are in a histogram that exporters get; whether they had another one, or none."""
+        if self.histograms.get(name) == records:
+            return False
+        self.histograms[name] = records
+        return True
+
     def publish_nothing(self) -> None:
         """Note that it closes, or closed, with no row."""
         if self.exported is None:
@@ -196,6 +218,22 @@ class StepWindow:
         """Return how many entries hold pieces that are to be written anew, and forget them."""
         chunks, self.rewritten, self.chunks, self.stored_bytes = self.chunks, False, 0, 0
         return chunks
+
+    def restore(self, fields: Mapping[str, object]) -> None:
+        """Be what it was when its state was stored, but for its points: attributes by name."""
+        assert self.shelf is None, f"step {self.step} is restored after it was put among others: its weight is counted"
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def read_back(self, chunks: int, missing: Iterable[int], forgotten: frozenset[Series] | None) -> None:
+        """Be a closed step of the disk again, in the shapes of memory: its entries are stale, and written anew."""
+        self.chunks, self.rewritten = chunks, True
+        self.missing = set(missing)
+        self.forget(forgotten)
+
+    def note_all_stored(self, size: int) -> None:
+        """Note that its pieces were read from the committed state, where they have so many bytes."""
+        self.stored, self.stored_bytes = len(self.pieces), size
 
     def note_stored(self, size: int) -> None:
         """Note that all of its pieces are in the committed state, the newest ones in an entry of so many bytes."""
@@ -224,13 +262,22 @@ class StepWindow:
     def _grow(self, size: int) -> None:
         self.size += size
         if self.shelf is not None:
-            self.shelf.bytes += size
+            self.shelf.weigh(size)
 
     def _grow_exported(self, values: dict[str, float]) -> None:
         before = self.weight
         self.exported = values
         if self.shelf is not None:
-            self.shelf.bytes += self.weight - before
+            self.shelf.weigh(self.weight - before)
+
+    def stand_on(self, shelf: StepWindows) -> None:
+        """Tell this place from here on what it weighs."""
+        assert self.shelf is None, f"step {self.step} stands on two shelves"
+        self.shelf = shelf
+
+    def leave_shelf(self) -> None:
+        """Stand nowhere."""
+        self.shelf = None
 
 
 class StepWindows:
@@ -249,15 +296,18 @@ class StepWindows:
 
     def put(self, window: StepWindow) -> None:
         """Add a window that stands nowhere else."""
-        assert window.shelf is None, f"step {window.step} stands on two shelves"
         assert window.step not in self.windows, f"step {window.step} stands here twice"
-        window.shelf = self
+        window.stand_on(self)
         self.windows[window.step] = window
         self.bytes += window.weight
 
     def take(self, step: int) -> StepWindow:
         """Take a window out."""
         window = self.windows.pop(step)
-        window.shelf = None
+        window.leave_shelf()
         self.bytes -= window.weight
         return window
+
+    def weigh(self, more: int) -> None:
+        """Note that a window weighs more, or less."""
+        self.bytes += more

@@ -162,11 +162,11 @@ class Steps:
             for piece in self.stepless.taken(stream.role, window):
                 window.add(piece)
         window.miss(holders)
-        redone = any(
+        if any(
             other.ordinal < attempt.ordinal and other.last_closed is not None and window.step <= other.last_closed
             for other in stream.attempts.values()
-        )
-        stream.tally.steps_redone += redone
+        ):
+            stream.tally.redo_step()
         self._export(attempt, window)
         self.late.retain(attempt, window)
 
@@ -175,8 +175,7 @@ class Steps:
         folded = fold_with_next(attempt, window)
         row = row_of(folded, stream, run.output)
         say_lacking(run, stream, folded.pieces)
-        stream.tally.closed += window.count
-        stream.tally.quantile_coarse += row.coarse
+        stream.tally.close(window.count, row.coarse)
         if not row.values and not row.histograms:
             return
         values = dict(row.values)

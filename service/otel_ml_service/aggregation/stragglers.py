@@ -8,7 +8,7 @@ from typing import Any
 
 from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.published_name import published_name
-from otel_ml_exporters.records import Image, JsonValue, Table
+from otel_ml_exporters.records import Image, JsonValue, Span, Table
 from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.output import Output
@@ -96,6 +96,42 @@ class _Watch:
         """Whether something lasts of which no span is known."""
         return any(not finding.span_id for finding in self.step_findings.slow_ranks)
 
+    def close(self, step: int, time_ns: int) -> None:
+        """Note that a step closed."""
+        self.step, self.time_ns, self.closes = step, time_ns, self.closes + 1
+
+    def go_on_from(self, timers: StepTimers) -> None:
+        """Keep the timers of a step that nobody is in anymore: those who hang later are compared with it."""
+        self.timers = timers
+
+    def follow(self, attempt: int) -> None:
+        """Look at another attempt, of which nothing is known."""
+        self.attempt, self.step_findings = attempt, StepFindings()
+        self.heat, self.timers = Heatmap(), None
+
+    def note(self, changes: Sequence[Finding]) -> None:
+        """Keep what is over; a table is to tell of all of it."""
+        self.over = [*self.over, *(finding for finding in changes if finding.is_over)][-_KEPT:]
+        self.note_news()
+
+    def note_news(self) -> None:
+        """Note that something is to be told that no table holds."""
+        self.is_news = True
+
+    def tell(self) -> None:
+        """Note that a table holds everything by now; the next one comes after some more closed steps."""
+        self.is_news, self.closes = False, 0
+
+    def publish(self, *, is_slow: bool) -> None:
+        """Note whether the series of the row name a slow rank."""
+        self.is_published = is_slow
+
+    def learn_nesting(self, phases: tuple[str, ...], spans: Sequence[Span]) -> None:
+        """Take from the newest spans which of these timers is around which, and in which order they begin."""
+        self.nested, self.nested_at, self.has_spans = phases, self.step, bool(spans)
+        self.parents |= parents_of(spans)
+        self.order = order_of(spans)
+
     def tells(self, finding: Finding) -> bool:
         """Whether a person is told: when it begins, when it becomes critical first, and when it is over.
 
@@ -146,13 +182,12 @@ class Stragglers:
         watch = self._watch(attempt, window, absent) if self._is_on or self._top_ranks.is_asked else None
         if watch is None:
             return {}
-        watch.step, watch.time_ns = window.step, time_ns
-        watch.closes += 1
+        watch.close(window.step, time_ns)
         timers = self._timers.of(window, absent)._replace(kinds=self._kinds.get(stream.role, NOTHING_SAID))
         if held_by:
             timers = self._without_who_hangs(stream, watch, timers, held_by)
         else:
-            watch.timers = timers
+            watch.go_on_from(timers)
         self._top_ranks.add(stream, window.step, time_ns, timers)
         if not self._is_on:
             return {}
@@ -170,7 +205,7 @@ class Stragglers:
         if watch is None or (watch.closes < _EVERY and not at_end) or not (watch.is_news or watch.is_unlinked):
             return
         is_news = self._link_the_rest(stream, watch) or watch.is_news
-        watch.is_news, watch.closes = False, 0
+        watch.tell()
         if not is_news:
             return
         place = {"time": watch.time_ns / 1e9, "axis": stream.axis, "step": watch.step}
@@ -185,7 +220,7 @@ class Stragglers:
         for stream in streams:
             watch = self._watches.get((stream.role, stream.axis))
             if watch is not None and any(watch.step_findings):
-                watch.is_news = True  # what they cost in the end
+                watch.note_news()  # what they cost in the end
             self.publish(stream, at_end=True)
             self._top_ranks.publish(stream)
 
@@ -213,10 +248,16 @@ class Stragglers:
         for role, axis, attempt, is_news, is_published, step, time_ns, *entries in watches:
             found = [Finding(**{**entry, "ranks": tuple(entry.get("ranks", ()))}) for entry in entries]
             step_findings = StepFindings([one for one in found if not one.is_over])
-            watch = _Watch(attempt, step_findings, over=[one for one in found if one.is_over])
-            watch.is_news, watch.is_published, watch.step, watch.time_ns = is_news, is_published, step, time_ns
-            watch.told = {finding.subject: finding.level for finding in step_findings}
-            self._watches[role, axis] = watch
+            self._watches[role, axis] = _Watch(
+                attempt,
+                step_findings,
+                over=[one for one in found if one.is_over],
+                is_news=is_news,
+                is_published=is_published,
+                step=step,
+                time_ns=time_ns,
+                told={finding.subject: finding.level for finding in step_findings},
+            )
 
     def _watch(self, attempt: Attempt, window: StepWindow, absent: frozenset[int]) -> _Watch | None:
         """Return who looks at the attempt; None where nobody needs to: one rank alone, no steps, an older attempt."""
@@ -232,8 +273,7 @@ class Stragglers:
         elif attempt.ordinal > watch.attempt:
             self._note(attempt.stream, watch, watch.step_findings.finish())
             self._top_ranks.publish(attempt.stream)
-            watch.attempt, watch.step_findings = attempt.ordinal, StepFindings()
-            watch.heat, watch.timers = Heatmap(), None
+            watch.follow(attempt.ordinal)
         return watch
 
     def _without_who_hangs(
@@ -258,12 +298,9 @@ class Stragglers:
         """
         every = _NESTED_EVERY if watch.has_spans else _EVERY
         if watch.nested != timers.phases or watch.step >= watch.nested_at + every:
-            watch.nested, watch.nested_at = timers.phases, watch.step
             lines = self._spans.of(stream.role, timers.ranks[0], watch.attempt) if timers.ranks else ()
             spans = [span for span in SpanLines(tuple(lines)) if span.axis == stream.axis]
-            watch.has_spans = bool(spans)
-            watch.parents |= parents_of(spans)
-            watch.order = order_of(spans)
+            watch.learn_nesting(timers.phases, spans)
         return watch.parents
 
     def _linked(self, stream: StepStream, watch: _Watch, finding: Finding) -> Finding:
@@ -284,8 +321,7 @@ class Stragglers:
     def _note(self, stream: StepStream, watch: _Watch, changes: Sequence[Finding]) -> None:
         if not changes:
             return
-        watch.is_news = True
-        watch.over = [*watch.over, *(finding for finding in changes if finding.is_over)][-_KEPT:]
+        watch.note(changes)
         told = [finding for finding in changes if watch.tells(finding)]
         for finding in told[:_SAID]:
             say_finding(self._output, finding, stream.role, stream.axis)
@@ -301,7 +337,7 @@ class Stragglers:
         worst = watch.step_findings.slowest
         if worst is None and not watch.is_published:
             return
-        watch.is_published = worst is not None
+        watch.publish(is_slow=worst is not None)
         yield _name(stream, "straggler/cost"), watch.step_findings.cost_s
         yield _name(stream, "straggler/level"), 0.0 if worst is None else _LEVELS[worst.level]
         if worst is not None and worst.rank is not None:

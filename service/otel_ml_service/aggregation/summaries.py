@@ -42,6 +42,22 @@ class _Final:
     def owner(self) -> Rank:
         return min(self.said)
 
+    def hear(self, who: Rank, time_ns: int, value: float) -> None:
+        """Take the newest word of a rank: what counts at the end is open again."""
+        self.said[who] = (time_ns, value)
+        self.is_decided = False
+
+    def show(self, value: float) -> float:
+        """Publish a value under the name."""
+        self.shown = value
+        return value
+
+    def decide(self) -> None:
+        """Keep the owner's word only."""
+        owner = self.owner
+        self.said = {owner: self.said[owner]}
+        self.is_decided = True
+
 
 class Summaries:
     """Remembers who said what, up to `most` words; further ones are published at once, with their rank in the name.
@@ -55,6 +71,10 @@ class Summaries:
         self._most = most
         self._finals: dict[str, _Final] = {}
         self._held = 0
+        self.changed = False
+
+    def note_committed(self) -> None:
+        """Note that every word is committed."""
         self.changed = False
 
     def take(self, event: Event) -> None:
@@ -72,7 +92,7 @@ class Summaries:
             if not self._keep(name, (writer.role, writer.rank), event.time_ns, float(value)):
                 at_once[_apart(name, writer.rank) if writer.rank else name] = float(value)
             elif writer.rank == 0 and self._is_news(self._finals[name], event):
-                at_once[name] = self._finals[name].shown = float(value)
+                at_once[name] = self._finals[name].show(float(value))
         if at_once:
             self._output.emit(Summary, time=event.time_ns / 1e9, values=at_once)
 
@@ -117,8 +137,7 @@ class Summaries:
             final = self._finals.setdefault(name, _Final())
         elif final.said[who][0] > time_ns:
             return True
-        final.said[who] = (time_ns, value)
-        final.is_decided = False
+        final.hear(who, time_ns, value)
         self.changed = True
         return True
 
@@ -139,10 +158,9 @@ class Summaries:
                 final.apart.add(who[1])
                 values[_apart(name, who[1])] = other
         if final.shown is None or not _same(final.shown, value):
-            values[name] = final.shown = value
+            values[name] = final.show(value)
         self._held -= len(final.said) - 1
-        final.said = {owner: final.said[owner]}
-        final.is_decided = True
+        final.decide()
         self.changed = True
         return values
 

@@ -74,7 +74,7 @@ class ThirdParty:
         if not self._quota.axis(role, axis, sent):
             return
         tally = run.step_streams.stream(role, axis).tally
-        tally.received += count
+        tally.receive(count)
         shape = run.shapes.of(sent.partials.series)
         rows = self._admitted(writer, sent, shape, tally)
         if not rows:
@@ -82,11 +82,11 @@ class ThirdParty:
         if run.origin_ns is None:
             run.begin_time(self._origin(sent.starts[rows[0]], int(sent.partials.times[rows[0], 1])))
         unknown = self._unknown(writer, sent, axis, shape, rows)
-        tally.duplicate += len(rows) - len(unknown)
+        tally.repeat(len(rows) - len(unknown))
         news = self._news(writer, sent, axis, shape, unknown)
         ignored = len(unknown) - len(news.series)
         if ignored:
-            tally.ignored += ignored
+            tally.ignore(ignored)
             writer.lived(sent.partials.newest_ns, run.now)
         for piece in self._pieces(writer, sent, news):
             if sent.step is None:
@@ -114,9 +114,9 @@ class ThirdParty:
             self._say_that_steps_are_lost(role)
         verdict = self._budget.verdict(role, key.name, key.attributes)
         if verdict == "denied":
-            tally.ignored += 1
+            tally.ignore(1)
         elif verdict == "overflow":
-            tally.overflow += 1
+            tally.leave_out(1)
             self._run.output.say(
                 "too-many-scraped",
                 f"More than {self._run.settings.scraped_series:,} series without a step arrive; the rest is left out "

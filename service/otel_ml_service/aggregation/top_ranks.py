@@ -32,6 +32,11 @@ class _Stretch:
     time_ns: int = 0
     steps: int = 0
 
+    def add(self, step: int, time_ns: int, timers: StepTimers) -> None:
+        """Take a step."""
+        self.extremes.add(timers)
+        self.last, self.time_ns, self.steps = step, time_ns, self.steps + 1
+
 
 class TopRanks:
     """Owned by one engine. A stretch that a restart of the service cuts begins anew."""
@@ -53,8 +58,7 @@ class TopRanks:
         if not self.is_asked or not timers.phases:
             return
         stretch = self._stretches.setdefault((stream.role, stream.axis), _Stretch(Extremes(self._most), first=step))
-        stretch.extremes.add(timers)
-        stretch.last, stretch.time_ns, stretch.steps = step, time_ns, stretch.steps + 1
+        stretch.add(step, time_ns, timers)
         if stretch.steps == _EVERY:
             self.publish(stream)
 

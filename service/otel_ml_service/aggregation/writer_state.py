@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from otel_ml_service.aggregation.intervals import IntervalSet
 from otel_ml_service.aggregation.ledger import Ledger
 from otel_ml_service.aggregation.observation import SeriesKey, ShutdownMessage, Writer
@@ -198,6 +200,25 @@ class WriterState:
     def follow(self, before: int | None) -> None:
         """Note which incarnation of its (role, rank) came right before it."""
         self.before = before
+
+    def know_as_ours(self) -> None:
+        """Note that it sends running numbers."""
+        self.native = True
+
+    def die(self) -> None:
+        """Note that its host says that its process is gone."""
+        assert self.shutdown_message is None, f"writer {self.number} had shut down"
+        self.died = True
+
+    def retract_death(self) -> bool:
+        """Note that its shutdown message came after all; whether its host had said that it died without one."""
+        had_died, self.died = self.died, False
+        return had_died
+
+    def restore(self, fields: Mapping[str, object]) -> None:
+        """Stand where it stood when its state was stored: attributes by name."""
+        for name, value in fields.items():
+            setattr(self, name, value)
 
     def shut_down(self, shutdown_message: ShutdownMessage) -> None:
         """Note its last record; only the first of several running numbers that say so counts as new."""

@@ -40,6 +40,10 @@ class Writers:
     def __getitem__(self, number: int) -> WriterState:
         return self.all[number]
 
+    def begin_anew(self, begins_anew: bool) -> None:
+        """Say whether what was remembered of them is gone; those that are added from here on are told."""
+        self.begins_anew = begins_anew
+
     def knows(self, writer: Writer) -> bool:
         """Whether `writer` has a state."""
         return (writer.role, writer.instance) in self._by_instance
