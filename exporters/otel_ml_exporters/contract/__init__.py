@@ -16,7 +16,11 @@ class TestCsvExporter(ExporterContract):
 
 from __future__ import annotations
 
-from otel_ml_exporters.contract.case import ExporterCase, Point
-from otel_ml_exporters.contract.clauses import ExporterContract
+import pytest
+
+pytest.register_assert_rewrite("otel_ml_exporters.contract.clauses")  # a clause that fails shows what it compared
+
+from otel_ml_exporters.contract.case import ExporterCase, Point  # noqa: E402
+from otel_ml_exporters.contract.clauses import ExporterContract  # noqa: E402
 
 __all__ = ["ExporterCase", "ExporterContract", "Point"]
