@@ -143,11 +143,11 @@ def test_what_can_name_no_run_raises_nothing(monkeypatch: pytest.MonkeyPatch, ru
 
 
 @pytest.mark.parametrize(
-    ("variables", "call", "experiment"),
-    [
-        ({"MLFLOW_EXPERIMENT_ID": "777123"}, lambda: None, "777123"),
-        ({"MLFLOW_EXPERIMENT_ID": "777123", "MLFLOW_EXPERIMENT_NAME": "digits"}, lambda: None, "digits"),
-        ({}, lambda: mlflow.set_experiment(experiment_id="777123"), "777123"),
+    ("variables", "call", "given", "experiment"),
+    [  # an id for each: what is wrong with one is said once a process
+        ({"MLFLOW_EXPERIMENT_ID": "777123"}, lambda: None, "777123", "777123"),
+        ({"MLFLOW_EXPERIMENT_ID": "777124", "MLFLOW_EXPERIMENT_NAME": "digits"}, lambda: None, "777124", "digits"),
+        ({}, lambda: mlflow.set_experiment(experiment_id="777125"), "777125", "777125"),
     ],
 )
 def test_an_id_that_no_experiment_here_has_is_said(
@@ -156,6 +156,7 @@ def test_an_id_that_no_experiment_here_has_is_said(
     tmp_path: Path,
     variables: dict[str, str],
     call: Callable[[], object],
+    given: str,
     experiment: str,
 ) -> None:
     for name, value in {**variables, "OTEL_ML_DIR": str(tmp_path), "OTEL_ML_EXPORTERS": "none"}.items():
@@ -167,7 +168,7 @@ def test_an_id_that_no_experiment_here_has_is_said(
 
     said = capsys.readouterr().err
     assert "MlflowException" in said
-    assert "'777123'" in said
+    assert f"{given!r}" in said
 
 
 @pytest.mark.parametrize("make", [lambda: mlflow.create_experiment("2024"), lambda: mlflow.set_experiment("2024")])
