@@ -92,7 +92,7 @@ def test_everything_is_delivered(run: RunFolder) -> None:
 
 
 def test_the_summary_says_what_was_found_and_what_to_type_next(run: RunFolder, output: str) -> None:
-    assert "rank 2 in forward, steps" in output
+    assert "rank 2 was slow in forward, steps" in output
     assert "nothing: every step has the samples of all 4 ranks" in output
     assert "✗" not in output
     assert "otel-ml ui " in output

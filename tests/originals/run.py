@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import copyfile, copytree
 from xml.etree import ElementTree
@@ -30,7 +30,7 @@ from tests.originals.suites import SUITES, Suite
 
 __all__ = ["main", "run"]
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).resolve().parent
 _PLUGIN = "surroundings_of_an_original"
 _LONG = 1800
 
@@ -166,15 +166,19 @@ def _tested(suite: Suite, tree: Path, tests: Sequence[str]) -> Mapping[str, str 
     )
     if not answer.exists():
         raise NothingToRunError(f"pytest said nothing of its tests: {(said.stderr or said.stdout).strip()[-400:]}")
-    return dict(map(_outcome, ElementTree.parse(answer).iter("testcase")))
+    return dict(_outcome(case, (tree, _HERE.parents[1])) for case in ElementTree.parse(answer).iter("testcase"))
 
 
-def _outcome(case: ElementTree.Element) -> tuple[str, str | None]:
+def _outcome(case: ElementTree.Element, folders: Iterable[Path]) -> tuple[str, str | None]:
+    """Return a test, and why it failed: the same on every machine, so without the folders it ran in."""
     name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
     wrong = case.find("failure")
     wrong = case.find("error") if wrong is None else wrong
     if wrong is not None:
-        return name, (wrong.get("message") or "").strip().partition("\n")[0][:160] or "failed"
+        why = (wrong.get("message") or "").strip().partition("\n")[0]
+        for folder in folders:
+            why = why.replace(f"{folder}{os.sep}", "")
+        return name, why[:160] or "failed"
     return name, None if case.find("skipped") is not None else ""
 
 

@@ -38,6 +38,9 @@ def test_each(text):
 def test_of_a_server():
     raise OSError
 
+def test_of_a_file():
+    raise OSError(__file__)
+
 @pytest.mark.skip
 def test_skipped():
     raise OSError
@@ -71,8 +74,9 @@ def folder(tmp_path: Path) -> Path:
 def test_what_passed_and_what_failed_is_counted_and_named_without_what_is_apart_or_skipped(folder: Path) -> None:
     figures = program.run(SUITE, folder)
 
-    assert (figures.passed, figures.run) == (3, 4)
-    assert list(figures.failed) == ["test_loud::test_each[x]"]
+    assert (figures.passed, figures.run) == (3, 5)
+    assert sorted(figures.failed) == ["test_loud::test_each[x]", "test_loud::test_of_a_file"]
+    assert figures.failed["test_loud::test_of_a_file"] == "OSError: tests/test_loud.py", "no folder of this machine"
     assert "JSONDecodeError" in figures.failed["test_loud::test_each[x]"]
     assert figures.commit == git(folder / "loud", "rev-parse", "HEAD")
     assert (figures.translated, figures.left_out) == ((), [])
@@ -100,7 +104,7 @@ def test_what_is_translated_runs_in_the_place_of_the_suite_and_says_which_tests_
     figures = program.run(SUITE, folder)
 
     assert (figures.passed, figures.run, figures.translated) == (1, 1, ("test_ours.py",))
-    assert figures.left_out == ["test_each", "test_inside", "test_of_a_server", "test_skipped"]
+    assert figures.left_out == ["test_each", "test_inside", "test_of_a_file", "test_of_a_server", "test_skipped"]
 
 
 def test_each_suite_is_kept_by_itself(
@@ -113,7 +117,7 @@ def test_each_suite_is_kept_by_itself(
 
     assert list(kept(into)) == ["loud"]
     said = capsys.readouterr().out
-    assert "loud: 3 of 4 at " in said
+    assert "loud: 3 of 5 at " in said
     assert f"Expected a checkout of {SUITES[0].source}" in said
 
 

@@ -14,7 +14,8 @@ from otel_ml_service.demo.summary import GOOD_ACCURACY, Findings
 from otel_ml_service.demo.verify import Comparison
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.why.facts import Slow
-from otel_ml_service.why.wording import seconds, steps_text
+from otel_ml_service.why.finding_text import what_was_when
+from otel_ml_service.why.wording import seconds
 
 __all__ = ["Report"]
 
@@ -56,10 +57,10 @@ class Report:
         if found is None:
             self._line(_NOTE, "slow", "nobody stands out")
             return
-        where = f"{found.who} in {found.phase}, {steps_text(found.since, found.last, found.axis)}"
-        self._line(_GOOD, "slow", f"{where}: +{seconds(found.extra_s)} a step")
-        shorter = f"; without it a step is {seconds(found.saved_s)} shorter" if found.saved_s else ""
-        self._line(("", ""), "", f"{seconds(found.cost_s)} in all{shorter}")
+        self._line(_GOOD, "slow", what_was_when(found))
+        self._line(("", ""), "", f"+{seconds(found.extra_s)} a step, {seconds(found.cost_s)} in all")
+        if found.saved_s:
+            self._line(("", ""), "", f"without it a step is {seconds(found.saved_s)} shorter")
 
     def backends(self, run: RunFolder, compared: Mapping[str, Comparison | str], missing: Sequence[str]) -> None:
         """Print for each backend whether it holds exactly what was recorded, and where."""

@@ -317,8 +317,7 @@ class EngineLoop:
         """Commit every run. What one of them cannot store, on a full disk, the journal keeps; the others go on."""
         stuck = [run for run in self._runs if not self._is_committed(run)]
         self._committed_at = self._clock()
-        # An entry may be of several runs: while one of them is not on the disk, the journal lets nothing go.
-        if stuck:
+        if stuck:  # an entry may be of several runs: while one of them is not on the disk, the journal lets nothing go
             return
         held_up = {number for entries in self._held_up.values() for number, _ in entries}
         self._decided = self._observed - len(held_up)

@@ -29,6 +29,9 @@ UNREADABLE = "unreadable in the damaged run.db"
 _HIGHEST = 2**62
 """No `seq` is above it: SQLite's numbers end at twice as much."""
 
+_DIGITS = len(str(_HIGHEST))
+"""A text of more is not a number of ours; of thousands Python reads none."""
+
 Row = tuple[Any, ...]
 
 
@@ -119,7 +122,7 @@ def _facts(connection: sqlite3.Connection) -> dict[str, str]:
     facts = {name: value for name, value in rows if isinstance(name, str) and isinstance(value, str)}
     for name in ("seq", BASE):
         number = facts.get(name, "0")
-        if not number.isdecimal() or int(number) > _HIGHEST:
+        if not number.isdecimal() or len(number) > _DIGITS or int(number) > _HIGHEST:
             del facts[name]
     return facts
 

@@ -285,5 +285,6 @@ def _grown(step: int, longer_s: float, time: StepTime, usual: Mapping[str, float
     for name, by in large.items():
         if not any(usual[one] < usual[name] and of_it >= CAUSED * by for one, of_it in large.items()):
             yield name, by
-    if time.phases and not large:
-        yield UNTIMED, longer_s
+    rest_s = longer_s - sum(by for by in more.values() if by > 0)
+    if time.phases and not large and rest_s >= longer_s / 2:  # else many timers have a little of it each
+        yield UNTIMED, rest_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -139,13 +140,19 @@ def with_last_page_lost(path: Path) -> None:
     path.write_bytes(content)
 
 
-def with_its_last_number_changed(path: Path) -> None:
+def with_a_last_number_of(digits: int, path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(f"UPDATE facts SET value = '{'9' * 30}' WHERE name = 'seq'")
+        connection.execute("UPDATE facts SET value = ? WHERE name = 'seq'", ("9" * digits,))
 
 
 @pytest.mark.parametrize(
-    "damages", [[with_last_page_lost], [with_its_last_number_changed, with_last_page_lost]], ids=["page", "and number"]
+    "damages",
+    [
+        [with_last_page_lost],
+        [partial(with_a_last_number_of, 30), with_last_page_lost],
+        [partial(with_a_last_number_of, 5_000), with_last_page_lost],  # Python reads no number of so many digits
+    ],
+    ids=["page", "and number", "and no number"],
 )
 def test_a_run_whose_newest_records_are_lost_goes_on_with_the_others(
     path: Path, damages: Sequence[Callable[[Path], None]]

@@ -309,6 +309,21 @@ def test_without_spans_the_innermost_timer_is_named_and_no_cause_is_claimed() ->
     assert not answer.adds_up
 
 
+def test_what_many_timers_share_is_not_said_to_be_in_no_timer() -> None:
+    rows: list[Record] = []
+    for step in range(160):
+        layer_s = 0.082 if step % 5 == 4 else 0.002
+        timers = {f"time/layer{layer}": layer_s for layer in range(6)}
+        ends = 1000.0 + 6 * (0.002 * (step + 1) + 0.08 * ((step + 1) // 5))
+        rows.append(StepRecord(0, "trainer", "step", step, 0, ends, {**timers, "time/step": 6 * layer_s}))
+
+    answer = asked(rows)
+
+    assert "32 of them took 15.4 s more" in answer.sentences[0]
+    assert "no timer has a fifth of it" in answer.sentences[1]
+    assert "in no timer" not in " ".join(answer.sentences)
+
+
 def test_a_restart_is_no_long_step() -> None:
     rows = job(is_timed=False, attempt=lambda step: int(step >= 80))
     later = [
