@@ -12,9 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Literal
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.identity.resource import encode_resource
@@ -26,8 +26,8 @@ from otel_ml._internal.lifecycle.receiver_connection import ReceiverConnection
 from otel_ml._internal.lifecycle.run_printer import RunPrinter
 from otel_ml._internal.lifecycle.shutdown import ShutdownSequence, Status
 from otel_ml._internal.lifecycle.spool_writer import SpoolWriter
-from otel_ml._internal.lifecycle.worker_request import Kind, Request
 from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Recorder
+from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import CURRENT
 from otel_ml._internal.signal_mask import leave_signals_to_the_program
@@ -50,6 +50,24 @@ more than the 1 s of the background thread."""
 
 ROUND = 5.0
 """Seconds one round may go on sending what waits; after that other requests are looked at first."""
+
+
+Kind = Literal["collect", "flush", "end"]
+
+
+@dataclass(slots=True)
+class Request:
+    """Something another thread wants: `done` is open when it has happened, or cannot.
+
+    Attributes:
+        kind: `collect` (into the spool), `flush` (acknowledged), `end` (shutdown message, and the thread ends).
+    """
+
+    kind: Kind
+    deadline: float
+    status: Status = "finished"
+    done: OneTimeEvent = field(default_factory=OneTimeEvent)
+    is_complete: bool = False
 
 
 class Worker:
