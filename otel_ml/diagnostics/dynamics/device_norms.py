@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import otel_ml
 from otel_ml._internal.run_scope import NOW
-from otel_ml.diagnostics.dynamics.held_tensors import locals_of
+from otel_ml.diagnostics.dynamics.held_tensors import Held, locals_of
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
-from otel_ml.diagnostics.dynamics.norm_measures import measures, own_measure
+from otel_ml.diagnostics.dynamics.norm_measures import measures, own_measure, own_name
 from otel_ml.diagnostics.dynamics.shards import is_distributed
-from otel_ml.diagnostics.dynamics.sums import DeviceSums, Held, Later, LaterNorm, own_name
+from otel_ml.diagnostics.dynamics.sums import DeviceSums, Later, LaterNorm
 from otel_ml.diagnostics.measure import Measures
 from otel_ml.diagnostics.tensor_statistics import CopyToHost, Layout, TensorStatistics, is_plain, layout_of
 

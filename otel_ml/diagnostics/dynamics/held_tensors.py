@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from otel_ml.diagnostics.dynamics.shards import copies_of, held, is_distributed, shards_of
-from otel_ml.diagnostics.dynamics.sums import Held
 from otel_ml.warn_once import reporter
 
-__all__ = ["Copies", "locals_of", "parts_of"]
+__all__ = ["Copies", "Held", "locals_of", "parts_of"]
 
 _SPARSE = (
     "The norm of {!r} leaves it out: it is sparse, and to know what is stored twice in it would be to wait for the "
@@ -22,6 +21,24 @@ _NO_NUMBERS = (
 )
 
 Copies = int | Callable[[str, Any], int] | None
+
+
+class Held(NamedTuple):
+    """What this rank holds of one tensor, without its elements.
+
+    Attributes:
+        name: of the tensor.
+        size: elements that are stored.
+        share: 1 / copies of it.
+        shards: parts it is cut into; None if that is not known.
+        absent: elements that a sparse one does not store, zeros all.
+    """
+
+    name: str
+    size: int
+    share: float
+    shards: int | None
+    absent: int = 0
 
 
 def parts_of(named: Iterable[tuple[str, Any]], copies: Copies, world: int) -> Iterator[tuple[Held, Any]]:

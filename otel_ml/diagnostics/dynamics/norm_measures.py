@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from otel_ml.diagnostics.dynamics.sums import Held, own_name
+from otel_ml.diagnostics.dynamics.held_tensors import Held
 from otel_ml.diagnostics.measure import Measure, Measures
 
-__all__ = ["measures", "own_measure"]
+__all__ = ["measures", "own_measure", "own_name"]
 
 
 @cache
@@ -30,3 +30,8 @@ def own_measure(rows: Measures, one: Held) -> Measure:
     name = own_name(one)
     row = rows[name.split("/", 1)[0]]
     return Measure(f"{row.name}/{one.name}", row.unit, row.reduce, row.description)
+
+
+def own_name(one: Held) -> str:
+    """Return what is recorded of one parameter: its sum of squares where nobody knows into how many parts it is cut."""
+    return f"norm/{one.name}" if one.shards else f"sum_of_squares/{one.name}"

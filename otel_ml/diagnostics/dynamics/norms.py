@@ -17,13 +17,13 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.record.values import Recordable
 from otel_ml.diagnostics.dynamics.device_norms import DeviceNorms
-from otel_ml.diagnostics.dynamics.held_tensors import Copies, parts_of
+from otel_ml.diagnostics.dynamics.held_tensors import Copies, Held, parts_of
 from otel_ml.diagnostics.dynamics.host_norms import statistics
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
 from otel_ml.diagnostics.dynamics.norm_measures import measures, own_measure
 from otel_ml.diagnostics.dynamics.shards import is_distributed
 from otel_ml.diagnostics.dynamics.shards import world_size as size_of_world
-from otel_ml.diagnostics.dynamics.sums import Held, bad_ones, both_roots, own_values, sums_of, values_of
+from otel_ml.diagnostics.dynamics.sums import bad_ones, both_roots, own_values, sums_of, values_of
 from otel_ml.diagnostics.first_names import first_names
 from otel_ml.diagnostics.measure import Measures
 from otel_ml.diagnostics.small_tensors import Sums, statistics_of_small, sums_of_small

@@ -8,43 +8,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from operator import add, mul
-from typing import Any, NamedTuple
+from typing import Any
 
 from otel_ml._internal.device_tensor import Deferred
+from otel_ml.diagnostics.dynamics.held_tensors import Held
 from otel_ml.diagnostics.dynamics.nonfinite import NonFiniteWatch
+from otel_ml.diagnostics.dynamics.norm_measures import own_name
 from otel_ml.diagnostics.small_tensors import Statistics, Sums
 from otel_ml.diagnostics.tensor_statistics.copy_to_host import CopyToHost
 
 __all__ = [
     "DeviceSums",
-    "Held",
     "Later",
     "LaterNorm",
     "bad_ones",
     "both_roots",
-    "own_name",
     "own_values",
     "sums_of",
     "values_of",
 ]
-
-
-class Held(NamedTuple):
-    """What this rank holds of one tensor, without its elements.
-
-    Attributes:
-        name: of the tensor.
-        size: elements that are stored.
-        share: 1 / copies of it.
-        shards: parts it is cut into; None if that is not known.
-        absent: elements that a sparse one does not store, zeros all.
-    """
-
-    name: str
-    size: int
-    share: float
-    shards: int | None
-    absent: int = 0
 
 
 def sums_of(found: Statistics, held: Sequence[Held]) -> Sums:
@@ -88,11 +70,6 @@ def values_of(sums: Sums, several: dict[str, Any]) -> dict[str, float]:
         several["mean_square"] = sums.square / sums.elements, sums.elements
         several["zero_fraction"] = sums.zeros / sums.elements, sums.elements
     return values
-
-
-def own_name(one: Held) -> str:
-    """Return what is recorded of one parameter: its sum of squares where nobody knows into how many parts it is cut."""
-    return f"norm/{one.name}" if one.shards else f"sum_of_squares/{one.name}"
 
 
 def own_values(one: Held, square: float) -> list[float]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from otel_ml.diagnostics.inspection.blocks import BlockRange
 from otel_ml.diagnostics.inspection.config import Rule
-from otel_ml.diagnostics.inspection.dump import copied
 from otel_ml.diagnostics.inspection.fp8 import (
     RECIPES,
     DelayedScales,
@@ -17,6 +16,7 @@ from otel_ml.diagnostics.inspection.fp8 import (
     fp8_job_for,
     fp8_state_of,
 )
+from otel_ml.diagnostics.inspection.host_copy import copied
 from otel_ml.diagnostics.inspection.nvfp4 import NVFP4, NVFP4_JOB, nvfp4_state_of
 from otel_ml.diagnostics.inspection.statistics import STATISTICS, TensorState, Value, empty_values, state_of
 from otel_ml.diagnostics.tensor_statistics.kernel_jobs import SUMMARY, Job

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from otel_ml.diagnostics.inspection.dump import copied, wait_for
+from otel_ml.diagnostics.inspection.host_copy import copied, wait_for
 from otel_ml.warn_once import reporter
 
 __all__ = ["TextLog"]

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import otel_ml
-from otel_ml.diagnostics.inspection import Inspector, dump
+from otel_ml.diagnostics.inspection import Inspector
+from otel_ml.diagnostics.inspection.host_copy import copied, wait_for
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.fake_cuda import FakeCuda
 from tests.unit.otel_ml.diagnostics.kernels_on_fake_cuda import card
@@ -53,8 +54,8 @@ def test_what_is_copied_to_be_written_leaves_the_graphs_of_others_whole(card: Fa
     found: list[Any] = []
 
     def copy_and_wait() -> None:
-        host, arrived = dump.copied(card.tensor([1.0, 2.0]))
-        dump.wait_for(arrived)
+        host, arrived = copied(card.tensor([1.0, 2.0]))
+        wait_for(arrived)
         found.append(host.tolist())
 
     graph, x = torch.cuda.CUDAGraph(), card.tensor(1.0)

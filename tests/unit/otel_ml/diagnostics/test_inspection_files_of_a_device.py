@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from otel_ml.diagnostics.inspection import dump
+from otel_ml.diagnostics.inspection.dump import Dump
+from otel_ml.diagnostics.inspection.host_copy import copied
 from otel_ml.diagnostics.inspection.text_log import TextLog
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.fake_cuda import FakeCuda
@@ -49,9 +50,9 @@ def test_a_log_that_ends_while_its_device_hangs_says_so(
 
 
 def test_tensors_that_do_not_come_are_said_at_the_end(otel_ml_capture: Capture, cuda: FakeCuda, tmp_path: Path) -> None:
-    saved = dump.Dump(tmp_path, 0)
+    saved = Dump(tmp_path, 0)
     cuda.stream.hold()
-    saved.save("layer", "weight", 0, [dump.copied(cuda.tensor([1.0, 2.0]))])
+    saved.save("layer", "weight", 0, [copied(cuda.tensor([1.0, 2.0]))])
     saved.close(timeout=0)
     cuda.broken = RuntimeError("CUDA error: device-side assert triggered")
     saved.close()
