@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from otel_ml_exporters.records import Span, SpanBatch
-from otel_ml_service.cli.runs_command import described
+from otel_ml_service.cli.run_status import described
 from otel_ml_service.cli.series_json import Json, json_value, metric_json
 from otel_ml_service.stored_runs.follow_spans import spans_in
 from otel_ml_service.stored_runs.quick_history import history_of

@@ -13,16 +13,12 @@ import click
 
 from otel_ml_service.cli.figures import age, size, thousands
 from otel_ml_service.cli.parameters import dir_option
+from otel_ml_service.cli.run_status import described
 from otel_ml_service.cli.screen import screen
-from otel_ml_service.stored_runs.deliveries import deliveries, delivering, lacking, not_taken
-from otel_ml_service.stored_runs.follow_jsonl import UnreadableLineError
-from otel_ml_service.stored_runs.quick_history import history_of
-from otel_ml_service.stored_runs.read_records import RunUnreadableError
-from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders, unreadable_folders
-from otel_ml_service.stored_runs.run_history import History
-from otel_ml_service.stored_runs.status_word import LIVE, NOT_FINISHED, UNTOLD, standing
+from otel_ml_service.stored_runs.run_folders import run_folders, unreadable_folders
+from otel_ml_service.stored_runs.status_word import NOT_FINISHED, UNTOLD
 
-__all__ = ["command", "described"]
+__all__ = ["command"]
 
 
 @click.command("runs", epilog="Example: otel-ml runs --limit 5")
@@ -97,33 +93,3 @@ def _beginning(run_id: str, ids: Sequence[str]) -> str:
 
 _SHORTEST_ID = 8
 """Characters: a few more than are needed now, so that it is still the beginning of one run tomorrow."""
-
-
-def described(run: RunFolder) -> dict[str, Any]:
-    """Return how a run stands, as plain data."""
-    read = _read(run)
-    status = None if read is None else read.status
-    known = () if standing(run, status) == LIVE else deliveries(run)  # a job that goes on always has some on its way
-    found = known or ()
-    return {
-        "id": run.id,
-        "name": run.name,
-        "experiment": run.experiment,
-        "status": standing(run, status, is_told=known is not None),
-        "delivery_known": known is not None,
-        "delivering": list(delivering(found)),
-        "lacking": list(lacking(found)),
-        "not_taken": not_taken(found),
-        "steps": read.steps if read is not None else 0,
-        "rows": read.rows if read is not None else 0,
-        "modified": run.last_record,
-        "bytes": run.size(),
-        "dir": str(run.path),
-    }
-
-
-def _read(run: RunFolder) -> History | None:
-    try:
-        return history_of(run)
-    except (RunUnreadableError, UnreadableLineError):
-        return None

@@ -22,7 +22,7 @@ from otel_ml_exporters.records import Record, StepRecord, Table
 from otel_ml_service.cli.figures import compact, of_metric
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
-from otel_ml_service.cli.runs_command import described
+from otel_ml_service.cli.run_status import described
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.series_json import Json, json_value, metric_json
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, is_exposed, time_account

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import OtelMLError
 from otel_ml.recovery import Sent, send_leftovers
-from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_service.service import Service
 from otel_ml_service.stored_runs.read_records import Facts, facts
-from otel_ml_service.stored_runs.serve_again import service_again
+from otel_ml_service.stored_runs.serve_again import alone, service_again
 from otel_ml_service.stored_runs.unfinished import MARKS, Unfinished
 
-__all__ = ["Recovered", "RunTakenError", "alone", "recover", "send"]
+__all__ = ["Recovered", "RunTakenError", "recover", "send"]
 
 
 class RunTakenError(OtelMLError):
@@ -155,16 +152,3 @@ def _is_empty(run: Unfinished, service: Service, account: Mapping[str, Any]) -> 
     """Whether nobody was ever heard in the run, and nobody is left who could be."""
     is_taken_in = service.is_settled and run.rendezvous.service_file.exists()
     return is_taken_in and not (account.get("writers") or account.get("last_seq") or run.spools_left)
-
-
-@contextmanager
-def alone(rendezvous: Rendezvous) -> Iterator[bool]:
-    """Hold the right to serve the run; False where another process has it."""
-    handle = rendezvous.acquire()
-    if handle is None:
-        yield False
-        return
-    try:
-        yield not rendezvous.is_served()
-    finally:
-        os.close(handle)
