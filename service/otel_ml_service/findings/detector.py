@@ -43,6 +43,8 @@ _LEAST = 0.9
 """Of a slow-down that is to be found: what is measured scatters around what is so."""
 _SURE = 9.0
 """Deviations of changes, of a mean over steps, that chance does not make: 4.5 of the times themselves, of two ranks."""
+_SURE_OF_TIMES = 4.5
+"""The same of slow-downs themselves: where they vary much from step to step, four in a row are soon long by chance."""
 NO_DEVIATIONS: Mapping[str, float] = {}
 _LIKELY = 0.4
 """Part of the evidence that is needed, of a rank that may be found soon."""
@@ -259,6 +261,7 @@ class Detector:
             self._add_up(step, slow, extra, seen, high)
         how_often_long.count(cells, high, seen & ~cells.is_open)
         cells.was_high = np.where(seen, high, cells.was_high)
+        how_often_long.add_up(cells, slow)
 
     def _add_up(self, step: int, slow: Floats, extra: Floats, seen: Flags, high: Flags) -> None:
         """Add the step to what speaks for and against each rank; without any, that begins anew with the next."""
@@ -348,7 +351,9 @@ class Detector:
         scatter = np.array([deviations.get(phase, 0.0) for phase in cells.phases])
         beside = self._of_amounts.deviations
         scatter[: len(beside)] = np.maximum(scatter[: len(beside)], beside)
-        least = np.maximum(_LEAST * self._thresholds.warning, _SURE * scatter / np.sqrt(steps))
+        by_chance = np.maximum(_SURE * scatter, _SURE_OF_TIMES * self._scatter.seen) / np.sqrt(steps)
+        by_chance += how_often_long.beside(cells, suspects & ~cells.is_open)
+        least = np.maximum(_LEAST * self._thresholds.warning, by_chance)
         suspects &= cells.is_open | (cells.total >= least * steps)
         likely = cells.evidence >= _LIKELY * self._needed
         begun = without_containers(suspects, likely, cells.extra, usual) & ~cells.is_open

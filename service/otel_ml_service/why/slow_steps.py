@@ -343,7 +343,8 @@ def _without_them(there: Sequence[Slow], by: str) -> str:
         own, them = ("Its", "it") if len({slow.who for slow in there}) == 1 else ("Their", "them")
         return f"{own} own steps are {by} shorter without that, and most ranks do not wait for {them}"
     kinds = {slow.kind for slow in there}
-    without = _EVENED[kinds.pop()] if len(kinds) == 1 and kinds <= _EVENED.keys() else "Without it"
+    without = "Without it" if sum(slow.accuses for slow in there) == 1 else "Without them"
+    without = _EVENED[kinds.pop()] if len(kinds) == 1 and kinds <= _EVENED.keys() else without
     return f"{without} these steps are {by} shorter"
 
 

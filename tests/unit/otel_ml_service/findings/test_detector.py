@@ -178,3 +178,28 @@ def test_of_a_slow_timer_and_the_one_around_it_the_slow_one_is_told_whichever_is
             told |= {(one.rank, one.phase) for one in detector.step(step, timers) if one.rank == 1 and step >= 40}
 
     assert told == {(1, "work")}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_where_one_timer_varies_with_the_data_nobody_is_slow_for_having_had_the_longest_a_few_times(ranks: int) -> None:
+    accused = 0
+    for seed in range(60):
+        rng, detector = np.random.default_rng(seed), Detector()
+        found = []
+        for step in range(12):
+            work = rng.uniform(0.025, 0.125, ranks)
+            seconds = np.stack([work, work.max() - work + 0.003], axis=1)
+            found += detector.step(step, StepTimers(tuple(range(ranks)), ("forward", "all_reduce"), seconds))
+        accused += bool(found)
+
+    assert accused <= 2
+
+
+def test_a_rank_that_is_slow_is_found_where_one_timer_varies_with_the_data() -> None:
+    rng, detector = np.random.default_rng(4), Detector()
+    for step in range(80):
+        work = rng.uniform(0.08, 0.12, 4) * np.array([1.0, 1.0, 1.5, 1.0])
+        seconds = np.stack([work, work.max() - work + 0.003], axis=1)
+        detector.step(step, StepTimers((0, 1, 2, 3), ("forward", "all_reduce"), seconds))
+
+    assert [(one.rank, one.since) for one in detector.open.values()] == [(2, 0)]

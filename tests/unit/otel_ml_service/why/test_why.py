@@ -287,3 +287,13 @@ def test_of_a_finding_whose_span_is_of_other_steps_the_one_that_shows_it_is_look
 
     assert (answer.look_at[0].step, answer.look_at[0].text) == (97, "span s97-2-forward of rank 2, forward")
     assert "look at step 97" in answer.sentences[2]
+
+
+def test_without_two_ranks_is_said_of_them() -> None:
+    slow = range(100, 140)
+    two = [finding(rank=rank, since=100, until=139, extra_s=0.012, phase=phase) for rank, phase in
+           ((2, "forward"), (3, "data"))]  # fmt: skip
+
+    answer = asked(job(slow=slow, extra_s=0.024, findings=two))
+
+    assert answer.sentences[2].startswith("Without them these steps are 24 ms shorter")
