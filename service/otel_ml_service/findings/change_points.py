@@ -51,6 +51,9 @@ _AT_ONCE = 0.6
 _ALIKE = 2.5
 """Deviations of von Neumann's ratio from which a reference follows itself, whatever the whole series does."""
 
+_FAR = 2.0
+"""Times all that the reference varies by: a level so far off is no longer one of those that it has by itself."""
+
 _MAD = 1.4826
 """Scatter (standard deviation of normal noise) in median absolute deviations."""
 
@@ -235,7 +238,8 @@ def _accepted(residuals: Floats, length: int, least: float, harder: float) -> in
     """Return where in the window the change is; None where it is none."""
     rises = np.copysign(1.0, np.median(residuals[length:])) * residuals
     reference, recent = rises[:length], rises[length:]
-    if _neighbors(reference[None])[0] < 2 - _ALIKE * 2 / math.sqrt(length):
+    is_far = np.median(recent) > _FAR * np.ptp(reference)
+    if not is_far and _neighbors(reference[None])[0] < 2 - _ALIKE * 2 / math.sqrt(length):
         return None
     if not _is_beyond(reference, recent, _RANKS * harder):
         return None

@@ -104,6 +104,11 @@ class EvidenceMatrix:
         larger[: matrix.shape[0], : matrix.shape[1]] = matrix
         return larger
 
+    def begin(self, places: npt.NDArray[np.bool_], step: int) -> None:
+        """Begin the sums of these places anew with a step."""
+        self.since[places] = step
+        self.seconds[places] = self.total[places] = 0.0
+
     def spread(self, ranks: Sequence[int], phases: Sequence[str], seconds: Floats) -> Floats:
         """Return `seconds` in the places of this matrix; NaN where nothing was given, or no time."""
         if self._known != (ranks, phases):  # else as in the step before: nearly always

@@ -12,9 +12,9 @@ from otel_ml_service.why.answer import ABOUT, Answer
 from otel_ml_service.why.between_steps import Between, between_steps
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
-from otel_ml_service.why.long_steps import LongSteps
+from otel_ml_service.why.long_steps import LEAST_STEPS, LongSteps
 from otel_ml_service.why.metric_change import explain_metric, largest_change
-from otel_ml_service.why.slow_steps import explain_steps, slow_range
+from otel_ml_service.why.slow_steps import explain_steps, quick_range, slow_range
 from otel_ml_service.why.step_time import step_time
 from otel_ml_service.why.steps_answer import growing, long_steps_of, steps_answer, told_with
 from otel_ml_service.why.untimed import Untimed, untimed
@@ -139,15 +139,26 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
         return replace(told, verdict="cannot tell", explained=0.0, sentences=_within(most, len(steps)))
     if most is not None:
         return told
+    if (quick := quick_range(facts, place)) is not None:
+        return explain_steps(facts, place, *quick)
+    nothing = f"Nothing stands out in {plural(len(steps), place.axis)}: no rank was found slow, no level changed."
+    no_more = "Cannot tell more: nothing has to be explained, as far as the run has timers and metrics."
+    if len(steps) < LEAST_STEPS:
+        nothing = f"The run has {plural(len(steps), place.axis)}, and no rank was found slow in {_them(steps)}."
+        no_more = f"Cannot tell: it takes {LEAST_STEPS} to say what is usual, and which are longer."
     return Answer(
         facts.id, ABOUT, place.role, place.axis, steps[0], steps[-1], "cannot tell", None, 0.0,
         (
-            f"Nothing stands out in {plural(len(steps), place.axis)}: no rank was found slow, no level changed.",
-            "Cannot tell more: nothing has to be explained, as far as the run has timers and metrics.",
+            nothing,
+            no_more,
             whole.sentences[2] if not whole.account else "Where the time goes is below.",
         ),
         account=whole.account, adds_up=whole.adds_up, evidence=tuple(completeness(facts, place, steps[0], steps[-1])),
     )  # fmt: skip
+
+
+def _them(steps: Sequence[int]) -> str:
+    return "it" if len(steps) == 1 else "them"
 
 
 def _between(between: Between, steps: int, whole: Answer) -> tuple[str, str, str]:

@@ -16,7 +16,7 @@ from otel_ml_service.why.step_time import WARM_UP, StepTime, account
 from otel_ml_service.why.unknown_steps import NO_TIMERS
 from otel_ml_service.why.wording import listed, ordinal, seconds, steps_text
 
-__all__ = ["Grown", "LongSteps", "long_steps", "with_phases"]
+__all__ = ["LEAST_STEPS", "Grown", "LongSteps", "long_steps", "with_phases"]
 
 _NOTICED = 0.05
 """Of the time of all steps: less is not told."""
@@ -30,7 +30,7 @@ _BEYOND, _LEAST = 8.0, 0.02
 _MUCH, _RARE = 0.2, 0.05
 """Of the time of all steps, in so few of them: that is told first, whatever it is; of more it is how they scatter."""
 
-_FEW = 8
+LEAST_STEPS = 8
 """Fewer steps have no typical one."""
 
 _LEVEL = 7
@@ -230,7 +230,7 @@ def long_steps(time: StepTime, axis: str, steps: Sequence[int], beside: Iterable
         beside: others that tell what a typical step is.
     """
     known = sorted({*steps, *beside})
-    if len(known) < _FEW:
+    if len(known) < LEAST_STEPS:
         return None
     lengths = np.array([time.seconds[step] for step in known])
     shortest, third = (float(value) for value in np.quantile(lengths, (_SHORTEST, _TYPICAL), method="lower"))

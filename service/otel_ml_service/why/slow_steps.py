@@ -27,7 +27,7 @@ from otel_ml_service.why.unknown_steps import NO_TIMERS, unknown_steps
 from otel_ml_service.why.untimed import in_no_timer
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
-__all__ = ["NOTICED", "explain_steps", "found_at", "slow_range", "whose"]
+__all__ = ["NOTICED", "explain_steps", "found_at", "quick_range", "slow_range", "whose"]
 
 NOTICED = 0.05
 """Of the usual time: less is as usual."""
@@ -74,14 +74,26 @@ def slow_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
     worst = next((slow for slow in found if slow.accuses), None)
     if worst is not None:
         return worst.since, worst.last
+    if (slower := _other_level(facts, place, 1)) is not None:
+        return slower
+    return (found[0].since, found[0].last) if found else None
+
+
+def quick_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
+    """Return the steps of a place since which they are shortest, against those before; None where they never are."""
+    return _other_level(facts, place, -1)
+
+
+def _other_level(facts: RunFacts, place: Place, sign: int) -> tuple[int, int] | None:
+    """Return the steps of the largest change of time to longer ones, or to shorter ones for -1, up to the way back."""
     time = step_time(facts, place)
     points = change_points(list(time.seconds), list(time.seconds.values()))
-    slower = [change for change in points.changes if change.by > NOTICED * change.before]
-    if slower:
-        most = max(slower, key=lambda change: change.by)
-        ends = [change.step for change in points.changes if change.step > most.step and change.by < 0]
-        return most.step, min(ends, default=max(time.seconds) + 1) - 1
-    return (found[0].since, found[0].last) if found else None
+    there = [change for change in points.changes if sign * change.by > NOTICED * change.before]
+    if not there:
+        return None
+    most = max(there, key=lambda change: sign * change.by)
+    ends = [change.step for change in points.changes if change.step > most.step and sign * change.by < 0]
+    return most.step, min(ends, default=max(time.seconds) + 1) - 1
 
 
 def found_at(facts: RunFacts, place: Place) -> list[Slow]:
@@ -293,6 +305,8 @@ def _why(
         by = seconds(phases[0].seconds - (phases[0].usual_s or 0.0))
         peers = "a rank alone has no peers to be compared with" if time.is_alone else _NO_PEER
         where = "no timer" if phases[0].name == UNTIMED else phases[0].name
+        if effect.by < 0:
+            return f"Cannot tell: {signed(by)} of it is in {where}; what was changed there is not recorded."
         return f"Cannot tell: {signed(by)} of it is in {where}, and {peers}."
     return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
 

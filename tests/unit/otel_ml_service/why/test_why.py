@@ -297,3 +297,19 @@ def test_without_two_ranks_is_said_of_them() -> None:
     answer = asked(job(slow=slow, extra_s=0.024, findings=two))
 
     assert answer.sentences[2].startswith("Without them these steps are 24 ms shorter")
+
+
+def test_steps_that_became_shorter_for_good_are_told_and_nobody_says_that_no_level_changed() -> None:
+    answer = asked(job(slow=range(80), extra_s=0.010))
+
+    assert answer.sentences[0].startswith("Steps 80-159 took 12 ms each instead of 22 ms: -10 ms a step")
+    assert answer.sentences[1] == "Cannot tell: -10 ms of it is in forward; what was changed there is not recorded."
+
+
+def test_a_run_of_too_few_steps_is_not_said_to_have_nothing_that_stands_out() -> None:
+    answer = asked(job(steps=6, slow=range(4, 5), extra_s=0.3))
+
+    assert answer.sentences[:2] == (
+        "The run has 6 steps, and no rank was found slow in them.",
+        "Cannot tell: it takes 8 to say what is usual, and which are longer.",
+    )
