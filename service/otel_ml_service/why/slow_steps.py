@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_service.findings.change_points import change_points
-from otel_ml_service.findings.phases import UNTIMED
+from otel_ml_service.findings.phases import UNTIMED, is_waiting
 from otel_ml_service.why.answer import ABOUT, CAUSED, Answer, Evidence, Look, Phase, Verdict
 from otel_ml_service.why.between_steps import one_rank_between
 from otel_ml_service.why.coincidences import changes_near
@@ -19,8 +19,10 @@ from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text
 from otel_ml_service.why.followed_metric import follows, follows_in_each_step
 from otel_ml_service.why.late_samples import late_samples
+from otel_ml_service.why.long_steps import INSIDE
 from otel_ml_service.why.not_finite import no_longer_finite
 from otel_ml_service.why.one_host import alone_on_hosts, told_with_hosts
+from otel_ml_service.why.ranks_in_phases import alone_in, without_timers
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
 from otel_ml_service.why.unknown_steps import NO_TIMERS, unknown_steps
@@ -37,8 +39,6 @@ _FEW = 3
 
 _EVENED = {"stage": "With the work spread over all stages", "load": "With as much for all ranks"}
 """What takes a cause away that is not a fault."""
-
-_NO_PEER = "no rank was found slower there than its peers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,8 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     paths = by_paths(facts, place, time, effect.kept, effect.usual)
     kept, usual = ([step for step in steps if step in paths.seconds] for steps in (effect.kept, effect.usual))
     phases = account(paths, kept, usual)
-    cause = _why(verdict, causes, names, explained, effect, evidence, paths, phases) if late is None else late.cause
+    cause = late.cause if late is not None else _why(verdict, causes, names, explained, effect, evidence)
+    cause = cause or _in_what(facts, place, effect, paths, phases)
     return Answer(
         run=facts.id, about=ABOUT, role=place.role, axis=place.axis, first=first, last=last, verdict=verdict,
         effect=effect.by if effect.usual_s else None, explained=explained,
@@ -282,9 +283,8 @@ def _why(
     explained: float,
     effect: _Effect,
     evidence: Sequence[Evidence],
-    time: StepTime,
-    phases: Sequence[Phase],
 ) -> str:
+    """Return the verdict and its reason; nothing where only the account has something to say."""
     if verdict == "caused":
         of_ranks = _not_slow(causes)
         part = f"; {explained:.0%} of it goes with that" if effect.usual else ""
@@ -301,14 +301,25 @@ def _why(
         if causes:
             return f"Cannot tell what it cost: {listed(names)}, and no step was without it."
         return f"Cannot tell more: nothing in these steps has to be explained.{missing}"
-    if time.adds_up and phases:
-        by = seconds(phases[0].seconds - (phases[0].usual_s or 0.0))
-        peers = "a rank alone has no peers to be compared with" if time.is_alone else _NO_PEER
-        where = "no timer" if phases[0].name == UNTIMED else phases[0].name
-        if effect.by < 0:
-            return f"Cannot tell: {signed(by)} of it is in {where}; what was changed there is not recorded."
-        return f"Cannot tell: {signed(by)} of it is in {where}, and {peers}."
-    return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
+    return ""
+
+
+def _in_what(facts: RunFacts, place: Place, effect: _Effect, time: StepTime, phases: Sequence[Phase]) -> str:
+    """Return in which phase the effect is, whose it is, and why that is no cause."""
+    if not time.adds_up or not phases:
+        return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
+    most, by_s = phases[0], phases[0].seconds - (phases[0].usual_s or 0.0)
+    told = f"Cannot tell: {signed(seconds(by_s))} of it is in {'no timer' if most.name == UNTIMED else most.name}"
+    if effect.by < 0:
+        return f"{told}; what was changed there is not recorded."
+    if time.is_alone:
+        return f"{told}, and a rank alone has no peers to be compared with."
+    if (rank := alone_in(facts, place, most.name, by_s, effect.kept)) is not None:
+        return f"{told} of rank {rank} alone; {INSIDE}."
+    if is_waiting(most.name) and (silent := without_timers(facts, place, time, effect.kept)):
+        who = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {listed([*map(str, silent)])} have"
+        return f"{told}, and {who} no timers: with some it could be told whether the others wait for that."
+    return f"{told}, and no rank was found slower there than its peers."
 
 
 def _not_slow(causes: Iterable[Slow]) -> str:

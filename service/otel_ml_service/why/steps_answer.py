@@ -10,6 +10,7 @@ from otel_ml_service.why.answer import CAUSED, Answer, Look
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.long_steps import LongSteps, long_steps, with_phases
 from otel_ml_service.why.longer_and_longer import told_to_grow
+from otel_ml_service.why.ranks_in_phases import alone_in
 from otel_ml_service.why.slow_steps import NOTICED, explain_steps, found_at, whose
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, calm_steps, step_time, usual_steps
@@ -58,7 +59,9 @@ def long_steps_of(facts: RunFacts, place: Place, first: int, last: int) -> LongS
     long = long_steps(time, place.axis, steps, beside)
     if long is None or _is_another_level(time, [step for step in steps if step not in long.of_steps], beside):
         return None
-    return with_phases(long, by_paths(facts, place, time, tuple(long.of_steps), long.typical))
+    long = with_phases(long, by_paths(facts, place, time, tuple(long.of_steps), long.typical))
+    alone = (alone_in(facts, place, one.phase, one.seconds, one.steps) for one in long.grown)
+    return replace(long, grown=tuple(replace(one, rank=rank) for one, rank in zip(long.grown, alone, strict=True)))
 
 
 def _is_another_level(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> bool:
