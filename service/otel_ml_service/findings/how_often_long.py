@@ -63,7 +63,7 @@ def add_up(cells: EvidenceMatrix, slow: Floats) -> None:
 
 
 def beside(cells: EvidenceMatrix, suspects: Flags) -> Floats:
-    """Return how much longer than usual those beside each suspect are, on average: that is no sign of anything.
+    """Return how much longer than usual those beside each suspect are, on average: that is not a sign of anything.
 
     The one in the middle: of those that are slow there may be nearly half.
     """

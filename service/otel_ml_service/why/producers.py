@@ -148,7 +148,7 @@ def mix_of(producers: Sequence[Producer], step: int, last: int) -> Mix | None:
     """Return of whom samples are, where a metric that they are parts of changed at `step` by that; else None.
 
     Without one of them it would not have changed, either; but nobody's samples became worse. Who gives samples for the
-    first time, or none any more, is not meant.
+    first time, or none from then on, is not meant.
     """
     known, before, after = _windows(producers, step, last)
     whole = _change(known, before, after)

@@ -305,7 +305,7 @@ def _why(
 
 
 def _in_what(facts: RunFacts, place: Place, effect: _Effect, time: StepTime, phases: Sequence[Phase]) -> str:
-    """Return in which phase the effect is, whose it is, and why that is no cause."""
+    """Return in which phase the effect is, whose it is, and why that is not told as a cause."""
     if not time.adds_up or not phases:
         return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
     most, by_s = phases[0], phases[0].seconds - (phases[0].usual_s or 0.0)
