@@ -119,3 +119,11 @@ def test_a_walk_of_no_known_steps_has_no_change_of_level(seed: int) -> None:
 
     for steps in (rng.normal(size=400), rng.standard_t(3, size=400)):
         assert change_points(range(400), np.cumsum(steps)).changes == ()
+
+
+@pytest.mark.parametrize("since", [20, 30])
+def test_a_level_far_beyond_all_before_it_is_told_of_a_short_series(since: int) -> None:
+    values = 50 + 0.5 * np.random.default_rng(2).normal(size=60)
+    values[since:] -= 30
+
+    assert [change.step for change in change_points(range(60), values).changes] == [since]

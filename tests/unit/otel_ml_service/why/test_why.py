@@ -313,3 +313,13 @@ def test_a_run_of_too_few_steps_is_not_said_to_have_nothing_that_stands_out() ->
         "The run has 6 steps, and no rank was found slow in them.",
         "Cannot tell: it takes 8 to say what is usual, and which are longer.",
     )
+
+
+def test_a_slow_rank_that_has_half_of_it_is_told_with_that_half_and_is_not_said_to_lead_nowhere() -> None:
+    answer = asked(
+        job(slow=SLOW, extra_s=0.024, findings=[finding(since=80, until=119, extra_s=0.012)]), steps=(80, 119)
+    )
+
+    assert answer.verdict == "coincided"
+    assert "; 50% of it goes with what was found, and a cause takes 80%." in answer.sentences[1]
+    assert "nothing shows" not in answer.sentences[1]
