@@ -7,6 +7,7 @@ import pytest
 
 from otel_ml_service.findings.detector import Detector
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
 
 NAN = float("nan")
@@ -239,3 +240,15 @@ def test_a_step_that_was_a_little_longer_by_chance_right_before_is_not_part_of_w
     [found] = detector.open.values()
     assert (found.rank, found.since) == (2, 22)
     assert found.cost_s == pytest.approx(10 * 3.0)
+
+
+def test_what_a_step_is_shorter_without_a_rank_is_a_mean_over_the_steps_that_have_its_timer() -> None:
+    found, slow = StepFindings(), [0.02, 0.05, 0.02, 0.02]
+    changes: list[Finding] = []
+    for step in range(80):
+        seconds = np.stack([slow, np.max(slow) - np.array(slow) + 0.003], axis=1)
+        timers = StepTimers((0, 1, 2, 3), ("forward" if step < 40 else "fwd", "all_reduce"), seconds)
+        changes += found.step(step, timers, {})
+
+    [over] = [one for one in changes if one.is_over]
+    assert (over.phase, over.last, over.saved_s) == ("forward", 39, pytest.approx(0.03))
