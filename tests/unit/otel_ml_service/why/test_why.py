@@ -323,3 +323,14 @@ def test_a_slow_rank_that_has_half_of_it_is_told_with_that_half_and_is_not_said_
     assert answer.verdict == "coincided"
     assert "; 50% of it goes with what was found, and a cause takes 80%." in answer.sentences[1]
     assert "nothing shows" not in answer.sentences[1]
+
+
+def test_the_costliest_steps_are_told_with_how_much_was_found_in_others() -> None:
+    turns = [finding(rank=rank, since=since, until=since + 9, extra_s=0.012) for rank, since in
+             ((0, 40), (2, 60), (0, 80))]  # fmt: skip
+
+    answer = asked(job(slow=range(40, 90), extra_s=0.012, findings=turns))
+    alone = asked(job(slow=range(40, 50), extra_s=0.012, findings=turns[:1]))
+
+    assert "slow ranks were found 2 times in other steps, too, 240 ms in all" in texts(answer)
+    assert "in other steps" not in texts(alone)
