@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
@@ -57,6 +57,8 @@ class _Watch:
 
     Attributes:
         over: findings that have ended, at most `_KEPT`.
+        before: the same of older attempts, as far as their steps were not done again; `begun_at` is the first step of
+            the attempt that is looked at.
         is_published: whether the series in the last row named a slow rank.
         closes: steps closed since the last table; at first so many that the first finding is published at once.
         is_news: whether something was found that no table holds yet.
@@ -72,6 +74,8 @@ class _Watch:
     step_findings: StepFindings = field(default_factory=StepFindings)
     heat: Heatmap = field(default_factory=Heatmap)
     over: list[Finding] = field(default_factory=list)
+    before: list[Finding] = field(default_factory=list)
+    begun_at: int = 0
     is_published: bool = False
     closes: int = _EVERY
     is_news: bool = False
@@ -88,7 +92,7 @@ class _Watch:
     @property
     def findings(self) -> list[Finding]:
         """All that are remembered, in the order in which they began."""
-        every = [*self.over, *self.step_findings]
+        every = [*self.before, *self.over, *self.step_findings]
         return sorted(every, key=lambda one: (one.since, -1 if one.rank is None else one.rank, *one.subject))
 
     @property
@@ -97,16 +101,20 @@ class _Watch:
         return any(not finding.span_id for finding in self.step_findings.slow_ranks)
 
     def close(self, step: int, time_ns: int) -> None:
-        """Note that a step closed."""
+        """Note that a step closed: what an older attempt had found there is not so in the one that counts now."""
         self.step, self.time_ns, self.closes = step, time_ns, self.closes + 1
+        kept = [one for one in self.before if one.last < self.begun_at or one.since > step]
+        self.is_news |= len(kept) < len(self.before)
+        self.before = kept
 
     def go_on_from(self, timers: StepTimers) -> None:
         """Keep the timers of a step that nobody is in anymore: those who hang later are compared with it."""
         self.timers = timers
 
-    def follow(self, attempt: int) -> None:
-        """Look at another attempt, of which nothing is known."""
-        self.attempt, self.step_findings = attempt, StepFindings()
+    def follow(self, attempt: int, step: int) -> None:
+        """Look at another attempt, of which nothing is known, from its first step on."""
+        self.attempt, self.step_findings, self.begun_at = attempt, StepFindings(), step
+        self.before, self.over = [_up_to(one, step) for one in [*self.before, *self.over]][-_KEPT:], []
         self.heat, self.timers = Heatmap(), None
 
     def note(self, changes: Sequence[Finding]) -> None:
@@ -273,7 +281,7 @@ class Stragglers:
         elif attempt.ordinal > watch.attempt:
             self._note(attempt.stream, watch, watch.step_findings.finish())
             self._top_ranks.publish(attempt.stream)
-            watch.follow(attempt.ordinal)
+            watch.follow(attempt.ordinal, window.step)
         return watch
 
     def _without_who_hangs(
@@ -358,3 +366,10 @@ def _account(stream: StepStream, account: Sequence[Exposed]) -> Iterator[tuple[s
         name = published_name(stream.role, stream.axis, f"time/exposed/{phase}")
         yield name, seconds
         yield f"{name}/rank", float(rank)
+
+
+def _up_to(finding: Finding, step: int) -> Finding:
+    """Return a finding that began before a step as it was until then; another one, and one that was over, as it is."""
+    if not finding.since < step <= finding.last:
+        return finding
+    return replace(finding, last=step - 1, cost_s=finding.extra_s * (step - finding.since))

@@ -51,6 +51,9 @@ _AT_ONCE = 0.6
 _ALIKE = 2.5
 """Deviations of von Neumann's ratio from which a reference follows itself, whatever the whole series does."""
 
+_FAR = 2.0
+"""Times all that the reference varies by: a level so far off is no longer one of those that it has by itself."""
+
 _MAD = 1.4826
 """Scatter (standard deviation of normal noise) in median absolute deviations."""
 
@@ -183,17 +186,21 @@ def _splits(series: Floats, following: float) -> Iterator[_Split]:
 
 
 def _next_split(series: Floats, start: int, least: int, harder: float) -> _Split | None:
-    """Return the first change after the value `start`; its reference grows until it is long enough to be moved."""
-    lengths = [length for length in (16, 32, REFERENCE) if length >= least]
+    """Return the first change after the value `start`; its reference grows until it is long enough to be moved.
+
+    Shorter ones than `least` have to do for levels that are far beyond all that is in them.
+    """
+    lengths = [_AFTER, _FIRST, REFERENCE]
     for length, longer in zip(lengths, [*lengths[1:], len(series)], strict=True):
         end = min(start + longer + RECENT - 1, len(series))
-        found = _search(series[start:end], length, harder) if end - start >= length + RECENT else None
+        is_there = end - start >= length + RECENT
+        found = _search(series[start:end], length, harder, only_far=length < least) if is_there else None
         if found is not None:
             return found._replace(at=start + found.at, found_at=start + found.found_at)
     return None
 
 
-def _search(series: Floats, length: int, harder: float) -> _Split | None:
+def _search(series: Floats, length: int, harder: float, *, only_far: bool) -> _Split | None:
     windows = np.lib.stride_tricks.sliding_window_view(series, length + RECENT)
     for first in range(0, len(windows), _CHUNK):
         block = windows[first : first + _CHUNK]
@@ -201,7 +208,7 @@ def _search(series: Floats, length: int, harder: float) -> _Split | None:
         shift = np.median(residuals[:, length:], axis=1)
         least = SURE * _may_be_off(length) * harder * scatter
         for row in np.flatnonzero(np.abs(shift) > least).tolist():
-            at = _accepted(residuals[row], length, float(least[row]), harder)
+            at = _accepted(residuals[row], length, float(least[row]), harder, only_far=only_far)
             if at is not None:
                 before = float(block[row, at] - residuals[row, at])
                 return _Split(first + row + at, first + row + length + RECENT - 1, before, float(scatter[row]))
@@ -231,11 +238,12 @@ def _scatter(residuals: Floats, length: int) -> Floats:
     return np.asarray(_MAD * np.median(np.abs(residuals[:, :length]), axis=1))
 
 
-def _accepted(residuals: Floats, length: int, least: float, harder: float) -> int | None:
+def _accepted(residuals: Floats, length: int, least: float, harder: float, *, only_far: bool) -> int | None:
     """Return where in the window the change is; None where it is none."""
     rises = np.copysign(1.0, np.median(residuals[length:])) * residuals
     reference, recent = rises[:length], rises[length:]
-    if _neighbors(reference[None])[0] < 2 - _ALIKE * 2 / math.sqrt(length):
+    is_far = np.median(recent) > _FAR * np.ptp(reference)
+    if not is_far and (only_far or _neighbors(reference[None])[0] < 2 - _ALIKE * 2 / math.sqrt(length)):
         return None
     if not _is_beyond(reference, recent, _RANKS * harder):
         return None

@@ -158,13 +158,20 @@ def _pieces(spans: Sequence[Span], kinds: Mapping[str, TimerKind]) -> list[_Piec
 
 
 def _counting(running: Sequence[Span], steps: frozenset[str], kinds: Mapping[str, TimerKind]) -> Span | None:
-    """Return which of the spans that run counts: who is around another one does not, and waiting not beside work."""
+    """Return which of the spans that run counts: who is around another one does not, and waiting not beside work.
+
+    Of work that runs at once it is the step's own: what a thread does beside it takes nothing of the step's time.
+    """
     inner = [
         span
         for place, span in enumerate(running, 1)
         if not any(contains(span, later, steps) for later in running[place:])
     ]
-    return max(inner, key=lambda span: (not _waits(span.name, kinds), span.start_ns, -span.end_ns), default=None)
+
+    def counts(span: Span) -> tuple[bool, bool, int, int]:
+        return not _waits(span.name, kinds), span.span_id in steps, span.start_ns, -span.end_ns
+
+    return max(inner, key=counts, default=None)
 
 
 def _piece_before(pieces: Sequence[_Piece], now: int, begin: int) -> _Piece:

@@ -20,8 +20,9 @@ from otel_ml_service.findings import how_often_long
 from otel_ml_service.findings.blame import own_extra, without_containers
 from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
+from otel_ml_service.findings.medians import largest_of_rows
 from otel_ml_service.findings.peers import Peers, TimeOfAmounts, is_pipeline, usual_of
-from otel_ml_service.findings.phases import TimerKind, accuses
+from otel_ml_service.findings.phases import accuses
 from otel_ml_service.findings.scatter import Scatter
 from otel_ml_service.findings.silent_ranks import Rhythm, silence
 from otel_ml_service.findings.step_timers import StepTimers
@@ -43,6 +44,10 @@ _LEAST = 0.9
 """Of a slow-down that is to be found: what is measured scatters around what is so."""
 _SURE = 9.0
 """Deviations of changes, of a mean over steps, that chance does not make: 4.5 of the times themselves, of two ranks."""
+_SURE_OF_TIMES = 4.5
+"""The same of slow-downs themselves: where they vary much from step to step, four in a row are soon long by chance."""
+_LEAP = 4.0
+"""So many times what a rank was slow by in the steps before: these were chance, and it is slow since this one."""
 NO_DEVIATIONS: Mapping[str, float] = {}
 _LIKELY = 0.4
 """Part of the evidence that is needed, of a rank that may be found soon."""
@@ -65,13 +70,13 @@ class Detector:
         self._scatter = Scatter()
         self._peers = Peers()
         self._warm_up = WarmUp()
-        self._rhythm = Rhythm()
+        self._rhythm, self._rhythm_of_phases = Rhythm(), Rhythm()
         self._of_amounts = TimeOfAmounts()
         self._needed = np.inf
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
         self._late = np.zeros(0)
         self._saved_before: dict[tuple[int, str], float] = {}
-        self._slow_until_it_left: set[tuple[int, str]] = set()
+        self._slow_until_it_left = set[tuple[int, str]]()
         self.open: dict[tuple[int, str], Finding] = {
             (one.rank, one.phase): one for one in open_findings if one.rank is not None
         }
@@ -113,12 +118,13 @@ class Detector:
         cells = self._cells
         seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
         self._rhythm.hear(step, seconds)
+        self._rhythm_of_phases.hear(step, seconds.T)
         changes = silence(self.open, step, timers, self._thresholds.silent_steps)
         usual = self._usual(timers, seconds)
         if np.isnan(usual).all():
             self.slowdowns = np.full(len(cells.ranks), np.nan)
             return changes
-        extra = self._extra(seconds, usual, timers.kinds)
+        extra = self._extra(seconds, usual, timers)
         limits = self._thresholds
         step_s = np.fmax.reduce(usual, axis=1, keepdims=True)
         least = np.maximum(limits.least_share * step_s, limits.least_s)
@@ -126,11 +132,11 @@ class Detector:
         slow[~np.isfinite(slow)] = np.nan  # a phase that takes nobody any time
         self._scatter.learn(slow - self._cells.before)
         self._cells.before = np.where(np.isnan(slow), self._cells.before, slow)
-        self.slowdowns = _largest(slow)
+        self.slowdowns = largest_of_rows(slow)
         self._excuse_who_warms_up(timers, slow)
         self._weigh(step, slow, extra)
         ended = [*self._ended(step), *self._left(step)]
-        return [*changes, *ended, *self._changed(step, timers), *self._begun(step, usual, deviations)]
+        return [*changes, *ended, *self._changed(step, seconds), *self._begun(step, usual, deviations)]
 
     def _usual(self, timers: StepTimers, seconds: Floats) -> Floats:
         """Return what each rank usually takes in each phase, for as much as it was given to do.
@@ -160,11 +166,14 @@ class Detector:
         self._excused = np.nan_to_num(np.maximum(np.minimum(seconds, allowed) - usual, 0.0))
         return allowed
 
-    def _extra(self, seconds: Floats, usual: Floats, kinds: Mapping[str, TimerKind]) -> Floats:
+    def _extra(self, seconds: Floats, usual: Floats, timers: StepTimers) -> Floats:
         """Return how many seconds longer than its peers each rank worked; NaN where it waited, or has none."""
-        phases = tuple(self._cells.phases)
+        phases, kinds = tuple(self._cells.phases), timers.kinds
         takes_turns = is_pipeline(phases, kinds) and len(self._peers.groups) > 1  # where all send alike, it is a name
-        extra = seconds - usual if takes_turns else own_extra(seconds, usual, self._peers.groups)
+        extra = seconds - usual
+        if not takes_turns:  # a timer that is new has its place in the step, and not behind all that were known
+            line = [self._cells.phases[phase] for phase in timers.phases if phase in self._cells.phases]
+            extra[:, line] = own_extra(seconds[:, line], usual[:, line], self._peers.groups)
         late = lateness(seconds, phases, self._peers.groups, kinds) if takes_turns else np.full(len(seconds), np.inf)
         self._learn_lateness(late)
         extra[:, [not accuses(phase, kinds) for phase in phases]] = np.nan
@@ -251,14 +260,14 @@ class Detector:
         seen = ~np.isnan(slow)
         high = slow > np.maximum(self._thresholds.warning / 2, self._scatter.of_phases)
         begins = high & (cells.evidence == 0) & ~cells.is_open
-        if begins.any():
-            cells.since[begins] = step
-            cells.seconds[begins] = cells.total[begins] = 0.0
-            cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
+        leaps = high & (cells.evidence > 0) & ~cells.is_open & (slow > _LEAP * cells.recent)
+        cells.begin(begins | leaps, step)
+        cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
         if self.open or begins.any() or cells.evidence.any():
             self._add_up(step, slow, extra, seen, high)
         how_often_long.count(cells, high, seen & ~cells.is_open)
         cells.was_high = np.where(seen, high, cells.was_high)
+        how_often_long.add_up(cells, slow)
 
     def _add_up(self, step: int, slow: Floats, extra: Floats, seen: Flags, high: Flags) -> None:
         """Add the step to what speaks for and against each rank; without any, that begins anew with the next."""
@@ -303,9 +312,9 @@ class Detector:
         return found
 
     def _left(self, step: int) -> list[Finding]:
-        """End what is the matter with ranks that are heard no more: it lasted up to their last step."""
+        """End what is the matter with ranks, and in phases, that are heard no more: it lasted up to their last step."""
         found = []
-        gone = [key for key, one in self.open.items() if one.kind == "slow" and self._has_left(key[0], step)]
+        gone = [key for key, one in self.open.items() if one.kind == "slow" and self._has_left(*key, step)]
         for key in gone:
             one, place = self.open.pop(key), self._place(*key)
             total = one.slowdown * (one.last - one.since + 1)  # of before a restart of the service
@@ -317,8 +326,9 @@ class Detector:
             found.append(self._over(one, total))
         return found
 
-    def _has_left(self, rank: int, step: int) -> bool:
-        return self._rhythm.has_left(self._cells.ranks.get(rank, -1), step)
+    def _has_left(self, rank: int, phase: str, step: int) -> bool:
+        row, column = self._place(rank, phase)
+        return self._rhythm.has_left(row, step) or self._rhythm_of_phases.has_left(column, step)
 
     def _over(self, finding: Finding, total: float) -> Finding:
         """Return a finding that is over as it was on average; `total` are its slow-downs, added."""
@@ -326,12 +336,14 @@ class Detector:
         level: Level = "critical" if total / steps >= self._thresholds.critical else "warning"
         return replace(finding, level=level, is_over=True, slowdown=total / steps, extra_s=finding.cost_s / steps)
 
-    def _changed(self, step: int, timers: StepTimers) -> list[Finding]:
-        """Bring up to date what is the matter, as far as its ranks were heard in this step."""
-        found, heard = [], set(timers.ranks) if self.open else set()
+    def _changed(self, step: int, seconds: Floats) -> list[Finding]:
+        """Bring up to date what is the matter, as far as its ranks, and its phases, were heard in this step."""
+        found, is_heard = [], ~np.isnan(seconds)
         for (rank, phase), before in list(self.open.items()):
             place = self._place(rank, phase)
-            if before.kind == "silent" or min(place) < 0 or rank not in heard:
+            if before.kind == "silent" or min(place) < 0:
+                continue
+            if not (is_heard[place[0]].any() and is_heard[:, place[1]].any()):
                 continue
             now = self._described(before, step, place)
             self.open[rank, phase] = now
@@ -348,7 +360,9 @@ class Detector:
         scatter = np.array([deviations.get(phase, 0.0) for phase in cells.phases])
         beside = self._of_amounts.deviations
         scatter[: len(beside)] = np.maximum(scatter[: len(beside)], beside)
-        least = np.maximum(_LEAST * self._thresholds.warning, _SURE * scatter / np.sqrt(steps))
+        by_chance = np.maximum(_SURE * scatter, _SURE_OF_TIMES * self._scatter.seen) / np.sqrt(steps)
+        by_chance += how_often_long.beside(cells, suspects & ~cells.is_open)
+        least = np.maximum(_LEAST * self._thresholds.warning, by_chance)
         suspects &= cells.is_open | (cells.total >= least * steps)
         likely = cells.evidence >= _LIKELY * self._needed
         begun = without_containers(suspects, likely, cells.extra, usual) & ~cells.is_open
@@ -384,9 +398,3 @@ class Detector:
             return []
         ranks, phases = list(self._cells.ranks), list(self._cells.phases)
         return [(ranks[row], phases[column]) for row, column in np.argwhere(chosen).tolist()]
-
-
-def _largest(slow: Floats) -> Floats:
-    """Return the largest number of each row; NaN where it has none."""
-    largest: Floats = np.where(np.isnan(slow), -np.inf, slow).max(axis=1, initial=-np.inf)
-    return np.where(np.isinf(largest), np.nan, largest)

@@ -26,7 +26,7 @@ LONGEST_S = 1e9
 _FIELDS = {
     "evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0,
     "looks": 0.0, "high": 0.0, "looks_again": 0.0, "high_again": 0.0, "row": 0.0,
-    "seconds_before": 0.0, "total_before": 0.0,
+    "seconds_before": 0.0, "total_before": 0.0, "over": 0.0, "steps": 0.0,
 }  # fmt: skip
 
 
@@ -43,6 +43,7 @@ class EvidenceMatrix:
         before: its slow-down in the step before.
         recent: its slow-down, smoothed over a few steps.
         extra: the same in seconds.
+        over: how much longer than usual it is, on average of the last `steps` that it was seen in.
         seconds: lost since `since`.
         total: its slow-downs since `since`, added.
         seconds_before, total_before: the same when the relief began.
@@ -77,6 +78,8 @@ class EvidenceMatrix:
     row: Floats
     seconds_before: Floats
     total_before: Floats
+    over: Floats
+    steps: Floats
 
     def grow(self, ranks: Iterable[int], phases: Iterable[str]) -> bool:
         """Make room for ranks and phases, as far as there is any; return whether something is new."""
@@ -100,6 +103,11 @@ class EvidenceMatrix:
         larger = np.full((len(self.ranks), len(self.phases)), empty, dtype=matrix.dtype)
         larger[: matrix.shape[0], : matrix.shape[1]] = matrix
         return larger
+
+    def begin(self, places: npt.NDArray[np.bool_], step: int) -> None:
+        """Begin the sums of these places anew with a step."""
+        self.since[places] = step
+        self.seconds[places] = self.total[places] = 0.0
 
     def spread(self, ranks: Sequence[int], phases: Sequence[str], seconds: Floats) -> Floats:
         """Return `seconds` in the places of this matrix; NaN where nothing was given, or no time."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 
-__all__ = ["count", "forget", "seldom"]
+__all__ = ["add_up", "beside", "count", "forget", "seldom"]
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -20,6 +20,8 @@ _SELDOM, _SELDOM_LOOKS = 0.04, 20.0
 """The share of steps in which a rank that is not slow is long: a guess that counts as so many looks."""
 _REMEMBERED = 0.995
 """Of looks, from step to step: some 200 steps."""
+_STEPS = 24.0
+"""Over about so many steps it is known how much longer than usual ranks are."""
 
 
 def seldom(cells: EvidenceMatrix, most: float) -> Floats:
@@ -51,6 +53,26 @@ def forget(cells: EvidenceMatrix, place: tuple[int, int]) -> None:
     """Forget how often a rank was long that was slow already: it says nothing about those that are not."""
     for counts in (cells.looks, cells.high, cells.looks_again, cells.high_again, cells.row):
         counts[place] = 0.0
+
+
+def add_up(cells: EvidenceMatrix, slow: Floats) -> None:
+    """Follow how much longer than usual each rank is on average; a step in which it is not counts as 0."""
+    seen = ~np.isnan(slow)
+    cells.steps[seen] = np.minimum(cells.steps[seen] + 1, _STEPS)
+    cells.over[seen] += (np.maximum(slow[seen], 0.0) - cells.over[seen]) / cells.steps[seen]
+
+
+def beside(cells: EvidenceMatrix, suspects: Flags) -> Floats:
+    """Return how much longer than usual those beside each suspect are, on average: that is not a sign of anything.
+
+    The one in the middle: of those that are slow there may be nearly half.
+    """
+    usually = np.zeros(suspects.shape)
+    for row, column in np.argwhere(suspects).tolist():
+        is_known = cells.steps[:, column] > 0
+        is_known[row] = False
+        usually[row, column] = np.median(cells.over[is_known, column]) if is_known.any() else 0.0
+    return usually
 
 
 def _share_of_others(high: Floats, looks: Floats, guess: Floats | float) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["low_median", "median"]
+__all__ = ["largest_of_rows", "low_median", "median"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,6 +29,12 @@ def median(values: Floats, least: int = 1) -> Floats:
     low, high = _picked(ordered, counts, (counts - 1) // 2, least), _picked(ordered, counts, counts // 2, least)
     middle: Floats = (low + high) / 2
     return middle
+
+
+def largest_of_rows(values: Floats) -> Floats:
+    """Return the largest number of each row; NaN where it has none."""
+    largest: Floats = np.where(np.isnan(values), -np.inf, values).max(axis=1, initial=-np.inf)
+    return np.where(np.isinf(largest), np.nan, largest)
 
 
 def _ordered(values: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:

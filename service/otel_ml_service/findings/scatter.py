@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_service.findings.medians import median
+from otel_ml_service.findings.medians import low_median, median
 
 __all__ = ["Scatter"]
 
@@ -25,22 +25,28 @@ class Scatter:
 
     Attributes:
         of_phases: of each phase, as a share.
+        seen: the same as it was seen so far, from the first two steps on; 0 before: no guess holds it down where times
+            vary by half of themselves.
     """
 
     def __init__(self) -> None:
         self.of_phases: Floats = np.zeros(0)
+        self.seen: Floats = np.zeros(0)
         self._looks: Floats = np.zeros(0)
 
     def grow(self, phases: int) -> None:
         """Know that there are so many phases now."""
         new = phases - len(self.of_phases)
         self.of_phases = np.concatenate((self.of_phases, np.full(new, _AT_FIRST)))
+        self.seen = np.concatenate((self.seen, np.zeros(new)))
         self._looks = np.concatenate((self._looks, np.full(new, _LOOKS_AT_FIRST)))
 
     def learn(self, changes: Floats) -> None:
         """Learn from how slow-downs changed since the step before: [ranks, phases], NaN where nobody knows."""
         found = median(np.abs(changes), least=2) / _OF_DIFFERENCES
-        found = np.minimum(found, 3 * self.of_phases + 0.01)
         known = ~np.isnan(found)
+        upper = 2 * found - low_median(np.abs(changes), least=2) / _OF_DIFFERENCES  # of two ranks one does not change
         self._looks = np.where(known, np.minimum(self._looks + 1, _STEPS), self._looks)
+        self.seen = self.seen + np.where(known, (upper - self.seen) / (self._looks - _LOOKS_AT_FIRST), 0.0)
+        found = np.minimum(found, 3 * self.of_phases + 0.01)
         self.of_phases = self.of_phases + np.where(known, (found - self.of_phases) / self._looks, 0.0)

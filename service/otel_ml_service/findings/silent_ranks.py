@@ -46,14 +46,14 @@ def silence(
 
 
 class Rhythm:
-    """How many steps usually lie between two in which a rank is heard: some work in every tenth step alone."""
+    """How many steps lie between two in which a rank, or a phase, is heard: some are in every tenth step alone."""
 
     def __init__(self) -> None:
         self._last: Floats = np.zeros(0)
         self._longest: Floats = np.zeros(0)
 
     def hear(self, step: int, seconds: Floats) -> None:
-        """Take [ranks, phases] of a step; NaN is a timer that a rank does not have."""
+        """Take [ranks, phases] of a step, or [phases, ranks]; NaN is a timer that a rank does not have."""
         new = len(seconds) - len(self._last)
         if new > 0:
             self._last = np.concatenate([self._last, np.full(new, np.nan)])

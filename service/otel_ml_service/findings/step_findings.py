@@ -125,6 +125,7 @@ class StepFindings:
         """Note how much shorter the step would have been without each slow rank, and each slow place."""
         heard = set(timers.ranks)
         slow = [one for one in self._detector.open.values() if one.kind == "slow" and one.rank in heard]
+        slow = [one for one in slow if one.phase in {*timers.phases, STEP, UNTIMED}]
         if not slow:
             return
         costliest = sorted(slow, key=lambda one: -one.extra_s)[:_PLAYED]

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_service.stored_runs.run_history import SeriesName
-from otel_ml_service.why.answer import ABOUT, Answer
+from otel_ml_service.why.answer import ABOUT, Answer, Evidence
 from otel_ml_service.why.between_steps import Between, between_steps
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
-from otel_ml_service.why.long_steps import LongSteps
+from otel_ml_service.why.long_steps import LEAST_STEPS, LongSteps
 from otel_ml_service.why.metric_change import explain_metric, largest_change
-from otel_ml_service.why.slow_steps import explain_steps, slow_range
+from otel_ml_service.why.slow_steps import explain_steps, quick_range, slow_range
 from otel_ml_service.why.step_time import step_time
 from otel_ml_service.why.steps_answer import growing, long_steps_of, steps_answer, told_with
 from otel_ml_service.why.untimed import Untimed, untimed
-from otel_ml_service.why.wording import plural
+from otel_ml_service.why.wording import plural, seconds
 
 __all__ = ["Question", "why"]
 
@@ -67,7 +67,7 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
     Who was found comes first, then what cost most: another level, or long steps now and then.
     """
     slow = [(place, found) for place in places if (found := slow_range(facts, place)) is not None]
-    answers = [steps_answer(facts, place, *found) for place, found in slow]
+    answers = [_with_others(facts, steps_answer(facts, place, *found)) for place, found in slow]
     noticed = [answer for answer in answers if answer.effect is not None and answer.effect > 0]
     if any(answer.verdict == "caused" for answer in noticed):
         return max(noticed, key=_cost)
@@ -84,6 +84,23 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
     accused = {found.place for found in facts.findings if found.accuses}
     of_found = next((one for (place, _), one in zip(slow, answers, strict=True) if place.prefix in accused), None)
     return _calm(facts, places) if of_found is None else of_found  # steps are as usual, and still somebody was found
+
+
+def _with_others(facts: RunFacts, answer: Answer) -> Answer:
+    """Return the answer about the costliest steps with how much else was found, in steps that it is not about."""
+    first, last = answer.first or 0, answer.last or 0
+    others = [
+        slow
+        for slow in facts.findings
+        if slow.accuses and slow.kind == "slow"
+        and (slow.axis != answer.axis or slow.last < first or slow.since > last)
+    ]  # fmt: skip
+    if not others:
+        return answer
+    cost = seconds(sum(slow.cost_s for slow in others))
+    times = "once" if len(others) == 1 else f"{len(others):,} times"
+    text = f"slow ranks were found {times} in other steps, too, {cost} in all: `otel-ml show {facts.id}` lists them"
+    return replace(answer, evidence=(*answer.evidence, Evidence("finding", None, text)))
 
 
 def _of_whole_run(facts: RunFacts, place: Place) -> Iterator[Answer]:
@@ -139,15 +156,26 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
         return replace(told, verdict="cannot tell", explained=0.0, sentences=_within(most, len(steps)))
     if most is not None:
         return told
+    if (quick := quick_range(facts, place)) is not None:
+        return explain_steps(facts, place, *quick)
+    nothing = f"Nothing stands out in {plural(len(steps), place.axis)}: no rank was found slow, no level changed."
+    no_more = "Cannot tell more: nothing has to be explained, as far as the run has timers and metrics."
+    if len(steps) < LEAST_STEPS:
+        nothing = f"The run has {plural(len(steps), place.axis)}, and no rank was found slow in {_them(steps)}."
+        no_more = f"Cannot tell: it takes {LEAST_STEPS} to say what is usual, and which are longer."
     return Answer(
         facts.id, ABOUT, place.role, place.axis, steps[0], steps[-1], "cannot tell", None, 0.0,
         (
-            f"Nothing stands out in {plural(len(steps), place.axis)}: no rank was found slow, no level changed.",
-            "Cannot tell more: nothing has to be explained, as far as the run has timers and metrics.",
+            nothing,
+            no_more,
             whole.sentences[2] if not whole.account else "Where the time goes is below.",
         ),
         account=whole.account, adds_up=whole.adds_up, evidence=tuple(completeness(facts, place, steps[0], steps[-1])),
     )  # fmt: skip
+
+
+def _them(steps: Sequence[int]) -> str:
+    return "it" if len(steps) == 1 else "them"
 
 
 def _between(between: Between, steps: int, whole: Answer) -> tuple[str, str, str]:

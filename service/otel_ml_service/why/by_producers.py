@@ -9,14 +9,17 @@ from typing import NamedTuple
 from otel_ml_service.why.answer import Evidence, Look
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.mean import mean
-from otel_ml_service.why.producers import USUAL, Producer, Responsible, Series
+from otel_ml_service.why.producers import USUAL, Mix, Producer, Responsible, Series
 from otel_ml_service.why.weight_pulls import Pull, pull_of
 from otel_ml_service.why.wording import listed, number, seconds, steps_text
 
-__all__ = ["ByProducers", "told"]
+__all__ = ["ByProducers", "told", "told_mix"]
 
 _MOSTLY = 0.8
 """Part of the steps in which one version makes it the one that was served."""
+
+_NAMED = 2
+"""Producers that are named where the mix of all changed: the one that gave more, and the one that gave less."""
 
 
 class ByProducers(NamedTuple):
@@ -66,6 +69,18 @@ def told(facts: RunFacts, place: Place, metric: str, step: int, last: int, found
         f"Without {them} {metric} would be {number(found.without)}{first}.",
         evidence,
         looks,
+    )
+
+
+def told_mix(facts: RunFacts, place: Place, metric: str, step: int, last: int, mix: Mix) -> ByProducers:
+    """Return what is told of a change at `step` that came by how many samples each producer gave."""
+    most = mix.shares[:_NAMED]
+    shares = listed([f"{new:.0%} of the samples are of {one.name} instead of {old:.0%}" for one, old, new in most])
+    return ByProducers(
+        f"Caused: {shares}; {mix.part:.0%} of it goes with that mix, not with what each of them makes.",
+        f"With the former shares {metric} would be {number(mix.without)}.",
+        [one for producer, *_ in most for one in _evidence(facts, place, producer, step, last, None)],
+        [],
     )
 
 

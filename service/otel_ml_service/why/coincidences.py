@@ -92,9 +92,8 @@ def _events(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
         if event.step is not None and _same_time(facts, place, step, other, event.step):
             text = " ".join(event.text.split())
             shown = text if len(text) <= 60 else f"{text[:60]}…"
-            yield Evidence(
-                "event", event.step, f"event {event.name} at {_at(facts, place, other, event.step)}: {shown}"
-            )
+            says = f": {shown}" if text not in {"", "{}"} else ""
+            yield Evidence("event", event.step, f"event {event.name} at {_at(facts, place, other, event.step)}{says}")
 
 
 def _parameters(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:

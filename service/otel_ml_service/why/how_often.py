@@ -13,6 +13,9 @@ __all__ = ["how_often", "period", "regularly", "rows"]
 _REGULAR = 0.8
 """Of the distances between long steps that are the same, for them to come every so many steps."""
 
+_FIRST = 3
+"""Rows of steps that are named; of the others it is told how many steps they are."""
+
 
 def rows(steps: Iterable[int]) -> list[list[int]]:
     """Return steps that follow each other together.
@@ -48,9 +51,13 @@ def how_often(steps: Sequence[int], axis: str) -> str:
     Examples:
         >>> how_often((19, 39, 59, 79), "step"), how_often((7, 8, 9, 40), "step"), how_often((5,), "rollout")
         (' every 20th step (19, 39, 59 and 1 more)', ' in steps 7-9 and 40', ' in rollout 5')
+        >>> how_often((1, 2, 6, 13, 20, 30, 31), "step")  # the others are counted one by one
+        ' in steps 1-2, 6, 13 and 3 more'
     """
-    parts = [f"{row[0]:,}" if len(row) == 1 else f"{row[0]:,}-{row[-1]:,}" for row in rows(steps)]
-    which, every = listed(parts, 3), period(steps)
+    every, first = period(steps), rows(steps)[:_FIRST]
+    parts = [f"{row[0]:,}" if len(row) == 1 else f"{row[0]:,}-{row[-1]:,}" for row in first]
+    others = len(steps) - sum(map(len, first))
+    which = f"{', '.join(parts)} and {others:,} more" if others else listed(parts)
     if every is not None:
         return f" every {ordinal(every)} {axis} ({which})"
     return f" in {axis}{'s' * (len(steps) > 1)} {which}"

@@ -16,7 +16,9 @@ from otel_ml_service.why.step_time import WARM_UP, StepTime, account
 from otel_ml_service.why.unknown_steps import NO_TIMERS
 from otel_ml_service.why.wording import listed, ordinal, seconds, steps_text
 
-__all__ = ["Grown", "LongSteps", "long_steps", "with_phases"]
+__all__ = ["INSIDE", "LEAST_STEPS", "Grown", "LongSteps", "long_steps", "with_phases"]
+
+INSIDE = "timers inside of it would tell more"
 
 _NOTICED = 0.05
 """Of the time of all steps: less is not told."""
@@ -30,7 +32,7 @@ _BEYOND, _LEAST = 8.0, 0.02
 _MUCH, _RARE = 0.2, 0.05
 """Of the time of all steps, in so few of them: that is told first, whatever it is; of more it is how they scatter."""
 
-_FEW = 8
+LEAST_STEPS = 8
 """Fewer steps have no typical one."""
 
 _LEVEL = 7
@@ -54,12 +56,14 @@ class Grown:
     Attributes:
         steps: which; of many, those whose spans were looked at.
         seconds: in each of them; `in_all_s` in all, also in those that were not looked at.
+        rank: that alone takes longer in it; None where others do, too, or nobody knows.
     """
 
     phase: str
     steps: tuple[int, ...]
     seconds: float
     in_all_s: float
+    rank: int | None = None
 
     @property
     def is_done_there(self) -> bool:
@@ -67,7 +71,8 @@ class Grown:
         return is_pausing(self.phase) and self.phase != UNTIMED
 
     def __str__(self) -> str:
-        return f"+{seconds(self.seconds)} " + ("in no timer" if self.phase == UNTIMED else f"of {self.phase}")
+        alone = "" if self.rank is None else f" (rank {self.rank} alone)"
+        return f"+{seconds(self.seconds)} " + ("in no timer" if self.phase == UNTIMED else f"of {self.phase}{alone}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +206,8 @@ class LongSteps:
             return "Cannot tell: what was done there is not timed, and nobody is slow for it."
         part = min(most.in_all_s / self.total_s, 1.0)
         but = ", where ranks wait for each other" if is_waiting(most.phase) else ""
+        if most.rank is not None:
+            return f"Cannot tell: {part:.0%} of it is in {most.phase} of rank {most.rank} alone; {INSIDE}."
         but = ", but without the spans of all ranks timers do not add up" if not self.adds_up else but
         return f"Cannot tell: {part:.0%} of it is in {most.phase}{but}, and {nobody}."
 
@@ -230,7 +237,7 @@ def long_steps(time: StepTime, axis: str, steps: Sequence[int], beside: Iterable
         beside: others that tell what a typical step is.
     """
     known = sorted({*steps, *beside})
-    if len(known) < _FEW:
+    if len(known) < LEAST_STEPS:
         return None
     lengths = np.array([time.seconds[step] for step in known])
     shortest, third = (float(value) for value in np.quantile(lengths, (_SHORTEST, _TYPICAL), method="lower"))

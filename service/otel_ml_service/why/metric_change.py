@@ -9,13 +9,22 @@ from statistics import median
 from otel_ml_service.findings.change_points import LEAST, Change, ChangePoints, change_points
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Answer, Evidence, Look, Verdict
-from otel_ml_service.why.by_producers import told
+from otel_ml_service.why.by_producers import ByProducers, told, told_mix
 from otel_ml_service.why.coincidences import changes_near, first_not_finite, is_looked_at
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.gradual_change import gradual_turn
 from otel_ml_service.why.not_finite import finite_no_more, not_finite_since
-from otel_ml_service.why.producers import Producer, Responsible, are_parts_of, mostly_by, producers_of, responsible_for
+from otel_ml_service.why.producers import (
+    Producer,
+    Responsible,
+    are_parts_of,
+    is_about_producers,
+    mix_of,
+    mostly_by,
+    producers_of,
+    responsible_for,
+)
 from otel_ml_service.why.turn import BACK, Turn, range_of
 from otel_ml_service.why.wording import listed, number, plural, signed, steps_text
 
@@ -31,6 +40,9 @@ _AS_LARGE, _WAYBACK = 0.9, 0.5
 """Of changes about as large as the largest one the first counts; so does one that is half as large and goes the other
 way: the largest may be the way back."""
 
+_VARIED_NOT = 1e6
+"""Scatters from which on a metric did not vary before: what is left is how numbers are rounded."""
+
 _LINKS = (
     "An edge would tell: `otel_ml.consumed(contexts)` of what made these values, and the metric of each producer "
     "(`rl.batch_reward(…, contexts=…)`)."
@@ -39,6 +51,11 @@ _LINKS = (
 _STRANGERS = (
     "Samples were consumed, and none of their contexts names who made it: take them from `otel_ml.context()` there, "
     "and they are links."
+)
+
+_OF_PRODUCERS = (
+    "It tells of who made samples; whether that led to something is told of a metric that is the mean over their "
+    "samples: ask with `--metric`."
 )
 
 _NORMS = (
@@ -51,17 +68,22 @@ _FIRST, _FIRST_BROKEN = "the first one with the new level", "the first one that 
 def largest_change(facts: RunFacts, place: Place) -> str | None:
     """Return the metric that changed most, by its own scatter; what is no longer a number comes first.
 
-    Of several of these it is the one that began it, and before those that were none for some steps only.
+    Of several of these it is the one that began it, and before those that were none for some steps only. What did not
+    vary before (a learning rate, an epoch), and what tells of producers, changes other metrics: it comes last.
     """
     sizes: list[tuple[float, bool, float, str]] = []
+    set_by_somebody: list[tuple[float, bool, float, str]] = []
     for name, values in facts.series(place):
         if not is_looked_at(name):
             continue
         if (broken := first_not_finite(values)) is not None:
             sizes.append((math.inf, not_finite_since(values) is not None, -broken, name))
         newest = dict(sorted(values.items())[-_NEWEST:])
-        sizes += [(change.size, False, 0.0, name) for change in _points(newest).changes]
-    return max(sizes)[-1] if sizes else None
+        for change in _points(newest).changes:
+            is_set = change.size >= _VARIED_NOT or is_about_producers(facts, place, name)
+            (set_by_somebody if is_set else sizes).append((change.size, False, 0.0, name))
+    found = sizes or set_by_somebody
+    return max(found)[-1] if found else None
 
 
 def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, last: int | None) -> Answer:
@@ -77,9 +99,12 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     near = changes_near(facts, place, turn.step, but=name)
     last_of = last_of or _last_of(turn, values)
     are_parts = are_parts_of(producers, values, turn.step, last_of)
+    mix = mix_of(producers, turn.step, last_of) if are_parts else None
+    if mix is not None:
+        return _caused(facts, place, name, turn, told_mix(facts, place, name, turn.step, last_of, mix), mix.part)
     found = responsible_for(producers, turn.step, last_of) if are_parts else None
     if found is not None:
-        return _caused(facts, place, name, turn, last_of, found)
+        return _caused(facts, place, name, turn, told(facts, place, name, turn.step, last_of, found), found.part)
     verdict: Verdict = "coincided" if near else "cannot tell"
     mostly = mostly_by(producers, turn.step, last_of) if are_parts else None
     needed = _needed(facts, place, turn, producers, name, are_parts=are_parts)
@@ -92,11 +117,10 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     )  # fmt: skip
 
 
-def _caused(facts: RunFacts, place: Place, name: str, turn: Turn, last: int, found: Responsible) -> Answer:
-    said = told(facts, place, name, turn.step, last, found)
+def _caused(facts: RunFacts, place: Place, name: str, turn: Turn, said: ByProducers, part: float) -> Answer:
     return Answer(
         run=facts.id, about=name, role=place.role, axis=place.axis, first=turn.step, last=turn.found_at,
-        verdict="caused", effect=turn.effect, explained=found.part, sentences=(turn.text, said.why, said.then),
+        verdict="caused", effect=turn.effect, explained=part, sentences=(turn.text, said.why, said.then),
         evidence=(*said.evidence, *completeness(facts, place, turn.step, turn.found_at)),
         look_at=(*said.look_at, Look(place.axis, turn.step, _FIRST)),
     )  # fmt: skip
@@ -125,6 +149,8 @@ def _needed(
         return _NORMS
     if not producers and SeriesName(place.axis, f"{place.prefix}consumed/samples") in facts.history.series:
         return _STRANGERS
+    if is_about_producers(facts, place, name):
+        return _OF_PRODUCERS
     return _edge(producers, name, are_parts=are_parts) if producers else _LINKS
 
 
@@ -179,7 +205,7 @@ def _size(turn: Turn) -> float:
 
 
 def _level(name: str, change: Change) -> Turn:
-    size = f", {change.size:.1f} times its scatter" if math.isfinite(change.size) else ""
+    size = f", {change.size:.1f} times its scatter" if change.size < _VARIED_NOT else "; it did not vary before"
     verb = "rose" if change.by > 0 else "fell"
     text = (
         f"{name} {verb} at step {change.step:,} from {number(change.before)} to {number(change.after)} "

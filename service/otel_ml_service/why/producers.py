@@ -15,7 +15,18 @@ from otel_ml_service.why.answer import CAUSED
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.mean import mean
 
-__all__ = ["USUAL", "Producer", "Responsible", "are_parts_of", "mostly_by", "producers_of", "responsible_for"]
+__all__ = [
+    "USUAL",
+    "Mix",
+    "Producer",
+    "Responsible",
+    "are_parts_of",
+    "is_about_producers",
+    "mix_of",
+    "mostly_by",
+    "producers_of",
+    "responsible_for",
+]
 
 _SAMPLES, _VERSION, _STALENESS = "consumed/samples", "consumed/version", "consumed/staleness"
 
@@ -69,6 +80,21 @@ class Responsible:
     without: float
 
 
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Of whom the samples are, before a change and after it: it came by that, and what each made stayed as it was.
+
+    Attributes:
+        shares: producer, its share of the samples before and after; whose share changed most comes first.
+        part: of the change that is gone with the former shares, 0 to 1.
+        without: what the metric would have been after the change, with these.
+    """
+
+    shares: Sequence[tuple[Producer, float, float]]
+    part: float
+    without: float
+
+
 def producers_of(facts: RunFacts, place: Place, metric: str) -> list[Producer]:
     """Return who made what the steps of a place consumed; the values of those are empty of whom there are none."""
     series = facts.history.series
@@ -85,6 +111,14 @@ def producers_of(facts: RunFacts, place: Place, metric: str) -> list[Producer]:
         )
         found.append(Producer(role, int(rank), samples, version, staleness, values))
     return sorted(found, key=lambda one: (-sum(one.samples.values()), one.name))
+
+
+def is_about_producers(facts: RunFacts, place: Place, metric: str) -> bool:
+    """Whether a metric tells of those who made samples: what they gave, or another metric for one of them."""
+    name = metric.removeprefix(place.prefix)
+    whole, role, rank = name.rsplit("/", 2) if name.count("/") > 1 else (name, "", "")
+    is_given = SeriesName(place.axis, f"{place.prefix}{_SAMPLES}/{role}/{rank}") in facts.history.series
+    return name.startswith("consumed/") or (bool(whole) and is_given)
 
 
 def are_parts_of(producers: Sequence[Producer], values: Series, step: int, last: int) -> bool:
@@ -108,6 +142,28 @@ def are_parts_of(producers: Sequence[Producer], values: Series, step: int, last:
 def responsible_for(producers: Sequence[Producer], step: int, last: int) -> Responsible | None:
     """Return by whose samples a metric that they are parts of changed at `step`; None where it is nobody's."""
     return next((one for one in _parts(producers, step, last) if one.part >= CAUSED), None)
+
+
+def mix_of(producers: Sequence[Producer], step: int, last: int) -> Mix | None:
+    """Return of whom samples are, where a metric that they are parts of changed at `step` by that; else None.
+
+    Without one of them it would not have changed, either; but nobody's samples became worse. Who gives samples for the
+    first time, or none from then on, is not meant.
+    """
+    known, before, after = _windows(producers, step, last)
+    whole = _change(known, before, after)
+    if not whole or any(one.values.keys().isdisjoint(steps) for one in known for steps in (before, after)):
+        return None
+    old, new = _shares(known, before), _shares(known, after)
+    without = sum(share * _mean(one.values, after) for one, share in zip(known, old, strict=True))
+    part = (mean(_means(known, after)) - without) / whole
+    shares = sorted(zip(known, old, new, strict=True), key=lambda one: -abs(one[2] - one[1]))
+    return Mix(shares, min(part, 1.0), without) if part >= CAUSED else None
+
+
+def _shares(known: Sequence[Producer], steps: Sequence[int]) -> list[float]:
+    given = [_given(one, steps) for one in known]
+    return [one / max(sum(given), 1.0) for one in given]
 
 
 def mostly_by(producers: Sequence[Producer], step: int, last: int) -> Responsible | None:

@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_service.findings.change_points import change_points
-from otel_ml_service.findings.phases import UNTIMED
+from otel_ml_service.findings.phases import UNTIMED, is_waiting
 from otel_ml_service.why.answer import ABOUT, CAUSED, Answer, Evidence, Look, Phase, Verdict
 from otel_ml_service.why.between_steps import one_rank_between
 from otel_ml_service.why.coincidences import changes_near
@@ -19,15 +19,17 @@ from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text
 from otel_ml_service.why.followed_metric import follows, follows_in_each_step
 from otel_ml_service.why.late_samples import late_samples
+from otel_ml_service.why.long_steps import INSIDE
 from otel_ml_service.why.not_finite import no_longer_finite
 from otel_ml_service.why.one_host import alone_on_hosts, told_with_hosts
+from otel_ml_service.why.ranks_in_phases import alone_in, without_timers
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
 from otel_ml_service.why.unknown_steps import NO_TIMERS, unknown_steps
 from otel_ml_service.why.untimed import in_no_timer
 from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
-__all__ = ["NOTICED", "explain_steps", "found_at", "slow_range", "whose"]
+__all__ = ["NOTICED", "explain_steps", "found_at", "quick_range", "slow_range", "whose"]
 
 NOTICED = 0.05
 """Of the usual time: less is as usual."""
@@ -37,8 +39,6 @@ _FEW = 3
 
 _EVENED = {"stage": "With the work spread over all stages", "load": "With as much for all ranks"}
 """What takes a cause away that is not a fault."""
-
-_NO_PEER = "no rank was found slower there than its peers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,26 @@ def slow_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
     worst = next((slow for slow in found if slow.accuses), None)
     if worst is not None:
         return worst.since, worst.last
+    if (slower := _other_level(facts, place, 1)) is not None:
+        return slower
+    return (found[0].since, found[0].last) if found else None
+
+
+def quick_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
+    """Return the steps of a place since which they are shortest, against those before; None where they never are."""
+    return _other_level(facts, place, -1)
+
+
+def _other_level(facts: RunFacts, place: Place, sign: int) -> tuple[int, int] | None:
+    """Return the steps of the largest change of time to longer ones, or to shorter ones for -1, up to the way back."""
     time = step_time(facts, place)
     points = change_points(list(time.seconds), list(time.seconds.values()))
-    slower = [change for change in points.changes if change.by > NOTICED * change.before]
-    if slower:
-        most = max(slower, key=lambda change: change.by)
-        ends = [change.step for change in points.changes if change.step > most.step and change.by < 0]
-        return most.step, min(ends, default=max(time.seconds) + 1) - 1
-    return (found[0].since, found[0].last) if found else None
+    there = [change for change in points.changes if sign * change.by > NOTICED * change.before]
+    if not there:
+        return None
+    most = max(there, key=lambda change: sign * change.by)
+    ends = [change.step for change in points.changes if change.step > most.step and sign * change.by < 0]
+    return most.step, min(ends, default=max(time.seconds) + 1) - 1
 
 
 def found_at(facts: RunFacts, place: Place) -> list[Slow]:
@@ -123,7 +135,8 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     paths = by_paths(facts, place, time, effect.kept, effect.usual)
     kept, usual = ([step for step in steps if step in paths.seconds] for steps in (effect.kept, effect.usual))
     phases = account(paths, kept, usual)
-    cause = _why(verdict, causes, names, explained, effect, evidence, paths, phases) if late is None else late.cause
+    cause = late.cause if late is not None else _why(verdict, causes, names, explained, effect, evidence)
+    cause = cause or _in_what(facts, place, effect, paths, phases)
     return Answer(
         run=facts.id, about=ABOUT, role=place.role, axis=place.axis, first=first, last=last, verdict=verdict,
         effect=effect.by if effect.usual_s else None, explained=explained,
@@ -270,9 +283,8 @@ def _why(
     explained: float,
     effect: _Effect,
     evidence: Sequence[Evidence],
-    time: StepTime,
-    phases: Sequence[Phase],
 ) -> str:
+    """Return the verdict and its reason; nothing where only the account has something to say."""
     if verdict == "caused":
         of_ranks = _not_slow(causes)
         part = f"; {explained:.0%} of it goes with that" if effect.usual else ""
@@ -281,6 +293,8 @@ def _why(
         said = listed([one.text for one in evidence], 3)
         is_of_data = all(one.kind == "follows" for one in evidence) and "nobody was slow" not in said
         nobody = "nobody was slow, and " if is_of_data else ""
+        if causes and explained > NOTICED:
+            return f"Coincided: {said}; {explained:.0%} of it goes with what was found, and a cause takes {CAUSED:.0%}."
         return f"Coincided: {said}; {nobody}nothing shows that one led to the other."
     if not effect.is_noticed:
         missing = "" if effect.usual else f" It takes {plural(8, 'calm step')} before or after to say what is usual."
@@ -289,12 +303,25 @@ def _why(
         if causes:
             return f"Cannot tell what it cost: {listed(names)}, and no step was without it."
         return f"Cannot tell more: nothing in these steps has to be explained.{missing}"
-    if time.adds_up and phases:
-        by = seconds(phases[0].seconds - (phases[0].usual_s or 0.0))
-        peers = "a rank alone has no peers to be compared with" if time.is_alone else _NO_PEER
-        where = "no timer" if phases[0].name == UNTIMED else phases[0].name
-        return f"Cannot tell: {signed(by)} of it is in {where}, and {peers}."
-    return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
+    return ""
+
+
+def _in_what(facts: RunFacts, place: Place, effect: _Effect, time: StepTime, phases: Sequence[Phase]) -> str:
+    """Return in which phase the effect is, whose it is, and why that is not told as a cause."""
+    if not time.adds_up or not phases:
+        return "Cannot tell: nothing else in the run changed then, and no rank was found slow."
+    most, by_s = phases[0], phases[0].seconds - (phases[0].usual_s or 0.0)
+    told = f"Cannot tell: {signed(seconds(by_s))} of it is in {'no timer' if most.name == UNTIMED else most.name}"
+    if effect.by < 0:
+        return f"{told}; what was changed there is not recorded."
+    if time.is_alone:
+        return f"{told}, and a rank alone has no peers to be compared with."
+    if (rank := alone_in(facts, place, most.name, by_s, effect.kept)) is not None:
+        return f"{told} of rank {rank} alone; {INSIDE}."
+    if is_waiting(most.name) and (silent := without_timers(facts, place, time, effect.kept)):
+        who = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {listed([*map(str, silent)])} have"
+        return f"{told}, and {who} no timers: with some it could be told whether the others wait for that."
+    return f"{told}, and no rank was found slower there than its peers."
 
 
 def _not_slow(causes: Iterable[Slow]) -> str:
@@ -343,7 +370,8 @@ def _without_them(there: Sequence[Slow], by: str) -> str:
         own, them = ("Its", "it") if len({slow.who for slow in there}) == 1 else ("Their", "them")
         return f"{own} own steps are {by} shorter without that, and most ranks do not wait for {them}"
     kinds = {slow.kind for slow in there}
-    without = _EVENED[kinds.pop()] if len(kinds) == 1 and kinds <= _EVENED.keys() else "Without it"
+    without = "Without it" if sum(slow.accuses for slow in there) == 1 else "Without them"
+    without = _EVENED[kinds.pop()] if len(kinds) == 1 and kinds <= _EVENED.keys() else without
     return f"{without} these steps are {by} shorter"
 
 

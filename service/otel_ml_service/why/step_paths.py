@@ -13,7 +13,7 @@ from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.how_often import rows
 from otel_ml_service.why.step_time import StepTime
 
-__all__ = ["by_paths"]
+__all__ = ["by_paths", "newest_spans"]
 
 _STEPS = 16
 """Whose paths are looked at: the newest ones of those in question, and of the usual ones."""
@@ -28,7 +28,7 @@ def by_paths(facts: RunFacts, place: Place, time: StepTime, *groups: Sequence[in
         return time
     found: dict[int, Mapping[int, Sequence[Span]]] = {}
     for steps in groups:
-        found |= _spans_of(facts, place, sorted(steps)[-_STEPS:])
+        found |= newest_spans(facts, place, steps)
     most = max(map(len, found.values()), default=0)
     phases: dict[str, dict[int, float]] = defaultdict(dict)
     ranks: dict[str, dict[int, float]] = defaultdict(dict)
@@ -44,6 +44,11 @@ def by_paths(facts: RunFacts, place: Place, time: StepTime, *groups: Sequence[in
     if not seconds:
         return time
     return replace(time, source="path", seconds=seconds, phases=phases, ranks=ranks, is_alone=most == 1)
+
+
+def newest_spans(facts: RunFacts, place: Place, steps: Sequence[int]) -> Mapping[int, Mapping[int, Sequence[Span]]]:
+    """Return step → rank → its spans, of the newest of these steps."""
+    return _spans_of(facts, place, sorted(steps)[-_STEPS:])
 
 
 def _spans_of(facts: RunFacts, place: Place, steps: Sequence[int]) -> Mapping[int, Mapping[int, Sequence[Span]]]:

@@ -102,3 +102,28 @@ def test_the_largest_and_the_smallest_doubles_have_levels_too() -> None:
         found = change_points(range(120), values.tolist())
 
         assert [change.step for change in found.changes] == [70]
+
+
+def test_a_level_far_beyond_all_before_it_is_told_where_these_had_a_hump() -> None:
+    rng = np.random.default_rng(1)
+    values = 24 + 0.2 * rng.normal(size=100)
+    values[40:46] += 4  # for a moment another program took a part of the machine
+    values[50:] += 20
+
+    assert [change.step for change in change_points(range(100), values).changes] == [50]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_walk_of_no_known_steps_has_no_change_of_level(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    for steps in (rng.normal(size=400), rng.standard_t(3, size=400)):
+        assert change_points(range(400), np.cumsum(steps)).changes == ()
+
+
+@pytest.mark.parametrize("since", [20, 30])
+def test_a_level_far_beyond_all_before_it_is_told_of_a_short_series(since: int) -> None:
+    values = 50 + 0.5 * np.random.default_rng(2).normal(size=60)
+    values[since:] -= 30
+
+    assert [change.step for change in change_points(range(60), values).changes] == [since]

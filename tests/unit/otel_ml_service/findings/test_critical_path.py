@@ -170,3 +170,10 @@ def test_clocks_that_are_far_apart_lead_to_nobody():
     }
 
     assert {one.rank for one in critical_path(of_rank)} == {0}
+
+
+def test_work_that_a_thread_does_beside_a_step_takes_nothing_of_the_steps_own():
+    spans = [span(0, "step", 0, 40), span(0, "data", 0, 10, "step"), span(0, "forward", 10, 40, "step"),
+             span(0, "prefetch", 5, 25)]  # fmt: skip
+
+    assert {one.phase: one.seconds for one in account_of(critical_path({0: spans}))} == {"data": 0.01, "forward": 0.03}

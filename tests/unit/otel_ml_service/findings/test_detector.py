@@ -7,6 +7,7 @@ import pytest
 
 from otel_ml_service.findings.detector import Detector
 from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
 
 NAN = float("nan")
@@ -178,3 +179,76 @@ def test_of_a_slow_timer_and_the_one_around_it_the_slow_one_is_told_whichever_is
             told |= {(one.rank, one.phase) for one in detector.step(step, timers) if one.rank == 1 and step >= 40}
 
     assert told == {(1, "work")}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_where_one_timer_varies_with_the_data_nobody_is_slow_for_having_had_the_longest_a_few_times(ranks: int) -> None:
+    accused = 0
+    for seed in range(60):
+        rng, detector = np.random.default_rng(seed), Detector()
+        found = []
+        for step in range(12):
+            work = rng.uniform(0.025, 0.125, ranks)
+            seconds = np.stack([work, work.max() - work + 0.003], axis=1)
+            found += detector.step(step, StepTimers(tuple(range(ranks)), ("forward", "all_reduce"), seconds))
+        accused += bool(found)
+
+    assert accused <= 2
+
+
+def test_a_rank_that_is_slow_is_found_where_one_timer_varies_with_the_data() -> None:
+    rng, detector = np.random.default_rng(4), Detector()
+    for step in range(80):
+        work = rng.uniform(0.08, 0.12, 4) * np.array([1.0, 1.0, 1.5, 1.0])
+        seconds = np.stack([work, work.max() - work + 0.003], axis=1)
+        detector.step(step, StepTimers((0, 1, 2, 3), ("forward", "all_reduce"), seconds))
+
+    assert [(one.rank, one.since) for one in detector.open.values()] == [(2, 0)]
+
+
+def test_a_slow_rank_is_slow_in_the_timer_by_its_new_name_and_no_longer_by_the_old_one() -> None:
+    detector, slow = Detector(), [0.02, 0.05, 0.02, 0.02]
+    wait = [0.033, 0.003, 0.033, 0.033]
+    begun = run(detector, range(40), forward=slow, all_reduce=wait)
+
+    changes = run(detector, range(40, 80), fwd=slow, all_reduce=wait)
+
+    [over] = [one for one in changes if one.is_over]
+    assert [(one.rank, one.phase) for one in begun] == [(1, "forward")]
+    assert (over.rank, over.phase, over.since, over.last) == (1, "forward", 0, 39)
+    assert over.extra_s == pytest.approx(0.03)
+    assert [(one.rank, one.phase, one.since) for one in detector.open.values()] == [(1, "fwd", 40)]
+
+
+def test_a_rank_that_is_slow_in_a_timer_of_every_tenth_step_stays_slow_between_these() -> None:
+    detector = Detector()
+    for step in range(100):
+        seldom = {"evaluate": [1.0, 1.0, 2.0]} if step % 10 == 0 else {}
+        run(detector, range(step, step + 1), forward=[1.0] * 3, **seldom)
+
+    assert [(one.rank, one.phase, one.since) for one in detector.open.values()] == [(2, "evaluate", 0)]
+
+
+def test_a_step_that_was_a_little_longer_by_chance_right_before_is_not_part_of_what_is_found() -> None:
+    detector = Detector()
+    run(detector, range(20), forward=[1.0] * 4)
+    run(detector, range(20, 21), forward=[1.0, 1.15, 1.15, 1.0])
+    run(detector, range(21, 22), forward=[1.0] * 4)
+
+    run(detector, range(22, 32), forward=[1.0, 1.0, 4.0, 1.0])
+
+    [found] = detector.open.values()
+    assert (found.rank, found.since) == (2, 22)
+    assert found.cost_s == pytest.approx(10 * 3.0)
+
+
+def test_what_a_step_is_shorter_without_a_rank_is_a_mean_over_the_steps_that_have_its_timer() -> None:
+    found, slow = StepFindings(), [0.02, 0.05, 0.02, 0.02]
+    changes: list[Finding] = []
+    for step in range(80):
+        seconds = np.stack([slow, np.max(slow) - np.array(slow) + 0.003], axis=1)
+        timers = StepTimers((0, 1, 2, 3), ("forward" if step < 40 else "fwd", "all_reduce"), seconds)
+        changes += found.step(step, timers, {})
+
+    [over] = [one for one in changes if one.is_over]
+    assert (over.phase, over.last, over.saved_s) == ("forward", 39, pytest.approx(0.03))

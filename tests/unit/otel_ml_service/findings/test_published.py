@@ -275,3 +275,22 @@ def test_another_attempt_begins_without_suspicion() -> None:
 
     assert straggler_in(service.steps()[-1].values) == {}
     assert [finding["is_over"] for finding in service.engine.findings] == [True]
+
+
+def test_what_was_found_in_steps_that_another_attempt_does_again_is_not_so_anymore() -> None:
+    service = Service()
+    first = [Rank(rank, world_size=3, instance=f"a{rank}", attempt=0) for rank in range(3)]
+    steps(service, first, range(5))
+    steps(service, first, range(5, 30), slow=1)
+    steps(service, first, range(30, 50))
+    steps(service, first, range(50, 70), slow=2)
+    second = [Rank(rank, world_size=3, instance=f"b{rank}", attempt=1, clock=service.now) for rank in range(3)]
+
+    steps(service, second, range(20, 25))
+    so_far = [(one["rank"], one["since"], one["last"]) for one in service.engine.findings]
+    steps(service, second, range(25, 60))
+
+    assert so_far[0] == (1, 5, 19)
+    assert [one[:2] for one in so_far[1:]] == [(2, 50)]
+    [left] = service.engine.findings
+    assert (left["rank"], left["since"], left["last"], left["cost_s"]) == (1, 5, 19, pytest.approx(15.0))

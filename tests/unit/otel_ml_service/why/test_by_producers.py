@@ -216,3 +216,34 @@ def _fourth(row: StepRecord) -> dict[str, float]:
     mean = (3 * row.values["reward"] + 0.8) / 4
     return {**{f"consumed/{name}/generator/3": value for name, value in values.items()}, "reward/generator/3": 0.8,
             "reward": mean}  # fmt: skip
+
+
+def of_a_mix(*, before: Mapping[int, float], after: Mapping[int, float]) -> list[Record]:
+    """Return a job whose generators make samples of 1 and of 0.3 all the time, and give others shares from step 100."""
+    rng = np.random.default_rng(3)
+    rows: list[Record] = []
+    for step in range(STEPS):
+        samples = after if step >= 100 else before
+        means = {rank: (0.3 if rank else 1.0) + 0.01 * rng.normal() for rank in samples}
+        values = {f"consumed/samples/generator/{rank}": count for rank, count in samples.items()}
+        values |= {f"reward/generator/{rank}": mean for rank, mean in means.items()}
+        values["reward"] = sum(samples[rank] * means[rank] for rank in samples) / sum(samples.values())
+        rows.append(StepRecord(0, "trainer", "step", step, 0, 1000.0 + step, values))
+    return numbered([*rows, RunStatus(0, 2000.0, "finished")])
+
+
+def test_where_only_the_mix_of_producers_changed_nobody_is_said_to_have_made_worse_samples() -> None:
+    answer = asked(of_a_mix(before={0: 4.0, 1: 4.0}, after={0: 1.0, 1: 7.0}))
+
+    assert answer.verdict == "caused"
+    assert "88% of the samples are of generator 1 instead of 50%" in answer.sentences[1]
+    assert "12% of the samples are of generator 0 instead of 50%" in answer.sentences[1]
+    assert "had 0." not in answer.sentences[1]
+    assert answer.sentences[2].startswith("With the former shares reward would be 0.65")
+    assert answer.explained == pytest.approx(1.0, abs=0.05)
+
+
+def test_without_a_metric_it_is_about_the_one_that_producers_have_parts_of_and_not_about_a_part() -> None:
+    answer = why(facts_of("run", run_of({2: 0.2})), Question())
+
+    assert (answer.about, answer.verdict) == ("reward", "caused")

@@ -331,3 +331,21 @@ def test_a_restart_is_no_long_step() -> None:
     ]
 
     assert asked(later).sentences[0].startswith("Nothing stands out in 160 steps")
+
+
+def test_what_one_rank_does_at_the_end_of_a_step_is_not_counted_again_as_the_waiting_of_the_others() -> None:
+    # Rank 3 stands still for 0.4 s at the end of every tenth step; the others have begun the next one and wait in it.
+    late = every(10, 0.4)
+    of = phases(untimed=late, all_reduce=lambda step: (late(step - 1) if step else 0.0) + 0.002)
+    records, passed = list[Record](), 0.0
+    for row in job(values=of):
+        if isinstance(row, StepRecord):
+            passed += late(row.step)
+            row = replace(row, time=row.time + passed)
+        records.append(row)
+
+    answer = asked(records)
+
+    assert "16 of them took 6.4 s more in all" in answer.sentences[0]
+    assert "every 10th step (9, 19, 29 and 13 more)" in answer.sentences[0]
+    assert "all_reduce" not in answer.sentences[0]

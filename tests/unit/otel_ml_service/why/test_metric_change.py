@@ -147,3 +147,17 @@ def test_of_several_metrics_that_are_no_longer_numbers_the_first_one_is_told() -
     )
 
     assert answer.about == "a_norm"
+
+
+def test_what_somebody_set_is_not_the_metric_that_a_question_about_nothing_in_particular_is_about() -> None:
+    loss = noisy(1, 2.0, 100, 1.0)
+
+    answer = asked(job(values=lambda step: {"loss": loss[step], "lr": 0.1 if step < 60 else 0.5}, is_timed=False))
+
+    assert (answer.about, answer.first) == ("loss", 100)
+
+
+def test_a_metric_that_did_not_vary_before_has_no_number_of_scatters() -> None:
+    answer = asked(job(values=lambda step: {"lr": 0.1 if step < 60 else 0.5}), metric="lr")
+
+    assert answer.sentences[0] == "lr rose at step 60 from 0.1 to 0.5 (+0.4; it did not vary before)."

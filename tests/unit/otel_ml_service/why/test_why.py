@@ -287,3 +287,50 @@ def test_of_a_finding_whose_span_is_of_other_steps_the_one_that_shows_it_is_look
 
     assert (answer.look_at[0].step, answer.look_at[0].text) == (97, "span s97-2-forward of rank 2, forward")
     assert "look at step 97" in answer.sentences[2]
+
+
+def test_without_two_ranks_is_said_of_them() -> None:
+    slow = range(100, 140)
+    two = [finding(rank=rank, since=100, until=139, extra_s=0.012, phase=phase) for rank, phase in
+           ((2, "forward"), (3, "data"))]  # fmt: skip
+
+    answer = asked(job(slow=slow, extra_s=0.024, findings=two))
+
+    assert answer.sentences[2].startswith("Without them these steps are 24 ms shorter")
+
+
+def test_steps_that_became_shorter_for_good_are_told_and_nobody_says_that_no_level_changed() -> None:
+    answer = asked(job(slow=range(80), extra_s=0.010))
+
+    assert answer.sentences[0].startswith("Steps 80-159 took 12 ms each instead of 22 ms: -10 ms a step")
+    assert answer.sentences[1] == "Cannot tell: -10 ms of it is in forward; what was changed there is not recorded."
+
+
+def test_a_run_of_too_few_steps_is_not_said_to_have_nothing_that_stands_out() -> None:
+    answer = asked(job(steps=6, slow=range(4, 5), extra_s=0.3))
+
+    assert answer.sentences[:2] == (
+        "The run has 6 steps, and no rank was found slow in them.",
+        "Cannot tell: it takes 8 to say what is usual, and which are longer.",
+    )
+
+
+def test_a_slow_rank_that_has_half_of_it_is_told_with_that_half_and_is_not_said_to_lead_nowhere() -> None:
+    answer = asked(
+        job(slow=SLOW, extra_s=0.024, findings=[finding(since=80, until=119, extra_s=0.012)]), steps=(80, 119)
+    )
+
+    assert answer.verdict == "coincided"
+    assert "; 50% of it goes with what was found, and a cause takes 80%." in answer.sentences[1]
+    assert "nothing shows" not in answer.sentences[1]
+
+
+def test_the_costliest_steps_are_told_with_how_much_was_found_in_others() -> None:
+    turns = [finding(rank=rank, since=since, until=since + 9, extra_s=0.012) for rank, since in
+             ((0, 40), (2, 60), (0, 80))]  # fmt: skip
+
+    answer = asked(job(slow=range(40, 90), extra_s=0.012, findings=turns))
+    alone = asked(job(slow=range(40, 50), extra_s=0.012, findings=turns[:1]))
+
+    assert "slow ranks were found 2 times in other steps, too, 240 ms in all" in texts(answer)
+    assert "in other steps" not in texts(alone)
