@@ -66,7 +66,7 @@ class FakeWriter:
         }
 
     def step(self, step: int, values: Mapping[str, float], *, axis: str = "step", reduction: str = "mean") -> Any:
-        """Return the request of a whole step: its points and its manifest."""
+        """Return the request of a whole step: its points and its watermark."""
         request = ExportMetricsServiceRequest()
         resource = request.resource_metrics.add()
         set_attributes(resource.resource.attributes, self.resource())
@@ -126,7 +126,7 @@ class FakeWriter:
         return self.seq
 
 
-def foreign(
+def third_party_request(
     points: Sequence[Mapping[str, Any]], resource: Mapping[str, Any] | None = None, *, kind: str = "gauge"
 ) -> Any:
     """Return gauges of another SDK, or sums of deltas: each point has `name`, `value` and any attributes."""

@@ -130,7 +130,7 @@ class Rank:
         return [self._fragment(reduction, axis, step, keys, rows, buckets)]
 
     def done(self, step: int, *, axis: str = "step") -> list[Observation]:
-        """Leave a step: its manifest."""
+        """Leave a step: its watermark."""
         return [Watermark(self.writer, axis, step, self._points.get((axis, step), 0), next(self._seq))]
 
     def step(

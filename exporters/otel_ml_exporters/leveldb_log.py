@@ -30,14 +30,14 @@ def framed(messages: Iterable[bytes], at: int) -> bytes:
         left, first = message, True
         # An empty message is a record, too.
         while left or first:
-            room = _BLOCK - (at + len(out)) % _BLOCK
-            part, left = left[: room - _FRAME.size], left[room - _FRAME.size :]
+            space = _BLOCK - (at + len(out)) % _BLOCK
+            part, left = left[: space - _FRAME.size], left[space - _FRAME.size :]
             kind = _TYPES[first, not left]
             out += _FRAME.pack(_checksum(kind, part), len(part), kind) + part
             first = False
-        room = _BLOCK - (at + len(out)) % _BLOCK
-        if room < _FRAME.size:
-            out += bytes(room)
+        space = _BLOCK - (at + len(out)) % _BLOCK
+        if space < _FRAME.size:
+            out += bytes(space)
     return bytes(out)
 
 
@@ -46,9 +46,9 @@ def records(file: BinaryIO, position: int) -> Iterator[tuple[int, bytes]]:
     file.seek(position)
     parts: list[bytes] = []
     while True:
-        room = _BLOCK - position % _BLOCK
-        if room < _FRAME.size:
-            position += room
+        space = _BLOCK - position % _BLOCK
+        if space < _FRAME.size:
+            position += space
             file.seek(position)
             continue
         head = file.read(_FRAME.size)

@@ -23,7 +23,7 @@ _CLEAR_LINE = "\r\x1b[K"
 _AT_ONCE = select.PIPE_BUF
 """Bytes that a descriptor takes without waiting, where it says that it takes any."""
 
-_PATIENCE_S = 0.1
+_TIMEOUT_S = 0.1
 """Seconds for which whoever prints waits for somebody to read: a pipe that is read has room again in less."""
 
 _KEPT = 100
@@ -41,7 +41,7 @@ class Console:
 
     def __init__(self, *, is_quiet: bool) -> None:
         self.is_quiet = is_quiet
-        self._unread: deque[str] = deque(maxlen=_KEPT)
+        self._waiting: deque[str] = deque(maxlen=_KEPT)
 
     def line(self, text: str) -> None:
         """Write one line in one write, so that lines of several processes do not mix."""
@@ -54,15 +54,15 @@ class Console:
 
     def catch_up(self, timeout_s: float = 0.0) -> None:
         """Write what there was no room for, if somebody reads by now."""
-        while self._unread and self._say(self._unread[0], timeout_s):
-            self._unread.popleft()
+        while self._waiting and self._say(self._waiting[0], timeout_s):
+            self._waiting.popleft()
 
     def _write(self, lines: Iterable[str]) -> None:
         if self.is_quiet:
             return
         start = _CLEAR_LINE if is_watched() else ""
-        self._unread.extend(_pieces(f"{start}{line}\n" for line in lines))
-        self.catch_up(_PATIENCE_S)
+        self._waiting.extend(_pieces(f"{start}{line}\n" for line in lines))
+        self.catch_up(_TIMEOUT_S)
 
     def _say(self, text: str, timeout_s: float) -> bool:
         """Write to whatever is stderr by now; return whether there was room, or never will be any."""
@@ -76,7 +76,7 @@ class Console:
             if descriptor is not None:
                 if _is_gone(descriptor):
                     return True
-                if not _has_room(descriptor, timeout_s):
+                if not _is_writable(descriptor, timeout_s):
                     return False
             stream.write(text)
             stream.flush()
@@ -96,11 +96,11 @@ def _pieces(lines: Iterable[str]) -> Iterator[str]:
         yield piece
 
 
-def _has_room(descriptor: int, timeout_s: float) -> bool:
+def _is_writable(descriptor: int, timeout_s: float) -> bool:
     """Whether a descriptor takes a line without waiting, or is of a kind that is not asked."""
-    room = select.poll()
-    room.register(descriptor, select.POLLOUT)
-    return bool(room.poll(1000 * timeout_s))
+    writable = select.poll()
+    writable.register(descriptor, select.POLLOUT)
+    return bool(writable.poll(1000 * timeout_s))
 
 
 def _cut(line: str) -> str:

@@ -111,8 +111,8 @@ class Progress:
         done_now = self._done[name] - self._at_start[name]
         values["progress/fraction"] = min(self._done[name] / total, 1.0)
         if done_now > 0:
-            pace = (self._clock() - self._began) / done_now
-            values["time/remaining"] = max(total - self._done[name], 0) * pace
+            seconds_each = (self._clock() - self._began) / done_now
+            values["time/remaining"] = max(total - self._done[name], 0) * seconds_each
 
     def log(self, values: Mapping[str, Any], **options: Any) -> None:
         """Record values as `otel_ml.log()` does, and over consumed samples and tokens on axes of those names.

@@ -61,7 +61,7 @@ TIMERS: Final = "ml.timers"
 """On the position: what timers were declared to measure, once: JSON, [[timer, `work` or `wait`], …]."""
 
 # Metrics of the protocol itself
-MANIFEST: Final = "otel_ml.step.points"
+WATERMARK: Final = "otel_ml.step.points"
 POSITION: Final = "otel_ml.position"
 
 # Log records

@@ -38,7 +38,7 @@ class Column(NamedTuple):
     values: array[float]
     seqs: array[int]
     attempts: array[int]
-    amended: array[int]
+    corrected: array[int]
 
 
 def beside(jsonl: Path) -> Path:
@@ -72,7 +72,7 @@ class ChunkBuilder:
     _seqs: array[int] = field(default_factory=lambda: array("q"))
     _steps: array[int] = field(default_factory=lambda: array("q"))
     _attempts: array[int] = field(default_factory=lambda: array("q"))
-    _amended: array[int] = field(default_factory=lambda: array("b"))
+    _corrected: array[int] = field(default_factory=lambda: array("b"))
     _times: list[float] = field(default_factory=list)
     _shapes: dict[tuple[str, ...], tuple[array[int], list[tuple[float, ...]]]] = field(default_factory=dict)
     _others: list[tuple[int, int]] = field(default_factory=list)
@@ -105,7 +105,7 @@ class ChunkBuilder:
         self._seqs.append(row["seq"])
         self._steps.append(row["step"])
         self._attempts.append(row["attempt"])
-        self._amended.append(bool(row.get("amendment")))
+        self._corrected.append(bool(row.get("amendment")))
         self._times.append(row["time"])
         self.rows += 1
 
@@ -125,7 +125,7 @@ class ChunkBuilder:
         Args:
             mtime_ns: when the text was written to last; as long as it says so, nobody has edited it.
         """
-        rows = b"".join(part.tobytes() for part in (self._seqs, self._steps, self._attempts, self._amended))
+        rows = b"".join(part.tobytes() for part in (self._seqs, self._steps, self._attempts, self._corrected))
         series = self._series()
         columns = {
             key: (b"" if len(values) == self.rows else index.tobytes()) + values.tobytes()
@@ -188,13 +188,13 @@ class Chunk:
         if crc32(data) != crc:
             raise ValueError(f"the values of {key.name!r} are not what was written")
         values = _array("d", data[-8 * count :])
-        seqs, steps, attempts, amended = self._rows
+        seqs, steps, attempts, corrected = self._rows
         if is_full:
-            return Column(steps, values, seqs, attempts, amended)
+            return Column(steps, values, seqs, attempts, corrected)
         index = _array("I", data[: -8 * count])
         if max(index) >= self.rows:
             raise ValueError(f"the values of {key.name!r} are of lines that are not there")
-        picked = [array(rows.typecode, map(rows.__getitem__, index)) for rows in (steps, seqs, attempts, amended)]
+        picked = [array(rows.typecode, map(rows.__getitem__, index)) for rows in (steps, seqs, attempts, corrected)]
         return Column(picked[0], values, *picked[1:])
 
 

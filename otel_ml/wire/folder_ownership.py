@@ -14,9 +14,9 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["ASIDE", "claim", "is_ours", "may_hold_ours", "read_ours", "renamed_warning"]
+__all__ = ["QUARANTINE", "claim", "is_ours", "may_hold_ours", "read_ours", "renamed_warning"]
 
-ASIDE = ".set-aside"
+QUARANTINE = ".set-aside"
 """Folder in a run's folder for what others had put there."""
 
 _NAMED = 10
@@ -100,20 +100,20 @@ def claim(folder: Path) -> None:
                 raise PermissionError(errno.EPERM, _somebody_elses(folder), str(folder)) from None
         _close_to_others(each)
     for path in list(_not_ours(folder)):
-        _move_aside(folder, path)
+        _quarantine(folder, path)
 
 
 def renamed_warning(folder: Path) -> str:
     """Return what to say of what `claim` has moved aside, now or before; "" where that is nothing."""
-    aside = folder / ASIDE
-    if aside.is_symlink() or not aside.is_dir():
+    quarantine = folder / QUARANTINE
+    if quarantine.is_symlink() or not quarantine.is_dir():
         return ""
-    names = sorted(path.name.partition("-")[2] for path in aside.iterdir())
+    names = sorted(path.name.partition("-")[2] for path in quarantine.iterdir())
     if not names:
         return ""
     return (
         f"In {folder} {len(names)} files or folders were links or somebody else's: {', '.join(names[:_NAMED])}. "
-        f"They are in {ASIDE} there now, and nothing is written to what they name."
+        f"They are in {QUARANTINE} there now, and nothing is written to what they name."
     )
 
 
@@ -139,7 +139,7 @@ def _not_ours(folder: Path) -> Iterator[Path]:
         way = f"{here.relative_to(folder).as_posix()}/"
         may_be_linked = way.startswith(_LINKED)
         for path, status in _entries(here):
-            if path == folder / ASIDE:
+            if path == folder / QUARANTINE:
                 continue
             is_file = stat.S_ISREG(status.st_mode) and (status.st_nlink == 1 or may_be_linked)
             if status.st_uid not in owners or not (is_file or stat.S_ISDIR(status.st_mode)):
@@ -156,11 +156,11 @@ def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
         return []
 
 
-def _move_aside(folder: Path, path: Path) -> None:
+def _quarantine(folder: Path, path: Path) -> None:
     """Take the name away; what it stood for stays as it is."""
-    aside = folder / ASIDE
-    if os.path.lexists(aside) and not is_ours(aside):
-        aside.rename(folder / f"{ASIDE}-{uuid.uuid4().hex}")
-    aside.mkdir(mode=0o700, exist_ok=True)
-    number = sum(1 for _ in aside.iterdir())
-    path.rename(aside / f"{number}-{path.name}")
+    quarantine = folder / QUARANTINE
+    if os.path.lexists(quarantine) and not is_ours(quarantine):
+        quarantine.rename(folder / f"{QUARANTINE}-{uuid.uuid4().hex}")
+    quarantine.mkdir(mode=0o700, exist_ok=True)
+    number = sum(1 for _ in quarantine.iterdir())
+    path.rename(quarantine / f"{number}-{path.name}")

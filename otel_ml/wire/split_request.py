@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from otel_ml.wire.attributes import MANIFEST, POSITION
+from otel_ml.wire.attributes import POSITION, WATERMARK
 from otel_ml.wire.protobuf import encoded_fields, field, fields
 from otel_ml.wire.spool_format import Kind
 
@@ -32,7 +32,7 @@ _PATHS: dict[Kind, _Path] = {
 _PREFIX = 6
 """Bytes before a nested message at most: its tag and its length."""
 
-_OF_THE_PROTOCOL = frozenset({MANIFEST.encode(), POSITION.encode()})
+_OF_THE_PROTOCOL = frozenset({WATERMARK.encode(), POSITION.encode()})
 
 
 _REST_EVERY = 256
@@ -79,8 +79,8 @@ def _cut(body: bytes, path: _Path, most: int, rest: Callable[[], None]) -> Itera
         yield body
         return
     before, items, after = _taken_apart(body, path[0], rest)
-    room = most - len(before) - len(after)
-    for group in _groups(_fitting(items, path[1:], room, rest), room):
+    space = most - len(before) - len(after)
+    for group in _groups(_fitting(items, path[1:], space, rest), space):
         yield before + group + after
 
 
@@ -99,20 +99,20 @@ def _taken_apart(body: bytes, numbers: frozenset[int], rest: Callable[[], None])
     return b"".join(before), items, b"".join(after)
 
 
-def _fitting(items: Iterable[_Item], path: _Path, room: int, rest: Callable[[], None]) -> Iterator[bytes]:
+def _fitting(items: Iterable[_Item], path: _Path, space: int, rest: Callable[[], None]) -> Iterator[bytes]:
     for number, encoded, value in items:
-        if len(encoded) <= room:
+        if len(encoded) <= space:
             yield encoded
         else:
-            for piece in _cut(value, path, room - _PREFIX, rest):
+            for piece in _cut(value, path, space - _PREFIX, rest):
                 yield field(number, piece)
 
 
-def _groups(parts: Iterable[bytes], room: int) -> Iterator[bytes]:
+def _groups(parts: Iterable[bytes], space: int) -> Iterator[bytes]:
     group: list[bytes] = []
     size = 0
     for part in parts:
-        if group and size + len(part) > room:
+        if group and size + len(part) > space:
             yield b"".join(group)
             group, size = [], 0
         group.append(part)

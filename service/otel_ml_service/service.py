@@ -109,7 +109,7 @@ class Service:
             self._store,
             self._telemetry,
             config.limits.queue,
-            self._has_room,
+            self._has_capacity,
             self._held_back,
             refusals=self._refusals,
             aliases=config.aliases,
@@ -283,8 +283,8 @@ class Service:
             self._trouble.note(error)
         stored(decoded, error)
 
-    def _has_room(self, experiments: Iterable[str]) -> bool:
-        return self._runs.has_room(experiments)
+    def _has_capacity(self, experiments: Iterable[str]) -> bool:
+        return self._runs.has_capacity(experiments)
 
     def _held_back(self, experiments: Iterable[str]) -> str:
         return self._runs.held_back(experiments)

@@ -93,7 +93,7 @@ def calls(statement: str) -> Taken:
 
 
 def collections(reduce: Any, *, metrics: int = METRICS, timers: int = 0, times: int = 1) -> Taken:
-    """Return what collects steps: fold, encode, manifest, spans."""
+    """Return what collects steps: fold, encode, watermark, spans."""
 
     def taken() -> list[float]:
         from otel_ml._internal.messages.recorder import RecordSettings, recorder

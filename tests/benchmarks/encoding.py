@@ -17,7 +17,7 @@ TIMERS = 20
 
 
 def measure(size: Size) -> Found:
-    """Measure encoding alone, and the whole collection of a step: take, fold, encode, manifest, spans."""
+    """Measure encoding alone, and the whole collection of a step: take, fold, encode, watermark, spans."""
     found = answer_of(both, pairs=size.pairs, turn_s=size.turn_s)
     return Found(
         {

@@ -75,7 +75,7 @@ class StepTemplate:
     """One encoded step.
 
     Attributes:
-        scopes: the manifest is the last.
+        scopes: the watermark is the last.
         spans: the ScopeSpans of the step with its tag, cut at every place where a span's id stands.
         ids: which of the step's spans each cut belongs to.
     """
@@ -133,7 +133,7 @@ def step_template(
             pass
     set_step(FIRST + 1)
     batch = recorder.collect(time.time_ns() + 10**9)
-    # The position comes after the manifest; a heartbeat needs no load.
+    # The position comes after the watermark; a heartbeat needs no load.
     scopes = tuple(_scope(body) for body in batch.scope_metrics if keys.POSITION.encode() not in body)
     spans = b"".join(field(2, body) for body in batch.scope_spans)
     cut, ids = _cut(spans, timers)

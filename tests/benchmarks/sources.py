@@ -39,7 +39,7 @@ class Source(Protocol):
 
 
 class Own:
-    """Steps of our own workers: metrics with reductions, timers, a manifest each; their spans are `Spans`.
+    """Steps of our own workers: metrics with reductions, timers, a watermark each; their spans are `Spans`.
 
     Args:
         behind: so many rounds the last rank is late, which keeps that many steps open.
@@ -123,7 +123,7 @@ class Own:
         return b"".join(template.metrics_at(first + step, seq + step * self._scopes) for step in range(self.steps))
 
     def _again(self, number: int, rank: int, seq: int) -> Request:
-        """Return a round's steps once more; no manifest says so, for it would say as many points as before."""
+        """Return a round's steps once more; no watermark says so, for it would say as many points as before."""
         template, first, scopes = self.templates[rank % VARIANTS], FIRST + number * self.steps, self._scopes - 1
         parts = (template.metrics_at(first + step, seq + step * scopes, scopes) for step in range(self.steps))
         return self._request(rank, b"".join(parts))

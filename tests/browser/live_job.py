@@ -15,7 +15,7 @@ import otel_ml
 from tests.e2e.rank import meet
 from tests.waiting import eventually, whole_lines
 
-PATIENCE = 300.0
+TIMEOUT = 300.0
 
 
 def train(folder: Path, rank: int) -> None:
@@ -24,7 +24,7 @@ def train(folder: Path, rank: int) -> None:
         meet(folder, "live", rank, int(os.environ["WORLD_SIZE"]))
         step = 0
         while True:
-            eventually(lambda done=step: len(whole_lines(wanted)) > done, timeout=PATIENCE)
+            eventually(lambda done=step: len(whole_lines(wanted)) > done, timeout=TIMEOUT)
             if whole_lines(wanted)[step] == "end":
                 return
             with otel_ml.step(step), otel_ml.timed("forward"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
 
 PICTURES = ROOT / "build" / "screenshots"
-PATIENCE = 120.0
+TIMEOUT = 120.0
 DESKTOP, PHONE = (1400, 1000), (390, 844)
 
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
@@ -76,8 +76,8 @@ class Page:
 
     def __init__(self, chrome: Chrome) -> None:
         self._chrome = chrome
-        self._chrome.set_page_load_timeout(PATIENCE)
-        self._chrome.set_script_timeout(PATIENCE)
+        self._chrome.set_page_load_timeout(TIMEOUT)
+        self._chrome.set_script_timeout(TIMEOUT)
 
     def open(self, address: str, *, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> None:
         """Load `address` anew, on a screen of `size` whose owner prefers the color `scheme`."""
@@ -127,7 +127,7 @@ class Page:
     def until(self, probe: Callable[[], T], wanted: object = "") -> T:
         """Return the first truthy result of `probe`; what the page shows instead is in the failure."""
         try:
-            return eventually(probe, timeout=PATIENCE)
+            return eventually(probe, timeout=TIMEOUT)
         except AssertionError as error:
             raise AssertionError(f"{error} Wanted {wanted!r}. {self.address} shows:\n{self.text}") from None
 

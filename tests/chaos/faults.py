@@ -21,7 +21,7 @@ from tests.e2e.jobs import until
 End = Callable[[], None]
 
 
-PATIENCE_S = 4.0
+TIMEOUT_S = 4.0
 """A process that leaves after more than this has found nobody who takes what it holds: it tries for 5 s."""
 
 
@@ -95,7 +95,7 @@ class Faults:
         victim.process.terminate()
         victim.process.wait(60)
         now = time.monotonic()
-        victim.gave_up_at = now if now - told_at > PATIENCE_S else None
+        victim.gave_up_at = now if now - told_at > TIMEOUT_S else None
         return lambda: self._job.launch("generator", victim.rank, "join")
 
     def _kill_embedded(self) -> End:

@@ -23,7 +23,7 @@ STEPS, SLOW_FROM, SLOW_TO = 240, 40, 100
 TOLD = {is_over: threading.Event() for is_over in (False, True)}
 TOLD_BY = {SLOW_TO - 10: TOLD[False], STEPS - 20: TOLD[True]}
 """Step of rank 0 → what it has been told by then."""
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def broken(finding: findings.Finding) -> None:
@@ -45,7 +45,7 @@ def main() -> None:
         watch = findings.watch(broken, every_s=0.1) if rank == 0 else None
         for step in otel_ml.steps(range(STEPS)):
             if rank == 0 and step in TOLD_BY:
-                TOLD_BY[step].wait(PATIENCE_S)
+                TOLD_BY[step].wait(TIMEOUT_S)
             with otel_ml.timed("work"):
                 time.sleep(0.02 + (0.03 if rank == 1 and SLOW_FROM <= step < SLOW_TO else 0.0))
             otel_ml.log({"done": 1.0}, reduce="sum")

@@ -23,7 +23,7 @@ from otel_ml_service.receiver.decode import response
 from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.journal import Journal
-from tests.otlp import FakeWriter, foreign, write_spool
+from tests.otlp import FakeWriter, third_party_request, write_spool
 
 __all__ = ["SEEDS"]
 
@@ -44,8 +44,8 @@ def metrics() -> Sequence[bytes]:
     requests = [
         writer.step(1, {"loss": 0.5, "reward": float("nan")}),
         writer.step(2, {"loss": 0.25}, axis="rollout", reduction="sum>max,mean"),
-        foreign([{"name": "loss", "value": 1.0, "ml.step": 3, "ml.reduction": "p50", "task": "math"}]),
-        foreign([{"name": "gpu:power", "value": 300.0}]),
+        third_party_request([{"name": "loss", "value": 1.0, "ml.step": 3, "ml.reduction": "p50", "task": "math"}]),
+        third_party_request([{"name": "gpu:power", "value": 300.0}]),
         _buckets(),
     ]
     return [request.SerializeToString() for request in requests]
@@ -208,7 +208,7 @@ SEEDS: Mapping[str, Callable[[], Sequence[bytes]]] = {
 
 
 def _buckets() -> Any:
-    request = foreign([{"name": "latency", "value": 1.0, "ml.step": 3}])
+    request = third_party_request([{"name": "latency", "value": 1.0, "ml.step": 3}])
     metric = request.resource_metrics[0].scope_metrics[0].metrics.add(name="h", unit="s")
     metric.histogram.aggregation_temporality = 2
     metric.histogram.data_points.add(

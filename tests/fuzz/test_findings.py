@@ -16,7 +16,7 @@ from otel_ml_service.receiver.decode import Decoder
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.targets import TARGETS
 from tests.integration.conftest import Bench, bench
-from tests.otlp import START, FakeWriter, foreign
+from tests.otlp import START, FakeWriter, third_party_request
 
 __all__ = ["bench"]
 
@@ -44,7 +44,7 @@ def exponential(scale: int, *offsets: int, reduction: str = "p50,histogram") -> 
 
 
 def explicit(bounds: list[float], counts: list[int]) -> bytes:
-    request = foreign([{"name": "a", "value": 1.0, "ml.step": 1}])
+    request = third_party_request([{"name": "a", "value": 1.0, "ml.step": 1}])
     metric = request.resource_metrics[0].scope_metrics[0].metrics.add(name="h")
     metric.histogram.aggregation_temporality = 1
     metric.histogram.data_points.add(count=3, sum=1, explicit_bounds=bounds, bucket_counts=counts, time_unix_nano=START)
@@ -183,7 +183,7 @@ _HUGE_ENTRY = (
 @pytest.mark.parametrize("begins", [2**63, 2**64 - 1])
 @pytest.mark.parametrize("kind", ["gauge", "sum"])
 def test_a_stream_that_began_beyond_what_64_bits_hold_is_no_error(kind: str, begins: int) -> None:
-    request = foreign([{"name": "load", "value": 1.0}], kind=kind)
+    request = third_party_request([{"name": "load", "value": 1.0}], kind=kind)
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
         for point in [*metric.gauge.data_points, *metric.sum.data_points]:
             point.start_time_unix_nano = begins

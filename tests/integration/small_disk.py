@@ -72,9 +72,9 @@ class Job:
         self.held: bytes | None = None
         self.done = 0
 
-    def send(self, until: int, patience_s: float) -> None:
+    def send(self, until: int, timeout_s: float) -> None:
         """Send up to step `until`, at most for so long; what is not acknowledged is sent again by the next call."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + timeout_s
         while self.done < until and time.monotonic() < deadline:
             if self.held is None:
                 values = {"loss": float(self.done), **WIDE}

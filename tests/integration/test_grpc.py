@@ -18,7 +18,7 @@ from otel_ml_exporters import StepRecord
 from otel_ml_exporters.testing import RecordingExporter
 from otel_ml_service.service import Service
 from tests.integration.conftest import Bench
-from tests.otlp import FakeWriter, foreign
+from tests.otlp import FakeWriter, third_party_request
 from tests.waiting import eventually
 
 EXPORT = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
@@ -73,7 +73,7 @@ def test_without_the_token_the_sender_is_unauthenticated(channel: grpc.Channel, 
 
 
 def test_points_without_an_experiment_are_a_partial_success(channel: grpc.Channel) -> None:
-    answer = export(channel, foreign([{"name": "a", "value": 1.0}], resource={}).SerializeToString())
+    answer = export(channel, third_party_request([{"name": "a", "value": 1.0}], resource={}).SerializeToString())
 
     assert answer.partial_success.rejected_data_points == 1
     assert "ml.experiment.id" in answer.partial_success.error_message

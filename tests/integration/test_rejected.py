@@ -22,7 +22,7 @@ from otel_ml_service.receiver.partial_success import Rejected
 from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.service import Service
 from tests.integration.conftest import Bench, Sender
-from tests.otlp import FakeWriter, foreign
+from tests.otlp import FakeWriter, third_party_request
 from tests.waiting import eventually
 
 RUN = {"ml.experiment.id": "run-1", "service.name": "trainer", "service.instance.id": "i-1", "host.name": "node-7"}
@@ -35,7 +35,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
 
 
 def send(sender: Sender, attributes: Mapping[str, Any], *, resource: Mapping[str, Any] = RUN) -> None:
-    message = foreign([{"name": "loss", "value": 1.0, **attributes}], resource=resource)
+    message = third_party_request([{"name": "loss", "value": 1.0, **attributes}], resource=resource)
     body = json_format.MessageToJson(message, use_integers_for_enums=True).encode()
     assert sender.request("POST", "/v1/metrics", body, {"content-type": "application/json"}).status == 200
 

@@ -16,7 +16,7 @@ from otel_ml_exporters import (
 from otel_ml_exporters.testing import RecordingExporter
 from tests.integration.conftest import Bench
 from tests.integration.steps import rows, train
-from tests.otlp import FakeWriter, foreign
+from tests.otlp import FakeWriter, third_party_request
 from tests.waiting import eventually
 
 
@@ -110,7 +110,7 @@ def test_a_run_has_its_name_though_a_collector_put_what_it_scraped_in_front_of_w
 ) -> None:
     sender = bench.sender(bench.service({"recording": lambda: recording}))
     writer = FakeWriter(extra={"ml.experiment.name": "digits"})
-    batch = foreign([{"name": "queue", "value": 3.0}])  # of the node: it knows the id alone
+    batch = third_party_request([{"name": "queue", "value": 3.0}])  # of the node: it knows the id alone
     batch.MergeFrom(writer.step(1, {"loss": 0.5}))
 
     sender.send("metrics", batch)

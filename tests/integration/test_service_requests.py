@@ -13,7 +13,7 @@ from otel_ml.wire.rendezvous import boot_id
 from otel_ml_exporters.testing import RecordingExporter
 from tests.integration.conftest import Bench
 from tests.integration.steps import rows
-from tests.otlp import FakeWriter, foreign
+from tests.otlp import FakeWriter, third_party_request
 from tests.waiting import eventually
 
 
@@ -101,7 +101,7 @@ def test_who_asks_is_told_the_time_of_this_machine(bench: Bench) -> None:
 
 def test_points_without_an_experiment_are_a_partial_success_that_names_the_key(bench: Bench) -> None:
     sender = bench.sender(bench.service())
-    message = foreign([{"name": "a", "value": 1.0}], resource={"service.name": "x"})
+    message = third_party_request([{"name": "a", "value": 1.0}], resource={"service.name": "x"})
     body = json_format.MessageToJson(message, use_integers_for_enums=True).encode()
 
     answer = sender.request("POST", "/v1/metrics", body, {"content-type": "application/json"})

@@ -51,7 +51,7 @@ class Candidate:
     file: str
     mutant: Mutant
     tests: tuple[str, ...]
-    patience: float
+    timeout: float
 
 
 def main() -> int:
@@ -133,7 +133,7 @@ def _fails_unchanged(candidate: Candidate) -> str:
     """Return what fails where nothing is mutated: then everything would look killed."""
     assert TRIALS is not None
     source = (ROOT / candidate.file).read_bytes()
-    return TRIALS.of(candidate.file, source, candidate.tests[:5], candidate.patience).by
+    return TRIALS.of(candidate.file, source, candidate.tests[:5], candidate.timeout).by
 
 
 def _tried(candidate: Candidate) -> Outcome:
@@ -141,7 +141,7 @@ def _tried(candidate: Candidate) -> Outcome:
     if not candidate.tests:
         return Outcome(UNTESTED)
     mutated = candidate.mutant.applied((ROOT / candidate.file).read_bytes())
-    return TRIALS.of(candidate.file, mutated, candidate.tests, candidate.patience)
+    return TRIALS.of(candidate.file, mutated, candidate.tests, candidate.timeout)
 
 
 def _print_survivor(candidate: Candidate, outcome: Outcome) -> None:

@@ -71,7 +71,7 @@ def test_a_trial_says_whether_a_test_of_the_copy_fails(tmp_path: Path, mutated: 
     (tmp_path / "tests").symlink_to(ROOT / "tests")
 
     outcome = Trials(tmp_path).of(
-        "two.py", f"def two():\n    {mutated}\n".encode(), ["test_two.py::test_it"], patience=20.0
+        "two.py", f"def two():\n    {mutated}\n".encode(), ["test_two.py::test_it"], timeout=20.0
     )
 
     assert (outcome.verdict, (tmp_path / "two.py").read_text()) == (verdict, "def two():\n    return 2\n")

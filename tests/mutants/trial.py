@@ -55,18 +55,18 @@ class Trials:
         self._copy = copy
         self._times = itertools.count(int(time.time()))
 
-    def of(self, file: str, mutated: bytes, tests: Sequence[str], patience: float) -> Outcome:
+    def of(self, file: str, mutated: bytes, tests: Sequence[str], timeout: float) -> Outcome:
         """Run tests against a mutated module until one fails.
 
         Args:
-            patience: the seconds after which the mutant hangs: it is killed, too.
+            timeout: the seconds after which the mutant hangs: it is killed, too.
         """
         path = self._copy / file
         was = path.read_bytes()
         started = time.monotonic()
         try:
             self._write(path, mutated)
-            by = self._failed(tests, patience)
+            by = self._failed(tests, timeout)
         finally:
             self._write(path, was)
         return Outcome(KILLED if by else SURVIVED, time.monotonic() - started, by)
@@ -77,13 +77,13 @@ class Trials:
         changed = next(self._times)
         os.utime(path, (changed, changed))
 
-    def _failed(self, tests: Sequence[str], patience: float) -> str:
+    def _failed(self, tests: Sequence[str], timeout: float) -> str:
         report = self._copy / "report.json"
         report.unlink(missing_ok=True)
         pid = os.fork()
         if pid == 0:
             _run(self._copy, report, tests)
-        status = _waited_for(pid, time.monotonic() + patience)
+        status = _waited_for(pid, time.monotonic() + timeout)
         if status is None:
             return HANGS
         if status == 0:

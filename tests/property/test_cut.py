@@ -25,7 +25,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from otel_ml.wire.attributes import MANIFEST, POSITION
+from otel_ml.wire.attributes import POSITION, WATERMARK
 from otel_ml.wire.protobuf import field
 from otel_ml.wire.split_request import records_in, split_request
 
@@ -156,10 +156,10 @@ def test_each_part_holds_as_many_as_fit(size: int, count: int, fit: int, more: i
     assert parts == [one * fit] * whole + [one * rest] * (rest > 0 or count == 0)
 
 
-@given(st.lists(st.sampled_from([MANIFEST, POSITION, "loss", "unit"]), max_size=8))
+@given(st.lists(st.sampled_from([WATERMARK, POSITION, "loss", "unit"]), max_size=8))
 def test_points_of_the_protocol_are_no_values_whatever_else_is_called_so(names: list[str]) -> None:
     gauge = Gauge(data_points=_numbers([0, 0]))
-    metrics = [Metric(name=name, unit=MANIFEST, description=POSITION, gauge=gauge) for name in names]
+    metrics = [Metric(name=name, unit=WATERMARK, description=POSITION, gauge=gauge) for name in names]
 
     found = records_in("M", _payload([ScopeMetrics(metrics=metrics).SerializeToString()]))
 

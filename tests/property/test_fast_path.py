@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from otel_ml_service.aggregation.observation import Fragment, Position, ThirdPartyPoints, Watermark
 from otel_ml_service.aggregation.points import Packed
 from otel_ml_service.receiver.decode import Decoder
-from tests.otlp import START, FakeWriter, foreign, set_attributes
+from tests.otlp import START, FakeWriter, set_attributes, third_party_request
 from tests.property.decoding import CHANGES, ENCODERS, NUMBERS, assert_same, assert_same_fate, changed, decoded_by_upb
 
 SHAPES: Sequence[Sequence[str]] = (("loss",), ("loss", "lr", "tokens"), ("lr", "loss", "tokens"), ())
@@ -24,7 +24,7 @@ EVERY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 
 @st.composite
 def requests(draw: st.DrawFn) -> Any:
-    """A step of one rank: Histograms of one or several records, weights, Gauges, and its manifest."""
+    """A step of one rank: Histograms of one or several records, weights, Gauges, and its watermark."""
     writer = FakeWriter(rank=draw(st.integers(0, 2)), seq=draw(st.sampled_from([0, 5, 120, 20_000, 5_000_000, 2**62])))
     names = draw(st.sampled_from(SHAPES))
     step = draw(st.sampled_from([0, 1, 127, 128, 70_000, 3_000_077, 300_000_077]))
@@ -124,7 +124,7 @@ def test_the_third_step_of_a_role_is_not_decoded_any_more_whichever_rank_sends_i
     )
 )
 def test_attributes_of_others_that_are_known_already_give_what_reading_them_gives(sent: list[dict[str, Any]]) -> None:
-    body = foreign(sent).SerializeToString()
+    body = third_party_request(sent).SerializeToString()
     decoder = Decoder()
     decoder.protobuf("metrics", body)
 
@@ -135,7 +135,7 @@ def test_attributes_of_others_that_are_known_already_give_what_reading_them_give
 @pytest.mark.parametrize(
     ("name", "attributes"),
     [("otel_ml.step.points", {}), ("otel_ml.position", {}), ("otel_ml.position", {"ml.boot.time": 2.5})],
-    ids=["manifest", "heartbeat", "heartbeat with its time"],
+    ids=["watermark", "heartbeat", "heartbeat with its time"],
 )
 def test_how_far_a_rank_is_is_never_decoded(
     encoded: Callable[[Any], bytes], name: str, attributes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -191,7 +191,7 @@ def other_sdks(draw: st.DrawFn) -> Any:
     most = draw(st.sampled_from([1, 2**40]))
 
     def message(step: int, numbers: st.DataObject) -> Any:
-        request = foreign([])
+        request = third_party_request([])
         scope = request.resource_metrics[0].scope_metrics[0]
         if "scope" in steps:
             set_attributes(scope.scope.attributes, {"ml.step": 8})
@@ -277,7 +277,7 @@ def test_the_third_histogram_with_buckets_of_another_sdk_is_not_decoded_whatever
     decoder = Decoder()
 
     def body(step: int) -> bytes:
-        request = foreign([])
+        request = third_party_request([])
         metric = request.resource_metrics[0].scope_metrics[0].metrics.add(name="latency")
         metric.histogram.aggregation_temporality = 1
         point = metric.histogram.data_points.add(count=3 * step, sum=4.0, min=0.5, max=9.0, time_unix_nano=START + step)
@@ -296,7 +296,7 @@ def test_the_third_histogram_with_buckets_of_another_sdk_is_not_decoded_whatever
 
 def sums(step: int, rank: int, temporality: int, where: dict[str, Any]) -> Any:
     points = [{"name": name, "value": step + 0.5, "layer": 2, **where} for name in ("loss", "norm", "lr", "tokens")]
-    request = foreign(points, {"ml.experiment.id": "run-1", "ml.rank": rank}, kind="sum")
+    request = third_party_request(points, {"ml.experiment.id": "run-1", "ml.rank": rank}, kind="sum")
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
         metric.sum.aggregation_temporality = temporality
     return request
@@ -329,7 +329,9 @@ def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
 def test_points_without_a_step_beside_points_with_one_give_what_decoding_gives(in_scope: dict[str, Any]) -> None:
     decoder = Decoder()
     for step in (6, 7, 8, 8, 9, 9):
-        request = foreign([{"name": "loss", "value": 0.5, "ml.step": step}, {"name": "load", "value": 0.25}])
+        request = third_party_request(
+            [{"name": "loss", "value": 0.5, "ml.step": step}, {"name": "load", "value": 0.25}]
+        )
         set_attributes(request.resource_metrics[0].scope_metrics[0].scope.attributes, in_scope)
         body = request.SerializeToString()
         assert_same(decoder.protobuf("metrics", body), decoded_by_upb(body))
@@ -337,7 +339,7 @@ def test_points_without_a_step_beside_points_with_one_give_what_decoding_gives(i
 
 def test_attributes_that_are_new_each_time_do_not_fill_the_memory() -> None:
     decoder = Decoder()
-    forms = decoder._messages._foreign._forms
+    forms = decoder._messages._third_party._forms
     forms._most_bytes = 10_000  # a bound that one test can reach
     for number in range(200):
         for _ in range(2):
@@ -347,7 +349,9 @@ def test_attributes_that_are_new_each_time_do_not_fill_the_memory() -> None:
     assert len(forms._seen) < 40
 
 
-@pytest.mark.parametrize("body", [foreign([{"name": "a", "value": 1.0, "ml.step": 3}]), FakeWriter().step(3, {"a": 1})])
+@pytest.mark.parametrize(
+    "body", [third_party_request([{"name": "a", "value": 1.0, "ml.step": 3}]), FakeWriter().step(3, {"a": 1})]
+)
 def test_fields_that_nobody_writes_any_more_are_no_obstacle(body: Any) -> None:
     group = b"\x9b\x06\x9c\x06"  # begin and end of a group, number 99
     scope = body.resource_metrics[0].scope_metrics[0]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from otel_ml_service.aggregation.observation import ThirdPartyPoints
 from otel_ml_service.receiver.decode import Decoded, Decoder
-from tests.otlp import foreign
+from tests.otlp import third_party_request
 
 
 def said(decoded: Decoded) -> tuple[Counter[Any], Counter[str]]:
@@ -45,9 +45,9 @@ OF_ONE_NAME = (1, 1.0, True, "1", [1], [2], ["1"], None)
 @example([{"name": "a", "value": 1.0, "of": [1]}, {"name": "a", "value": 2.0, "of": [2]}])
 def test_what_a_point_of_others_is_does_not_depend_on_those_before_it(sent: list[dict[str, Any]]) -> None:
     decoder = Decoder()
-    alone = [said(Decoder().protobuf("metrics", foreign([point]).SerializeToString())) for point in sent]
+    alone = [said(Decoder().protobuf("metrics", third_party_request([point]).SerializeToString())) for point in sent]
 
     for _ in range(2):
-        points, rejected = said(decoder.protobuf("metrics", foreign(sent).SerializeToString()))
+        points, rejected = said(decoder.protobuf("metrics", third_party_request(sent).SerializeToString()))
         assert points == sum((of_one for of_one, _ in alone), Counter())
         assert rejected == sum((of_one for _, of_one in alone), Counter())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import ACROSS
-from otel_ml_service.aggregation.batch_fold import MAX_UNITS, fold_with_next
+from otel_ml_service.aggregation.batch_fold import MAX_WINDOWS, fold_with_next
 from otel_ml_service.aggregation.piece import Piece, Shape, Source, fold_order
 from otel_ml_service.aggregation.reduce import Bins
 from otel_ml_service.aggregation.reduced_windows import Folded, fold
@@ -122,7 +122,7 @@ def test_a_piece_without_a_single_point_is_folded_like_any_other() -> None:
 def test_no_more_windows_than_a_request_brings_are_looked_at_ahead() -> None:
     """Else the open steps of a job that waits for a rank would all be looked at whenever one of them closes."""
     writers, attempt = Writers([(1, 1)], "sum"), Attempt(0, StepStream("trainer", "step", Reductions()), 0)
-    for step in range(3 * MAX_UNITS):
+    for step in range(3 * MAX_WINDOWS):
         window = StepWindow(step, step, 0.0)
         for piece in writers.pieces(step, iter((1.0, 2.0))):
             window.add(piece)
@@ -130,4 +130,4 @@ def test_no_more_windows_than_a_request_brings_are_looked_at_ahead() -> None:
 
     fold_with_next(attempt, attempt.remove(attempt.order[0]))
 
-    assert sum(window.folded is not None for window in attempt.open.values()) == MAX_UNITS
+    assert sum(window.folded is not None for window in attempt.open.values()) == MAX_WINDOWS

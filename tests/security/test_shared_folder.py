@@ -13,7 +13,7 @@ import pytest
 
 import otel_ml
 from otel_ml.wire import folder_ownership
-from otel_ml.wire.folder_ownership import ASIDE, claim
+from otel_ml.wire.folder_ownership import QUARANTINE, claim
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters.backends.mlflow.tracking import open_run
 from otel_ml_exporters.errors import RetryableExportError
@@ -36,7 +36,7 @@ with otel_ml.init("exp", id="planted", exporters="jsonl,tensorboard") as run:
     otel_ml.log_image("picture", [[0, 255], [255, 0]])
 """
 FILES = ("service.log", "metrics.jsonl", "spans.jsonl", "late.otlp")
-FOLDERS = ("artifacts", "media", "tensorboard", ASIDE)
+FOLDERS = ("artifacts", "media", "tensorboard", QUARANTINE)
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_on_a_file_system_that_takes_everybody_for_somebody_else_ones_own_folder
 
     claim(tmp_path / "exp" / "a")
 
-    assert not (tmp_path / "exp" / "a" / ASIDE).exists()
+    assert not (tmp_path / "exp" / "a" / QUARANTINE).exists()
 
 
 def test_root_in_a_container_goes_on_with_the_run_of_the_user_whose_folder_it_was_given(
@@ -166,7 +166,7 @@ def test_root_in_a_container_goes_on_with_the_run_of_the_user_whose_folder_it_wa
 
     assert folder == tmp_path / "runs" / "exp" / "a"
     claim(folder)
-    assert not (folder / ASIDE).exists()
+    assert not (folder / QUARANTINE).exists()
     assert private_folder(folder / "state") == folder / "state"
 
 
@@ -178,7 +178,7 @@ def test_what_a_job_has_linked_into_its_artifacts_stays_there(tmp_path: Path) ->
 
     claim(folder)
 
-    assert not (folder / ASIDE).exists()
+    assert not (folder / QUARANTINE).exists()
 
 
 def test_a_run_that_somebody_else_has_begun_under_the_same_id_is_not_gone_on_with(

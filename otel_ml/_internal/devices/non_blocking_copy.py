@@ -130,7 +130,7 @@ class Staging:
         # The public call makes an object and hashes it, which is a third of what a record may cost.
         stream = torch._C._cuda_getCurrentStream(device.index)  # noqa: SLF001
         with torch.no_grad():
-            if used <= SIZE // 2 and not _is_foreign(stream[0]):
+            if used <= SIZE // 2 and not _is_external(stream[0]):
                 buffer = self._buffers.get(stream) or self._new(torch, device, stream)
                 placed = buffer.put(tensors, used)
                 if placed is not None:
@@ -243,7 +243,7 @@ def launch(values: Iterable[Staged]) -> None:
             at += size
 
 
-def _is_foreign(stream_id: int) -> bool:
+def _is_external(stream_id: int) -> bool:
     """Whether a stream was not made by torch, so that it may be gone before its batch is sent."""
     # torch marks ids of its own streams by the last bit; that of another one is its address, which is even.
     return stream_id != 0 and not stream_id & 1

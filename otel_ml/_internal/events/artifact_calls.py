@@ -94,12 +94,12 @@ def _log_artifact(
 
     def records(limit: ReadLimit) -> Iterator[LogRecord]:
         if limit.is_over():
-            _count_unread(len(opened) or artifacts.count_files(found), found, call)
+            _count_unrecorded(len(opened) or artifacts.count_files(found), found, call)
             return
         files = opened or list(artifacts.artifact_files(found))
         for at, file in enumerate(files):
             if limit.is_over():
-                _count_unread(len(files) - at, found, call)
+                _count_unrecorded(len(files) - at, found, call)
                 return
             try:
                 content, more = _read_or_located(file.moved(path_in, is_below=is_folder), call, limit.has_time, events)
@@ -130,10 +130,10 @@ def _read_or_located(
         "OTEL_ML_EXIT_WAIT gives it more time.",
         kind=f"unread: {call}",
     )
-    return artifacts.unread_artifact(file)
+    return artifacts.reference_to_artifact(file)
 
 
-def _count_unread(files: int, path: Path, call: str) -> None:
+def _count_unrecorded(files: int, path: Path, call: str) -> None:
     """Count files of which there was no time to record even where they are."""
     reporter.dropped["missing_artifact"] += files
     which = repr(str(path)) if files == 1 else f"{files:,} files of {str(path)!r}"

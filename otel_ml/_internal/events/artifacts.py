@@ -33,7 +33,7 @@ __all__ = [
     "count_files",
     "open_artifact",
     "read_artifact",
-    "unread_artifact",
+    "reference_to_artifact",
 ]
 
 MAX_INLINE = 4 * 2**20
@@ -166,7 +166,7 @@ def read_artifact(
         return _read(opened, file, version, go_on)
 
 
-def unread_artifact(file: ArtifactFile) -> tuple[bytes, Mapping[str, object]]:
+def reference_to_artifact(file: ArtifactFile) -> tuple[bytes, Mapping[str, object]]:
     """Return the attributes of a file that is no longer read: where it is, and its size.
 
     Raises:

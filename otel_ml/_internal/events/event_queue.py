@@ -47,23 +47,23 @@ class EventQueue:
 
     def put(self, call: str, make: Make) -> None:
         """Queue an event that `call` asked for; where too many wait and nobody takes any, it is dropped and counted."""
-        if self._has_room(self._queued, call):
+        if self._has_space(self._queued, call):
             self._queued.append((call, make))
 
     def put_file(self, call: str, read: Read) -> bool:
         """Queue files that `call` asked for; the same. Return whether they will be read, and closed."""
-        if has_room := self._has_room(self._files, call):
+        if has_space := self._has_space(self._files, call):
             self._files.append((call, read))
-        return has_room
+        return has_space
 
-    def take(self, has_room: Callable[[], bool] = lambda: True) -> Iterator[LogRecord]:
+    def take(self, has_space: Callable[[], bool] = lambda: True) -> Iterator[LogRecord]:
         """Yield the records of what was queued, made now; what cannot be made is counted and said.
 
         What there is no room for stays in the queue.
         """
         self.on_their_way = 0
         for _ in range(len(self._queued)):
-            if not has_room():
+            if not has_space():
                 return
             call, make = self._queued.popleft()
             BACKPRESSURE.took()
@@ -107,7 +107,7 @@ class EventQueue:
         self._files = deque()
 
     @staticmethod
-    def _has_room(queued: Sized, call: str) -> bool:
+    def _has_space(queued: Sized, call: str) -> bool:
         while len(queued) >= (FEW_QUEUED if BACKPRESSURE.is_held_up else MAX_QUEUED) and BACKPRESSURE.wait():
             pass
         if len(queued) < MAX_QUEUED:

@@ -19,7 +19,7 @@ __all__ = ["UNWRITTEN", "CommonFile", "common_file"]
 UNWRITTEN = "nothing can be written down"
 """What is said once where there is no such file, whatever was to be in it."""
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 """How long the file may be another process', each for some milliseconds."""
 
 
@@ -57,7 +57,7 @@ def common_file(name: str, create: int) -> Iterator[CommonFile]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_private(folder):
         raise PermissionError(f"{folder} is not a private folder of user {os.getuid()}")
-    path, until = folder / name, time.monotonic() + _PATIENCE_S
+    path, until = folder / name, time.monotonic() + _TIMEOUT_S
     while True:
         handle = os.open(path, os.O_RDWR | create | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, encoding="utf-8", errors="replace") as file:

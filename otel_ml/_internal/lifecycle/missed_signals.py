@@ -15,7 +15,7 @@ from otel_ml._internal.native import native
 
 __all__ = ["MISSED_SIGNALS", "MissedSignals"]
 
-_PATIENCE_S = 0.2
+_TIMEOUT_S = 0.2
 """Seconds for which the main thread may be elsewhere, in an operation of torch perhaps, before nobody waits for it."""
 
 
@@ -60,7 +60,7 @@ class MissedSignals:
         for number in self._watched:
             if not native.is_signal_waiting(number):
                 self._waiting_since.pop(number, None)
-            elif time.monotonic() - self._waiting_since.setdefault(number, time.monotonic()) >= _PATIENCE_S:
+            elif time.monotonic() - self._waiting_since.setdefault(number, time.monotonic()) >= _TIMEOUT_S:
                 self._is_leaving = True
                 threading.Thread(target=self._leave, args=(number,), name="otel-ml-exit", daemon=True).start()
                 return

@@ -108,19 +108,19 @@ class ShutdownSequence:
 
         Where the service ends with this job, longer also while it lives: it cannot answer while a library is imported.
         """
-        answers, quiet_since, patience = self._sender.answers, time.monotonic(), self._least_timeout
+        answers, quiet_since, timeout = self._sender.answers, time.monotonic(), self._least_timeout
 
         def until() -> float:
-            nonlocal answers, quiet_since, patience
+            nonlocal answers, quiet_since, timeout
             now = time.monotonic()
             is_starting = self._link.is_starting and not self._link.is_served  # no second one beside it
             if self._sender.answers != answers or is_starting:
-                answers, quiet_since, patience = self._sender.answers, now, self._least_timeout
-            elif now >= quiet_since + patience and patience < TIMEOUT_WITH_STARTS and self._is_busy():
-                patience += self._least_timeout  # then it is asked again
+                answers, quiet_since, timeout = self._sender.answers, now, self._least_timeout
+            elif now >= quiet_since + timeout and timeout < TIMEOUT_WITH_STARTS and self._is_busy():
+                timeout += self._least_timeout  # then it is asked again
             if now >= quiet_since + USUAL_WAIT and identity.speaks and self._is_busy():
                 self._tell("an answer", BUSY)
-            return quiet_since + patience
+            return quiet_since + timeout
 
         return until
 

@@ -25,7 +25,7 @@ _LOOK_S = 0.1
 FILES_SHARE, FILES_AT_EXIT = 0.6, 600.0
 """Share of the time that the end of a process may take, in which artifacts' files are read; seconds at most."""
 
-UNREAD_S = 0.5
+REFERENCE_S = 0.5
 """Seconds in which those that are left are said to be where they are; as long may the rest take to be counted."""
 
 
@@ -84,9 +84,9 @@ class SpoolWriter:
         now, limit = time.monotonic(), self._files.limit
         if not self.read_files(now + min(FILES_AT_EXIT, FILES_SHARE * (deadline - now))):
             limit.read_no_further()
-            if not self.read_files(time.monotonic() + UNREAD_S):
+            if not self.read_files(time.monotonic() + REFERENCE_S):
                 limit.end()
-                self.read_files(time.monotonic() + UNREAD_S)
+                self.read_files(time.monotonic() + REFERENCE_S)
         if self._files.left:
             _count_hanging(self._files.left)
         self._files.close()

@@ -44,7 +44,7 @@ __all__ = ["Status", "Worker"]
 TICK = 0.1
 """Seconds between looks; what a `kill -9` may cost (docs/protocol.md §4.1: the spool is written every 100 ms)."""
 
-ASKED_ASIDE_S = 5.0
+STATUS_TIMEOUT_S = 5.0
 """Seconds for which a thread that has nothing else to do waits for what the service says of the run: a busy one takes
 more than the 1 s of the background thread."""
 
@@ -164,7 +164,7 @@ class Worker:
             return None
         transport = reached.fresh()
         try:
-            return run_status(transport, self.identity.run_id, {}, ASKED_ASIDE_S)
+            return run_status(transport, self.identity.run_id, {}, STATUS_TIMEOUT_S)
         finally:
             transport.close()
 

@@ -33,7 +33,7 @@ from otel_ml._internal.timers import spans
 from otel_ml._internal.timers.consumed import forget_consumed, settle_consumed
 from otel_ml._internal.timers.trailing_steps import TrailingSteps
 from otel_ml._internal.yield_interpreter import yield_interpreter
-from otel_ml.wire.attributes import EVENTS, MANIFEST, POINTS, RECORDED, VALUES
+from otel_ml.wire.attributes import EVENTS, POINTS, RECORDED, VALUES, WATERMARK
 
 __all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
 
@@ -229,7 +229,7 @@ class Recorder:
             if step.axis is not None and step.index is not None and step.points > step.said:
                 step.said = step.points
                 number = self.sequence.next()
-                scopes.append(encoded_gauge(MANIFEST, step.axis.name, step.index, step.points, now_ns, number))
+                scopes.append(encoded_gauge(WATERMARK, step.axis.name, step.index, step.points, now_ns, number))
 
     def _totals(self) -> Mapping[str, int]:
         return {

@@ -337,12 +337,12 @@ def relieve() -> None:
     begin = time.perf_counter()
     try:
         _have_done(_fold)
-        _wait_for_room()
+        _wait_for_space()
     finally:
         FOLDER.caller_s += time.perf_counter() - begin
 
 
-def _wait_for_room() -> None:
+def _wait_for_space() -> None:
     if len(FOLDER.deferred) > FOLDER.MAX_DEFERRED // 2:
         BACKPRESSURE.wait()
     while FOLDER.points > FOLDER.most_points or BACKPRESSURE.is_held_up:

@@ -19,7 +19,7 @@ from otel_ml._internal.series.declarations import (
 )
 from otel_ml._internal.series.reduction_arguments import Reduce, reduction_from
 from otel_ml._internal.signature import public, publish
-from otel_ml.wire.attributes import MANIFEST, POSITION, RESERVED_PREFIX
+from otel_ml.wire.attributes import POSITION, RESERVED_PREFIX, WATERMARK
 from otel_ml.wire.published_name import is_own, matches
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import M2, Statistic
@@ -220,7 +220,7 @@ class Definitions:
         default: Reduction = _MEAN,
     ) -> Series | None:
         """Return the series, made at first sight; None (counted and said) where the name is not one."""
-        if not isinstance(name, str) or not name or is_own(name) or name in {MANIFEST, POSITION}:
+        if not isinstance(name, str) or not name or is_own(name) or name in {WATERMARK, POSITION}:
             reporter.drop("bad_name", bad_name(name))
             return None
         with self.lock:

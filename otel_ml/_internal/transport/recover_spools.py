@@ -50,8 +50,8 @@ def recover_spools(
             if not _send(leftover, transport, deadline, say):
                 return False
             if leftover.damaged:
-                aside = path.rename(path.with_suffix(UNREADABLE))
-                say("damaged-data", f"{leftover.damaged:,} bytes of {str(aside)!r} are damaged; they are left out.")
+                renamed = path.rename(path.with_suffix(UNREADABLE))
+                say("damaged-data", f"{leftover.damaged:,} bytes of {str(renamed)!r} are damaged; they are left out.")
             path.unlink(missing_ok=True)  # it may have another name by now
             sent()
         except (BlockingIOError, FileNotFoundError):  # another process has it, or had it a moment ago

@@ -10,7 +10,6 @@ from otel_ml.compat.itwinai import measure
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.files import described, is_path, model_file
 from otel_ml.compat.itwinai.kinds import KINDS
-from otel_ml.compat.itwinai.watch import watch
 from otel_ml.compat.tracking.step_axes import WITHIN
 from otel_ml.warn_once import RecordingError, reporter
 
@@ -119,7 +118,7 @@ def _dataset(entry: Entry) -> None:
 
 def _watch(entry: Entry) -> None:
     options = {key: entry.options[key] for key in ("log", "log_freq") if key in entry.options}
-    watch(entry.item, entry.joined.prefix or "", **options)
+    _watch_gradients(entry.item, entry.joined.prefix or "", **options)
 
 
 def _flops(count: Callable[[Any, Any], int]) -> Callable[[Entry], None]:
@@ -175,6 +174,46 @@ def _documents(entry: Entry) -> None:
 
 def _artifact(entry: Entry, path: Any, artifact_type: str) -> None:
     otel_ml.log_artifact(path, name=entry.name, type=artifact_type, step=entry.step)
+
+
+_LOG_FREQ = 1000
+"""Backward passes between two histograms, as W&B's `watch()` has it."""
+
+
+def _watch_gradients(model: Any, prefix: str, *, log: str = "gradients", log_freq: int = _LOG_FREQ) -> list[Any]:
+    """Record the gradient of each parameter of `model` at the first backward pass and each `log_freq`-th after it.
+
+    Args:
+        model: a `torch.nn.Module`.
+        prefix: before `gradients/<parameter>`.
+        log: `"gradients"`, `"parameters"` or `"all"`.
+        log_freq: backward passes between two.
+
+    Returns:
+        The hooks; `remove()` of each ends it.
+    """
+    return [
+        parameter.register_hook(_hook(name, parameter, prefix, log, max(1, int(log_freq))))
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    ]
+
+
+def _hook(name: str, parameter: Any, prefix: str, log: str, log_freq: int) -> Callable[[Any], None]:
+    passes = 0
+    before = f"{prefix}/" if prefix else ""
+
+    def hook(gradient: Any) -> None:
+        nonlocal passes
+        passes += 1
+        if (passes - 1) % log_freq:
+            return
+        if log in {"gradients", "all"}:
+            otel_ml.log_histogram(f"{before}gradients/{name}", gradient)
+        if log in {"parameters", "all"}:
+            otel_ml.log_histogram(f"{before}parameters/{name}", parameter)
+
+    return hook
 
 
 _RECORDERS: Mapping[str, Callable[[Entry], None]] = {

@@ -18,7 +18,7 @@ Line = Callable[[Mapping[Hashable, Any]], str]
 PAUSE_S = 0.005
 """Between two questions to a device that is behind."""
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 """For a line whose values the device does not give; the next ones, and the end of the program, wait for it."""
 
 
@@ -27,12 +27,12 @@ class Console:
 
     Args:
         write: prints a line.
-        patience: seconds that a line waits for its values; without them it is left out.
+        timeout: seconds that a line waits for its values; without them it is left out.
     """
 
-    def __init__(self, write: Callable[[str], object], patience: float = PATIENCE_S) -> None:
+    def __init__(self, write: Callable[[str], object], timeout: float = TIMEOUT_S) -> None:
         self._write = write
-        self._patience = patience
+        self._timeout = timeout
         self._background: ThreadPoolExecutor | None = None
 
     def print(self, line: Line, values: Mapping[Hashable, Any]) -> None:
@@ -50,7 +50,7 @@ class Console:
         self._background.submit(self._later, line, values, coming)
 
     def _later(self, line: Line, values: Mapping[Hashable, Any], coming: Mapping[Hashable, Callable[[], Any]]) -> None:
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + self._timeout
         try:
             arrived = {name: _awaited(read, until) for name, read in coming.items()}
             self._write(line({**values, **arrived}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,6 @@ from otel_ml.compat.megatron import distributed
 from otel_ml.compat.megatron.config import UNITS, LoggerConfig
 from otel_ml.compat.megatron.console import Console, Line
 from otel_ml.compat.megatron.console_line import Interval, console_line, validation_line
-from otel_ml.compat.megatron.memory import device_memory
 from otel_ml.compat.megatron.names import published, published_names
 from otel_ml.compat.megatron.rates import Spent, Throughput, runtime
 from otel_ml.compat.megatron.timers import Timers
@@ -193,7 +193,7 @@ class TrainingLog:
         otel_ml.log(values, step=iteration)
         largest = {} if learning_rate is None else {"learning-rate": learning_rate}
         if config.log_memory_to_tensorboard and iteration % (config.log_memory_interval or 1) == 0:
-            largest |= device_memory(config.memory_keys, with_used=config.log_device_memory_used)
+            largest |= _device_memory(config.memory_keys, with_used=config.log_device_memory_used)
         if largest:
             otel_ml.log(largest, step=iteration, reduce="max")
         if config.log_energy and (power := row.joules.per_second) is not None:
@@ -256,3 +256,33 @@ class TrainingLog:
 
 def _one(value: Any, form: str) -> str | None:
     return None if value is None else format(value, form)
+
+
+_MEMORY_KEYS = {
+    f"{kind}_bytes.all.{when}": f"mem-{prefix}{name}"
+    for kind, name in (
+        ("allocated", "allocated"),
+        ("active", "active"),
+        ("inactive_split", "inactive"),
+        ("reserved", "reserved"),
+    )
+    for when, prefix in (("current", ""), ("peak", "max-"))
+} | {"num_alloc_retries": "mem-alloc-retires", "num_ooms": "mem-ooms"}
+"""`mem-alloc-retires` is Megatron's spelling."""
+
+
+def _device_memory(memory_keys: Mapping[str, str] | None, *, with_used: bool) -> dict[str, float]:
+    """Return `memory/<name>-gigabytes` of 10⁹ bytes, counts without that ending; nothing where there is no CUDA."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return {}
+    stats = torch.cuda.memory_stats()
+    found: dict[str, float] = {}
+    for key, name in (memory_keys or _MEMORY_KEYS).items():
+        if key in stats:
+            is_bytes = "bytes" in key
+            found[f"memory/{name}-gigabytes" if is_bytes else f"memory/{name}"] = stats[key] / (1e9 if is_bytes else 1)
+    if with_used:
+        free, total = torch.cuda.mem_get_info()
+        found["memory/mem-device-used-gigabytes"] = (total - free) / 1e9
+    return found

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import otel_ml
 from otel_ml.compat.tensorboard import figures
-from otel_ml.compat.tensorboard.argument_order import described, session_of
 from otel_ml.compat.tensorboard.bins import USUAL_BINS, counted
 from otel_ml.compat.tensorboard.numbers import is_empty, scalars
 from otel_ml.compat.tensorboard.open_writers import WRITERS
@@ -42,7 +42,7 @@ class SummaryWriter(RunWriter):
         summary_description: str = "",
     ) -> None:
         """Record a value; of one rank's values of a tag at a step the last counts."""
-        if described(display_name, summary_description, new_style, double_precision):
+        if _is_described(display_name, summary_description, new_style, double_precision):
             not_kept(f"add_scalar({tag!r}, display_name=…)", "the value has its tag as its name.")
         name, step = self._at(tag, global_step, walltime)
         WRITERS.counts.log(scalars({name: scalar_value}), step)
@@ -74,7 +74,7 @@ class SummaryWriter(RunWriter):
         Each call is a row of that tab. In other backends what a later call gives begins with its `run_name`. By place
         tensorboardX's `name` and `global_step` may follow the values, too.
         """
-        given, called = session_of(hparam_domain_discrete, run_name, global_step, name)
+        given, called = _session_of(hparam_domain_discrete, run_name, global_step, name)
         options_not_kept(
             "add_hparams", "parameters have no domain, and the values beside them are final ones.", **given
         )
@@ -357,3 +357,26 @@ class SummaryWriter(RunWriter):
     def export_scalars_to_json(self, path: Any) -> None:
         """Say where the values are."""
         not_kept(f"export_scalars_to_json({str(path)!r})", "nothing is written. The run's metrics.jsonl has them.")
+
+
+def _session_of(third: Any, fourth: Any, global_step: Any, name: str | None) -> tuple[Mapping[str, Any], str | None]:
+    """Return what of a call of `add_hparams` is not kept, by its name, and how the set is called.
+
+    Args:
+        third: torch's domains, or tensorboardX's name.
+        fourth: torch's name, or tensorboardX's step.
+        global_step: the step, where it is given elsewhere.
+        name: tensorboardX's name, by its name.
+    """
+    if isinstance(third, str):
+        third, name = None, third
+    if isinstance(fourth, os.PathLike):
+        fourth = os.fspath(fourth)
+    if fourth is not None and not isinstance(fourth, str):
+        fourth, global_step = None, fourth
+    return {"hparam_domain_discrete": third, "global_step": global_step}, fourth or name
+
+
+def _is_described(*given: Any) -> bool:
+    """Whether one of a scalar's options is a text: tensorboardX's description stands where torch has two switches."""
+    return any(isinstance(one, str) and one for one in given)

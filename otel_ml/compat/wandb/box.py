@@ -28,8 +28,8 @@ def _corners(center: Any, size: Any, orientation: Any) -> tuple[tuple[float, ...
         raise ValueError("orientation is not zero")
     real, axis = np.split(turned / np.linalg.norm(turned), [1])
     corners = extent * (np.indices((2, 2, 2)).reshape(3, -1).T - 0.5)
-    aside = 2 * np.cross(axis, corners)  # of a rotation by a quaternion, without its matrix
-    return tuple(map(tuple, (middle + corners + real * aside + np.cross(axis, aside)).tolist()))
+    twice_cross = 2 * np.cross(axis, corners)  # of a rotation by a quaternion, without its matrix
+    return tuple(map(tuple, (middle + corners + real * twice_cross + np.cross(axis, twice_cross)).tolist()))
 
 
 def _vector(name: str, given: Any, length: int) -> Any:

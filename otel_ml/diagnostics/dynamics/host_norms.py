@@ -52,15 +52,15 @@ def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:
     if not _HAS_NUMPY:
         return
     group: list[int] = []
-    room = _TOGETHER
+    space = _TOGETHER
     for index, tensor in enumerate(tensors):
         size = tensor.numel()
         if 0 < size <= GRAIN and type(tensor) is torch.Tensor and tensor.dtype in (torch.float32, torch.float64):
-            if group and size > room:
+            if group and size > space:
                 yield group
-                group, room = [], _TOGETHER
+                group, space = [], _TOGETHER
             group.append(index)
-            room -= size
+            space -= size
     if group:
         yield group
 

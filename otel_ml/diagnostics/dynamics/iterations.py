@@ -69,7 +69,7 @@ class Iterations:
             skipped_samples: left out by the job, because of bad data or while it ramps up.
             skipped: whether the optimizer made no update; a 0-d tensor such as a gradient scaler's `found_inf` works.
         """
-        bad, finite = _judged(_number(loss))
+        bad, finite = _checked(_number(loss))
         skip = 0.0 if skipped is False else _number(skipped)
         good = (1 - bad) * (1 - skip)
         self._consumed += samples
@@ -116,7 +116,7 @@ def _number(value: Any) -> Any:
     return float(value) if value.device.type == "cpu" else value.float()
 
 
-def _judged(loss: Any) -> tuple[Any, Any]:
+def _checked(loss: Any) -> tuple[Any, Any]:
     """Return 1 where the loss is NaN or Inf, else 0; and the loss, 0 where it is that."""
     if isinstance(loss, float):
         return (0.0, loss) if abs(loss) < math.inf else (1.0, 0.0)

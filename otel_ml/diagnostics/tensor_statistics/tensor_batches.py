@@ -74,7 +74,7 @@ class TensorBatches:
         self._blocks = blocks
         self._waiting: list[_Waiting] = []
         self._bytes = 0
-        self._room = (0, 0)
+        self._capacity = (0, 0)
         self._block: Block | None = None
         self._words: Any = None
         self._device_table: Any = None
@@ -151,7 +151,7 @@ class TensorBatches:
                 one.tensor.record_stream(self.stream)
         groups = _groups(waiting)
         rows = sum(len(group.waiting) for group in groups)
-        self._make_room(rows, sum(sum(group.programs) for group in groups))
+        self._reserve(rows, sum(sum(group.programs) for group in groups))
         first = self._rows
         table = self._table(groups, self._sighted(waiting))
         block = self._block
@@ -189,9 +189,9 @@ class TensorBatches:
         self._rows, self._partials = row, partial
         return table
 
-    def _make_room(self, rows: int, partials: int) -> None:
+    def _reserve(self, rows: int, partials: int) -> None:
         """Have memory for so many more rows; what is there already is brought to an end where it would not do."""
-        has_rows, has_partials = self._room
+        has_rows, has_partials = self._capacity
         if self._rows + rows <= has_rows and self._partials + partials <= has_partials:
             if self._block is None:
                 self._begin()
@@ -210,11 +210,11 @@ class TensorBatches:
             self._device_table = torch.empty(rows * FIELDS, dtype=torch.int64, device=device)
             self._written = torch.empty(partials * COLUMNS, dtype=torch.float32, device=device)
             self._results = torch.empty(rows * COLUMNS, dtype=torch.float64, device=device)
-        self._room = (rows, partials)
+        self._capacity = (rows, partials)
 
     def _begin(self) -> None:
-        self._block = self._blocks.take(self._room[0] * FIELDS)
-        self._words = self._block.words[: self._room[0] * FIELDS]
+        self._block = self._blocks.take(self._capacity[0] * FIELDS)
+        self._words = self._block.words[: self._capacity[0] * FIELDS]
 
     def _close(self) -> None:
         """Add up what programs have written, and begin to copy it to the host."""

@@ -14,7 +14,7 @@ from otel_ml.warn_once import say
 
 __all__ = ["Checkpoints", "SavedCheckpoint"]
 
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 """At the end of training, for the files of ranks that are behind."""
 
 PAUSE_S = 0.02
@@ -80,11 +80,11 @@ class Checkpoints:
         if saved is not None:
             otel_ml.log_checkpoint(saved.folder, step=saved.step, aliases=saved.aliases)
 
-    def finish(self, patience: float = PATIENCE_S) -> None:
+    def finish(self, timeout: float = TIMEOUT_S) -> None:
         """Record what waits once it is whole, or say what it lacks."""
         if self._waiting is None:
             return
-        until = time.monotonic() + patience
+        until = time.monotonic() + timeout
         while (missing := self._waiting.missing()) and time.monotonic() < until:
             time.sleep(PAUSE_S)
         if missing:

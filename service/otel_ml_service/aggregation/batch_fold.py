@@ -22,7 +22,7 @@ MAX_POINTS = 2**18
 At each call numpy lets Python's lock go, and who decodes meanwhile keeps it for up to a millisecond: with 2¹⁴ the
 engine waited for the lock half of its time, and took a fifth less (`python -m tests.benchmarks --only throughput`)."""
 
-MAX_UNITS = 64
+MAX_WINDOWS = 64
 """Units looked at ahead: about what a request brings. Where many steps are open and none is like another, each would be
 looked at whenever one closes; and what is folded ahead is in memory beside the pieces."""
 
@@ -45,7 +45,7 @@ def fold_with_next(attempt: Attempt, window: StepWindow) -> Folded:
 def _alike(attempt: Attempt, pieces: Sequence[Piece]) -> Iterator[tuple[StepWindow, Sequence[Piece]]]:
     """Yield those of the attempt's next windows that look like `pieces`, with theirs in fold order."""
     points = sum(len(piece.partials.series) for piece in pieces)
-    for step in islice(attempt.order, min(MAX_UNITS, MAX_POINTS // max(points, 1))):
+    for step in islice(attempt.order, min(MAX_WINDOWS, MAX_POINTS // max(points, 1))):
         window = attempt.open[step]
         if window.folded is None and len(window.pieces) == len(pieces):
             ordered = sorted(window.pieces, key=fold_order)

@@ -139,7 +139,7 @@ class CumulativeStreams:
         if before is None or point.time_ns > before.time_ns:
             self._keep(key, point)
         self._note_scope(key)
-        oldest_ns = 0 if key.step is not None else point.time_ns - int(self._run.settings.foreign_window_s * 1e9)
+        oldest_ns = 0 if key.step is not None else point.time_ns - int(self._run.settings.third_party_window_s * 1e9)
         siblings = (
             self.known.get(key._replace(scope=scope)) for scope in self._scopes[key.writer] if scope != key.scope
         )

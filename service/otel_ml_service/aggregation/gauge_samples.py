@@ -60,7 +60,7 @@ class GaugeSamples:
         before = self._newest.pop(key, None)
         if before is None:
             self._count += len(values)
-            self._make_room()
+            self._forget_oldest()
             before = _newest_in(closed, place, shape)
         newest = before if before is not None and before.time_ns > time_ns else _Newest(time_ns, values.copy())
         self._newest[key] = newest
@@ -69,7 +69,7 @@ class GaugeSamples:
         same: npt.NDArray[np.bool_] = (before.values == values) | (np.isnan(before.values) & np.isnan(values))
         return same
 
-    def _make_room(self) -> None:
+    def _forget_oldest(self) -> None:
         while self._count > _MOST and self._newest:
             oldest = self._newest.pop(next(iter(self._newest)))
             self._count -= len(oldest.values)

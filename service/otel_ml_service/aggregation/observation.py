@@ -21,7 +21,6 @@ __all__ = [
     "Attributes",
     "Buckets",
     "Event",
-    "ForeignKind",
     "Fragment",
     "Kind",
     "Observation",
@@ -32,6 +31,7 @@ __all__ = [
     "ShutdownMessage",
     "Spans",
     "Temporality",
+    "ThirdPartyKind",
     "ThirdPartyPoints",
     "Totals",
     "Watermark",
@@ -170,7 +170,7 @@ class ShutdownMessage:
         return Totals(self.recorded, self.points, self.values, self.events)
 
 
-ForeignKind = Literal["sum", "gauge", "histogram", "exponential"]
+ThirdPartyKind = Literal["sum", "gauge", "histogram", "exponential"]
 Temporality = Literal["delta", "cumulative", "none"]
 
 
@@ -188,7 +188,7 @@ class ThirdPartyPoints(NamedTuple):
     """
 
     writer: Writer
-    kind: ForeignKind
+    kind: ThirdPartyKind
     temporality: Temporality
     monotonic: bool | None
     axis: str | None

@@ -67,7 +67,7 @@ class Quota:
         """Return the rows that there is room for of what was sent, whose series are those of `shape`; None for all."""
         if self.has_taken(role, shape):
             return None
-        beyond = [row for row, key in enumerate(shape.series) if not self._has_room(role, key.name, key.attributes)]
+        beyond = [row for row, key in enumerate(shape.series) if not self._is_within(role, key.name, key.attributes)]
         if beyond:
             self._leave_out(
                 _SERIES,
@@ -83,7 +83,7 @@ class Quota:
         self._whole.add((role, shape.number))
         return None
 
-    def _has_room(self, role: str, name: str, attributes: Attributes) -> bool:
+    def _is_within(self, role: str, name: str, attributes: Attributes) -> bool:
         """Whether there is room for a point of a series."""
         key, limit = (role, name, attributes), self._run.settings.series
         if key in self._series:

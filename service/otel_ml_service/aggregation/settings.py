@@ -30,7 +30,7 @@ class EngineSettings:
         end_silence_s: a run of which nobody was heard for this long ends (embedded mode: 30).
         resume_wait_s: how long a service that goes on with a run waits for its writers, however long it was down.
         time_window_s: width of a window on the axis `time`, for records of our own without a step.
-        foreign_window_s: the same for points of other SDKs and scraped engines.
+        third_party_window_s: the same for points of other SDKs and scraped engines.
         writers: most processes that ever sent anything; points of further ones are counted only.
         axes: most (role, axis) of the run; points on further ones are counted only.
         params: most hyper-parameters; further ones are reported.
@@ -60,7 +60,7 @@ class EngineSettings:
     end_silence_s: float = 300.0
     resume_wait_s: float = 0.0
     time_window_s: float = 1.0
-    foreign_window_s: float = 10.0
+    third_party_window_s: float = 10.0
     writers: int = 100_000
     axes: int = 1_000
     params: int = 10_000

@@ -149,14 +149,14 @@ def restore_reductions(run: RunState, entry: list[Any]) -> None:
         )
 
 
-_PLAIN_LANE = (
+_PLAIN_ATTEMPT = (
     "last_closed", "horizon", "unknown", "closes", "intervals", "closed_at", "begins", "fence", "members",
 )  # fmt: skip
 
 
 def attempt_entry(attempt: Attempt) -> dict[str, object]:
     """Return an attempt without its windows."""
-    plain = {name: getattr(attempt, name) for name in _PLAIN_LANE}
+    plain = {name: getattr(attempt, name) for name in _PLAIN_ATTEMPT}
     where = {
         "track": [attempt.stream.role, attempt.stream.axis],
         "known": attempt.known.pairs(),
@@ -168,16 +168,16 @@ def attempt_entry(attempt: Attempt) -> dict[str, object]:
 def restore_attempt(run: RunState, entry: dict[str, Any]) -> None:
     """Add the attempt of an entry."""
     attempt = run.step_streams.attempt(run.step_streams.stream(*entry["track"]), entry["attempt"])
-    attempt.restore({name: entry[name] for name in _PLAIN_LANE} | {"known": IntervalSet(entry["known"])})
+    attempt.restore({name: entry[name] for name in _PLAIN_ATTEMPT} | {"known": IntervalSet(entry["known"])})
     run.step_streams.dirty.add(attempt.number)
 
 
-_PLAIN_UNIT = ("step", "opened", "first_done", "due", "exported", "histograms", "late_since", "waiting", "named")
+_PLAIN_WINDOW = ("step", "opened", "first_done", "due", "exported", "histograms", "late_since", "waiting", "named")
 
 
 def window_entry(attempt: Attempt, window: StepWindow) -> dict[str, object]:
     """Return a window without its points."""
-    plain = {name: getattr(window, name) for name in _PLAIN_UNIT}
+    plain = {name: getattr(window, name) for name in _PLAIN_WINDOW}
     return {
         "lane": attempt.number,
         "closed": window.step in attempt.retained and attempt.retained[window.step] is window,
@@ -196,7 +196,7 @@ def restore_window(run: RunState, number: int, entry: dict[str, Any]) -> StepWin
     attempt = run.step_streams.all[entry["lane"]]
     window = StepWindow(number, entry["step"], entry["opened"])
     window.restore(
-        {name: entry[name] for name in _PLAIN_UNIT}
+        {name: entry[name] for name in _PLAIN_WINDOW}
         | {
             "points": dict(entry["points"]),
             "watermarks": {writer: (points, seq) for writer, points, seq in entry["manifests"]},

@@ -14,10 +14,10 @@ from otel_ml_service.aggregation.cumulative_streams import CumulativeStreams, Fr
 from otel_ml_service.aggregation.fold import COUNT, MAX, SUM
 from otel_ml_service.aggregation.gauge_samples import GaugeSamples
 from otel_ml_service.aggregation.observation import (
-    ForeignKind,
     Kind,
     Partials,
     SeriesKey,
+    ThirdPartyKind,
     ThirdPartyPoints,
 )
 from otel_ml_service.aggregation.piece import Piece, Shape
@@ -55,9 +55,9 @@ _MAX_SHAPES = 4096
 class ThirdParty:
     """Owns the streams of points without running numbers."""
 
-    def __init__(self, run: RunState, steps: Steps, room: Quota) -> None:
+    def __init__(self, run: RunState, steps: Steps, quota: Quota) -> None:
         self._run = run
-        self._quota = room
+        self._quota = quota
         self._steps = steps
         self.streams = CumulativeStreams(run)
         self._budget = SeriesBudget(run.settings)
@@ -90,7 +90,7 @@ class ThirdParty:
             writer.lived(sent.partials.newest_ns, run.now)
         for piece in self._pieces(writer, sent, news):
             if sent.step is None:
-                self._steps.stepless.to_windows(piece, role, sent, run.settings.foreign_window_s)
+                self._steps.stepless.to_windows(piece, role, sent, run.settings.third_party_window_s)
             else:
                 self._steps.points(writer, sent, piece, axis, sent.step)
 
@@ -182,7 +182,9 @@ class ThirdParty:
         for asked, partials in _by_reduction(sent, news):
             newest = partials.newest_ns
             shape = self._run.shapes.of(self._series_in_rows(sent, partials.series))
-            stats = _per_second(partials.stats, self._run.settings.foreign_window_s) if sent.is_rate else partials.stats
+            stats = (
+                _per_second(partials.stats, self._run.settings.third_party_window_s) if sent.is_rate else partials.stats
+            )
             times = partials.times if _is_of_an_interval(sent) else np.repeat(partials.times[:, 1:], 2, axis=1)
             kept = Partials(shape.series, stats, times, partials.buckets)
             # Points have no running number: their time puts them in order.
@@ -265,7 +267,7 @@ def _of_level(sent: ThirdPartyPoints) -> Reduction:
     return replace(asked, within="last") if asked.sums_all else asked
 
 
-def _of_increases(kind: ForeignKind, asked: Reduction) -> Reduction:
+def _of_increases(kind: ThirdPartyKind, asked: Reduction) -> Reduction:
     """Return the reduction of a counter: what a process adds in a step is one value, however often it exports."""
     is_alone = kind == "sum" and asked.within is None and asked.across != ("sum",)
     return replace(asked, within="sum") if is_alone else asked

@@ -28,7 +28,7 @@ from otel_ml_service.stored_runs.run_folders import RunFolder, find
 
 __all__ = ["Viewer", "ViewerError", "command", "mlflow_page", "viewers", "wandb_page"]
 
-_START_PATIENCE_S = 120.0
+_START_TIMEOUT_S = 120.0
 """MLflow imports for more than a minute on a machine that trains on all cores."""
 
 _QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -201,7 +201,7 @@ def _free_port() -> int:
 
 
 def _wait_until_it_answers(process: subprocess.Popen[str], viewer: Viewer, port: int) -> None:
-    deadline = time.monotonic() + _START_PATIENCE_S
+    deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
             said = (process.stderr.read() if process.stderr else "").strip().splitlines()[-5:]
@@ -211,7 +211,7 @@ def _wait_until_it_answers(process: subprocess.Popen[str], viewer: Viewer, port:
                 return
         time.sleep(0.1)
     raise ViewerError(
-        f"{viewer.name} does not answer on port {port} after {_START_PATIENCE_S:.0f} s. Try another --port."
+        f"{viewer.name} does not answer on port {port} after {_START_TIMEOUT_S:.0f} s. Try another --port."
     )
 
 

@@ -26,7 +26,7 @@ from otel_ml_service.storage.database import StorageError
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.recover import Recovered, RunTakenError, recover, send
 from otel_ml_service.stored_runs.run_folders import find
-from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, unfinished, unread_spools
+from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, unfinished, unreadable_spools
 from otel_ml_service.why.wording import plural
 
 __all__ = ["command"]
@@ -70,15 +70,15 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
     chosen = _meant(runs, found, base) if runs else [run for run in found if everywhere or run.belongs_to(base)]
     elsewhere = [] if runs else _of_an_endpoint(chosen)
     chosen = [run for run in chosen if run not in elsewhere]
-    unread = unread_spools()
-    for sentence in unread:
+    unreadable = unreadable_spools()
+    for sentence in unreadable:
         output.line(sentence)
         tell({"unread_spool": sentence})
     _list([run for run in found if run not in elsewhere], chosen, base, output)
     for run in elsewhere:
         output.line(_left_for_its_endpoint(run, base))
     _tell_left_alone([run for run in found if run not in chosen], tell)
-    if not chosen and not waiting and not unread and not elsewhere:
+    if not chosen and not waiting and not unreadable and not elsewhere:
         _check_folder(base, runs)
         output.line(_nothing(runs, base))
         return
@@ -89,7 +89,7 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
         _tell_unfinished(chosen, tell)
         return
     codes = [_deliver(run, timeout, output, tell) for run in chosen]
-    if waiting or unread or any(run.sent_to for run in elsewhere) or LEFT in codes:
+    if waiting or unreadable or any(run.sent_to for run in elsewhere) or LEFT in codes:
         raise click.exceptions.Exit(LEFT)
     if LOST in codes:
         raise click.exceptions.Exit(LOST)

@@ -30,7 +30,7 @@ from otel_ml_service.why.wording import plural
 
 __all__ = ["command"]
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 """How long the service of a job that has just ended may take to leave: usually 3 s."""
 
 
@@ -135,7 +135,7 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
 def _wait_until_over(run: RunFolder, output: Screen) -> None:
     if is_live(run):
         output.note(f"The service of run {run.id} is still at work: waiting for it.")
-    if not is_over_within(run, _PATIENCE_S):
+    if not is_over_within(run, _TIMEOUT_S):
         raise RunUnreadableError(
             f"A service has run {run.id!r} open: it is being recorded, or ended less than a minute ago. "
             "Replay it when it is over."

@@ -85,7 +85,7 @@ class Screen:
             task = bar.add_task("", total=None, visible=False)
             yield lambda text: bar.update(task, description=printable(text), visible=True, refresh=True)
 
-    def room_beside(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
+    def width_beside(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
         """Return how many characters one more column of a table may have in this terminal."""
         widths = (max(map(len, cells)) for cells in zip(columns, *rows, strict=True))
         return self.out.width - sum(width + len(_GAP) for width in widths)
@@ -148,16 +148,16 @@ def _fitted(
         least = sum(min(widths[one], _SHORTEST_NAME) if one in names else widths[one] for one in kept)
         if column in kept and least + len(_GAP) * (len(kept) - 1) > width:
             kept.remove(column)
-    room = width - len(_GAP) * (len(kept) - 1) - sum(widths[one] for one in kept if one not in names)
-    limits = _shares({one: widths[one] for one in kept if one in names}, room)
+    space = width - len(_GAP) * (len(kept) - 1) - sum(widths[one] for one in kept if one not in names)
+    limits = _shares({one: widths[one] for one in kept if one in names}, space)
     at = [columns.index(one) for one in kept]
     return kept, [[_shortened(row[index], limits.get(columns[index])) for index in at] for row in rows]
 
 
-def _shares(widths: Mapping[str, int], room: int) -> dict[str, int]:
+def _shares(widths: Mapping[str, int], space: int) -> dict[str, int]:
     """Return how wide columns of names may be: the widest is made narrower, as long as they do not fit."""
     limits = dict(widths)
-    while limits and sum(limits.values()) > room:
+    while limits and sum(limits.values()) > space:
         widest = max(limits, key=lambda one: limits[one])
         if limits[widest] <= _SHORTEST_NAME:
             break

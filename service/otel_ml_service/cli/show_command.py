@@ -211,7 +211,7 @@ _MOST_REASONS = 3
 def _print_series(output: Screen, chosen: Chosen) -> None:
     columns = ["metric", "axis", "steps", "last", "min", "max"]
     rows = [_row(*entry) for entry in chosen]
-    width = max(min(output.room_beside(columns, rows), _CURVE), _SHORTEST_CURVE)
+    width = max(min(output.width_beside(columns, rows), _CURVE), _SHORTEST_CURVE)
     curves = [spark(list(series.values()), width) for _, series in chosen]
     output.table(
         [*columns, ""],

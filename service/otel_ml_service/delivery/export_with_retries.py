@@ -91,7 +91,7 @@ class ExportWithRetries:
             # A batch of its own: the same exception in the next one is tried again, since it may have been the records.
             self._given_up.clear()
             for refused in export_all_but_refused(wanted, partial(self._export, exporter), self._progress.advance):
-                self._progress.set_aside(refused)
+                self._progress.quarantine(refused)
         self._progress.advance(records[-1].seq)
 
     def _export(self, exporter: Exporter, records: Sequence[Record], *, is_last_word: bool) -> Refusal | None:

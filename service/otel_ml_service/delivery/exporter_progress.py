@@ -131,7 +131,7 @@ class Progress:
         if self.status.problem is not None:
             self.change(state="running", problem=None)
 
-    def set_aside(self, refused: Refused) -> None:
+    def quarantine(self, refused: Refused) -> None:
         """Count what the backend will never take; it stays among the run's records."""
         is_new = refused.reason not in self._losses
         self.lose(refused.seq, refused.reason, refused.values)

@@ -26,7 +26,7 @@ from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
 from otel_ml_exporters.records import Record, StepRecord, Summary
 
 __all__ = [
-    "PATIENCE_S",
+    "ALLOWED_LAG_S",
     "LagWatch",
     "Selection",
     "SelfTelemetryFilter",
@@ -40,7 +40,7 @@ __all__ = [
 Selection: TypeAlias = Callable[[Record], "Record | None"]
 """What a backend gets of a record; None for nothing."""
 
-PATIENCE_S: Final = 30
+ALLOWED_LAG_S: Final = 30
 """Seconds after which an exporter should have what was there: MLflow's takes ten of them to begin with."""
 
 _OWN = re.compile(rf"(?:^|/){re.escape(RESERVED_PREFIX)}(.+)$")
@@ -115,9 +115,9 @@ class LagWatch:
             return set()
         delivered = {name: values.get(name.replace(_LAG, "delivered/", 1), 0.0) for name in lags}
         # The newest entry of those that are old enough is kept: what was there then, everybody should have by now.
-        while len(self._newest) > 1 and self._newest[1][0] <= second - PATIENCE_S:
+        while len(self._newest) > 1 and self._newest[1][0] <= second - ALLOWED_LAG_S:
             self._newest.popleft()
-        known = self._newest[0][1] if self._newest and self._newest[0][0] <= second - PATIENCE_S else 0.0
+        known = self._newest[0][1] if self._newest and self._newest[0][0] <= second - ALLOWED_LAG_S else 0.0
         # Where an exporter is and what it lacks add up to the newest record of that second.
         self._newest.append((second, max(seq + values[name] for name, seq in delivered.items())))
         return {name for name, seq in delivered.items() if values[name] and seq < known}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 __all__ = ["Averaging"]
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 """Longest wait for rank 0 to be there; the machine may be busy with imports."""
 
 
@@ -62,7 +62,7 @@ def _floats(content: bytes) -> npt.NDArray[np.float32]:
 
 
 def _connected(address: str) -> Connection:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while True:
         try:
             return Client(address)

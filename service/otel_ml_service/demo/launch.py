@@ -22,9 +22,9 @@ __all__ = ["RANKS", "DemoFailedError", "Launch", "launch"]
 
 RANKS = 4
 _POLL_S = 0.05
-_END_PATIENCE_S = 10.0
+_END_TIMEOUT_S = 10.0
 """Longest wait for a process that was asked to end; it may be delivering (at most 5 s)."""
-_SERVICE_PATIENCE_S = 150.0
+_SERVICE_TIMEOUT_S = 150.0
 """Longest wait for the service to finish writing; it gives up by itself after two minutes without progress."""
 
 
@@ -150,11 +150,11 @@ def _own_lines(folder: Path) -> Iterator[str]:
 def _wait_for_service(job: Launch) -> None:
     """Wait until the run's own service has written everything and ended."""
     rendezvous = rendezvous_of(job.run_id)
-    deadline = time.monotonic() + _SERVICE_PATIENCE_S
+    deadline = time.monotonic() + _SERVICE_TIMEOUT_S
     while rendezvous.read_service() is not None:
         if time.monotonic() > deadline:
             raise DemoFailedError(
-                f"The service of run {job.run_id} is still writing after {_SERVICE_PATIENCE_S:.0f} s. "
+                f"The service of run {job.run_id} is still writing after {_SERVICE_TIMEOUT_S:.0f} s. "
                 f"See service.log in the run's folder, then: otel-ml recover"
             )
         job.on_progress()
@@ -171,7 +171,7 @@ def _processes() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
         for process in processes.values():
             if process.poll() is None:
                 process.terminate()
-        deadline = time.monotonic() + _END_PATIENCE_S
+        deadline = time.monotonic() + _END_TIMEOUT_S
         while any(process.poll() is None for process in processes.values()) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         for process in processes.values():

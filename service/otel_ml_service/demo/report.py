@@ -51,7 +51,7 @@ class Report:
             self._line(
                 _BAD, "lost", f"samples of some rank in {len(found.incomplete)} steps, first {found.incomplete[0]}"
             )
-        self._line(_NOTE, "amended", f"{found.amended} values")
+        self._line(_NOTE, "amended", f"{found.corrected} values")
 
     def _slow(self, found: Slow | None) -> None:
         if found is None:

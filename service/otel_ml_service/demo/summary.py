@@ -26,7 +26,7 @@ class Findings:
         slow: what cost the trainers most of what otel_ml found while they trained.
         incomplete: steps in which a rank's samples are missing.
         lost: values that somebody counted as lost, by whom and why.
-        amended: values that changed after they had been exported.
+        corrected: values that changed after they had been exported.
     """
 
     ranks: int
@@ -36,7 +36,7 @@ class Findings:
     slow: Slow | None
     incomplete: Sequence[int]
     lost: dict[str, float]
-    amended: int
+    corrected: int
     run: History
 
     @property
@@ -64,7 +64,7 @@ def findings(records: Sequence[Record]) -> Findings:
         slow=next((found for found in facts.findings if found.place == "" and found.accuses), None),
         incomplete=[step for step in range(steps) if samples.get(step) != ranks * batch_size],
         lost=_lost(run),
-        amended=run.amendments,
+        corrected=run.amendments,
         run=run,
     )
 

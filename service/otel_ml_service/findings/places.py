@@ -27,7 +27,7 @@ _NEARLY_NOBODY = 0.1
 """Of the slow ranks, outside of places that are slow."""
 _FEW = 0.5
 """Of all places of a kind; where more are slow, it is none of them."""
-_PATIENCE = 8
+_TIMEOUT_STEPS = 8
 """Steps that a rank waits for the others of its place."""
 
 _DIMENSIONS, _TOGETHER = 6, 3
@@ -191,7 +191,7 @@ class Places:
         given_up = [
             key
             for key, since in self._waiting.items()
-            if key[1] == phase and (key[0] not in likely or step - since >= _PATIENCE)
+            if key[1] == phase and (key[0] not in likely or step - since >= _TIMEOUT_STEPS)
         ]
         return [self._alone(key, detector) for key in given_up]
 

@@ -130,18 +130,18 @@ class StepFindings:
             return
         costliest = sorted(slow, key=lambda one: -one.extra_s)[:_PLAYED]
         line = None if is_pipeline(timers.phases, timers.kinds) else line_of(timers, parents)
-        judged: dict[str, dict[int, bool]] = {}
+        others_wait_by_phase: dict[str, dict[int, bool]] = {}
         for one in costliest:
             rank = rank_number(one)
             now = self._with_price(one, self._saved([rank], one.phase, timers, line))
             self.know(now)
-            judged.setdefault(one.phase, {})[rank] = now.others_wait
+            others_wait_by_phase.setdefault(one.phase, {})[rank] = now.others_wait
         for (where, phase), place in self._places.open.items():
             if heard.isdisjoint(place.slow):
                 continue
             saved = self._saved(sorted(place.slow), phase, timers, line)
             seems_over = all(self._detector.seems_over(rank, phase) for rank in place.slow)
-            wait = [others for rank, others in judged.get(phase, {}).items() if rank in place.slow]
+            wait = [others for rank, others in others_wait_by_phase.get(phase, {}).items() if rank in place.slow]
             told = replace(place.told, others_wait=any(wait) if wait else place.told.others_wait)
             told = replace(told, saved_s=mean_with(told, saved) if told.others_wait else 0.0)
             self._places.save(where, phase, told, seems_over=seems_over)

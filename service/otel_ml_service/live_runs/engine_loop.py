@@ -19,7 +19,7 @@ from otel_ml_service.live_runs.storage_errors import StorageErrors
 from otel_ml_service.receiver.decode import Decoded
 from otel_ml_service.receiver.partial_success import Rejected
 from otel_ml_service.receiver.refusal_log import RefusalLog
-from otel_ml_service.storage.database import DamagedError, NoRoomError, StorageError
+from otel_ml_service.storage.database import DamagedError, NoSpaceError, StorageError
 from otel_ml_service.telemetry import Telemetry
 
 __all__ = ["EngineLoop"]
@@ -260,12 +260,12 @@ class EngineLoop:
         """Return the run of a request; None where it cannot begin yet, or where its files cannot be used."""
         try:
             run = self._runs.of(writer)
-        except NoRoomError as error:
+        except NoSpaceError as error:
             self._waiting.note(error)
             self._held_up[writer.experiment] = [(number, decoded)]
             return None
         except (StorageError, VersionError, OSError) as error:
-            self._put_aside(number, decoded, writer.experiment, error)
+            self._quarantine(number, decoded, writer.experiment, error)
             self._runs.withdraw([writer.experiment])
             return None
         told = self._waiting.over()
@@ -280,7 +280,7 @@ class EngineLoop:
             for number, decoded in entries:
                 self._fed(number, decoded, experiment, now)
 
-    def _put_aside(self, number: int, decoded: Decoded, experiment: str, error: Exception) -> None:
+    def _quarantine(self, number: int, decoded: Decoded, experiment: str, error: Exception) -> None:
         """Keep for the next start what a request has of a run that cannot take it, if there is room for it."""
         try:
             self._unreadable(number, decoded, experiment)
@@ -386,7 +386,7 @@ class EngineLoop:
         largest = max(sizes, key=lambda experiment: sizes[experiment])
         run = self._runs.get(largest)
         if run is not None:
-            run.make_room(excess / sizes[largest] + _TRIM, self._dir_max)
+            run.forget_oldest(excess / sizes[largest] + _TRIM, self._dir_max)
 
 
 def _naming(observations: Sequence[Observation]) -> Writer:

@@ -108,8 +108,8 @@ class LeftoverSpools:
             for signal, body in requests_of(leftover):
                 self._take(signal, body).result(_STORED_S)
             if leftover.damaged:
-                aside = path.rename(path.with_suffix(UNREADABLE))
-                _log.error("%s", explained(f"{leftover.damaged:,} bytes of {aside} are damaged.", "damaged-data"))
+                renamed = path.rename(path.with_suffix(UNREADABLE))
+                _log.error("%s", explained(f"{leftover.damaged:,} bytes of {renamed} are damaged.", "damaged-data"))
             # All of it is in the journal by now: until then this is the only copy.
             path.unlink(missing_ok=True)
         except VersionError as error:

@@ -277,7 +277,7 @@ class LiveRun:
         else:
             self._delivery.keep(more[-1].seq if more else self.outbox.last_seq, self.pipelines.exporters)
 
-    def make_room(self, share: float, limit: int) -> None:
+    def forget_oldest(self, share: float, limit: int) -> None:
         """Forget the oldest records; the quickest exporter keeps its place, whatever the others lose.
 
         Args:

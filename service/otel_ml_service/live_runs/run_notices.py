@@ -49,7 +49,7 @@ class RunNotices:
         return [self._said.popleft() for _ in range(len(self._said))]
 
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 """Seconds for which news may wait for the process that prints, before another one that asks is given them."""
 
 
@@ -87,4 +87,4 @@ class PrintingProcess:
         now = self._clock()
         if self._waiting_since is None:
             self._waiting_since = now
-        return now - self._waiting_since >= _PATIENCE_S
+        return now - self._waiting_since >= _TIMEOUT_S

@@ -75,7 +75,7 @@ class RunRegistry:
         """Return an open run; any thread may ask."""
         return self._runs.get(experiment)
 
-    def has_room(self, experiments: Iterable[str]) -> bool:
+    def has_capacity(self, experiments: Iterable[str]) -> bool:
         """Whether all of these runs are open or may be opened, which is then promised; any thread may ask."""
         unknown = {experiment for experiment in experiments if experiment not in self._runs}
         if not unknown:

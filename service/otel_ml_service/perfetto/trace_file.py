@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 
 from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Table
-from otel_ml_service.perfetto.lanes import Lanes
 from otel_ml_service.perfetto.selection import Found, Steps
 from otel_ml_service.perfetto.span_table import Process
+from otel_ml_service.perfetto.thread_tracks import ThreadTracks
 from otel_ml_service.perfetto.track_event import TrackEvents
 from otel_ml_service.stored_runs.read_spans import SpanRow
 
@@ -78,22 +78,22 @@ class _Trace:
     def _process(self, process: Process, parent: int) -> Iterator[bytes]:
         own = next(self._tracks)
         yield self._events.track(own, f"rank {process.rank}", parent=parent, order=process.rank + 1)
-        lanes, tracks = Lanes(), list[int]()
+        threads, tracks = ThreadTracks(), list[int]()
         for span in self._found.spans.of(process):
-            for lane, time_ns in lanes.over_by(span["start_ns"]):
-                yield self._events.end(tracks[lane], time_ns)
+            for number, time_ns in threads.over_by(span["start_ns"]):
+                yield self._events.end(tracks[number], time_ns)
             end_ns, thread = max(span["start_ns"], span["end_ns"]), _thread(span)
             trace, parent_id = span["trace_id"], span["parent_id"]
-            lane = lanes.place(trace + span["span_id"], parent_id and trace + parent_id, end_ns, thread)
-            if lane == len(tracks):
-                is_first = not lane and not thread
+            number = threads.place(trace + span["span_id"], parent_id and trace + parent_id, end_ns, thread)
+            if number == len(tracks):
+                is_first = not number and not thread
                 tracks.append(own if is_first else next(self._tracks))
                 if not is_first:
-                    name = thread or f"thread {lane + 1}"
-                    yield self._events.track(tracks[lane], name, parent=own, order=lane + 1)
-            yield self._begin(tracks[lane], span)
-        for lane, time_ns in lanes.over_by(math.inf):
-            yield self._events.end(tracks[lane], time_ns)
+                    name = thread or f"thread {number + 1}"
+                    yield self._events.track(tracks[number], name, parent=own, order=number + 1)
+            yield self._begin(tracks[number], span)
+        for number, time_ns in threads.over_by(math.inf):
+            yield self._events.end(tracks[number], time_ns)
 
     def _begin(self, track: int, span: SpanRow) -> bytes:
         self.written.spans += 1

@@ -46,7 +46,7 @@ class Admission:
     Args:
         store: appends a request to the journal, and tells when it is on the disk.
         telemetry: counts what is refused and rejected.
-        has_room: tells whether the runs of a request are known, or there is room for them.
+        has_capacity: tells whether the runs of a request are known, or there is room for them.
         held_back: tells why a run of a request is not taken now; "" where all are.
         limit: bytes of requests that are acknowledged, or about to be, and not decided.
         aliases: attributes of others that are read as ours.
@@ -58,13 +58,13 @@ class Admission:
         store: Callable[[Decoded, Stored], None],
         telemetry: Telemetry,
         limit: int,
-        has_room: Callable[[Iterable[str]], bool] = lambda experiments: True,
+        has_capacity: Callable[[Iterable[str]], bool] = lambda experiments: True,
         held_back: Callable[[Iterable[str]], str] = lambda experiments: "",
         refusals: RefusalLog | None = None,
         aliases: Mapping[str, str] = NO_ALIASES,
     ) -> None:
         self._store = store
-        self._has_room = has_room
+        self._has_capacity = has_capacity
         self._held_back = held_back
         self._refusals = refusals or RefusalLog()
         self._telemetry = telemetry
@@ -157,7 +157,7 @@ class Admission:
         """Return why one of these runs is not taken now: the label of the reason, and the sentence."""
         if why := self._held_back(experiments):
             return "run of another version", why
-        if not self._has_room(experiments):
+        if not self._has_capacity(experiments):
             said = "The service has as many open runs as it may. Send again when one of them has ended."
             return "too many runs", said
         return None

@@ -90,9 +90,9 @@ class Decoder:
             UndecodableError: it is not one.
         """
         try:
-            unread = parts(body) if signal in self._fast else None
-            if unread is not None:
-                return self._unread(signal, body, unread)
+            request = parts(body) if signal in self._fast else None
+            if request is not None:
+                return self._by_fast_path(signal, body, request)
             return self._decoded(signal, body, _REQUESTS[signal].FromString(body))
         except DecodeError as error:
             raise UndecodableError(f"the body is not an OTLP {signal} request in protobuf: {error}") from error
@@ -126,7 +126,7 @@ class Decoder:
                 self._add(decoded, writer, scope)
         return decoded
 
-    def _unread(self, signal: Signal, body: bytes, request: list[ResourcePart]) -> Decoded:
+    def _by_fast_path(self, signal: Signal, body: bytes, request: list[ResourcePart]) -> Decoded:
         """Decode only what has to be."""
         decoded = Decoded(signal, body, {}, Rejections())
         take = self._fast[signal]

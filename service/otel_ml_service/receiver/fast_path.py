@@ -36,9 +36,9 @@ class FastPath:
     """Takes messages whose form is known; learns the forms of others."""
 
     def __init__(self, decode: Decode) -> None:
-        self._heads = ScopeCache()
+        self._scopes = ScopeCache()
         self._templates = MessageTemplates()
-        self._foreign = ThirdPartyFastPath(decode)
+        self._third_party = ThirdPartyFastPath(decode)
 
     def take(self, writer: Writer, message: bytes) -> Sequence[Observation] | None:
         """Return the observations of an encoded ScopeMetrics; None where it has to be decoded.
@@ -49,9 +49,9 @@ class FastPath:
         # A message is cut in two because its parts vary differently: the scope changes with every message (step and
         # running number), the metrics only in their numbers. So each has a template of its own.
         split = head_and_rest(message)
-        head = self._heads.of(split[0]) if split is not None else None
+        head = self._scopes.of(split[0]) if split is not None else None
         if split is None or head is None:
-            return self._foreign.take(writer, message)
+            return self._third_party.take(writer, message)
         rest = split[1]
         layout = self._templates.find(rest)
         if layout is None:
@@ -66,7 +66,7 @@ class FastPath:
             return
         first, split = found[0], head_and_rest(message)
         if isinstance(first, ThirdPartyPoints):
-            self._foreign.learn(message, found)
+            self._third_party.learn(message, found)
         elif isinstance(first, Fragment) and isinstance(first.partials, Partials) and len(found) == 1 and split:
             self._templates.learn(split[1], first.partials)
 
@@ -129,7 +129,7 @@ _Make = Callable[[Writer, ScopeHead, int, int, float], Observation | None]
 def _counts() -> Mapping[int, Sequence[tuple[re.Pattern[bytes], _Make]]]:
     found: dict[int, list[tuple[re.Pattern[bytes], _Make]]] = {}
     kinds: Sequence[tuple[str, _Make, bool]] = (
-        (wire.MANIFEST, _watermark, False),
+        (wire.WATERMARK, _watermark, False),
         (wire.POSITION, _position, True),
         (wire.POSITION, _position, False),
     )

@@ -209,7 +209,7 @@ class CallTimeout:
         self._lock = threading.Lock()
         self._until: dict[Call, float] = {}
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="otel-ml-grpc-patience", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="otel-ml-grpc-timeout", daemon=True)
 
     def start(self) -> None:
         """Start to look."""

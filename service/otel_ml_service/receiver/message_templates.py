@@ -87,7 +87,7 @@ class Forms(Generic[T]):
         form = (len(message), *map(id, shapes))  # they are kept, so that no other one gets the id
         seen, is_over = self._seen.get(form, (None, False))
         if seen is None:
-            self._make_room(len(message))
+            self._reserve(len(message))
         self._seen[form] = (shapes, seen is not None)
         return seen is not None and not is_over
 
@@ -95,7 +95,7 @@ class Forms(Generic[T]):
         """Keep what messages mean that differ from this one only where `mask` is 0."""
         self._known.setdefault(len(message), []).insert(0, (MessageTemplate.of(message, mask), meaning))
 
-    def _make_room(self, size: int) -> None:
+    def _reserve(self, size: int) -> None:
         self._bytes += size
         if self._bytes > self._most_bytes:
             self._known.clear()

@@ -29,7 +29,7 @@ class MetricsDecoder:
 
     def __init__(self) -> None:
         self._shapes = Shapes()
-        self._foreign = ThirdPartyDecoder(self._shapes)
+        self._third_party = ThirdPartyDecoder(self._shapes)
 
     def scope(self, writer: Writer, scope_metrics: Any, rejections: Rejections) -> list[Observation]:
         """Return the observations of one ScopeMetrics; what cannot be used is added to `rejections`."""
@@ -44,7 +44,7 @@ class MetricsDecoder:
             rejections.add(str(error), count_points(scope_metrics))
             return [] if seq is None else [self._nothing(writer, seq)]
         sender = Sender(writer, scope_id(scope_metrics.scope.name, scope_metrics.scope.version, scope))
-        return self._foreign.scope(sender, scope_metrics.metrics, where, rejections)
+        return self._third_party.scope(sender, scope_metrics.metrics, where, rejections)
 
     def _own(
         self,
@@ -105,7 +105,7 @@ def count_points(scope_metrics: Any) -> int:
 
 def _watermark(writer: Writer, where: Coordinates, seq: int, point: Any) -> Watermark:
     if where.step is None or where.axis is None:
-        raise ValueError(f"{wire.MANIFEST} needs {wire.STEP} on its scope.")
+        raise ValueError(f"{wire.WATERMARK} needs {wire.STEP} on its scope.")
     return Watermark(writer, where.axis, where.step, _read_count(point), seq)
 
 
@@ -127,7 +127,7 @@ def _read_count(point: Any) -> int:
 
 
 _PROTOCOL: Mapping[str, Callable[[Writer, Coordinates, int, Any], Observation]] = {
-    wire.MANIFEST: _watermark,
+    wire.WATERMARK: _watermark,
     wire.POSITION: _position,
 }
 

@@ -16,10 +16,10 @@ from otel_ml.wire.reductions import VALUE_ATTRIBUTES
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.aggregation.observation import (
     Attributes,
-    ForeignKind,
     Observation,
     SeriesKey,
     Temporality,
+    ThirdPartyKind,
     ThirdPartyPoints,
     Writer,
 )
@@ -61,7 +61,7 @@ class _Form(NamedTuple):
 
     name: str
     field: str
-    kind: ForeignKind
+    kind: ThirdPartyKind
     temporality: Temporality
     monotonic: bool | None
 
@@ -81,7 +81,7 @@ class _GroupKey(NamedTuple):
     axis: str | None
     step: int | None
     reduction: str | None
-    kind: ForeignKind
+    kind: ThirdPartyKind
     temporality: Temporality
     monotonic: bool | None
 
@@ -214,7 +214,7 @@ def _may_be_known(kinds: list[tuple[str, str | None, Any]], values: Mapping[str,
 _SCALARS = frozenset({"string_value", "bool_value", "int_value", "double_value"})
 _NOTHING: Mapping[str, JsonValue] = {}
 _TEMPORALITY: Mapping[int, Temporality] = {1: "delta", 2: "cumulative"}
-_KINDS: Mapping[str, ForeignKind] = {
+_KINDS: Mapping[str, ThirdPartyKind] = {
     "histogram": "histogram",
     "exponential_histogram": "exponential",
     "gauge": "gauge",

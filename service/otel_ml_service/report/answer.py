@@ -286,8 +286,8 @@ def _state(run: Contents, is_live: bool) -> Markup:
     if last is not None:
         of = f" of {last + 1 + int(left):,}" if left is not None else ""
         parts.append(f"step {last:,}{of}")
-    pace = _pace(read)
-    parts += [f"{quantity(_rounded(pace), 's')} a step"] if pace else []
+    step_s = _step_time(read)
+    parts += [f"{quantity(_rounded(step_s), 's')} a step"] if step_s else []
     remaining = _newest(read, "time/remaining")
     unfinished = is_live or read.status == "running"
     parts += [f"{duration(remaining)} left"] if remaining is not None and remaining > 0 and unfinished else []
@@ -309,7 +309,7 @@ def _newest(read: History, name: str) -> float | None:
     return value if value is not None and value == value else None
 
 
-def _pace(read: History) -> float | None:
+def _step_time(read: History) -> float | None:
     """Return the usual time of the newest steps."""
     series: Any = _step_seconds(read, DEFAULT_AXIS, "")
     newest = sorted(list(series.values())[-50:])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml_exporters.records import Span
+from otel_ml_exporters.records import JsonValue, Span, Table
 from otel_ml_service.report import sections
-from otel_ml_service.report.answer import answer, troubles
+from otel_ml_service.report.answer import FINDINGS, Trouble, answer, trouble_of, troubles
 from otel_ml_service.report.axes import times
 from otel_ml_service.report.by_version import by_version_and_task
 from otel_ml_service.report.chart_groups import (
@@ -24,7 +25,6 @@ from otel_ml_service.report.chart_groups import (
 )
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve
-from otel_ml_service.report.exact_spans import with_exact_spans
 from otel_ml_service.report.markup import Markup, cell_table, details, joined, script_data, section, tag
 from otel_ml_service.report.scalability import scaling, yardstick
 from otel_ml_service.report.step_view import StepName, by_step, step_view
@@ -78,7 +78,7 @@ def _sha256(program: str) -> str:
 
 def _one(run: Contents, steps: Mapping[StepName, Sequence[Span]]) -> Markup:
     shown = charts_of(run)
-    run = with_exact_spans(run, {**by_step(run.spans), **steps})
+    run = _with_exact_spans(run, {**by_step(run.spans), **steps})
     return joined(parts(run, _curves(shown), _bookkeeping(shown), _step_section(run, steps)).values())
 
 
@@ -224,3 +224,34 @@ def _curves(charts: Charts) -> Markup:
 
 def _bookkeeping(charts: Charts) -> Markup:
     return bookkeeping_section(charts, drawn)
+
+
+_Spans = Mapping[StepName, Sequence[Span]]
+
+
+def _with_exact_spans(run: Contents, known: _Spans) -> Contents:
+    """Return the run with tables of findings that name a span of the finding's own steps, where one is known."""
+    exact = {
+        name: replace(table, rows=tuple(_exact(run, name, table, tuple(row), known) for row in table.rows))
+        for name, table in run.tables.items()
+        if name == FINDINGS or name.endswith(f"/{FINDINGS}")
+    }
+    return replace(run, tables={**run.tables, **exact})
+
+
+def _exact(run: Contents, name: str, table: Table, row: tuple[JsonValue, ...], known: _Spans) -> tuple[JsonValue, ...]:
+    cells = dict(zip(table.columns, row, strict=False))
+    found = trouble_of(run, name.removesuffix(FINDINGS), table, cells)
+    if found is None or found.kind != "slow" or _is_exact(found, cells.get("at step")):
+        return row
+    spans = known.get((found.role, found.axis, found.shows), ())
+    shows = (span for span in spans if (span.rank, span.name) == (found.rank, found.phase))
+    best = max(shows, key=lambda span: span.end_ns - span.start_ns, default=None)
+    if best is None:
+        return row
+    named = {"span of": best.name, "at step": best.step, "span": best.span_id, "trace": best.trace_id}
+    return tuple(named.get(column, cell) for column, cell in cells.items())
+
+
+def _is_exact(found: Trouble, step: JsonValue) -> bool:
+    return isinstance(step, int) and step >= found.since and (found.until is None or step <= found.until)

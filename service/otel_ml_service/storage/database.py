@@ -19,7 +19,7 @@ from otel_ml.wire.versions import own_version, require
 __all__ = [
     "DamagedError",
     "Form",
-    "NoRoomError",
+    "NoSpaceError",
     "StorageError",
     "delete",
     "insert",
@@ -47,7 +47,7 @@ class DamagedError(StorageError):
     slug = "damaged-file"
 
 
-class NoRoomError(StorageError):
+class NoSpaceError(StorageError):
     """Nothing can be stored at the moment: the disk is full or read-only, or there are no more files to open."""
 
 
@@ -68,7 +68,7 @@ _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _OF_TWO_DATABASES = 8
 """Files that SQLite has open at once for a rescue: of each database itself, its log, the index of that, its folder."""
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_NO_FILES})
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_NO_FILES})
 
 
 def private_folder(path: Path) -> Path:
@@ -86,7 +86,7 @@ def private_folder(path: Path) -> Path:
             )
         _close_to_others(path)
     except OSError as error:
-        kind = NoRoomError if error.errno in _NO_ROOM else StorageError
+        kind = NoSpaceError if error.errno in _NO_SPACE else StorageError
         raise kind(
             f"Cannot create the folder {str(path)!r}: {error.strerror}. "
             "Make it writable, or choose another one with OTEL_ML_DIR."
@@ -285,8 +285,8 @@ def storage_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _NO_FILES:
             raise _no_files(path) from error
-        if error.errno in _NO_ROOM:
-            raise NoRoomError(_no_room(path, error.strerror or str(error))) from error
+        if error.errno in _NO_SPACE:
+            raise NoSpaceError(_no_space(path, error.strerror or str(error))) from error
         raise StorageError(f"Cannot open {str(path)!r}: {error.strerror}. Check its owner and permissions.") from error
 
 
@@ -296,7 +296,7 @@ def _operational(path: Path, text: str) -> StorageError:
             f"{str(path)!r} is in use by another otel_ml service. Stop that one, or choose another OTEL_ML_DIR."
         )
     if "full" in text or "readonly" in text:
-        return NoRoomError(_no_room(path, "No space left" if "full" in text else "it is read-only"))
+        return NoSpaceError(_no_space(path, "No space left" if "full" in text else "it is read-only"))
     if "unable to open" in text and not _may_open_files():  # SQLite does not say why
         return _no_files(path)
     return StorageError(f"Cannot use {str(path)!r}: {text}. Check the disk and the permissions.")
@@ -324,14 +324,14 @@ def _may_open_files() -> bool:
     return True
 
 
-def _no_files(path: Path) -> NoRoomError:
-    return NoRoomError(
+def _no_files(path: Path) -> NoSpaceError:
+    return NoSpaceError(
         f"{str(path)!r} cannot be opened: the service has as many files open as it may. What is not stored is tried "
         "again when a run or a connection has ended; allow more with ulimit -n."
     )
 
 
-def _no_room(path: Path, reason: str) -> str:
+def _no_space(path: Path, reason: str) -> str:
     return (
         f"{str(path)!r} cannot be written to: {reason}. Free some space, make the disk writable, or choose another "
         "OTEL_ML_DIR; what is not stored is tried again."

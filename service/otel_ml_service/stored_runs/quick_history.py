@@ -111,7 +111,7 @@ class _Reader:
             if self._wants(key):
                 column = chunk.column(key)
                 read.series[key].update(zip(column.steps, column.values, strict=True))
-                read.amendments += 0 if is_own(key.name) else sum(column.amended)
+                read.amendments += 0 if is_own(key.name) else sum(column.corrected)
         for at, length in chunk.others:
             self._text.seek(at)
             self._take_line(self._text.read(length))

@@ -20,7 +20,7 @@ from otel_ml_service.live_runs.state_files import meeting_place
 from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
 
-__all__ = ["MARKS", "Unfinished", "in_no_run", "marked_id", "unfinished", "unread_spools"]
+__all__ = ["MARKS", "Unfinished", "in_no_run", "marked_id", "unfinished", "unreadable_spools"]
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def in_no_run(base: Path, journal_dir: str) -> int:
     return requests_after(journal, max((found.taken for found in known), default=0))
 
 
-def unread_spools() -> list[str]:
+def unreadable_spools() -> list[str]:
     """Return a sentence for each spool on this host that this otel_ml cannot read, of whatever run."""
     said = []
     for spool in sorted(_rendezvous_of_all().glob(f"*/spool/*{SUFFIX}")):

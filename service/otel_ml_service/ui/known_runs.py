@@ -26,7 +26,7 @@ _RUNS = 500
 """Newest runs of a list."""
 _OPEN = 8
 """Runs whose values are kept between questions: those asked for last."""
-_PATIENCE_S = 0.8
+_TIMEOUT_S = 0.8
 """A list answers after so long, with what has been read; the next one has more."""
 _VALUES, _PARAMS = 6, 8
 
@@ -66,7 +66,7 @@ class KnownRuns:
                 if name not in self._queued and self._rows.get(name, (-1.0,))[0] != folder.modified:
                     self._queued.add(name)
                     self._to_read.put(folder)
-            self._changed.wait_for(lambda: not self._queued, timeout=_PATIENCE_S)
+            self._changed.wait_for(lambda: not self._queued, timeout=_TIMEOUT_S)
             return [self._row(folder) for folder in folders]
 
     def _row(self, folder: RunFolder) -> dict[str, Any]:

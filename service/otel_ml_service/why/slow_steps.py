@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml_exporters.records import Span
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.findings.phases import UNTIMED, is_waiting
 from otel_ml_service.why.answer import ABOUT, CAUSED, Answer, Evidence, Look, Phase, Verdict
 from otel_ml_service.why.between_steps import one_rank_between
 from otel_ml_service.why.coincidences import changes_near
 from otel_ml_service.why.completeness import completeness
-from otel_ml_service.why.evidence_span import shown_exactly
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text
 from otel_ml_service.why.followed_metric import follows, follows_in_each_step
@@ -113,7 +114,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     effect = _effect(time, steps, not_in)
     there = _there(found, effect)
     pauses, there = [slow for slow in there if slow.kind == "pause"], [slow for slow in there if slow.kind != "pause"]
-    causes = [shown_exactly(facts, place, slow) for slow in there if slow.accuses]
+    causes = [_shown_exactly(facts, place, slow) for slow in there if slow.accuses]
     effect = effect if effect.usual else _without(effect, causes)
     saved = _saved(causes, effect)
     explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0
@@ -387,3 +388,29 @@ def _looks(facts: RunFacts, place: Place, causes: Sequence[Slow], effect: _Effec
     axis = "" if place.axis == DEFAULT_AXIS else f" --axis {place.axis}"
     drawn = f"`otel-ml trace {facts.id} --steps {longest}{axis}` draws what each rank did in it"
     return [*looks, Look(place.axis, longest, drawn)]
+
+
+def _shown_exactly(facts: RunFacts, place: Place, slow: Slow) -> Slow:
+    """Return the finding with the longest span of its rank and timer in its steps; as it is where none is stored.
+
+    The service names the span that it has when it tells; of a finding that is told late, or of a rank whose spans come
+    late, that is one of other steps. Nothing is read where the finding has one of its own.
+    """
+    is_exact = slow.shows is not None and slow.since <= slow.shows <= slow.last
+    if slow.kind != "slow" or is_exact or not isinstance(slow.rank, int):
+        return slow
+    first_word = json.dumps(slow.phase.partition("/")[0])[1:-1].encode()
+    wanted = b'"rank":%d,' % slow.rank, b'"name":"' + first_word
+    spans = facts.spans_of_steps(place, slow.since, slow.last, *wanted)
+    best = max((span for span in spans if _is_shown_by(span, place, slow)), key=_length, default=None)
+    return slow if best is None else replace(slow, shows=best.step, span=best.span_id)
+
+
+def _is_shown_by(span: Span, place: Place, slow: Slow) -> bool:
+    is_there = (span.role, span.axis, span.rank) == (place.role, place.axis, slow.rank)
+    is_of_phase = span.name == slow.phase or slow.phase.startswith(f"{span.name}/")
+    return is_there and is_of_phase and span.step is not None and slow.since <= span.step <= slow.last
+
+
+def _length(span: Span) -> int:
+    return span.end_ns - span.start_ns

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml.wire.folder_ownership import ASIDE, claim, is_ours, may_hold_ours, renamed_warning
+from otel_ml.wire.folder_ownership import QUARANTINE, claim, is_ours, may_hold_ours, renamed_warning
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_links_second_names_and_pipes_are_moved_aside_from_any_depth_and_named(f
 
     claim(folder)
 
-    assert [path.name for path in sorted(folder.rglob("*")) if ASIDE not in path.parts] == ["a", "b", "own"]
+    assert [path.name for path in sorted(folder.rglob("*")) if QUARANTINE not in path.parts] == ["a", "b", "own"]
     assert precious.read_text() == "somebody's"
     said = renamed_warning(folder)
     assert said.startswith(
@@ -88,15 +88,15 @@ def test_a_link_planted_where_things_are_moved_to_is_not_followed(folder: Path, 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     folder.mkdir(parents=True)
-    (folder / ASIDE).symlink_to(elsewhere)
+    (folder / QUARANTINE).symlink_to(elsewhere)
     (folder / "run.log").symlink_to(tmp_path / "precious")
     assert renamed_warning(folder) == ""
 
     claim(folder)
 
     assert list(elsewhere.iterdir()) == []
-    assert is_ours(folder / ASIDE)
-    assert mode(folder / ASIDE) == 0o700
+    assert is_ours(folder / QUARANTINE)
+    assert mode(folder / QUARANTINE) == 0o700
     assert "run.log" in renamed_warning(folder)
 
 

@@ -23,7 +23,7 @@ from otel_ml_service.storage import recent_records
 from otel_ml_service.storage.outbox import MAX_NOTICES, Commit, Outbox
 from otel_ml_service.telemetry import MAX_LABELS, Telemetry
 from tests.integration.conftest import Bench, bench
-from tests.otlp import FakeWriter, foreign
+from tests.otlp import FakeWriter, third_party_request
 from tests.strategies import START, Rank, writer
 from tests.unit.otel_ml_service.aggregation.test_third_party_points import cumulative
 from tests.waiting import eventually
@@ -79,12 +79,14 @@ def test_attributes_of_others_are_remembered_up_to_a_bound(monkeypatch: pytest.M
     monkeypatch.setattr(third_party, "_KNOWN", 10)  # a bound that one test can reach
     monkeypatch.setattr(third_party, "_LONGEST_KNOWN", 20)  # the same
     decoder = Decoder()
-    known = decoder._metrics._foreign._known
+    known = decoder._metrics._third_party._known
     for number in range(50):
-        decoder.protobuf("metrics", foreign([{"name": "m", "value": 1.0, "of": number}]).SerializeToString())
+        decoder.protobuf(
+            "metrics", third_party_request([{"name": "m", "value": 1.0, "of": number}]).SerializeToString()
+        )
         assert 0 < len(known) <= 10
     known.clear()
-    decoder.protobuf("metrics", foreign([{"name": "m", "value": 1.0, "of": "x" * 30}]).SerializeToString())
+    decoder.protobuf("metrics", third_party_request([{"name": "m", "value": 1.0, "of": "x" * 30}]).SerializeToString())
 
     assert not known
 

@@ -48,8 +48,8 @@ class Lines:
         self._place_width = max(self._place_width, len(where))
         remarks = self._remarks.of(record)
         remark = f"({', '.join(remarks)})" if remarks else ""
-        room = self._width - self._place_width - (len(_GAP + remark) if remark else 0)
-        cells = self._cells(self._columns.setdefault((record.role, record.axis), {}), record.values, room)
+        space = self._width - self._place_width - (len(_GAP + remark) if remark else 0)
+        cells = self._cells(self._columns.setdefault((record.role, record.axis), {}), record.values, space)
         self.text(_GAP.join([where.ljust(self._place_width), *cells, *([remark] if remark else [])]))
 
     def text(self, line: str) -> None:
@@ -62,19 +62,19 @@ class Lines:
         """Hand what was written to whoever reads it."""
         self._stream.flush()
 
-    def _cells(self, columns: dict[str, int], values: Mapping[str, float], room: int) -> Iterator[str]:
+    def _cells(self, columns: dict[str, int], values: Mapping[str, float], space: int) -> Iterator[str]:
         """Yield a cell a column, blank where the step lacks it; new metrics get one while there is room."""
         taken = sum(map(_cell_width, columns, columns.values()))
         for name in [name for name in interesting(values, self._patterns) if name not in columns]:
             taken += _cell_width(name, self._least)
-            if taken > room:
+            if taken > space:
                 break
             columns[name] = self._least
         for name, width in columns.items():
             text = significant(values[name], self._digits) if name in values else ""
             columns[name] = max(width, len(text))
-            room -= _cell_width(name, columns[name])
-            if room < 0:  # a value has become longer than the line has room for
+            space -= _cell_width(name, columns[name])
+            if space < 0:  # a value has become longer than the line has room for
                 return
             cell = f"{name} {text:>{columns[name]}}"
             yield cell if text else " " * len(cell)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric, RunTag
 
-__all__ = ["AMENDED", "AMENDMENTS", "ATTEMPT", "ATTEMPT_METRIC", "SEQ", "Points"]
+__all__ = ["AMENDMENTS", "ATTEMPT", "ATTEMPT_METRIC", "CORRECTED", "SEQ", "Points"]
 
 SEQ = "otel_ml.seq"
 ATTEMPT = "ml.attempt"
 AMENDMENTS = "otel_ml.amendments"
-AMENDED = "otel_ml.amended"
+CORRECTED = "otel_ml.amended"
 ATTEMPT_METRIC = "otel_ml/attempt"
 """Metric of rows of a restarted job: the attempt, at the step and the time of the row's points."""
 
@@ -70,7 +70,7 @@ class Points:
 
     def add_step(self, record: StepRecord) -> None:
         """Add the values of a closed step."""
-        self._make_room(record.seq, len(record.values) + 1)  # one more for the attempt
+        self._send_before(record.seq, len(record.values) + 1)  # one more for the attempt
         milliseconds = round(record.time * 1000)
         if record.amendment:
             milliseconds += self._count_amendment(record, milliseconds)
@@ -84,7 +84,7 @@ class Points:
 
     def add_summary(self, record: Summary) -> None:
         """Add final values, at step 0."""
-        self._make_room(record.seq, len(record.values))
+        self._send_before(record.seq, len(record.values))
         values = {self._keyed(name, None): value for name, value in record.values.items()}
         self._add(values, round(record.time * 1000), 0)
 
@@ -157,7 +157,7 @@ class Points:
             yield from self._refused(keys[:middle], metrics)
             yield from self._refused(keys[middle:], metrics)
 
-    def _make_room(self, seq: int, count: int) -> None:
+    def _send_before(self, seq: int, count: int) -> None:
         if self._metrics and len(self._metrics) + count > _LIMIT:
             # All that was added is of records before this one.
             self.send(seq - 1)
@@ -170,12 +170,12 @@ class Points:
     def _count_amendment(self, record: StepRecord, milliseconds: int) -> int:
         """Return the running number of this correction in the run, which makes its points newer than earlier ones."""
         number = int(self._tag(AMENDMENTS, "0")) + 1
-        amended: list[list[str | int]] = json.loads(self._tag(AMENDED, "[]"))
-        amended.append([record.role, record.axis, record.step, milliseconds + number])
-        while len(listed := json.dumps(amended, separators=(",", ":"))) > _MAX_TAG_VALUE:
-            del amended[0]
+        corrected: list[list[str | int]] = json.loads(self._tag(CORRECTED, "[]"))
+        corrected.append([record.role, record.axis, record.step, milliseconds + number])
+        while len(listed := json.dumps(corrected, separators=(",", ":"))) > _MAX_TAG_VALUE:
+            del corrected[0]
         self._tags[AMENDMENTS] = str(number)
-        self._tags[AMENDED] = listed
+        self._tags[CORRECTED] = listed
         return number
 
     def _tag(self, key: str, default: str) -> str:

@@ -11,7 +11,7 @@ from otel_ml_exporters.records import JsonValue
 
 __all__ = ["source_tags", "tags_among", "tags_of"]
 
-_ROOM = 240
+_KEPT_LENGTH = 240
 """Of the 250 characters of a key, without its number."""
 
 _MAX_VALUE = 8000
@@ -34,7 +34,7 @@ def tags_of(tags: Iterable[str]) -> dict[str, str]:
         key, colon, value = tag.partition(":")
         if not (key and colon) or key.startswith(_OWN) or fitting(key) != key or key in found:
             key, value = fitting(tag), tag
-        numbered = (f"{key[:_ROOM]}_{number}" for number in count(2))
+        numbered = (f"{key[:_KEPT_LENGTH]}_{number}" for number in count(2))
         found[next(one for one in chain([key], numbered) if found.get(one, value) == value)] = value
     return found
 

@@ -163,15 +163,15 @@ class _Writer:
         self.file.close()
 
     def _step(self, record: StepRecord, mark: Mark, out: list[bytes]) -> Mark:
-        amended = dict(mark.amended)
+        corrected = dict(mark.amended)
         number = mark.number
         for name, value in record.values.items():
             key = metric_key(self.names.key(name), record)
             if record.amendment:
-                key, amended = corrected_key(key, record.step, amended)
+                key, corrected = corrected_key(key, record.step, corrected)
             out.append(self._messages.scalar(number, key, record.step, record.time, float(value)))
             number += 1
-        return replace(mark, number=number, amended=amended)
+        return replace(mark, number=number, amended=corrected)
 
     def _summary(self, record: Summary, mark: Mark, out: list[bytes]) -> Mark:
         for at, (name, value) in enumerate(record.values.items()):

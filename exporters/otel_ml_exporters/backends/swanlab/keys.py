@@ -20,7 +20,7 @@ NAMES = "otel_ml/names"
 """Entry of the config: `{"key in SwanLab": "name as it was recorded"}`, of those that differ."""
 
 _MAX_KEY = 512
-_ROOM = 64
+_SUFFIX_LENGTH = 64
 """Characters for what tells a key from others: an attempt, a correction, a number."""
 
 
@@ -46,10 +46,10 @@ class Names:
             ['mAP@[0.5:0.95]', 'metric/loss', 'metric/loss_2', 'metric']
         """
         is_own = name.startswith(_OWN)
-        if name == name.strip("./") and not is_own and len(name) <= _MAX_KEY - _ROOM:
+        if name == name.strip("./") and not is_own and len(name) <= _MAX_KEY - _SUFFIX_LENGTH:
             return name
         if name not in self.mapped:
-            wanted = f"metric/{name.strip('./')}"[: _MAX_KEY - _ROOM].rstrip("./")
+            wanted = f"metric/{name.strip('./')}"[: _MAX_KEY - _SUFFIX_LENGTH].rstrip("./")
             numbered = (wanted if number == 1 else f"{wanted}_{number}" for number in count(1))
             taken = set(self.mapped.values())
             self.mapped[name] = next(key for key in numbered if key not in taken)
@@ -70,7 +70,7 @@ def metric_key(key: str, record: StepRecord) -> str:
     return f"{key}/attempt_{record.attempt}" if record.attempt else key
 
 
-def corrected_key(key: str, step: int, amended: Mapping[str, int]) -> tuple[str, dict[str, int]]:
+def corrected_key(key: str, step: int, corrected: Mapping[str, int]) -> tuple[str, dict[str, int]]:
     """Return the metric of a correction, and the counts with it.
 
     Examples:
@@ -78,8 +78,8 @@ def corrected_key(key: str, step: int, amended: Mapping[str, int]) -> tuple[str,
         ('loss/amended_2', {'loss@4': 2})
     """
     place = f"{key}@{step}"
-    number = amended.get(place, 0) + 1
-    return f"{key}/amended" + (f"_{number}" if number > 1 else ""), {**amended, place: number}
+    number = corrected.get(place, 0) + 1
+    return f"{key}/amended" + (f"_{number}" if number > 1 else ""), {**corrected, place: number}
 
 
 def identifier(text: str, limit: int = 100) -> str:

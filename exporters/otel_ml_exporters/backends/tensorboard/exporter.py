@@ -33,7 +33,7 @@ from otel_ml_exporters.records import (
 
 __all__ = ["TensorBoardExporter"]
 
-TIME, AMENDED = "time", "amended"
+TIME, CORRECTED = "time", "amended"
 _FILE = "events.out.tfevents.1.otel_ml"
 
 Events = dict[str, list[tuple[int, bytes]]]
@@ -102,7 +102,7 @@ class TensorBoardExporter(Exporter):
         try:
             self._file(MAIN)
             self._notes = ExporterState.load(self._folder / "otel_ml.json")
-            for name in (TIME, AMENDED, *self._sessions.folders.values()):
+            for name in (TIME, CORRECTED, *self._sessions.folders.values()):
                 if (self._folder / name / _FILE).exists():
                     self._file(name)
         except OSError as error:
@@ -181,7 +181,7 @@ class TensorBoardExporter(Exporter):
             events[MAIN].append((record.seq, summary.event(record.time, record.step or 0, _media_value(record))))
 
     def _add_step(self, record: StepRecord, events: Events) -> None:
-        target = AMENDED if record.amendment else TIME if record.axis == "time" else MAIN
+        target = CORRECTED if record.amendment else TIME if record.axis == "time" else MAIN
         values, new = self._encoder(record.role, record.axis, target).encode(record.values)
         if new and target == MAIN:
             self._names.update(new)

@@ -24,15 +24,18 @@ Names:
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, NoReturn
 
 from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.wandb.connection import MODES
-from otel_ml_exporters.backends.wandb.core import kill_core
 from otel_ml_exporters.backends.wandb.errors import export_error
 from otel_ml_exporters.backends.wandb.open_run import OpenRun, Options, foreseen_notice, load_wandb, open_run, tags_of
 from otel_ml_exporters.backends.wandb.session import NAMES, Session
@@ -273,3 +276,22 @@ def _check(options: Options, every: int, names: int) -> None:
         problems.append(f"wandb.tags: expected a list of texts, got {options.tags!r}.")
     if problems:
         raise ConfigError(*problems)
+
+
+def kill_core(wandb: Any) -> None:
+    """Kill this process' `wandb-core`, so that the next `wandb.init` starts another one.
+
+    It serves every W&B run of this process; the others notice and go on from what is stored, too.
+    """
+    for pid in _children():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "wandb-core":
+                os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(Exception, SystemExit):  # it exits with the code of its process: -9
+        wandb.teardown()
+
+
+def _children() -> Iterator[int]:
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            yield from map(int, path.read_text(encoding="ascii").split())

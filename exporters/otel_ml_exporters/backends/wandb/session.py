@@ -133,9 +133,9 @@ class Session:
     def _admit(self, keys: Iterable[str]) -> Sequence[str]:
         """Make metrics of the run of those of `keys` that are new; return those for which there is no room."""
         new = [key for key in keys if key not in self._metrics]
-        room = max(0, self._names - len(self._metrics))
-        self._metrics.update(new[:room])
-        return new[room:]
+        space = max(0, self._names - len(self._metrics))
+        self._metrics.update(new[:space])
+        return new[space:]
 
     def _log_media(self, record: Text | Table | Image | Audio | HistogramValue) -> None:
         with tempfile.TemporaryDirectory(prefix="otel-ml-") as folder:

@@ -13,7 +13,7 @@ from otel_ml_service.cli.checks.probe import probe, probes_so_far, service_versi
 
 __all__ = ["endpoint_checks"]
 
-_RELAY_PATIENCE_S = 15.0
+_RELAY_TIMEOUT_S = 15.0
 """A Collector's queue and batch may hold a probe for some seconds."""
 
 
@@ -74,13 +74,13 @@ def _relay_check(where: str, service: str, config: Config, before: float) -> Che
     version = service_version(service, config.endpoint)
     if version is None:
         return Check("wrong", f"no otel_ml service answers at {service}", _START)
-    deadline = time.monotonic() + _RELAY_PATIENCE_S
+    deadline = time.monotonic() + _RELAY_TIMEOUT_S
     while time.monotonic() < deadline:
         if probes_so_far(service, config.endpoint) > before:
             return Check("ok", f"what {where} takes arrives at otel_ml {version}, {service}")
         time.sleep(0.2)
     return Check(
         "wrong",
-        f"{where} took the probe, and it did not arrive at {service} within {_RELAY_PATIENCE_S:.0f} s",
+        f"{where} took the probe, and it did not arrive at {service} within {_RELAY_TIMEOUT_S:.0f} s",
         "compare the Collector's exporter with collector-config/gateway.yaml, and see its log",
     )

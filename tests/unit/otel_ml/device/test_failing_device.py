@@ -36,9 +36,9 @@ def test_a_device_that_fails_costs_its_values_and_raises_nothing(recorded, cuda:
 
 
 def test_a_stream_that_torch_has_not_made_is_not_used_after_the_call(recorded, cuda: FakeCuda) -> None:
-    foreign = torch.cuda.Stream()
-    foreign.stream_id = 0x7F00  # as of a pointer, which an external stream has
-    with torch.cuda.stream(foreign):
+    external = torch.cuda.Stream()
+    external.stream_id = 0x7F00  # as of a pointer, which an external stream has
+    with torch.cuda.stream(external):
         record("x", cuda.tensor(4.0))
     with cuda.counted() as later:
         found = values(recorded.collect(final=True))

@@ -178,7 +178,7 @@ def test_a_checkpoint_whose_files_never_come_is_kept_and_says_what_it_lacks(
     checkpoints = Checkpoints()
     checkpoints.saved(*two_ranks(tmp_path, 6))
 
-    checkpoints.finish(patience=0.0)
+    checkpoints.finish(timeout=0.0)
 
     assert kept(otel_ml_capture) == {"checkpoint-6": {"rng_state_0.pth"}}
     assert "checkpoint-6 is kept without 1 of 2 files of ranks: rng_state_1.pth is not in its folder" in caplog.text

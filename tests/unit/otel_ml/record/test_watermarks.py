@@ -64,7 +64,7 @@ def test_an_open_block_holds_the_manifest_back(recorded):
 
 
 def test_an_open_block_of_an_older_step_holds_back_the_manifest_of_a_newer_one(recorded):
-    """A manifest says that the steps passed over have nothing; version 7 is in flight and has not recorded yet."""
+    """A watermark says that the steps passed over have nothing; version 7 is in flight and has not recorded yet."""
     with step(7, axis="policy_version"):
         with step(8, axis="policy_version"):
             log({"x": 1.0})

@@ -38,9 +38,9 @@ def test_a_step_waits_for_every_member_however_long_it_still_records(ranks: list
 
 def test_a_step_waits_for_points_that_a_manifest_has_overtaken(ranks: list[Rank]) -> None:
     service = warmed_up(ranks)
-    points, manifest = ranks[2].step(4, {"x": 7.0})
+    points, watermark = ranks[2].step(4, {"x": 7.0})
 
-    service.take(ranks[0].step(4, {"x": 1.0}), ranks[1].step(4, {"x": 1.0}), [manifest])
+    service.take(ranks[0].step(4, {"x": 1.0}), ranks[1].step(4, {"x": 1.0}), [watermark])
     assert 4 not in service.rows()
     service.take([points])
 

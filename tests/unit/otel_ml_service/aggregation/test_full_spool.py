@@ -1,6 +1,6 @@
-"""What a full spool dropped after a manifest had counted it: the step waits for the allowed lateness, and no longer.
+"""What a full spool dropped after a watermark had counted it: the step waits for the allowed lateness, and no longer.
 
-A manifest cannot shrink («the largest wins»), and need not: closing asks whether every running number below it has
+A watermark cannot shrink («the largest wins»), and need not: closing asks whether every running number below it has
 arrived or was given up, not whether its points add up (ADR 0011).
 """
 

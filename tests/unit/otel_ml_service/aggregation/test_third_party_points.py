@@ -10,7 +10,7 @@ import pytest
 from otel_ml_service.aggregation.observation import Observation, ThirdPartyPoints
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.receiver.decode import Decoder
-from tests.otlp import foreign
+from tests.otlp import third_party_request
 from tests.strategies import START, Rank, Service, cumulative, writer
 
 SDK = writer(0, instance="sdk")
@@ -195,7 +195,7 @@ def test_what_engines_publish_after_the_job_has_ended_is_not_part_of_the_run_unt
 def test_a_point_that_comes_again_is_known_whatever_comes_with_it() -> None:
     def sent(*names: str) -> list[Observation]:
         points = [{"name": name, "value": 1.0, "ml.step": 3, "ml.reduction": "sum"} for name in names]
-        (found,) = Decoder().protobuf("metrics", foreign(points).SerializeToString()).observations.values()
+        (found,) = Decoder().protobuf("metrics", third_party_request(points).SerializeToString()).observations.values()
         return found
 
     service = Service()

@@ -86,7 +86,7 @@ def test_every_command_has_help_with_an_example(otel_ml: Run, command: str) -> N
 def test_replay_of_a_run_that_is_being_recorded_says_so(
     otel_ml: Run, live_run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_ml_service.cli.replay_command._PATIENCE_S", 0.0)  # it would wait for the run to end
+    monkeypatch.setattr("otel_ml_service.cli.replay_command._TIMEOUT_S", 0.0)  # it would wait for the run to end
 
     status, _, err = otel_ml("replay", live_run.id, "--to", "jsonl")
 

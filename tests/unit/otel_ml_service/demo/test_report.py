@@ -21,7 +21,7 @@ def printed(run: RunFolder, backends: tuple[str, ...] = ("jsonl", "tensorboard")
     text = io.StringIO()
     report = Report(Console(file=text, width=80))
     slow = Slow("", "step", "slow", 2, "rank 2", "forward", 40, 80, True, extra_s=0.047, cost_s=1.93, saved_s=0.0465)
-    report.findings(Findings(4, 240, 0.96, 12, slow, incomplete=[], lost={}, amended=0, run=history([])))
+    report.findings(Findings(4, 240, 0.96, 12, slow, incomplete=[], lost={}, corrected=0, run=history([])))
     report.where(run, backends)
     return text.getvalue().splitlines()
 

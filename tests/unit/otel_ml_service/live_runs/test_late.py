@@ -12,7 +12,7 @@ from otel_ml_service.aggregation.observation import Fragment, ThirdPartyPoints
 from otel_ml_service.live_runs.late_file import LateFile
 from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.receiver.decode import Decoder
-from tests.otlp import START, FakeWriter, foreign, set_attributes
+from tests.otlp import START, FakeWriter, set_attributes, third_party_request
 
 
 def weighted() -> Any:
@@ -38,7 +38,7 @@ def cumulative() -> Any:
 
 @pytest.mark.parametrize(
     "request_",
-    [weighted(), foreign([{"name": "gpu", "value": 1.0, "ml.step": 2}]), cumulative()],
+    [weighted(), third_party_request([{"name": "gpu", "value": 1.0, "ml.step": 2}]), cumulative()],
     ids=["own", "gauge", "sum"],
 )
 def test_what_is_in_the_file_decodes_to_what_came_too_late(tmp_path: Path, request_: Any) -> None:

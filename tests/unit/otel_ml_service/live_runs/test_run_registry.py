@@ -107,15 +107,15 @@ def test_the_bound_counts_every_run_that_a_request_brings_and_those_on_their_way
     monkeypatch.setattr(book_module, "MAX_RUNS", 3)
     book.of(replace(RANK, experiment="open"))
 
-    assert not book.has_room(["a", "b", "c"])
-    assert book.has_room(["open", "a"])  # promised, and not open yet
-    assert book.has_room(["a"])
-    assert not book.has_room(["b", "c"])
-    assert book.has_room(["b"])
-    assert not book.has_room(["c"])
+    assert not book.has_capacity(["a", "b", "c"])
+    assert book.has_capacity(["open", "a"])  # promised, and not open yet
+    assert book.has_capacity(["a"])
+    assert not book.has_capacity(["b", "c"])
+    assert book.has_capacity(["b"])
+    assert not book.has_capacity(["c"])
     book.withdraw(["b"])  # it could not be stored
-    assert book.has_room(["c"])
+    assert book.has_capacity(["c"])
     book.of(replace(RANK, experiment="c"))
-    assert not book.has_room(["d"])
+    assert not book.has_capacity(["d"])
     book.forget(book.of(replace(RANK, experiment="open")))
-    assert book.has_room(["d"])
+    assert book.has_capacity(["d"])

@@ -14,7 +14,7 @@ from otel_ml_service.receiver.admission import Admission, OverloadedError, Store
 from otel_ml_service.receiver.decode import Decoded, Decoder
 from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.telemetry import Telemetry
-from tests.otlp import FakeWriter, foreign
+from tests.otlp import FakeWriter, third_party_request
 
 LIMIT = 4_000
 
@@ -131,7 +131,9 @@ def test_runs_that_become_free_one_after_the_other_are_each_stored_once_and_reje
 
     admission = Admission(store, Telemetry(), LIMIT, held_back=held_back)
     request = ExportMetricsServiceRequest.FromString(request_of("a", "b", "c"))
-    request.MergeFrom(foreign([{"name": "x", "value": 1.0, "ml.step": "no step"}], {"ml.experiment.id": "a"}))
+    request.MergeFrom(
+        third_party_request([{"name": "x", "value": 1.0, "ml.step": "no step"}], {"ml.experiment.id": "a"})
+    )
     for free in ("b", "c", ""):
         with suppress(OverloadedError):
             admission.take(
@@ -168,7 +170,7 @@ def test_what_of_a_request_could_not_be_stored_is_taken_when_it_comes_again() ->
         stored_runs.append(set(decoded.observations))
         stored(decoded, OSError("disk full") if len(stored_runs) == 1 else None)
 
-    admission = Admission(store, Telemetry(), LIMIT, has_room=lambda experiments: "third" not in experiments)
+    admission = Admission(store, Telemetry(), LIMIT, has_capacity=lambda experiments: "third" not in experiments)
     answers: list[Exception | None] = []
     for _ in range(2):
         admission_take(admission, request_of("one", "third"), answers)
@@ -188,7 +190,7 @@ def test_of_so_many_requests_it_is_remembered_what_is_stored_of_them_and_the_old
         journal.append({*decoded.observations})
         stored(decoded, None)
 
-    admission = Admission(store, Telemetry(), 10**6, has_room=lambda experiments: "third" not in experiments)
+    admission = Admission(store, Telemetry(), 10**6, has_capacity=lambda experiments: "third" not in experiments)
     bodies = [request_of(run, "third") for run in ("a", "b", "c", "d")]
     for body in (*bodies, *bodies[:0:-1], bodies[0]):
         admission_take(admission, body, [])
@@ -203,7 +205,7 @@ def test_while_a_run_is_not_taken_requests_of_other_runs_are() -> None:
         journal.append(decoded)
         stored(decoded, None)
 
-    admission = Admission(store, Telemetry(), LIMIT, has_room=lambda experiments: "third" not in experiments)
+    admission = Admission(store, Telemetry(), LIMIT, has_capacity=lambda experiments: "third" not in experiments)
     answers: list[Exception | None] = []
     admission_take(admission, request_of("one", "third"), answers)
     for body in (request_of("one"), request_of("two", "four"), request_of("third")):
@@ -216,7 +218,7 @@ def test_while_a_run_is_not_taken_requests_of_other_runs_are() -> None:
 @pytest.mark.parametrize("runs", [("third",), ("one", "third")], ids=["alone", "beside one that is taken"])
 def test_a_request_that_finds_no_room_is_counted_as_refused_once_with_its_reason(runs: tuple[str, ...]) -> None:
     telemetry = Telemetry()
-    admission = Admission(storing, telemetry, LIMIT, has_room=lambda experiments: "third" not in experiments)
+    admission = Admission(storing, telemetry, LIMIT, has_capacity=lambda experiments: "third" not in experiments)
 
     admission_take(admission, request_of(*runs), [])
 
@@ -227,11 +229,13 @@ def test_a_request_that_finds_no_room_is_counted_as_refused_once_with_its_reason
 def test_runs_that_find_no_room_are_asked_about_last_so_that_it_is_they_that_are_remembered() -> None:
     asked: list[set[str]] = []
 
-    def has_room(experiments: Iterable[str]) -> bool:
+    def has_capacity(experiments: Iterable[str]) -> bool:
         asked.append(set(experiments))
         return "third" not in asked[-1]
 
-    admission_take(Admission(storing, Telemetry(), LIMIT, has_room=has_room), request_of("one", "third", "two"), [])
+    admission_take(
+        Admission(storing, Telemetry(), LIMIT, has_capacity=has_capacity), request_of("one", "third", "two"), []
+    )
 
     assert asked[-1] == {"third"}
 
@@ -253,7 +257,7 @@ def test_what_is_rejected_is_counted_and_written_down_where_no_run_can_say_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     telemetry = Telemetry()
-    body = foreign([{"name": "a", "value": 1.0}] * 3, resource=resource).SerializeToString()
+    body = third_party_request([{"name": "a", "value": 1.0}] * 3, resource=resource).SerializeToString()
 
     with caplog.at_level(logging.WARNING):
         Admission(storing, telemetry, LIMIT, refusals=RefusalLog()).take("metrics", body, lambda *_: None)

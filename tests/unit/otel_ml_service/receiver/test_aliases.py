@@ -6,7 +6,7 @@ from typing import Any
 
 from otel_ml_service.aggregation.observation import Observation, ThirdPartyPoints
 from otel_ml_service.receiver.decode import Decoder
-from tests.otlp import FakeWriter, foreign
+from tests.otlp import FakeWriter, third_party_request
 
 LENS = {
     "experiment": "nemo.run.id",
@@ -28,7 +28,9 @@ def test_they_mean_what_ours_mean_however_often_they_come() -> None:
     decoder = Decoder(LENS)
 
     for step in range(5):  # from the third on messages of a known form are not decoded
-        [points] = decoded(decoder, foreign([{"name": "loss", "value": 0.5, "dl.iteration": step}], RESOURCE))
+        [points] = decoded(
+            decoder, third_party_request([{"name": "loss", "value": 0.5, "dl.iteration": step}], RESOURCE)
+        )
         assert isinstance(points, ThirdPartyPoints)
         assert (points.step, points.partials.series[0].attributes) == (step, ())
         assert (points.writer.experiment, points.writer.rank) == ("run", 3)
@@ -38,7 +40,9 @@ def test_they_mean_what_ours_mean_however_often_they_come() -> None:
 def test_where_both_are_sent_ours_count() -> None:
     resource = {**RESOURCE, "ml.rank": 7}
 
-    [points] = decoded(Decoder(LENS), foreign([{"name": "x", "value": 1.0, "dl.iteration": 5, "ml.step": 2}], resource))
+    [points] = decoded(
+        Decoder(LENS), third_party_request([{"name": "x", "value": 1.0, "dl.iteration": 5, "ml.step": 2}], resource)
+    )
 
     assert isinstance(points, ThirdPartyPoints)
     assert (points.step, points.writer.rank) == (2, 7)

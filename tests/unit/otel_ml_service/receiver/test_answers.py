@@ -20,7 +20,7 @@ from otel_ml_service.receiver.http_message import BadRequestError, Head, Respons
 from otel_ml_service.receiver.routes import Routes
 from otel_ml_service.receiver.tokens import Tokens
 from otel_ml_service.telemetry import Telemetry
-from tests.otlp import FakeWriter, foreign
+from tests.otlp import FakeWriter, third_party_request
 
 PROTOBUF, JSON, TEXT = "application/x-protobuf", "application/json", "text/plain; charset=utf-8"
 INVALID, NOT_FOUND, EXHAUSTED, UNAVAILABLE, UNAUTHENTICATED = 3, 5, 8, 14, 16
@@ -120,7 +120,7 @@ def test_of_what_is_taken_as_a_whole_the_answer_is_empty_and_says_how_many_notic
 
 @pytest.mark.parametrize("media", [PROTOBUF, JSON])
 def test_what_is_taken_in_part_says_how_much_is_not_and_why(media: str) -> None:
-    request = foreign([{"name": "good", "value": 1.0}, *[{"name": "bad", "value": 1.0, "ml.step": -1}] * 2])
+    request = third_party_request([{"name": "good", "value": 1.0}, *[{"name": "bad", "value": 1.0, "ml.step": -1}] * 2])
     body = request.SerializeToString() if media == PROTOBUF else json_format.MessageToJson(request).encode()
 
     answer = posted(body, media)

@@ -23,7 +23,7 @@ from otel_ml_service.aggregation.observation import (
 )
 from otel_ml_service.receiver.decode import Decoded, Decoder, Signal, response
 from otel_ml_service.receiver.partial_success import UndecodableError
-from tests.otlp import START, FakeWriter, foreign, set_attributes
+from tests.otlp import START, FakeWriter, set_attributes, third_party_request
 
 
 def decoded(message: Any, signal: Signal = "metrics") -> Decoded:
@@ -39,7 +39,7 @@ def only(message: Any, signal: Signal = "metrics") -> Observation:
 def test_a_step_becomes_one_fragment_and_its_manifest() -> None:
     request = FakeWriter(rank=3, world_size=8).step(7, {"loss": 0.25, "lr": 1e-3}, reduction="sum>max,mean@dp")
 
-    fragment, manifest = decoded(request).observations["run-1"]
+    fragment, watermark = decoded(request).observations["run-1"]
 
     assert isinstance(fragment, Fragment)
     assert (fragment.axis, fragment.step, str(fragment.reduction)) == ("step", 7, "sum>max,mean@dp")
@@ -47,7 +47,7 @@ def test_a_step_becomes_one_fragment_and_its_manifest() -> None:
     assert [key.name for key in fragment.partials.series] == ["loss", "lr"]
     assert fragment.partials.stats[:, :4].tolist() == [[1, 0.25, 0.25, 0.25], [1, 1e-3, 1e-3, 1e-3]]
     assert (fragment.writer.rank, fragment.writer.world_size, fragment.writer.role) == (3, 8, "trainer")
-    assert manifest == Watermark(fragment.writer, "step", 7, 2, 2)
+    assert watermark == Watermark(fragment.writer, "step", 7, 2, 2)
 
 
 @pytest.mark.parametrize(("said", "known"), [(5, 5), (2, 2), (None, 2), ("5", 2)])
@@ -189,7 +189,7 @@ def test_a_time_of_a_boot_that_is_none_is_not_known(said: object) -> None:
 
 
 def test_a_point_of_another_sdk_keeps_its_own_coordinates() -> None:
-    point = only(foreign([{"name": "gpu.util", "value": 0.5, "gpu": 3, "ml.step": 12}]))
+    point = only(third_party_request([{"name": "gpu.util", "value": 0.5, "gpu": 3, "ml.step": 12}]))
 
     assert isinstance(point, ThirdPartyPoints)
     assert (point.kind, point.axis, point.step, point.reduction) == ("gauge", "step", 12, None)
@@ -201,7 +201,7 @@ def test_a_point_of_another_sdk_keeps_its_own_coordinates() -> None:
 def test_points_of_another_sdk_that_belong_to_one_row_come_together() -> None:
     sent = [{"name": f"m{number}", "value": 1.0, "ml.step": step} for step in (7, 8) for number in range(3)]
 
-    (found,) = decoded(foreign([*sent, {"name": "m0", "value": 2.0, "ml.step": 7}])).observations.values()
+    (found,) = decoded(third_party_request([*sent, {"name": "m0", "value": 2.0, "ml.step": 7}])).observations.values()
 
     assert [
         (one.step, [key.name for key in one.partials.series], one.partials.stats[:, 1].tolist())
@@ -213,7 +213,7 @@ def test_points_of_another_sdk_that_belong_to_one_row_come_together() -> None:
 def test_attributes_that_are_equal_and_not_the_same_stay_apart() -> None:
     sent = [{"name": "m", "value": 1.0, "ml.step": 7, "of": of} for of in (1, 1.0, True, "1", 1)]
 
-    (found,) = decoded(foreign(sent)).observations.values()
+    (found,) = decoded(third_party_request(sent)).observations.values()
 
     groups = [one.partials.series for one in found if isinstance(one, ThirdPartyPoints)]
     assert sorted(key.attributes[0][1] for series in groups for key in series) == ["1", "1", "1", "1.0", "true"]
@@ -245,7 +245,9 @@ def test_every_kind_of_point_yields_what_it_can(field: str, kind: str, temporali
 
 
 def test_a_point_without_an_experiment_is_rejected_and_the_key_is_named() -> None:
-    found = decoded(foreign([{"name": "a", "value": 1.0}, {"name": "b", "value": 2.0}], resource={"service.name": "x"}))
+    found = decoded(
+        third_party_request([{"name": "a", "value": 1.0}, {"name": "b", "value": 2.0}], resource={"service.name": "x"})
+    )
     answer = response("metrics", found.rejections)
 
     assert found.observations == {}
@@ -255,7 +257,9 @@ def test_a_point_without_an_experiment_is_rejected_and_the_key_is_named() -> Non
 
 @pytest.mark.parametrize("step", [-1, 1.5, True, "7"])
 def test_a_step_that_is_none_is_rejected_and_the_other_points_are_taken(step: object) -> None:
-    found = decoded(foreign([{"name": "bad", "value": 1.0, "ml.step": step}, {"name": "good", "value": 2.0}]))
+    found = decoded(
+        third_party_request([{"name": "bad", "value": 1.0, "ml.step": step}, {"name": "good", "value": 2.0}])
+    )
 
     [points] = found.observations["run-1"]
     assert isinstance(points, ThirdPartyPoints)
@@ -269,10 +273,10 @@ def test_an_unknown_reduction_is_rejected_with_the_nearest_known_one() -> None:
 
     assert found.rejections.total == 2
     assert "Did you mean 'mean'?" in found.rejections.message
-    nothing, manifest = found.observations["run-1"]
+    nothing, watermark = found.observations["run-1"]
     assert isinstance(nothing, Fragment)
     assert (nothing.seq, nothing.seq_points, len(nothing.partials.series)) == (1, 0, 0), "no gap that steps wait for"
-    assert isinstance(manifest, Watermark)
+    assert isinstance(watermark, Watermark)
 
 
 def test_a_rejected_scope_of_our_own_leaves_no_gap_in_the_running_numbers() -> None:
@@ -281,11 +285,11 @@ def test_a_rejected_scope_of_our_own_leaves_no_gap_in_the_running_numbers() -> N
         if attribute.key == "ml.step":
             attribute.value.int_value = -1
 
-    nothing, manifest = decoded(request).observations["run-1"]
+    nothing, watermark = decoded(request).observations["run-1"]
 
     assert isinstance(nothing, Fragment)
     assert (nothing.seq, nothing.seq_points) == (1, 0)
-    assert isinstance(manifest, Watermark)
+    assert isinstance(watermark, Watermark)
 
 
 def test_a_rank_that_is_no_number_is_rejected() -> None:

@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from otel_ml_service.aggregation.observation import Event, Spans, ThirdPartyPoints
 from otel_ml_service.receiver.decode import Decoder, Signal
 from otel_ml_service.receiver.partial_success import UndecodableError
-from tests.otlp import FakeWriter, foreign
+from tests.otlp import FakeWriter, third_party_request
 
 
 def as_json(message: Any) -> dict[str, Any]:
@@ -26,7 +26,10 @@ def as_json(message: Any) -> dict[str, Any]:
     ("signal", "make"),
     [
         ("metrics", lambda writer: writer.step(3, {"loss": 0.5, "reward": -1.0})),
-        ("metrics", lambda _: foreign([{"name": "Inf", "value": 0.5, "of": "+Inf", "traceId": "Infinity"}])),
+        (
+            "metrics",
+            lambda _: third_party_request([{"name": "Inf", "value": 0.5, "of": "+Inf", "traceId": "Infinity"}]),
+        ),
         ("traces", lambda writer: writer.span("forward", 3)),
         ("logs", lambda writer: writer.event("ml.text", "-Inf", {"ml.name": "abcdef", "ml.step": 3})),
         ("logs", lambda writer: writer.goodbye("failed", {"full": 3})),
@@ -47,7 +50,7 @@ def test_json_decodes_to_the_same_as_protobuf(signal: Signal, make: Callable[[Fa
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "+Inf", "-Inf"])
 def test_json_accepts_non_finite_numbers_as_text(text: str) -> None:
-    content = as_json(foreign([{"name": "a", "value": 0.0}]))
+    content = as_json(third_party_request([{"name": "a", "value": 0.0}]))
     content["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]["gauge"]["dataPoints"][0]["asDouble"] = text
 
     (point,) = Decoder().json("metrics", json.dumps(content).encode()).observations["run-1"]
@@ -77,7 +80,7 @@ def test_json_ids_are_hexadecimal_and_bytes_are_base64() -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 0.25])
 def test_json_accepts_the_literals_that_python_writes_for_non_finite_numbers(number: float) -> None:
-    content = as_json(foreign([{"name": "a", "value": 0.0}]))
+    content = as_json(third_party_request([{"name": "a", "value": 0.0}]))
     content["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]["gauge"]["dataPoints"][0]["asDouble"] = number
 
     (point,) = Decoder().json("metrics", json.dumps(content).encode()).observations["run-1"]
@@ -87,7 +90,7 @@ def test_json_accepts_the_literals_that_python_writes_for_non_finite_numbers(num
 
 
 def test_what_json_says_is_null_or_a_truth_value_is_read_as_protobuf_has_it() -> None:
-    content = as_json(foreign([{"name": "a", "value": 0.5}], kind="sum"))
+    content = as_json(third_party_request([{"name": "a", "value": 0.5}], kind="sum"))
     metric = content["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]
     metric["description"] = metric["sum"]["dataPoints"][0]["startTimeUnixNano"] = None
     metric["sum"]["isMonotonic"] = True

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from otel_ml_service.aggregation.observation import Buckets, Fragment, ThirdPartyPoints
 from otel_ml_service.receiver.decode import Decoder
-from tests.otlp import START, FakeWriter, foreign, set_attributes
+from tests.otlp import START, FakeWriter, set_attributes, third_party_request
 
 KINDS = {
     "gauge": ("gauge", "order"), "sum": ("sum", "moments"), "histogram": ("histogram", "moments"),
@@ -113,7 +113,7 @@ def test_points_are_what_was_sent(
 def test_points_of_one_metric_are_told_apart_by_whatever_attributes_they_have(sent: list[dict[str, Any]]) -> None:
     decoder = Decoder()
     for said in sent:  # one after the other, as exports come
-        body = foreign([{"name": "util", "value": 0.5, **said}]).SerializeToString()
+        body = third_party_request([{"name": "util", "value": 0.5, **said}]).SerializeToString()
 
         [found] = decoder.protobuf("metrics", body).observations["run-1"]
 
@@ -183,7 +183,7 @@ def test_a_point_that_says_how_it_is_reduced_has_asked_for_it_whatever_its_scope
 
 @pytest.mark.parametrize("own", [True, False])
 def test_a_metric_of_a_kind_that_is_not_known_is_said_and_those_beside_it_are_taken(own: bool) -> None:
-    request = FakeWriter().step(1, {"loss": 1.0}) if own else foreign([{"name": "loss", "value": 1.0}])
+    request = FakeWriter().step(1, {"loss": 1.0}) if own else third_party_request([{"name": "loss", "value": 1.0}])
     request.resource_metrics[0].scope_metrics[0].metrics.add(name="of the future")
 
     decoded = Decoder().protobuf("metrics", request.SerializeToString())
@@ -207,7 +207,7 @@ def test_a_metric_of_a_kind_that_is_not_known_is_said_and_those_beside_it_are_ta
 def test_a_name_with_its_attributes_and_a_time_are_as_long_as_they_may_be_and_no_longer(
     own: bool, name: str, time_ns: int, reason: str
 ) -> None:
-    request = FakeWriter().step(1, {name: 1.0}) if own else foreign([{"name": name, "value": 1.0}])
+    request = FakeWriter().step(1, {name: 1.0}) if own else third_party_request([{"name": name, "value": 1.0}])
     [metric] = request.resource_metrics[0].scope_metrics[0].metrics
     [point] = metric.histogram.data_points if own else metric.gauge.data_points
     point.time_unix_nano = time_ns
@@ -220,7 +220,9 @@ def test_a_name_with_its_attributes_and_a_time_are_as_long_as_they_may_be_and_no
 
 
 def test_an_attribute_that_is_a_map_is_the_same_one_in_whichever_order_its_keys_come() -> None:
-    bodies = [foreign([{"name": "x", "value": 1.0, "of": of}]) for of in ({"a": 1, "b": [2]}, {"b": [2], "a": 1})]
+    bodies = [
+        third_party_request([{"name": "x", "value": 1.0, "of": of}]) for of in ({"a": 1, "b": [2]}, {"b": [2], "a": 1})
+    ]
 
     found = [Decoder().protobuf("metrics", body.SerializeToString()).observations["run-1"][0] for body in bodies]
 

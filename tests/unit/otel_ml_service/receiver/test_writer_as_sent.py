@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.receiver.decode import Decoder
 from otel_ml_service.receiver.partial_success import Rejections
-from tests.otlp import foreign
+from tests.otlp import third_party_request
 
 NUMBERS = {
     "ml.rank": "rank", "ml.world_size": "world_size", "ml.local_rank": "local_rank", "ml.attempt": "attempt",
@@ -28,7 +28,7 @@ WHOLE = st.integers(0, 2**31 - 1)
 
 
 def read(resource: Mapping[str, Any]) -> tuple[Writer | None, Rejections]:
-    request = foreign([{"name": "a", "value": 1.0}], resource={"ml.experiment.id": "run-1", **resource})
+    request = third_party_request([{"name": "a", "value": 1.0}], resource={"ml.experiment.id": "run-1", **resource})
     decoded = Decoder().protobuf("metrics", request.SerializeToString())
     return next((found[0].writer for found in decoded.observations.values()), None), decoded.rejections
 
@@ -115,7 +115,9 @@ def test_a_probe_is_told_apart_from_a_sender_that_nobody_told_of_its_run(
     experiment: object, named: str, reason: str
 ) -> None:
     resource = {"service.name": named, "ml.experiment.id": experiment}
-    request = foreign([{"name": "a", "value": 1.0}], resource={k: v for k, v in resource.items() if v is not None})
+    request = third_party_request(
+        [{"name": "a", "value": 1.0}], resource={k: v for k, v in resource.items() if v is not None}
+    )
 
     decoded = Decoder().protobuf("metrics", request.SerializeToString())
 

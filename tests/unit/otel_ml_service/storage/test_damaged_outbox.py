@@ -8,7 +8,7 @@ import pytest
 
 from otel_ml_exporters import Text
 from otel_ml_service.storage import salvage
-from otel_ml_service.storage.database import DamagedError, NoRoomError, StorageError
+from otel_ml_service.storage.database import DamagedError, NoSpaceError, StorageError
 from otel_ml_service.storage.exporter_marks import Mark
 from otel_ml_service.storage.outbox import Commit, Outbox
 from otel_ml_service.storage.salvaged_records import UNREADABLE
@@ -169,12 +169,12 @@ def test_a_full_disk_is_told_from_a_file_that_cannot_be_used(tmp_path: Path) -> 
     outbox = Outbox(tmp_path / "run.db")
     outbox._connection.execute("PRAGMA max_page_count=12")
 
-    with pytest.raises(NoRoomError, match="No space left"):
+    with pytest.raises(NoSpaceError, match="No space left"):
         outbox.commit(Commit((), {"state": b"x" * 1_000_000}))
     outbox.close()
     with pytest.raises(StorageError, match="Cannot") as caught:
         Outbox(tmp_path / "folder")
-    assert not isinstance(caught.value, NoRoomError)
+    assert not isinstance(caught.value, NoSpaceError)
 
 
 def test_a_batch_is_bounded_in_bytes_however_many_records_are_asked_for(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from otel_ml_exporters import Summary
 from otel_ml_service.storage import salvage
-from otel_ml_service.storage.database import NoRoomError, StorageError, insert, private_folder
+from otel_ml_service.storage.database import NoSpaceError, StorageError, insert, private_folder
 from otel_ml_service.storage.exporter_marks import Mark
 from otel_ml_service.storage.journal import Journal
 from otel_ml_service.storage.outbox import Commit, Outbox
@@ -72,7 +72,7 @@ def test_however_few_files_may_be_opened_it_is_said_so_and_tried_again(
                 refused.append(error)
 
     assert 0 < len(refused) < 8
-    assert {type(error) for error in refused} == {NoRoomError}
+    assert {type(error) for error in refused} == {NoSpaceError}
     assert all("as many files open as it may" in str(error) for error in refused)
     opened(path).close()
 
@@ -82,7 +82,7 @@ def test_a_file_that_may_only_be_read_has_no_room_and_keeps_what_it_has(tmp_path
         found.commit(Commit([Summary(1, 1.0, {"x": 1.0})]))
         found._connection.execute("PRAGMA query_only=1")
 
-        with pytest.raises(NoRoomError, match="it is read-only"):
+        with pytest.raises(NoSpaceError, match="it is read-only"):
             found.commit(Commit([Summary(2, 2.0, {"x": 2.0})]))
 
         found._connection.execute("PRAGMA query_only=0")
@@ -108,7 +108,7 @@ def test_a_folder_that_cannot_be_made_is_tried_again_where_room_may_come(
     with pytest.raises(StorageError, match=rf"Cannot create the folder .*{os.strerror(number)}") as raised:
         private_folder(tmp_path / "state")
 
-    assert isinstance(raised.value, NoRoomError) == is_tried_again
+    assert isinstance(raised.value, NoSpaceError) == is_tried_again
 
 
 def test_a_folder_of_a_disk_that_became_read_only_is_used_to_read(
@@ -160,7 +160,7 @@ def test_a_damaged_file_that_cannot_be_opened_now_is_rescued_when_it_can_be(
         with no_more_files_than(count):
             try:
                 opened(path).close()
-            except NoRoomError:
+            except NoSpaceError:
                 refused += 1
                 assert path.stat().st_ino == before
                 continue
@@ -179,7 +179,7 @@ def test_what_stands_where_a_file_belongs_is_no_lack_of_files(tmp_path: Path, op
     with pytest.raises(StorageError, match=r"Cannot use .*file.db': unable to open database file") as raised:
         opened(path)
 
-    assert not isinstance(raised.value, NoRoomError)
+    assert not isinstance(raised.value, NoSpaceError)
     assert path.is_dir()
 
 

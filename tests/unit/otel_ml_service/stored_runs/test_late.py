@@ -11,7 +11,7 @@ from otel_ml_service.live_runs.late_file import LateFile
 from otel_ml_service.live_runs.late_requests import as_request
 from otel_ml_service.receiver.decode import Decoder
 from otel_ml_service.stored_runs.merge_late import with_late
-from tests.otlp import FakeWriter, foreign
+from tests.otlp import FakeWriter, third_party_request
 
 
 def write(path: Path, *late: tuple[int, int, dict[str, float], str]) -> None:
@@ -87,7 +87,7 @@ def test_a_file_cut_off_by_a_crash_is_read_as_far_as_it_goes(tmp_path: Path) -> 
 
 
 def test_points_of_other_sdks_are_merged_those_of_two_meters_as_two(tmp_path: Path) -> None:
-    request = foreign(
+    request = third_party_request(
         [{"name": "tokens", "value": 1.0, "ml.step": 3, "ml.step.axis": "step", "ml.reduction": "sum"}],
         {"ml.experiment.id": "run-1", "service.name": "trainer"},
         kind="sum",
@@ -105,7 +105,7 @@ def test_points_of_other_sdks_are_merged_those_of_two_meters_as_two(tmp_path: Pa
 
 
 def test_a_late_gauge_is_not_added_to_a_sum_that_may_have_its_process(tmp_path: Path) -> None:
-    request = foreign(
+    request = third_party_request(
         [{"name": "free", "value": 1.0, "ml.step": 3, "ml.step.axis": "step", "ml.reduction": "sum"}],
         {"ml.experiment.id": "run-1", "service.name": "trainer"},
     )

@@ -257,7 +257,7 @@ def test_a_line_whose_values_never_come_is_left_out_and_said(
     captured: Capture, cuda: FakeCuda, caplog: pytest.LogCaptureFixture
 ) -> None:
     printed: list[str] = []
-    console = Console(printed.append, patience=0.0)
+    console = Console(printed.append, timeout=0.0)
     cuda.stream.hold()
     console.print(lambda known: f"loss {known['loss']}", {"loss": cuda.tensor(1.0)})
     console.print(lambda _: "next", {})

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-from otel_ml_exporters.backends.wandb.core import kill_core
+from otel_ml_exporters.backends.wandb.exporter import kill_core
 
 
 def test_that_wandb_exits_with_the_code_of_its_killed_process_ends_nothing() -> None:
