@@ -58,6 +58,10 @@ class Distribution:
         if lost > 0 and math.isnan(self.total):
             return math.nan
         rank = nearest_rank(q, self.records)
+        if rank == 1 and math.isfinite(self.low):
+            return self.low
+        if rank == self.records and math.isfinite(self.high):
+            return self.high
         if lost > 0 and math.isinf(self.total):
             if self.total > 0 and rank > self.records - lost:
                 return math.inf
@@ -65,10 +69,6 @@ class Distribution:
                 if rank <= lost:
                     return -math.inf
                 rank -= lost
-        elif rank == 1 and math.isfinite(self.low):
-            return self.low
-        elif rank == self.records and math.isfinite(self.high):
-            return self.high
         return self._clipped(self._at_rank(rank))
 
     def _at_rank(self, rank: float) -> float:

@@ -157,6 +157,8 @@ class RunEnd:
         for stream in self._run.step_streams.streams.values():
             for name in PUBLISHED:
                 values[name] = values.get(name, 0.0) + getattr(stream.tally, name)
+        # A point may hold many values, and the account is one of values.
+        values |= {"superseded": self._run.superseded, "too_late": self._run.too_late}
         shown = {RESERVED_PREFIX + name: float(value) for name, value in values.items() if value or name == "recorded"}
         if shown:
             self._run.output.emit(Summary, time=self._run.now, values=shown)

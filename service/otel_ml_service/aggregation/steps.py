@@ -27,7 +27,7 @@ from otel_ml_service.aggregation.writer_state import WriterState
 __all__ = ["Steps"]
 
 _CAUGHT_UP = 16
-"""Steps that were not held up by a rank before it is named again."""
+"""Steps that were not held up by a rank, or had something of it, before it is named again."""
 
 
 class Steps:
@@ -41,8 +41,10 @@ class Steps:
         self.late = LatePoints(run, self.restart_detection, self.closed)
         self._open = OpenSteps(run)
         self.stepless = Stepless(run, self._open, self.late)
-        # (attempt, writer) → the last step that it held. Only what is said depends on it: a restart says it anew.
+        # (attempt, writer) → the last step that it held, or was missing in. Only what is said depends on it: a restart
+        # says it anew.
         self._held: dict[tuple[int, int], int] = {}
+        self._missed: dict[tuple[int, int], int] = {}
         self.attempt_assignment = AttemptAssignment(run, self.restart_detection, self.close_oldest, self.late)
 
     def points(self, writer: WriterState, sent: Sent, piece: Piece, axis: str, step: int) -> None:
@@ -207,14 +209,15 @@ class Steps:
         """Return the ranks that are missing, and those that fell silent in an earlier step, perhaps in its middle."""
         writers, heard = self._run.writers, window.writers
         left = (writers[number] for number in attempt.members if writers[number].progress[attempt.number].is_silent)
-        silent = {one.number for one in left if one.replaced_at is None and not one.ended} - heard
+        silent = {one.number for one in left if one.replaced_at is None and not one.ended and not one.child} - heard
         return frozenset(writers[number].writer.rank for number in silent.union(absent))
 
     def _held_by(self, window: StepWindow) -> frozenset[int]:
         """Return the ranks that are still in a window from which nobody has gone on."""
         if window.first_done is not None:
             return frozenset()
-        return frozenset(self._run.writers[number].writer.rank for number in window.missing)
+        writers = (self._run.writers[number] for number in window.missing)
+        return frozenset(writer.writer.rank for writer in writers if not writer.child)
 
     def _relieve(self) -> None:
         """Close the oldest window where most is held in memory: open state is bounded."""
@@ -249,26 +252,28 @@ class Steps:
             return
         window.name()
         self._run.touch(attempt, window)
-        if self._lag_is_known(attempt, window, holders):
+        if self._is_known(self._held, attempt, window, holders):
             return
         self._run.output.say(
             "step-open", f"{_where(attempt, window)} is still open: it waits for {self._ranks(holders)}."
         )
 
-    def _lag_is_known(self, attempt: Attempt, window: StepWindow, holders: list[int]) -> bool:
-        """Whether all who hold a step held one shortly before: who lags holds each step, and was named at the first."""
-        lagging = [(attempt.number, writer) for writer in holders]
-        newest = min(self._held.get(place, window.step - _CAUGHT_UP) for place in lagging)
-        self._held.update(dict.fromkeys(lagging, window.step))
+    @staticmethod
+    def _is_known(last: dict[tuple[int, int], int], attempt: Attempt, window: StepWindow, writers: list[int]) -> bool:
+        """Whether it was so of all of them shortly before: who lags holds each step, and was named at the first."""
+        places = [(attempt.number, writer) for writer in writers]
+        newest = min(last.get(place, window.step - _CAUGHT_UP) for place in places)
+        last.update(dict.fromkeys(places, window.step))
         return window.step - newest < _CAUGHT_UP
 
     def _say_leaving(self, attempt: Attempt, window: StepWindow, leavers: list[int]) -> None:
         """Say who has died or become silent: where the step has points of it, nothing else would tell."""
         died = [number for number in leavers if self._run.writers[number].died]
-        if died:
+        # The run says once that a child has died: its rank may have ended well.
+        if lost := [number for number in died if not self._run.writers[number].child]:
             self._run.output.say(
                 "rank-died",
-                f"{_where(attempt, window)} waits no longer for {self._ranks(died)}: killed, or gone without a last "
+                f"{_where(attempt, window)} waits no longer for {self._ranks(lost)}: killed, or gone without a last "
                 "message. The others go on.",
             )
         if silent := [number for number in leavers if number not in died]:
@@ -279,15 +284,21 @@ class Steps:
             )
 
     def _say_missing(self, attempt: Attempt, window: StepWindow, absent: list[int]) -> None:
+        """Say who is missing, once where many steps are: a member may have lost what it sent of thousands."""
+        if self._is_known(self._missed, attempt, window, absent):
+            return
         self._run.output.say(
             "step-incomplete",
             f"{_where(attempt, window)} closed without {self._ranks(absent)}: nothing of it had arrived from there.",
         )
 
     def _ranks(self, numbers: list[int]) -> str:
-        ranks = sorted({self._run.writers[number].writer.rank for number in numbers})
+        """Name the ranks; where only children are meant, those: the rank of one may be done, or have ended well."""
+        writers = [self._run.writers[number] for number in numbers]
+        own = [writer for writer in writers if not writer.child]
+        ranks = sorted({writer.writer.rank for writer in own or writers})
         shown = ", ".join(map(str, ranks[:16])) + (f" and {len(ranks) - 16} more" if len(ranks) > 16 else "")
-        return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+        return ("" if own else "a child of ") + (f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}")
 
 
 def _where(attempt: Attempt, window: StepWindow) -> str:

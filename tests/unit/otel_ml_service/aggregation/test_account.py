@@ -10,6 +10,7 @@ from otel_ml_exporters.records import Summary
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.loss_account import NEVER_ARRIVED
 from otel_ml_service.aggregation.observation import Fragment, Observation
+from otel_ml_service.aggregation.settings import EngineSettings
 from tests.strategies import Rank, Service, split
 
 
@@ -101,6 +102,25 @@ def test_a_run_that_ends_says_how_many_values_of_whom_never_arrived() -> None:
     assert summary["otel_ml/dropped/never_arrived"] == 1
     assert summary["otel_ml/recorded"] == 10
     assert any("1 of 5 values of rank 1 of trainer never arrived" in notice for notice in service.notices)
+
+
+def test_a_run_that_ends_says_what_was_done_again_and_came_too_late_in_values_of_the_program() -> None:
+    service, rank = Service(EngineSettings(retained_steps=3, closed_bytes=0)), Rank(0)
+    for step in range(6):
+        service.take(rank.record(step, {"x": [1.0] * 10}), rank.done(step))
+    service.wait(20)
+    again = Rank(0, instance="again", clock=service.now)
+
+    service.take(*[again.record(step, {"x": [2.0] * 10}) + again.done(step) for step in range(4, 10)])
+    service.wait(3, again)
+    service.take(rank.record(5, {"x": [9.0] * 7}), again.record(4, {"x": [9.0] * 5}))
+    service.take(again.bye())
+    service.wait(400)
+
+    *_, summary = [record.values for record in service.records if isinstance(record, Summary)]
+    account = service.engine.status
+    assert (account.superseded, account.lost["too_late"]) == (7, 5)
+    assert (summary["otel_ml/superseded"], summary["otel_ml/too_late"]) == (7.0, 5.0)
 
 
 def test_what_a_writer_knows_to_be_lost_has_its_own_reason_and_counts_once() -> None:

@@ -103,6 +103,25 @@ def test_who_holds_a_step_is_named_beyond_the_allowed_lateness(ranks: list[Rank]
     assert (held.role, held.axis, held.step, held.ranks) == ("trainer", "step", 10, (2,))
 
 
+def test_a_rank_that_has_lost_what_it_sent_of_many_steps_is_named_once_until_it_has_been_there_for_a_while() -> None:
+    service, ranks = Service(), [Rank(rank) for rank in range(2)]
+    lost = [*range(4, 100), *range(120, 150)]
+    for step in range(160):
+        sent = ranks[1].step(step, {"x": 3.0})
+        service.take(ranks[0].step(step, {"x": 1.0}), [] if step in lost else sent)
+    service.take(ranks[0].bye(), ranks[1].bye())
+    service.wait(400)
+
+    assert service.engine.status.state == "finished"
+    assert service.rows() == {step: {"x": 1.0 if step in lost else 2.0} for step in range(160)}
+    incomplete = {step for step, row in service.rows(own=True).items() if "otel_ml/writers_missing" in row}
+    assert incomplete == set(lost)
+    assert [said.partition(" of role")[0] for said in service.notices if "explain step-incomplete" in said] == [
+        "step 4",
+        "step 120",
+    ]
+
+
 def test_a_rank_that_lags_for_many_steps_is_named_once_until_it_has_caught_up(ranks: list[Rank]) -> None:
     service, slow = Service(), ranks[2]
     for step in range(10):

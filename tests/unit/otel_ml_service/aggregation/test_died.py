@@ -126,3 +126,35 @@ def test_a_child_that_has_died_is_said_once_and_the_run_ends_as_its_ranks_do() -
 
     assert service.engine.status.state == "finished"
     assert len([notice for notice in service.notices if "A child of rank 0 ended without its last" in notice]) == 1
+
+
+def accusations(service: Service) -> list[str]:
+    slugs = ("rank-died", "step-open", "step-incomplete", "straggler")
+    return [notice for notice in service.notices if any(f"explain {slug})" in notice for slug in slugs)]
+
+
+def test_nobody_says_that_a_rank_was_killed_or_silent_that_has_ended_well_and_whose_children_have_died() -> None:
+    service, parent = Service(), Rank(0)
+    children = [Rank(0, instance=f"child-{number}", parent=parent.writer.instance) for number in range(2)]
+    service.take(*[child.record(step, {"x": 1.0}) for step, child in enumerate(children, 1)])
+    service.engine.note_died([child.writer for child in children], service.now)
+    service.take(*[parent.step(step, {"x": 3.0}) for step in range(4)], parent.bye())
+
+    assert service.rows() == {0: {"x": 3.0}, 1: {"x": 2.0}, 2: {"x": 2.0}, 3: {"x": 3.0}}
+    assert missing(service) == {}
+    assert accusations(service) == []
+    assert len([notice for notice in service.notices if "A child of rank 0 ended without its last" in notice]) == 1
+    assert service.engine.status.state == "finished"
+
+
+def test_of_a_child_that_outlives_its_rank_nobody_says_that_the_rank_is_waited_for() -> None:
+    service, parent, evaluator = Service(), Rank(0), Rank(0, role="evaluator")
+    child = Rank(0, instance="child", parent=parent.writer.instance)
+    service.take(evaluator.step(0, {"x": 1.0}), *[parent.step(step, {"x": 1.0}) for step in range(4)])
+
+    service.take(parent.step(4, {"x": 1.0}), child.record(5, {"x": 3.0}), parent.step(6, {"x": 1.0}), parent.bye())
+    service.wait(70, evaluator, child)
+
+    assert service.rows() == {step: {"x": 3.0 if step == 5 else 1.0} for step in range(7)}
+    [said] = accusations(service)
+    assert "waits no longer for a child of rank 0: nothing was heard from there" in said

@@ -91,6 +91,15 @@ def test_a_histogram_without_a_finite_value_is_absent_and_counted() -> None:
     assert not [record for record in service.records if isinstance(record, HistogramValue)]
 
 
+@pytest.mark.parametrize("values", [(-math.inf, 0.3, 1.0), (1.0001, 2.0, math.inf), (-math.inf, -math.inf, 1.0)])
+def test_the_finite_end_of_values_that_are_infinite_at_the_other_end_is_exact(values: tuple[float, ...]) -> None:
+    service, rank = Service(), Rank(0)
+
+    service.take(rank.record(0, {"x": values}, "p0,p100"), rank.done(0), rank.bye())
+
+    assert service.rows()[0] == {"x": min(values), "x/p100": max(values)}
+
+
 def test_a_quantile_lies_between_the_extremes_of_each_rank() -> None:
     service, ranks = Service(), [Sdk(rank, aggregation=WIDE) for rank in range(2)]
     for rank, sdk in enumerate(ranks):
