@@ -31,7 +31,8 @@ RENDERED: Mapping[str, tuple[str, ...]] = {
 
 _OPERATOR = """\
 # The gateway by the OpenTelemetry operator, in place of the chart's (gateway.enabled=false, agent.enabled=false).
-# Its configuration is collector-config/gateway.yaml with token.yaml; its queue is a volume, and survives.
+# Its configuration is collector-config/gateway.yaml with token.yaml; its queue is a volume, and survives. A job has no
+# agent on its node then: it sends to the Service that the operator makes, http://otel-ml-gateway-collector:14318.
 """
 
 

@@ -113,3 +113,15 @@ def test_a_job_sends_to_its_node_with_the_token_of_the_chart(name: str) -> None:
     assert environ["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://$(HOST_IP):24318"
     assert {"name": "http", "containerPort": 24318, "hostPort": 24318} in ports
     assert environ["OTEL_ML_TOKEN"]["secretKeyRef"] == {"name": "otel-ml-token", "key": "token"}
+
+
+def test_kueue_has_the_job_set_of_its_own_example_in_a_queue_with_a_quota() -> None:
+    [job] = resources((KUBERNETES / "jobset.yaml").read_text())
+    flavor, cluster_queue, queue, queued = resources((KUBERNETES / "kueue.yaml").read_text())
+    label = queued["metadata"].pop("labels")
+    [group] = cluster_queue["spec"]["resourceGroups"]
+
+    assert queued == job
+    assert label == {"kueue.x-k8s.io/queue-name": queue["metadata"]["name"]}
+    assert queue["spec"]["clusterQueue"] == cluster_queue["metadata"]["name"]
+    assert [one["name"] for one in group["flavors"]] == [flavor["metadata"]["name"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import yaml
 
 from tests.e2e.jobs import ROOT
 
-__all__ = ["REGISTRY", "definitions", "is_registered", "tables"]
+__all__ = ["REGISTRY", "definitions", "tables", "type_of"]
 
 REGISTRY = ROOT / "semconv"
 
@@ -23,6 +24,7 @@ def files() -> Sequence[Path]:
     return sorted(path for path in REGISTRY.glob("*.yaml") if path.name != "registry_manifest.yaml")
 
 
+@functools.cache
 def definitions(kind: str) -> Mapping[str, Mapping[str, Any]]:
     """Return name → definition, of `attributes`, `metrics`, `events` or `spans`."""
     by = {"attributes": "key", "spans": "type"}.get(kind, "name")
@@ -30,11 +32,13 @@ def definitions(kind: str) -> Mapping[str, Mapping[str, Any]]:
     return {one[by]: one for content in parsed for one in content.get(kind, ())}
 
 
-def is_registered(attribute: str) -> bool:
-    """Whether an attribute is in the registry, or of one of its templates."""
+def type_of(attribute: str) -> str | None:
+    """Return the type of an attribute that is registered, or of one of a registered template."""
     known = definitions("attributes")
-    below = (key for key, one in known.items() if _TEMPLATE.fullmatch(one["type"]))
-    return attribute in known or any(attribute.startswith(f"{key}.") for key in below)
+    if attribute in known:
+        return _TEMPLATE.sub(r"\1", known[attribute]["type"])
+    matches = (_TEMPLATE.fullmatch(one["type"]) for key, one in known.items() if attribute.startswith(f"{key}."))
+    return next((match[1] for match in matches if match), None)
 
 
 def tables(kind: str) -> str:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import click
 from click.core import ParameterSource
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError
@@ -287,16 +286,13 @@ def _finished(run: Unfinished, timeout: float, output: Screen) -> Outcome:
 
 
 def _recovered(run: Unfinished, timeout: float, output: Screen) -> Recovered:
-    with Progress(
-        TextColumn("{task.description}"), TimeElapsedColumn(),
-        console=output.err, transient=True, disable=not output.is_terminal,
-    ) as bar:  # fmt: skip
+    with output.working() as now:
         waits = Waits(timeout, lambda sentence: output.note(f"{run.id}: {sentence}"))
-        task = bar.add_task(f"{run.id}: starting", total=None)
+        now(f"finishing {run.id}")
 
         def show(account: Mapping[str, Any]) -> None:
             delivered, pending = account.get("delivered", 0), account.get("pending", 0)
-            bar.update(task, description=f"{run.id}: {thousands(delivered)} values delivered, {pending} records left")
+            now(f"finishing {run.id}: {thousands(delivered)} values delivered, {pending} records left")
             waits.look(account)
 
         return recover(run, timeout, show)

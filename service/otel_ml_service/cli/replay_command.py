@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
-from rich.progress import Progress
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
+from otel_ml_service.cli.figures import thousands
 from otel_ml_service.cli.parameters import EXPORTERS, RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.config import ServiceConfig
@@ -143,15 +143,29 @@ def _wait_until_over(run: RunFolder, output: Screen) -> None:
 
 
 def _recording(path: Path, extra: ExtraReductions, output: Screen) -> Sequence[RecordedRun]:
-    with Progress(console=output.err, transient=True, disable=not output.is_terminal) as bar:
-        task = bar.add_task(path.name, total=path.stat().st_size)
-        recording = read_recording(path, extra, lambda read: bar.advance(task, read))
+    with output.working() as now:
+        recording = read_recording(path, extra, _percent_of(path, now))
     if recording.unreadable:
         output.note(
             f"{plural(recording.unreadable, 'line')} of {str(path)!r} cannot be read and left out: "
             "the Collector was killed while it wrote, or the file is damaged."
         )
     return recording.runs
+
+
+def _percent_of(path: Path, now: Callable[[str], None]) -> Callable[[int], None]:
+    """Return what is told of each line how many bytes it has, and says each further percent."""
+    size, read, said = path.stat().st_size, 0, -1
+
+    def add(count: int) -> None:
+        nonlocal read, said
+        read += count
+        percent = 100 * read // size
+        if percent > said:
+            said = percent
+            now(f"reading {path.name}: {percent} %")
+
+    return add
 
 
 def _recorded_run(run: RecordedRun, base: Path) -> _Run:
@@ -173,12 +187,13 @@ def _recorded_run(run: RecordedRun, base: Path) -> _Run:
 def _delivered(
     run: _Run, makers: Mapping[str, Callable[[], Exporter]], timeout: float, output: Screen
 ) -> Sequence[Replayed]:
-    with Progress(console=output.err, transient=True, disable=not output.is_terminal) as bar:
-        tasks = {name: bar.add_task(name, total=run.records[-1].seq if run.records else 0) for name in makers}
+    count = thousands(run.records[-1].seq if run.records else 0)
+    with output.working() as now:
+        now(f"writing {run.info.id}: {count} records")
 
         def show(delivered: Mapping[str, int]) -> None:
-            for name, seq in delivered.items():
-                bar.update(tasks[name], completed=seq)
+            parts = (f"{name} {thousands(seq)}" for name, seq in delivered.items())
+            now(f"writing {run.info.id}: {', '.join(parts)} of {count} records")
 
         select = everything if SELF.read().value == FULL else None
         return replay(run.records, run.info, makers, timeout=timeout, progress=show, select=select)
