@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -45,43 +47,48 @@ def scalars_of_tensorboard(folder: Path) -> Scalars:
     return shown
 
 
-def scalars_of_wandb(folder: Path) -> Scalars:
-    """Return key → W&B's step → value of all numbers in the history of the one offline run below a folder."""
+def scalars_of_wandb(folder: Path, over: Mapping[str, str] = MappingProxyType({})) -> Scalars:
+    """Return key → step → value of all numbers in the histories of the offline runs below a folder.
+
+    Args:
+        folder: where W&B has written.
+        over: what a key, or all that match, are drawn over; what none of it matches is at W&B's own step.
+    """
     shown: Scalars = {}
-    for step, key, value in _history(_file(folder)):
-        if isinstance(value, (int, float)):
-            shown.setdefault(key, {})[step] = float(value)
+    own = {*_OF_WANDB, *over.values()}
+    for _, row in _history(folder):
+        for key, value in row.items():
+            if isinstance(value, (int, float)) and key not in own:
+                index = next((row[metric] for match, metric in over.items() if fnmatchcase(key, match)), row["_step"])
+                shown.setdefault(key, {})[int(index)] = float(value)
     return shown
 
 
 def tables_of_wandb(folder: Path) -> list[list[object]]:
-    """Return key, W&B's step, columns and rows of all tables in the history of the one offline run below a folder."""
-    file = _file(folder)
+    """Return key, W&B's step, columns and rows of all tables in the histories of the offline runs below a folder."""
     shown: list[list[object]] = []
-    for step, key, value in _history(file):
-        if isinstance(value, dict) and value.get("_type") == "table-file":
-            table = json.loads((file.parent / "files" / value["path"]).read_text())
-            shown.append([key, step, table["columns"], table["data"]])
+    for files, row in _history(folder):
+        for key, value in row.items():
+            if isinstance(value, dict) and value.get("_type") == "table-file":
+                table = json.loads((files / value["path"]).read_text())
+                shown.append([key, row["_step"], table["columns"], table["data"]])
     return shown
 
 
-def _file(folder: Path) -> Path:
-    [file] = folder.rglob("offline-run-*/run-*.wandb")
-    return file
-
-
-def _history(file: Path) -> Iterator[tuple[int, str, Any]]:
-    for _, content in records(file):
-        message = wandb_internal_pb2.Record.FromString(content)
-        if message.WhichOneof("record_type") == "history":
-            row: dict[str, Any] = {}
-            for item in message.history.item:
-                *outer, key = item.nested_key or [item.key]
-                place = row
-                for part in outer:
-                    place = place.setdefault(part, {})
-                place[key] = json.loads(item.value_json)
-            yield from ((row["_step"], key, value) for key, value in row.items() if key not in _OF_WANDB)
+def _history(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield (the folder of a run's files, a row) of all rows below a folder."""
+    for file in sorted(folder.rglob("offline-run-*/run-*.wandb")):
+        for _, content in records(file):
+            message = wandb_internal_pb2.Record.FromString(content)
+            if message.WhichOneof("record_type") == "history":
+                row: dict[str, Any] = {}
+                for item in message.history.item:
+                    *outer, key = item.nested_key or [item.key]
+                    place = row
+                    for part in outer:
+                        place = place.setdefault(part, {})
+                    place[key] = json.loads(item.value_json)
+                yield file.parent / "files", row
 
 
 def as_tensorboard_keeps_it(values: Scalars) -> Scalars:
