@@ -21,8 +21,8 @@ STACK_AFTER := -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
 
 PYTEST := python -m pytest -m "not e2e and not chaos and not browser and not launchers and not full and not gpu" \
 	-n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
-JOBS := $(addprefix tests/,integration examples packaging upgrade benchmarks mutants contract docs/test_blocks.py \
-	unit/otel_ml/launches \
+JOBS := $(addprefix tests/,integration examples frameworks packaging upgrade benchmarks mutants contract \
+	docs/test_blocks.py unit/otel_ml/launches \
 	$(addprefix unit/otel_ml_service/cli/test_,$(addsuffix _command.py,serve doctor replay recover)))
 
 help:  ## This list

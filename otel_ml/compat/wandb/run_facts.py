@@ -28,6 +28,7 @@ class InitArguments:
 
     Attributes:
         name: that was set since.
+        role: of a process that shares the run with others; empty for that of the environment.
         joins: the run was begun by somebody else, who ends it.
     """
 
@@ -39,6 +40,7 @@ class InitArguments:
     notes: str | None = None
     name: str | None = None
     mode: str = "online"
+    role: str = ""
     resumed: bool = False
     joins: bool = False
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import otel_ml
+from otel_ml import env
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml._internal.safe_repr import text_of
@@ -34,6 +35,9 @@ _LOOKED_AT = frozenset(
      "run_tags", "save_code"}
 )  # fmt: skip
 """Settings that `init()` takes."""
+
+_OF_A_SHARED_RUN = frozenset({"x_label", "x_primary", "x_update_finish_state"})
+"""Settings that it takes with `mode="shared"`. A run ends with the last of its processes anyway."""
 
 _SO_ANYWAY = frozenset(
     {"_disable_stats", "allow_val_change", "anonymous", "init_timeout", "login_timeout", "quiet", "silent",
@@ -123,7 +127,8 @@ def init(
     del allow_val_change, force  # the configuration may change, and nothing asks for a key
     of = _Given(more.get("settings"))
     _say_unused(dir, more)
-    options_not_kept("wandb.Settings", _WITHOUT_SETTINGS, **of.unused())
+    is_shared = of.chosen(mode, "mode", "WANDB_MODE") == "shared"
+    options_not_kept("wandb.Settings", _WITHOUT_SETTINGS, **of.unused(_OF_A_SHARED_RUN if is_shared else frozenset()))
     run_id = of.chosen(id, "run_id", "WANDB_RUN_ID")
     shown = of.chosen(name, "run_name", "WANDB_NAME")
     beside = reinit == "create_new"
@@ -141,6 +146,7 @@ def init(
         tags=_tags(of.chosen(tags, "run_tags")),
         notes=of.chosen(notes, "run_notes", "WANDB_NOTES"),
         mode=chosen,
+        role=_role(of) if chosen == "shared" else "",
     )
     asked = replace(asked, resumed=chosen != "disabled" and goes_on(resume, _arguments(asked, run_id, shown)))
     given = with_files(_chosen_keys(as_mapping(config), config_include_keys, config_exclude_keys))
@@ -188,6 +194,8 @@ def _arguments(asked: InitArguments, run_id: str | None, name: str | None) -> di
         "id": run_id,
         "tags": [*asked.tags, *_labels(group=asked.group, job_type=asked.job_type)],
         "notes": asked.notes,
+        "role": asked.role or None,
+        "prefix": "" if asked.mode == "shared" else None,
         "exporters": with_own_backend("wandb") if is_offline(asked.mode) or api.api_key else None,
     }
 
@@ -264,11 +272,23 @@ class _Given:
         said = argument if argument is not None else self._settings.get(setting)
         return said if said is not None else state.environment.before().get(variable) or None
 
-    def unused(self) -> dict[str, Any]:
+    def unused(self, used: Set[str]) -> dict[str, Any]:
         """Return the settings that are not looked at, and ask for something else than what is so here anyway."""
-        known = _LOOKED_AT | _SO_ANYWAY
+        known = _LOOKED_AT | _SO_ANYWAY | used
         asked = {text_of(name): value for name, value in self._settings.items() if name not in known}
         return {name: value for name, value in asked.items() if (name, value) != ("console", "off")}
+
+
+def _role(of: _Given) -> str:
+    """Return the role of a process that shares its run; empty for the role that the environment gives it.
+
+    Several processes that begin a run by its id would be restarts of one rank. So the label of a process is its role,
+    and one that is not the primary and has no label has a role of its own.
+    """
+    label = of.chosen(None, "x_label", "WANDB_X_LABEL")
+    if label is not None or env.SERVICE_NAME.name in os.environ:
+        return text_of(label or "")
+    return f"writer-{generate_id()}" if of.chosen(None, "x_primary") is False else ""
 
 
 def _mode(asked: str | None) -> str:

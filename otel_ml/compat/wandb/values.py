@@ -19,6 +19,9 @@ _NUMBERS: set[type] = {float, int, bool}
 
 _NAMES = frozenset({str})
 
+_OF_THE_ROW = frozenset({"_step", "_timestamp", "_runtime"})
+"""What W&B says of a row itself: no metrics, also where a program gives them."""
+
 _AS_LOGGED = frozenset({str, list})
 """Types whose values the summary has as they were logged."""
 
@@ -28,15 +31,22 @@ _MOST_OF_A_LIST = 32
 
 def is_plain(row: Mapping[Any, Any]) -> bool:
     """Whether all are numbers of types that are known: the usual row, at the price of a look at its types."""
-    return _are_numbers(row.values()) and _NAMES.issuperset(map(type, row))
+    return _are_numbers(row.values()) and _NAMES.issuperset(map(type, row)) and _OF_THE_ROW.isdisjoint(row)
 
 
 def named(row: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """Return a row without keys that are not texts, for which W&B raises; they are said."""
+    """Return a row without keys that are not texts, for which W&B raises; they are said. What is the row's is left out.
+
+    Examples:
+        >>> named({"loss": 0.5, "_timestamp": 1795945398.4})
+        {'loss': 0.5}
+    """
     unnamed = [key for key in row if not isinstance(key, str)]
     for key in unnamed:
         not_kept(f"log() with the key {safe_repr(key, 40)}", "TypeError: a key is a text. Its value is left out.")
-    return {key: value for key, value in row.items() if isinstance(key, str)} if unnamed else row
+    if not unnamed and _OF_THE_ROW.isdisjoint(row):
+        return row
+    return {key: value for key, value in row.items() if isinstance(key, str) and key not in _OF_THE_ROW}
 
 
 def parted(data: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -268,3 +268,17 @@ def test_a_second_init_in_the_run_of_the_program_goes_on_after_the_rows_of_the_f
             run.log({"acc": value}, **({"step": 7} if value == 5.0 else {}))
 
     assert steps_of(captured, "acc") == {7: 5.0, 8: 6.0}
+
+
+def test_what_wandb_says_of_a_row_itself_is_not_a_metric_and_moves_no_step(captured: Capture) -> None:
+    wandb.init()
+    wandb.define_metric("*", step_metric="step")
+    wandb.define_metric("queue/*", step_metric="_timestamp")
+    for step in range(3):
+        wandb.log({"queue/length": 5.0 + step, "_timestamp": 1795945398.25 + step})
+        wandb.log({"queue/length": 7.0 + step, "_timestamp": 1795945398.75 + step})
+        wandb.log({"loss": 1.0 / (1 + step), "step": step})
+
+    assert steps_of(captured, "loss") == {0: 1.0, 1: 0.5, 2: 1 / 3}
+    assert steps_of(captured, "queue/length") == {0: 8.0, 1: 9.0}
+    assert "_timestamp" not in {point.name for point in captured.points}
