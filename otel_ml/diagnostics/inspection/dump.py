@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml._internal.devices.cuda_thread import CAPTURING, be_on, captures_left_alone
+from otel_ml.quantities import seconds
 from otel_ml.warn_once import reporter
 
 __all__ = ["Dump", "copied", "wait_for"]
@@ -86,8 +87,8 @@ class Dump:
         if self._thread.is_alive():
             reporter.say(
                 "inspection-log",
-                f"{self.folder} is not written to its end after {timeout:g} s of waiting for the device or the disk: "
-                "its last tensors may be missing.",
+                f"{self.folder} is not written to its end after {seconds(timeout)} of waiting for the device or the "
+                "disk: its last tensors may be missing.",
             )
 
     def _write(self) -> None:

@@ -9,15 +9,15 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from otel_ml.quantities import figure, percent, seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Table
 from otel_ml_service.findings.phases import is_waiting
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.report.axes import beside
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.markup import Markup, joined, script_data, tag
-from otel_ml_service.report.sections import duration
 from otel_ml_service.report.timing import timers
-from otel_ml_service.report.units import quantity
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 from otel_ml_service.why.between_steps import between_steps
@@ -25,7 +25,6 @@ from otel_ml_service.why.facts import Place, Restart, RunFacts
 from otel_ml_service.why.not_finite import no_numbers_now
 from otel_ml_service.why.step_time import step_time
 from otel_ml_service.why.steps_answer import long_steps_of
-from otel_ml_service.why.wording import plural
 
 __all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
 
@@ -224,14 +223,15 @@ def _what(one: Trouble) -> str:
     lasts = one.until is None
     if one.kind == "load":
         has = "had" if not lasts else "has" if one.who.startswith("rank ") else "have"
-        return f"{_capitalized(one.who)}{of} {has} {one.given:.3g} × the {one.amount} of the others, {_when(one)}"
+        much = f"{figure(one.given or 0.0)} × the {one.amount} of the others"
+        return f"{_capitalized(one.who)}{of} {has} {much}, {_when(one)}"
     if one.kind == "pause":
         job = "The job" if not of else f"Role {one.role}"
         who = job if one.who == "nobody" else f"{_capitalized(one.who)}{of}"
         where = f" in {one.phase}" if one.phase else ""
         return f"{who} {'pauses' if lasts else 'paused'} now and then{where}, {_when(one)}"
     if one.kind == "stage":
-        more = f"{1 + (one.slowdown or 0.0):.3g} × the work of the other stages"
+        more = f"{figure(1 + (one.slowdown or 0.0))} × the work of the other stages"
         return f"{_capitalized(one.who)}{of} {'has' if lasts else 'had'} {more}, {_when(one)}"
     verb = ("is" if one.kind == "slow" else "has been") if lasts else "was"
     where = f" in {one.phase}" if one.phase else ""
@@ -244,17 +244,13 @@ def _when(one: Trouble) -> str:
 
 
 def _cost(one: Trouble) -> str:
-    parts = [f"+{quantity(_rounded(one.extra_s), 's')} a step"] if one.extra_s else []
+    parts = [f"+{seconds(one.extra_s)} a step"] if one.extra_s else []
     if one.share is not None:
-        parts.append(f"{min(one.share, 1.0):.0%} of the time")
+        parts.append(f"{percent(min(one.share, 1.0))} of the time")
     elif one.slowdown:
-        parts.append(f"{one.slowdown:.0%} longer than the usual rank")
-    parts += [f"{duration(one.cost_s)} in all"] if one.cost_s else []
+        parts.append(f"{percent(one.slowdown)} longer than the usual rank")
+    parts += [f"{seconds(one.cost_s)} in all"] if one.cost_s else []
     return f": {', '.join(parts)}" if parts else ""
-
-
-def _rounded(seconds: float) -> float:
-    return float(f"{seconds:.3g}")
 
 
 def _nothing(run: Contents, facts: RunFacts, *, is_live: bool) -> str:
@@ -270,7 +266,7 @@ def _nothing(run: Contents, facts: RunFacts, *, is_live: bool) -> str:
     where = ""
     if mostly is not None and mostly.share is not None:
         waits = ", which is waiting" if is_waiting(mostly.name) else ""
-        where = f" {min(mostly.share, 1.0):.0%} of the time goes to {mostly.name}{waits}."
+        where = f" {percent(min(mostly.share, 1.0))} of the time goes to {mostly.name}{waits}."
     if run.ranks is not None and run.ranks < 2:
         return f"One rank: there is nobody to compare it with.{where}"
     return f"No rank was found slow or silent.{where}"
@@ -287,11 +283,11 @@ def _state(run: Contents, is_live: bool) -> Markup:
         of = f" of {last + 1 + int(left):,}" if left is not None else ""
         parts.append(f"step {last:,}{of}")
     pace = _pace(read)
-    parts += [f"{quantity(_rounded(pace), 's')} a step"] if pace else []
+    parts += [f"{seconds(pace)} a step"] if pace else []
     remaining = _newest(read, "time/remaining")
     unfinished = is_live or read.status == "running"
-    parts += [f"{duration(remaining)} left"] if remaining is not None and remaining > 0 and unfinished else []
-    parts += [f"{duration(read.seconds)} so far" if unfinished else duration(read.seconds)]
+    parts += [f"{seconds(remaining)} left"] if remaining is not None and remaining > 0 and unfinished else []
+    parts += [f"{seconds(read.seconds)} so far" if unfinished else seconds(read.seconds)]
     bar = Markup("")
     if last is not None and left is not None:
         bar = tag("progress", value=last + 1, max=last + 1 + int(left), aria_label="steps done")

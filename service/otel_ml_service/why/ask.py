@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from otel_ml.exceptions import ConfigError
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import ABOUT, Answer
 from otel_ml_service.why.between_steps import Between, between_steps
@@ -18,7 +19,6 @@ from otel_ml_service.why.slow_steps import explain_steps, slow_range
 from otel_ml_service.why.step_time import step_time
 from otel_ml_service.why.steps_answer import growing, long_steps_of, steps_answer, told_with
 from otel_ml_service.why.untimed import Untimed, untimed
-from otel_ml_service.why.wording import plural
 
 __all__ = ["Question", "why"]
 
