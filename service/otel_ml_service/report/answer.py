@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -13,18 +12,15 @@ from otel_ml.quantities import figure, percent, seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Table
 from otel_ml_service.findings.phases import is_waiting
-from otel_ml_service.findings.wording import plural
 from otel_ml_service.report.axes import beside
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.markup import Markup, joined, script_data, tag
+from otel_ml_service.report.steps_told import Told
 from otel_ml_service.report.timing import timers
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
-from otel_ml_service.why.between_steps import between_steps
-from otel_ml_service.why.facts import Place, Restart, RunFacts
+from otel_ml_service.why.facts import RunFacts
 from otel_ml_service.why.not_finite import no_numbers_now
-from otel_ml_service.why.step_time import step_time
-from otel_ml_service.why.steps_answer import long_steps_of
 
 __all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
 
@@ -146,27 +142,23 @@ def _step_seconds(history: History, axis: str, place: str) -> Series:
     return total
 
 
-def answer(run: Contents, *, is_live: bool = False) -> Markup:
+def answer(run: Contents, told: Told, *, is_live: bool = False) -> Markup:
     """Return the sentences, the state and how far the run is."""
     failed = [
         tag("p", tag("b", line, class_="failed"), class_="answer") for line in failure_lines(run.history.failures)
     ]
-    found, facts = troubles(run), _facts(run)
+    every = troubles(run)
+    found = [one for one in every if one.kind != "pause" or one.phase not in told.phases]
     sentences = [_sentence(run, one) for one in found[:_SHOWN]]
-    sentences = sentences or [tag("p", _nothing(run, facts, is_live=is_live), class_="answer calm")]
-    sentences = [*_not_finite(facts), *sentences, *([] if is_live else [*_rarely_long(facts, found), *_outside(facts)])]
+    sentences = sentences or [tag("p", _nothing(run, is_live=is_live), class_="answer calm")]
+    beside = [tag("p", told.beside, class_="answer calm")] if told.beside else []
+    sentences = [*_not_finite(run.facts), *_of_steps(told), *sentences, *beside]
     more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
     bands = [
-        {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in found
+        {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in every
     ]
     marks = tag("div", hidden="", data_bands=script_data(bands)) if bands else Markup("")
     return tag("section", *failed, *sentences, *more, _state(run, is_live), marks, class_="top")
-
-
-def _facts(run: Contents) -> RunFacts:
-    restarts = {Place(*place): list(_restarts(done)) for place, done in run.steps.items()}
-    times = {Place(*place): dict(at) for place, at in run.recorded.items()}
-    return RunFacts(run.id, run.history, times=times, restarts=restarts)
 
 
 def _not_finite(facts: RunFacts) -> list[Markup]:
@@ -175,41 +167,23 @@ def _not_finite(facts: RunFacts) -> list[Markup]:
     return [tag("p", tag("b", one.what, class_="critical"), f"{one.before}. ", class_="answer") for one in found]
 
 
-def _outside(facts: RunFacts) -> list[Markup]:
-    """Return what passed between the steps of the first role, which no timer has."""
-    if not facts.places:
+def _of_steps(told: Told) -> list[Markup]:
+    """Return what `why` says of the steps: what happened and the verdict, with the step to look at."""
+    if told.answer is None:
         return []
-    place = facts.places[0]
-    between = between_steps(facts, place, step_time(facts, place), facts.times[place])
-    return [] if between is None else [tag("p", f"{between.passed}.", class_="answer calm")]
+    first, verdict, _ = told.answer.sentences
+    look = next(iter(told.answer.look_at), None)
+    see = "" if look is None else _see(told.answer.role, look.axis, look.step)
+    return [tag("p", f"{first} {verdict} ", see, class_="answer calm")]
 
 
-def _rarely_long(facts: RunFacts, found: Iterable[Trouble]) -> list[Markup]:
-    """Return which steps of the first role are far longer than most, where no pause that was found says so."""
-    if not facts.places:
-        return []
-    place = facts.places[0]
-    steps = facts.times[place]
-    long = long_steps_of(facts, place, min(steps), max(steps))
-    pauses = {one.phase for one in found if one.kind == "pause"}
-    if long is None or (long.grown and all(one.phase in pauses for one in long.grown)):
-        return []
-    told = long.how_many(plural(long.steps, place.axis))
-    return [tag("p", f"{_capitalized(told)}.", class_="answer calm")]
-
-
-def _restarts(done: Mapping[int, int]) -> Iterable[Restart]:
-    """Yield the first step of each further attempt."""
-    for (_, before), (step, attempt) in pairwise(sorted(done.items())):
-        if attempt > before:
-            yield Restart(step, attempt)
+def _see(role: str, axis: str, step: int) -> Markup:
+    place = script_data({"axis": axis, "step": step, "role": role})
+    return tag("button", f"see {axis} {step:,}", type="button", data_goto=place)
 
 
 def _sentence(run: Contents, one: Trouble) -> Markup:
-    step = tag(
-        "button", f"see {one.axis} {one.shows:,}", type="button",
-        data_goto=script_data({"axis": one.axis, "step": one.shows, "role": one.role}),
-    )  # fmt: skip
+    step = _see(one.role, one.axis, one.shows)
     met = beside(run, one.role, one.axis, one.since)
     where = f" ({met})" if met else ""
     return tag("p", tag("b", _what(one), class_=one.level), f"{where}{_cost(one)}. ", step, class_="answer")
@@ -253,8 +227,8 @@ def _cost(one: Trouble) -> str:
     return f": {', '.join(parts)}" if parts else ""
 
 
-def _nothing(run: Contents, facts: RunFacts, *, is_live: bool) -> str:
-    if not facts.places:
+def _nothing(run: Contents, *, is_live: bool) -> str:
+    if not run.facts.places:
         yet = " yet" if is_live else ""
         return f"No step was recorded{yet}. Call otel_ml.set_step(step), or loop over otel_ml.steps(loader)."
     timed = [timer for timer in timers(run.history) if not timer.name.endswith("time/step") and timer.name != "step"]

@@ -29,6 +29,7 @@ from otel_ml_service.report.exact_spans import with_exact_spans
 from otel_ml_service.report.markup import Amount, Markup, cell_table, details, joined, script_data, section, tag
 from otel_ml_service.report.scalability import Scaling, scaling, yardstick
 from otel_ml_service.report.step_view import StepName, by_step, step_view
+from otel_ml_service.report.steps_told import Told, steps_told
 from otel_ml_service.report.style import STYLE, page_script
 from otel_ml_service.stored_runs.run_history import SeriesName
 
@@ -80,14 +81,16 @@ def _sha256(program: str) -> str:
 def _one(run: Contents, steps: Mapping[StepName, Sequence[Span]]) -> Markup:
     shown = charts_of(run)
     run = with_exact_spans(run, {**by_step(run.spans), **steps})
-    return joined(parts(run, _curves(shown), _bookkeeping(shown), _step_section(run, steps)).values())
+    return joined(parts(run, _curves(shown), _bookkeeping(shown), _step_section(run, steps), steps_told(run)).values())
 
 
-def parts(run: Contents, curves: str, bookkeeping: str, steps: str, *, is_live: bool = False) -> dict[str, Markup]:
-    """Return what a page of a run is made of, by name, in its order: the answer first."""
+def parts(
+    run: Contents, curves: str, bookkeeping: str, steps: str, told: Told, *, is_live: bool = False
+) -> dict[str, Markup]:
+    """Return what a page of a run is made of, by name, in its order: the answer first, which `told` is a part of."""
     return {
         "title": _title(run),
-        "answer": answer(run, is_live=is_live),
+        "answer": answer(run, told, is_live=is_live),
         "times": times(run),
         "ranks": sections.findings(run),
         "steps": Markup(steps),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice
 
 import numpy as np
 import pytest
 
-from otel_ml_exporters.records import JsonValue, Record, Span, StepRecord
+from otel_ml_exporters.records import JsonValue, Record, Span, SpanBatch, StepRecord
 from otel_ml_service.why.answer import Answer
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import RunFacts, facts_of
@@ -222,30 +222,36 @@ def test_steps_that_are_long_with_their_data_are_told_as_that() -> None:
     assert "step time follows tokens" in answer.sentences[1]
 
 
-def of_one_rank(step_s: Callable[[int], Mapping[str, float]], *, has_spans: bool = True) -> RunFacts:
+def records_of_one_rank(step_s: Callable[[int], Mapping[str, float]]) -> list[Record]:
     """Return a run of one rank, which has no published account, only timers and their spans."""
     rows: list[Record] = []
-    ends = [1000.0]
+    end = 1000.0
     for step in range(160):
         parts = step_s(step)
-        ends.append(ends[-1] + sum(parts.values()))
+        begin, end = end, end + sum(parts.values())
         timers = {f"time/{name}": seconds for name, seconds in parts.items()}
         timers |= {"time/train": sum(parts.values()), "time/step": sum(parts.values())}
-        rows.append(StepRecord(0, "trainer", "step", step, 0, ends[-1], timers))
-    facts = facts_of("run", numbered(rows))
+        now = round(begin * 1e9)
+        whole = Span("aa", f"train{step}", None, "train", now, round(end * 1e9), "trainer", 0, "step", step)
+        spans = [whole]
+        for name, seconds in parts.items():
+            after = now + round(seconds * 1e9)
+            spans.append(
+                replace(whole, span_id=f"{name}{step}", parent_id=whole.span_id, name=name, start_ns=now, end_ns=after)
+            )
+            now = after
+        rows += [StepRecord(0, "trainer", "step", step, 0, end, timers), SpanBatch(0, spans)]
+    return numbered(rows)
+
+
+def of_one_rank(step_s: Callable[[int], Mapping[str, float]], *, has_spans: bool = True) -> RunFacts:
+    records = records_of_one_rank(step_s)
+    facts = facts_of("run", records)
+    every = [span for record in records if isinstance(record, SpanBatch) for span in record.spans]
 
     def spans(begin_ns: int, end_ns: int, *_: bytes) -> Iterator[Span]:
-        for step, (begin, end) in enumerate(pairwise(ends)):
-            if begin_ns <= int(end * 1e9) <= end_ns + 1:
-                now = round(begin * 1e9)
-                whole = Span("aa", f"train{step}", None, "train", now, round(end * 1e9), "trainer", 0, "step", step)
-                yield whole
-                for name, seconds in step_s(step).items():
-                    after = now + round(seconds * 1e9)
-                    yield replace(
-                        whole, span_id=f"{name}{step}", parent_id=whole.span_id, name=name, start_ns=now, end_ns=after
-                    )
-                    now = after
+        ends = {span.step: span.end_ns for span in every if span.name == "train"}
+        return (span for span in every if begin_ns <= ends[span.step] <= end_ns + 1)
 
     if has_spans:
         facts.spans = spans
