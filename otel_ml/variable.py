@@ -17,6 +17,7 @@ __all__ = [
     "comma_separated",
     "integer",
     "size_bytes",
+    "size_text",
     "switch",
     "text",
     "token",
@@ -165,6 +166,17 @@ def size_bytes(raw: str) -> int:
     if size < 0:
         raise ValueError("a size such as 1073741824 or '10 GiB'")
     return size
+
+
+def size_text(size: int) -> str:
+    """Return bytes as a setting has them, exactly: what `size_bytes` takes back.
+
+    Examples:
+        >>> size_text(10 * 2**30), size_text(1536), size_text(1000), size_bytes(size_text(10 * 2**30))
+        ('10 GiB', '1536 B', '1000 B', 10737418240)
+    """
+    unit = next((unit for unit in ("TiB", "GiB", "MiB", "KiB") if size and not size % _UNITS[unit.lower()]), "B")
+    return f"{size // _UNITS[unit.lower()]} {unit}"
 
 
 AnyVariable = Variable[Any]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from otel_ml_exporters.records import Params, Record, RunInfo, RunStatus, StepRecord, Summary
@@ -10,7 +11,7 @@ from otel_ml_exporters.registry import exporter_class
 from otel_ml_service.storage.outbox import Commit, Outbox
 from otel_ml_service.stored_runs.run_folders import RunFolder
 
-__all__ = ["digits_records", "write_run"]
+__all__ = ["digits_records", "export", "going_on", "write_run"]
 
 
 def write_run(
@@ -22,18 +23,39 @@ def write_run(
     exporters: Sequence[str] = ("jsonl",),
 ) -> RunFolder:
     """Write `records` as a finished run: into its database, and by each exporter into its backend."""
+    with going_on(base, run_id, records, experiment=experiment, exporters=exporters) as run:
+        return run
+
+
+@contextmanager
+def going_on(
+    base: Path,
+    run_id: str,
+    records: Sequence[Record],
+    *,
+    experiment: str = "digits",
+    exporters: Sequence[str] = ("jsonl",),
+) -> Iterator[RunFolder]:
+    """Write `records` as those of a run that goes on: until the block ends the database is open, as in a service."""
     run = RunFolder(base / experiment / run_id)
     outbox = Outbox(run.database)
     outbox.commit(Commit(records=records))
-    outbox.close()
     for name in exporters:
-        exporter = exporter_class(name.partition("/")[0])()
-        about = RunInfo(id=run_id, experiment=experiment, name=run_id, dir=run.path, started_at=1000.0)
-        exporter.start(about.of_instance(name))
-        exporter.export(records)
-        exporter.force_flush(5.0)
-        exporter.shutdown(5.0, None)
-    return run
+        export(run, records, name)
+    try:
+        yield run
+    finally:
+        outbox.close()
+
+
+def export(run: RunFolder, records: Sequence[Record], name: str = "jsonl") -> None:
+    """Write further records of a run into a backend."""
+    exporter = exporter_class(name.partition("/")[0])()
+    about = RunInfo(id=run.id, experiment=run.experiment, name=run.id, dir=run.path, started_at=1000.0)
+    exporter.start(about.of_instance(name))
+    exporter.export(records)
+    exporter.force_flush(5.0)
+    exporter.shutdown(5.0, None)
 
 
 def digits_records(

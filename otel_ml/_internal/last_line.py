@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from otel_ml.quantities import percent
 from otel_ml.wire.loss_reasons import lost_values, not_recorded, other_losses
 
 __all__ = ["CLOSED", "acknowledged_line", "finished_line", "unwritten_line", "waiting_line"]
@@ -214,7 +215,7 @@ def _share(run: Mapping[str, Any], writers: int) -> str:
     duration_s = float(run.get("duration_s", 0.0))  # of all writers together
     if duration_s < _MOMENTS_S * max(1, writers):
         return ""
-    return f"Recording took {100 * float(run.get('overhead_s', 0.0)) / duration_s:.2f} % of the time. "
+    return f"Recording took {percent(float(run.get('overhead_s', 0.0)) / duration_s)} of the time. "
 
 
 def _behind(run: Mapping[str, Any]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from otel_ml.quantities import seconds
 from otel_ml_exporters.records import RunStatus, StepRecord
 from otel_ml_service.report.contents import contents, read_contents
 from otel_ml_service.report.page import page as report
@@ -69,6 +71,17 @@ const next = () => {
 next();
 """
 """Looks at each chart until it is drawn, and answers how many there are, and the longest time nothing moved, ms."""
+
+
+def test_a_tooltip_tells_a_duration_in_the_same_words_as_the_sentences_of_the_page(page: Page, address: str) -> None:
+    values = [0.02512, 1.8, 200.2, 7200, 200_000, 0, 0.99996, -0.0149, 59.97, 3599.7, 5e-7]
+    script = (files("otel_ml_service.report") / "assets" / "charts.js").read_text()
+    functions = script[script.index("const prefixes") : script.index("const most")]
+    page.open(address)
+
+    said = page.run(f"{functions} return arguments[0].map(value => told(value, 's'));", values)
+
+    assert said == [seconds(value) for value in values]
 
 
 def test_ten_thousand_steps_of_two_hundred_series_stay_smooth(page: Page, tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_what_a_broken_server_did_not_take_is_delivered_by_the_next_start(server
 
     begin("wandb", run_dir, 90).communicate(timeout=WAIT)
 
-    assert said == "W&B: the upload was not finished within 0.3 s. (otel-ml explain exporter-failing)\n"
+    assert said == "W&B: the upload was not finished within 300 ms. (otel-ml explain exporter-failing)\n"
     assert rows_of(server.runs[RUN_ID]) == expected(90)
 
 

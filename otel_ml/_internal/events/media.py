@@ -12,6 +12,8 @@ from typing import Any
 from otel_ml._internal.devices.arrays import ArrayLike, copied
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.config_values import config_value
+from otel_ml.quantities import size
+from otel_ml.variable import size_text
 from otel_ml.wire.png import CHANNELS, encode_png, png_size
 
 __all__ = ["Made", "audio", "figure", "histogram", "image", "table"]
@@ -116,7 +118,10 @@ def _captioned(attributes: dict[str, object], caption: str | None) -> Mapping[st
 
 def _limited(content: bytes) -> bytes:
     if len(content) > MAX_MEDIA_BYTES:
-        raise ValueError(f"{len(content)} bytes were given. Expected at most 16 MiB; use log_artifact() for larger.")
+        raise ValueError(
+            f"{size(len(content))} were given. Expected at most {size_text(MAX_MEDIA_BYTES)}; use log_artifact() for "
+            "larger."
+        )
     return content
 
 

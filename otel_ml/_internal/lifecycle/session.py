@@ -37,6 +37,7 @@ from otel_ml._internal.transport.recover_spools import recover_spools
 from otel_ml._internal.transport.send import Sender, spans_interval
 from otel_ml._internal.transport.spool import Spool
 from otel_ml.config import Config
+from otel_ml.quantities import seconds
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import Rendezvous, passed_over, rendezvous_of, run_folder
 
@@ -281,8 +282,8 @@ def _say_rare_heartbeats(interval: float) -> None:
     if interval > _HEARTBEAT_S:
         reporter.say(
             "rare-heartbeats",
-            f"OTEL_ML_FLUSH_INTERVAL={interval * 1000:.0f}: this process says that it lives every {interval:g} s, and "
-            f"a service may take it for dead. Set {_HEARTBEAT_S * 1000:.0f} or less.",
+            f"OTEL_ML_FLUSH_INTERVAL={interval * 1000:.0f}: this process says that it lives every {seconds(interval)}, "
+            f"and a service may take it for dead. Set {_HEARTBEAT_S * 1000:.0f} or less.",
         )
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.quantities import seconds
 
 __all__ = ["timeout_of"]
 
@@ -20,7 +21,7 @@ def timeout_of(call: str, timeout: object, default: D) -> float | D:
         return default
     if isinstance(timeout, Real) and not isinstance(timeout, bool) and not math.isnan(timeout):
         return float(timeout)
-    usual = "as long as is usual" if default is None else f"{default:g} s"
+    usual = "as long as is usual" if default is None else seconds(default)
     reporter.wrong(
         "bad-timeout", f"{call}(): expected a time-out in seconds, got {safe_repr(timeout)}. It waits {usual}."
     )

@@ -32,6 +32,7 @@ from otel_ml._internal.transport.link import Reached
 from otel_ml._internal.transport.python_command import python_command
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import VersionError
+from otel_ml.quantities import seconds
 from otel_ml.wire.folder_ownership import claim
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import Home, Rendezvous, Service, rendezvous_of, run_folder
@@ -228,7 +229,7 @@ class EmbeddedLink:
                 else:
                     os.killpg(process.pid, signal.SIGKILL)  # its session: all that was started
             process.wait()
-            self._failed(now, f"no answer within {START_TIMEOUT:.0f} s")
+            self._failed(now, f"no answer within {seconds(START_TIMEOUT)}")
 
     def _failed(self, now: float, reason: str, remedy: str = "") -> None:
         remedy = remedy or f"Look into {self.dir / 'service.log'}."

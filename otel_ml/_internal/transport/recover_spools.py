@@ -15,6 +15,7 @@ from otel_ml._internal.transport.export_requests import Request, parts_of, reque
 from otel_ml._internal.transport.send import MAX_BYTES, REQUEST_TIMEOUT
 from otel_ml._internal.transport.send_errors import report_send_error, report_too_large
 from otel_ml.exceptions import VersionError, WireError
+from otel_ml.quantities import size
 from otel_ml.wire.spool_format import PATHS, SUFFIX, UNREADABLE, Leftover, read_spool, request_body
 
 __all__ = ["recover_spools"]
@@ -51,7 +52,7 @@ def recover_spools(
                 return False
             if leftover.damaged:
                 renamed = path.rename(path.with_suffix(UNREADABLE))
-                say("damaged-data", f"{leftover.damaged:,} bytes of {str(renamed)!r} are damaged; they are left out.")
+                say("damaged-data", f"{size(leftover.damaged)} of {str(renamed)!r} are damaged; they are left out.")
             path.unlink(missing_ok=True)  # it may have another name by now
             sent()
         except (BlockingIOError, FileNotFoundError):  # another process has it, or had it a moment ago

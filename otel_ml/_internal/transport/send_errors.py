@@ -9,6 +9,7 @@ from otel_ml._internal.error_reporting import Say
 from otel_ml._internal.transport.answer import Answer, Obstacle
 from otel_ml._internal.transport.export_requests import Request
 from otel_ml.exceptions import WireError
+from otel_ml.quantities import size
 from otel_ml.wire.attributes import NAME
 from otel_ml.wire.protobuf import fields
 from otel_ml.wire.spool_format import Kind
@@ -36,7 +37,7 @@ def report_too_large(request: Request, answer: Answer, say: Say) -> None:
     """Say what is left out, since no request can be made small enough for the receiver."""
     say(
         "request-too-large",
-        f"The receiver takes no request of {request.length:,} bytes ({answer.reason}). Lost, since it cannot be cut "
+        f"The receiver takes no request of {size(request.length)} ({answer.reason}). Lost, since it cannot be cut "
         f"any smaller: {described(request)}. Raise the receiver's limit (Collector: max_recv_msg_size_mib for gRPC, "
         "max_request_body_size for HTTP; nginx: client_max_body_size), or record less in one call.",
     )

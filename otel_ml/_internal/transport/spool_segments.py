@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from otel_ml._internal.transport.file_descriptor import OwnDescriptor, above_standard
+from otel_ml.quantities import size
 from otel_ml.wire.spool_format import encode_head
 
 __all__ = ["FileSegment", "MemorySegment", "Segment", "TakenError"]
@@ -70,13 +71,13 @@ class FileSegment:
         self.append(head)
 
     def append(self, parts: Sequence[bytes]) -> int:
-        begin, size = self.size, sum(map(len, parts))
+        begin, length = self.size, sum(map(len, parts))
         # A half frame would end the file for every reader: what is behind it could not be found anymore.
         file = self._open_file()
-        if os.writev(file, parts) < size:  # the disk is full: cut the half frame off again
+        if os.writev(file, parts) < length:  # the disk is full: cut the half frame off again
             os.ftruncate(file, begin)
-            raise OSError(f"{self._path} could not grow by {size} bytes.")
-        self.size += size
+            raise OSError(f"{self._path} could not grow by {size(length)}.")
+        self.size += length
         return begin
 
     def read(self, offset: int, length: int) -> bytes:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml import Run
+from otel_ml.quantities import seconds
 from otel_ml.warn_once import reporter
 from otel_ml.wire.safe_names import unique_path
 
@@ -54,7 +55,7 @@ def register(models: Sequence[ToRegister], run: Run) -> None:
     worker.start()
     worker.join(TIMEOUT_S)
     if missing:
-        why = _first_line(error[0]) if error else f"no answer within {TIMEOUT_S:g} s"
+        why = _first_line(error[0]) if error else f"no answer within {seconds(TIMEOUT_S)}"
         names = ", ".join(one.model for one in missing)
         reporter.say(
             "itwinai-registry",

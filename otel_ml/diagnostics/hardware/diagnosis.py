@@ -13,10 +13,9 @@ from otel_ml.diagnostics.hardware.gpu import of_this_process, open_gpus
 from otel_ml.diagnostics.hardware.nvml import NvmlDevice
 from otel_ml.diagnostics.hardware.process_memory import process_memory
 from otel_ml.diagnostics.hardware.source import UnavailableError
+from otel_ml.quantities import size
 
 __all__ = ["diagnose"]
-
-_GIB = 2**30
 
 
 def diagnose(label: str) -> str:
@@ -38,7 +37,7 @@ def _line(label: str) -> str:
     parts = [f"[{label}] host={socket.gethostname()} pid={os.getpid()}" + (f" rank={run.rank}" if run else "")]
     memory = process_memory()
     if memory is not None:
-        parts.append(f"process rss {memory.rss / _GIB:.2f} GiB")
+        parts.append(f"process rss {size(memory.rss)}")
     try:
         gpus = open_gpus()
     except UnavailableError as error:
@@ -57,9 +56,9 @@ def _device(number: int, device: Any, held: tuple[int, int] | None) -> str:
     used, limit = readings.get("hw.gpu.memory.usage"), readings.get("hw.gpu.memory.limit")
     said = [f"device {number} is {device.id} {device.uuid}"]
     if used is not None and limit is not None:
-        said.append(f"used {used / _GIB:.2f} of {limit / _GIB:.2f} GiB")
+        said.append(f"used {size(used)} of {size(limit)}")
     if held is not None:
-        said.append(f"torch allocated {held[0] / _GIB:.2f}, reserved {held[1] / _GIB:.2f} GiB")
+        said.append(f"torch allocated {size(held[0])}, reserved {size(held[1])}")
     if isinstance(device, NvmlDevice):
-        said += [f"pid {pid} uses {size / _GIB:.2f} GiB" for pid, size in device.users()]
+        said += [f"pid {pid} uses {size(taken)}" for pid, taken in device.users()]
     return ", ".join(said)

@@ -20,6 +20,7 @@ from otel_ml.diagnostics.hardware.amd import AmdDevice
 from otel_ml.diagnostics.hardware.energy_readings import Ledger
 from otel_ml.diagnostics.hardware.gpu import Gpus, of_this_process, open_gpus
 from otel_ml.diagnostics.hardware.nvml import NvmlDevice
+from otel_ml.quantities import seconds
 from otel_ml.warn_once import reporter
 from otel_ml.wire.reduction import Reduction
 
@@ -223,7 +224,7 @@ class _Lap:
             return False
         reporter.say(
             "hardware-lost",
-            f"The driver of a GPU has not answered for {ANSWER_TIMEOUT:g} s: steps have no energy until it does. "
+            f"The driver of a GPU has not answered for {seconds(ANSWER_TIMEOUT)}: steps have no energy until it does. "
             "Everything else goes on.",
         )
         return True

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.diagnostics.inspection.host_copy import wait_for
+from otel_ml.quantities import seconds
 from otel_ml.warn_once import reporter
 
 __all__ = ["Dump"]
@@ -56,8 +57,8 @@ class Dump:
         if self._thread.is_alive():
             reporter.say(
                 "inspection-log",
-                f"{self.folder} is not written to its end after {timeout:g} s of waiting for the device or the disk: "
-                "its last tensors may be missing.",
+                f"{self.folder} is not written to its end after {seconds(timeout)} of waiting for the device or the "
+                "disk: its last tensors may be missing.",
             )
 
     def _write(self) -> None:

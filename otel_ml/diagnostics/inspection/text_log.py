@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml.diagnostics.inspection.host_copy import copied, wait_for
+from otel_ml.quantities import seconds
 from otel_ml.warn_once import reporter
 
 __all__ = ["TextLog"]
@@ -55,8 +56,8 @@ class TextLog:
         if self._thread.is_alive():
             reporter.say(
                 "inspection-log",
-                f"{self.path} is not written to its end after {timeout:g} s of waiting for the device or the disk: "
-                "its last lines may be missing. The run has the values that came.",
+                f"{self.path} is not written to its end after {seconds(timeout)} of waiting for the device or the "
+                "disk: its last lines may be missing. The run has the values that came.",
             )
 
     def _write(self) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from otel_ml.quantities import seconds
 from otel_ml.wire import attributes as keys
 from otel_ml_exporters.records import Text
 from otel_ml_exporters.span_lines import SpanLines
@@ -97,5 +98,5 @@ def _sentences(one: _Killed) -> Iterator[str]:
         yield "Killed."
     else:
         for_s = (one.writer.alive_ns - (was_in.began_ns or 0)) / 1e9
-        yield f"Killed in {was_in.phase}, {for_s:.3g} s after it began."
+        yield f"Killed in {was_in.phase}, {seconds(for_s)} after it began."
     yield "Nothing was heard of it since."

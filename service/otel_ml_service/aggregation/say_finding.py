@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from otel_ml.quantities import figure, percent, seconds
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.findings.evidence_span import where_shown
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.findings.phases import UNTIMED
+from otel_ml_service.findings.wording import signed
 
 __all__ = ["say_finding"]
 
@@ -25,13 +27,13 @@ def _slow(output: Output, finding: Finding, role: str, axis: str) -> None:
         output.say(
             "straggler",
             f"{who} is no longer slow {where}: from {axis} {finding.since} to {finding.last}, "
-            f"{finding.cost_s:.3g} s longer than the usual rank in all.{where_shown(finding)}",
+            f"{seconds(finding.cost_s)} longer than the usual rank in all.{where_shown(finding)}",
         )
     else:
         output.say(
             "straggler",
-            f"{who} is slow {where} since {axis} {finding.since}: {finding.extra_s:.3g} s longer than the usual rank, "
-            f"{finding.slowdown:+.0%}{_without(finding)} ({finding.level}).{_ranks(finding)}{where_shown(finding)}",
+            f"{who} is slow {where} since {axis} {finding.since}: {seconds(finding.extra_s)} longer than the usual "
+            f"rank, {_longer(finding)}{_without(finding)} ({finding.level}).{_ranks(finding)}{where_shown(finding)}",
         )
 
 
@@ -49,13 +51,13 @@ def _stage(output: Output, finding: Finding, role: str, axis: str) -> None:
         output.say(
             "straggler",
             f"{who} no longer has more work than the other stages: from {axis} {finding.since} to {finding.last}, "
-            f"{finding.cost_s:.3g} s in all.",
+            f"{seconds(finding.cost_s)} in all.",
         )
     else:
         output.say(
             "straggler",
-            f"{who} has {1 + finding.slowdown:.3g} × the work of the other stages since {axis} {finding.since}: "
-            f"{finding.extra_s:.3g} s a step more{_without(finding)} ({finding.level}).",
+            f"{who} has {figure(1 + finding.slowdown)} × the work of the other stages since {axis} {finding.since}: "
+            f"{seconds(finding.extra_s)} a step more{_without(finding)} ({finding.level}).",
         )
 
 
@@ -63,18 +65,18 @@ def _load(output: Output, finding: Finding, role: str, axis: str) -> None:
     """Nobody is slow: it is said who waits for whom, and for how much."""
     one = len(finding.ranks) == 1
     who = f"{_capital(finding.place)} of role {role!r}"
-    much = f"{finding.given:.3g} × the {finding.amount} of the other ranks"
+    much = f"{figure(finding.given)} × the {finding.amount} of the other ranks"
     if finding.is_over:
         output.say(
             "straggler",
             f"{who} no longer {'has' if one else 'have'} {much}: {axis} {finding.since} to {finding.last}, "
-            f"{finding.cost_s:.3g} s in all.",
+            f"{seconds(finding.cost_s)} in all.",
         )
     else:
         output.say(
             "straggler",
             f"{who} {'has' if one else 'have'} {much} since {axis} {finding.since}, and {'is' if one else 'are'} not "
-            f"slow for it: {finding.extra_s:.3g} s a step more in {finding.phase!r}, which the others wait for"
+            f"slow for it: {seconds(finding.extra_s)} a step more in {finding.phase!r}, which the others wait for"
             f"{_without(finding, 'with as much for all')}.",
         )
 
@@ -91,7 +93,7 @@ def _shape(output: Output, finding: Finding, role: str, axis: str) -> None:
             "straggler",
             f"The time of a {axis} of role {role!r} follows {finding.amount or 'the shape of the data'} since {axis} "
             f"{finding.since}: {finding.phase} vary together, r = {finding.correlation:.2f}. Nobody is slow; "
-            f"the longest rank works {finding.extra_s:.3g} s longer than the mean.",
+            f"the longest rank works {seconds(finding.extra_s)} longer than the mean.",
         )
 
 
@@ -101,16 +103,20 @@ def _pause(output: Output, finding: Finding, role: str, axis: str) -> None:
         output.say(
             "straggler",
             f"Role {role!r} no longer pauses {_where(finding)}: {finding.times} times from {axis} {finding.since} to "
-            f"{finding.last}, {each_s:.3g} s each, {finding.cost_s:.3g} s in all.",
+            f"{finding.last}, {seconds(each_s)} each, {seconds(finding.cost_s)} in all.",
         )
     else:
         who = "Nobody is slow" if finding.rank is None else f"Rank {finding.rank} stands still, and the others wait"
         often = "now and then" if finding.every is None else f"every {finding.every} {axis}s"
         output.say(
             "straggler",
-            f"Role {role!r} pauses {_where(finding)} {often} since {axis} {finding.since}: {each_s:.3g} s each, "
-            f"{finding.extra_s:.3g} s a {axis} on average, {finding.slowdown:+.0%} ({finding.level}). {who}.",
+            f"Role {role!r} pauses {_where(finding)} {often} since {axis} {finding.since}: {seconds(each_s)} each, "
+            f"{seconds(finding.extra_s)} a {axis} on average, {_longer(finding)} ({finding.level}). {who}.",
         )
+
+
+def _longer(finding: Finding) -> str:
+    return signed(percent(finding.slowdown))
 
 
 def _capital(place: str) -> str:
@@ -134,7 +140,7 @@ def _ranks(finding: Finding) -> str:
 def _without(finding: Finding, what: str = "without it") -> str:
     if not finding.others_wait:
         return "; its own steps take that much longer, and most ranks do not wait for it"
-    return f"; {what} a step is {finding.saved_s:.3g} s shorter" if finding.saved_s > 0 else ""
+    return f"; {what} a step is {seconds(finding.saved_s)} shorter" if finding.saved_s > 0 else ""
 
 
 _SAY = {"slow": _slow, "silent": _silent, "stage": _stage, "load": _load, "shape": _shape, "pause": _pause}

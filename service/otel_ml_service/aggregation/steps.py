@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from otel_ml.quantities import seconds
+from otel_ml.variable import size_text
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.published_name import published_name
 from otel_ml_service.aggregation.attempt_assignment import AttemptAssignment
@@ -228,7 +230,7 @@ class Steps:
         self._run.output.say(
             "open-steps-memory",
             f"Open steps of role {attempt.stream.role!r}, axis {attempt.stream.axis!r} take more than "
-            f"{self._run.settings.open_bytes >> 20} MiB; the oldest close with what has arrived.",
+            f"{size_text(self._run.settings.open_bytes)}; the oldest close with what has arrived.",
         )
         self.close_oldest(attempt)
 
@@ -280,7 +282,7 @@ class Steps:
             self._run.output.say(
                 "step-open",
                 f"{_where(attempt, window)} waits no longer for {self._ranks(silent)}: nothing was heard from there "
-                f"for {self.closing_trigger.lateness(attempt):.0f} s. The others go on.",
+                f"for {seconds(self.closing_trigger.lateness(attempt))}. The others go on.",
             )
 
     def _say_missing(self, attempt: Attempt, window: StepWindow, absent: list[int]) -> None:

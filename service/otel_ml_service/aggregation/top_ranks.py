@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from otel_ml.quantities import seconds
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml.wire.published_name import published_name
 from otel_ml_exporters.records import Table
@@ -94,4 +95,4 @@ class TopRanks:
 
 
 def _listed(found: Iterable[Extreme], which: str) -> str:
-    return ", ".join(f"{one.rank} ({one.seconds:.3g} s)" for one in found if one.which == which)
+    return ", ".join(f"{one.rank} ({seconds(one.seconds)})" for one in found if one.which == which)

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import click
 
+from otel_ml.quantities import seconds
 from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.findings.units import measured
+from otel_ml_service.findings.wording import signed, steps_text
 from otel_ml_service.stored_runs.run_folders import called, find
 from otel_ml_service.why.comparison import Changed, Comparison, Difference, compared
 from otel_ml_service.why.facts import read_facts
-from otel_ml_service.why.wording import number, seconds, signed, steps_text
 
 __all__ = ["command"]
 
@@ -53,9 +55,9 @@ def _print(output: Screen, found: Comparison, names: Sequence[str]) -> None:
     _print_changed(output, "Code", found.code)
     _print_changed(output, "Packages", found.packages)
     title = "Where the time goes" if found.adds_up else "Timers (slowest rank of each; they do not add up)"
-    _print_differences(output, title, "phase", found.phases, seconds)
-    _print_differences(output, "Throughput at equal steps", "metric", found.throughput, number)
-    _print_differences(output, "Metrics at equal steps", "metric", found.metrics, number)
+    _print_differences(output, title, "phase", found.phases, _duration)
+    _print_differences(output, "Throughput at equal steps", "metric", found.throughput, measured)
+    _print_differences(output, "Metrics at equal steps", "metric", found.metrics, measured)
     if found.findings:
         output.line()
         output.line("Slow and silent ranks", style="bold")
@@ -75,7 +77,7 @@ def _print_changed(output: Screen, title: str, changed: Sequence[Changed]) -> No
 
 
 def _print_differences(
-    output: Screen, title: str, what: str, found: Sequence[Difference], shown: Callable[[float], str]
+    output: Screen, title: str, what: str, found: Sequence[Difference], shown: Callable[[str, float], str]
 ) -> None:
     if not found:
         return
@@ -85,21 +87,30 @@ def _print_differences(
     output.line(f"{title}{over}", style="bold")
     ordered = sorted(found, key=lambda one: not one.is_sure)
     rows = [
-        [_cut(one.name, 26), _shown(one.a, shown), _shown(one.b, shown), signed(shown(one.by)), _between(one, shown)]
+        [
+            _cut(one.name, 26),
+            *(_shown(one.name, value, shown) for value in (one.a, one.b)),
+            signed(shown(one.name, one.by)),
+            _between(one, shown),
+        ]
         for one in ordered[:_ROWS]
     ]
     output.table([what, "A", "B", "B - A", "95 % between"], rows, right=["A", "B", "B - A"])
     _print_rest(output, len(found) - _ROWS)
 
 
-def _shown(value: float | None, shown: Callable[[float], str]) -> str:
-    return "-" if value is None else shown(value)
+def _duration(_name: str, value: float) -> str:
+    return seconds(value)
 
 
-def _between(one: Difference, shown: Callable[[float], str]) -> str:
+def _shown(name: str, value: float | None, shown: Callable[[str, float], str]) -> str:
+    return "-" if value is None else shown(name, value)
+
+
+def _between(one: Difference, shown: Callable[[str, float], str]) -> str:
     if one.low is None or one.high is None:
         return "too few steps"
-    return f"{shown(one.low)} and {shown(one.high)}"
+    return f"{shown(one.name, one.low)} and {shown(one.name, one.high)}"
 
 
 def _print_rest(output: Screen, count: int) -> None:

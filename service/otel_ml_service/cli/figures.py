@@ -1,26 +1,13 @@
-"""Numbers as people read them: sizes, ages, counts, values."""
+"""Numbers of tables on a terminal: ages, counts, values."""
 
 from __future__ import annotations
 
 import math
 
-from otel_ml_service.report.units import quantity, unit_of
+from otel_ml.quantities import quantity
+from otel_ml_service.findings.units import unit_of
 
-__all__ = ["age", "compact", "of_metric", "size", "thousands"]
-
-
-def size(count: float) -> str:
-    """Return bytes with a binary unit.
-
-    Examples:
-        >>> size(1536), size(12)
-        ('1.5 KiB', '12 B')
-    """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
+__all__ = ["age", "compact", "of_metric", "thousands"]
 
 
 def age(seconds: float) -> str:

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import click
 
-from otel_ml_service.cli.figures import age, size
+from otel_ml.quantities import size
+from otel_ml_service.cli.figures import age
 from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import DIR_MAX
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
 from otel_ml_service.stored_runs.unfinished import unfinished
-from otel_ml_service.why.wording import plural
 
 __all__ = ["command"]
 

@@ -21,6 +21,7 @@ import click
 
 from otel_ml._internal.transport.python_command import python_command
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
+from otel_ml.quantities import seconds
 from otel_ml_service.cli.packages import installed_version
 from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.screen import screen
@@ -211,7 +212,7 @@ def _wait_until_it_answers(process: subprocess.Popen[str], viewer: Viewer, port:
                 return
         time.sleep(0.1)
     raise ViewerError(
-        f"{viewer.name} does not answer on port {port} after {_START_TIMEOUT_S:.0f} s. Try another --port."
+        f"{viewer.name} does not answer on port {port} after {seconds(_START_TIMEOUT_S)}. Try another --port."
     )
 
 

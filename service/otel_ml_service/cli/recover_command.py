@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError
 from otel_ml.explanation import explained
+from otel_ml.quantities import seconds
 from otel_ml.recovery import LOSSES
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_service.cli.figures import thousands
@@ -21,12 +22,12 @@ from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.recover_outcome import LEFT, LOST, Outcome, Waits
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.recover import Recovered, RunTakenError, recover, send
 from otel_ml_service.stored_runs.run_folders import find
 from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, unfinished, unreadable_spools
-from otel_ml_service.why.wording import plural
 
 __all__ = ["command"]
 
@@ -251,11 +252,11 @@ def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -
         output.line(notices[-1])
 
     where = _where(endpoint)
-    output.note(f"{run.id}: sending to {where}, for at most {timeout:.0f} s")
+    output.note(f"{run.id}: sending to {where}, for at most {seconds(timeout)}")
     sent = send(run, endpoint, timeout, say)
     about = Outcome(run, "delivered", endpoint, sent.spools, notices=tuple(notices))
     if not sent.is_done:
-        problem = f"not done within {timeout:.0f} s: {where} does not take it"
+        problem = f"not done within {seconds(timeout)}: {where} does not take it"
         output.line(f"{run.id}: {problem}; run it again once it does")
         return replace(about, result="left", problems=(problem,))
     if sent.spools:
@@ -278,7 +279,7 @@ def _finished(run: Unfinished, timeout: float, output: Screen) -> Outcome:
         f"{name} does not have all of it{f': {problem}' if problem else ''}" for name, problem in done.lacking.items()
     ]
     if not done.is_done:
-        problems.append(f"not done within {timeout:.0f} s; see {run.folder.path}, and run it again")
+        problems.append(f"not done within {seconds(timeout)}; see {run.folder.path}, and run it again")
     for sentence in (*problems, *done.said):
         output.line(f"  {sentence}")
     result: Literal["left", "lost", "delivered"] = "left" if problems else "lost" if done.lost else "delivered"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from otel_ml.config import Endpoint
+from otel_ml.quantities import seconds
 from otel_ml_service.stored_runs.recover import Recovered
 from otel_ml_service.stored_runs.unfinished import Unfinished
 
@@ -103,4 +104,4 @@ class Waits:
             return
         self._said.add((what, bool(problem)))
         left = max(0.0, self._timeout - waited)
-        self._show(f"waits for {what}, for at most {left:.0f} s{f': {problem}' if problem else ''}")
+        self._show(f"waits for {what}, for at most {seconds(left)}{f': {problem}' if problem else ''}")

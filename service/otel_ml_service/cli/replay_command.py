@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.quantities import size
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
@@ -20,13 +21,13 @@ from otel_ml_service.config import ServiceConfig
 from otel_ml_service.delivery.self_telemetry_filter import everything
 from otel_ml_service.env import FULL, SELF
 from otel_ml_service.exporter_makers import exporter_makers
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.collector_recording import RecordedRun, is_recording, read_recording
 from otel_ml_service.stored_runs.extra_reductions import ExtraReductions
 from otel_ml_service.stored_runs.merge_late import Merged, with_late
 from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live, is_over_within, records
 from otel_ml_service.stored_runs.replay import Replayed, replay, run_info
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
-from otel_ml_service.why.wording import plural
 
 __all__ = ["command"]
 
@@ -128,7 +129,7 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
     if merged.left:
         output.line(f"late.otlp: not merged, the step's own records would be needed: {', '.join(merged.left)}")
     if merged.torn:
-        output.note(f"late.otlp: its last {merged.torn} bytes are left out: the service was killed in mid-write.")
+        output.note(f"late.otlp: its last {size(merged.torn)} are left out: the service was killed in mid-write.")
     return [_Run(run_info(run, merged.records), merged)]
 
 

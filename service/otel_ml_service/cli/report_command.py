@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from otel_ml.exceptions import OtelMLError
-from otel_ml_service.cli.figures import size
+from otel_ml.quantities import size
 from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.report.contents import read_contents, without_collecting

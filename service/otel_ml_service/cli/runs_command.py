@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from otel_ml_service.cli.figures import age, size, thousands
+from otel_ml.quantities import size
+from otel_ml_service.cli.figures import age, thousands
 from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.run_status import described
 from otel_ml_service.cli.screen import screen

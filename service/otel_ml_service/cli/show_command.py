@@ -17,6 +17,7 @@ import click
 from otel_ml.exceptions import ConfigError
 from otel_ml.flatten import leaves
 from otel_ml.printable import printable
+from otel_ml.quantities import percent, seconds
 from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Record, StepRecord, Table
 from otel_ml_service.cli.figures import compact, of_metric
@@ -27,6 +28,7 @@ from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.series_json import Json, json_value, metric_json
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, is_exposed, time_account
 from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, is_position
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.deliveries import Delivery, deliveries, lacking
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.quick_history import history_of
@@ -35,7 +37,6 @@ from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 from otel_ml_service.stored_runs.shortened_name import is_part_of
 from otel_ml_service.stored_runs.status_word import LIVE, UNTOLD, standing
-from otel_ml_service.why.wording import plural, seconds
 
 __all__ = ["command"]
 
@@ -90,7 +91,7 @@ def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table
     if account:
         output.line()
         output.line("where the time goes: what each phase adds to the step of the slowest rank", style="bold")
-        rows = [[one.place + one.phase, seconds(one.seconds), f"{one.share:.1%}", str(one.rank)] for one in account]
+        rows = [[one.place + one.phase, seconds(one.seconds), percent(one.share), str(one.rank)] for one in account]
         columns = ["phase", "a step", "share", "rank in front"]
         output.table(columns, rows, right=columns[1:])
     lines = [line for table in tables for line in finding_lines(table)]

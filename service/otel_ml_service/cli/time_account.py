@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from otel_ml.quantities import seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Table
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
-from otel_ml_service.why.wording import seconds
 
 __all__ = ["FINDINGS", "Share", "finding_lines", "is_exposed", "time_account"]
 

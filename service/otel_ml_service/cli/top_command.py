@@ -14,16 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from otel_ml.printable import printable
+from otel_ml.quantities import percent, quantity, seconds
 from otel_ml_exporters.records import Record
 from otel_ml_exporters.telling_metrics import significant
-from otel_ml_service.cli.figures import age
 from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.plot import spark
 from otel_ml_service.cli.run_board import Progress, RunBoard
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.series_json import json_value
+from otel_ml_service.findings.units import unit_of
 from otel_ml_service.report.hardware import HostUse
-from otel_ml_service.report.units import quantity, unit_of
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder, find, is_there
@@ -129,7 +129,7 @@ def _live(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
 def _page(run: RunFolder, board: RunBoard, most: int) -> Group:
     title = Text(printable(f"{run.experiment}/{run.name}  {standing(run, board.status)}"), style="bold")
     parts = [title, _line("  ".join([*_bar(board.progress), *_progress(board.progress)]))]
-    phases = [f"{name} {share:.0%}" for name, share in board.phases.items()]
+    phases = [f"{name} {percent(share)}" for name, share in board.phases.items()]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("metric", no_wrap=True, overflow="ellipsis")
     table.add_column("last", justify="right", no_wrap=True)
@@ -154,7 +154,7 @@ def _hosts(hosts: Mapping[str, HostUse]) -> list[Text]:
 
 def _shares(use: HostUse) -> list[str]:
     named = zip(("GPU", "CPU"), use, strict=True)
-    return [f"{what} {share:.0%}" for what, share in named if share is not None]
+    return [f"{what} {percent(share)}" for what, share in named if share is not None]
 
 
 def _last(name: str, value: float) -> str:
@@ -177,6 +177,6 @@ def _progress(progress: Progress | None) -> list[str]:
     """Return where a run is, how much of it is done, and how long the rest takes, as far as each is known."""
     if progress is None:
         return ["no step has closed yet"]
-    done = [] if progress.fraction is None else [f"{progress.fraction:.0%}"]
-    left = [] if not progress.seconds_left else [f"{age(progress.seconds_left)} left"]
+    done = [] if progress.fraction is None else [percent(progress.fraction)]
+    left = [] if not progress.seconds_left else [f"{seconds(progress.seconds_left)} left"]
     return [progress.place, *done, *left]

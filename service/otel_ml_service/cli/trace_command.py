@@ -10,15 +10,15 @@ from pathlib import Path
 import click
 
 from otel_ml.exceptions import ConfigError, OtelMLError
+from otel_ml.quantities import size
 from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml_service.cli.figures import size
 from otel_ml_service.cli.parameters import STEPS, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.perfetto.selection import Found, Steps, gather
 from otel_ml_service.perfetto.trace_file import Written, write_trace
 from otel_ml_service.stored_runs.read_spans import records_and_spans
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
-from otel_ml_service.why.wording import plural
 
 __all__ = ["TraceError", "command"]
 

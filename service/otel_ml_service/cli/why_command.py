@@ -9,9 +9,11 @@ from pathlib import Path
 
 import click
 
+from otel_ml.quantities import percent, seconds
 from otel_ml_exporters.span_lines import span_of
 from otel_ml_service.cli.parameters import METRIC, STEPS, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.findings.wording import signed
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.rank_places import stages_of
 from otel_ml_service.stored_runs.read_spans import records_and_spans
@@ -21,7 +23,6 @@ from otel_ml_service.why.answer import Answer, Phase
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import Place, read_facts
 from otel_ml_service.why.without import Removed, removed, what_if
-from otel_ml_service.why.wording import seconds, signed
 
 __all__ = ["command", "print_answer", "print_without", "without_option"]
 
@@ -155,7 +156,7 @@ def _row(phase: Phase) -> list[str]:
     more = "" if phase.usual_s is None else signed(seconds(phase.seconds - phase.usual_s))
     usual = "" if phase.usual_s is None else seconds(phase.usual_s)
     front = "" if phase.rank is None else f"{phase.rank}, in {phase.at_front:,} of {phase.steps:,}"
-    return [shortened(phase.name, _NAME), seconds(phase.seconds), usual, more, f"{phase.share:.0%}", front]
+    return [shortened(phase.name, _NAME), seconds(phase.seconds), usual, more, percent(phase.share), front]
 
 
 def _print_list(output: Screen, title: str, texts: list[str]) -> None:

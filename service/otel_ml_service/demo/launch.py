@@ -14,6 +14,7 @@ from pathlib import Path
 
 from otel_ml._internal.transport.python_command import python_command
 from otel_ml.exceptions import OtelMLError
+from otel_ml.quantities import seconds
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.demo.digits import save_digits
 from otel_ml_service.demo.disturbance import KILL_EVALUATOR_AT
@@ -154,7 +155,7 @@ def _wait_for_service(job: Launch) -> None:
     while rendezvous.read_service() is not None:
         if time.monotonic() > deadline:
             raise DemoFailedError(
-                f"The service of run {job.run_id} is still writing after {_SERVICE_TIMEOUT_S:.0f} s. "
+                f"The service of run {job.run_id} is still writing after {seconds(_SERVICE_TIMEOUT_S)}. "
                 f"See service.log in the run's folder, then: otel-ml recover"
             )
         job.on_progress()

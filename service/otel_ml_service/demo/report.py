@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from otel_ml.env import DIR
+from otel_ml.quantities import percent, seconds
 from otel_ml_service.demo.summary import GOOD_ACCURACY, Findings
 from otel_ml_service.demo.verify import Comparison
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.why.facts import Slow
 from otel_ml_service.why.finding_text import what_was_when
-from otel_ml_service.why.wording import seconds
 
 __all__ = ["Report"]
 
@@ -38,7 +38,7 @@ class Report:
         self._line(
             _GOOD if accuracy is not None and accuracy >= GOOD_ACCURACY else _BAD,
             "accuracy",
-            f"{accuracy:.1%} on digits it never saw, after {found.steps} steps; {found.evaluations} evaluations"
+            f"{percent(accuracy)} on digits it never saw, after {found.steps} steps; {found.evaluations} evaluations"
             if accuracy is not None
             else "no evaluation was recorded",
         )

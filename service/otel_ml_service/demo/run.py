@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from otel_ml.exceptions import MissingDependencyError
+from otel_ml.quantities import seconds
 from otel_ml_exporters.records import Record, StepRecord
 from otel_ml_service.demo.launch import RANKS, Launch, launch
 from otel_ml_service.demo.report import Report
@@ -60,7 +61,7 @@ def run_demo(base: Path, wanted: Sequence[str] | None, steps: int) -> bool:
     report.findings(found)
     report.backends(run, compared, missing=[name for name in READERS if not is_installed(name)])
     report.where(run, backends)
-    console.print(f"\n{time.monotonic() - began:.0f} s", style="dim")
+    console.print(f"\n{seconds(time.monotonic() - began)}", style="dim")
     return found.is_good and all(isinstance(result, Comparison) and result.is_identical for result in compared.values())
 
 

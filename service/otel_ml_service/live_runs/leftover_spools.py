@@ -12,6 +12,7 @@ from pathlib import Path
 
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
+from otel_ml.quantities import size
 from otel_ml.wire.spool_format import PATHS, SUFFIX, UNREADABLE, Frame, Kind, Leftover, read_spool, request_body
 from otel_ml_service.receiver.decode import Decoded, Signal
 from otel_ml_service.receiver.partial_success import UndecodableError
@@ -109,7 +110,7 @@ class LeftoverSpools:
                 self._take(signal, body).result(_STORED_S)
             if leftover.damaged:
                 renamed = path.rename(path.with_suffix(UNREADABLE))
-                _log.error("%s", explained(f"{leftover.damaged:,} bytes of {renamed} are damaged.", "damaged-data"))
+                _log.error("%s", explained(f"{size(leftover.damaged)} of {renamed} are damaged.", "damaged-data"))
             # All of it is in the journal by now: until then this is the only copy.
             path.unlink(missing_ok=True)
         except VersionError as error:

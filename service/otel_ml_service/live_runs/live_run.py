@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from otel_ml.explanation import explained
 from otel_ml.redaction import redacted
+from otel_ml.variable import size_text
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.versions import not_taken_up
@@ -292,8 +293,8 @@ class LiveRun:
         box.forget(up_to)
         self.say(
             "disk-limit",
-            f"The limit of {limit} bytes (OTEL_ML_DIR_MAX) is reached: the oldest records are no longer kept, and an "
-            "exporter that has not written them loses its place. With the exporter jsonl they are in metrics.jsonl: "
+            f"The limit of {size_text(limit)} (OTEL_ML_DIR_MAX) is reached: the oldest records are no longer kept, and "
+            "an exporter that has not written them loses its place. With the exporter jsonl they are in metrics.jsonl: "
             "otel-ml replay --experiment NAME writes the whole run anew.",
         )
 

@@ -6,6 +6,7 @@ import logging
 import time
 
 from otel_ml.explanation import explained
+from otel_ml.quantities import seconds
 
 __all__ = ["StorageErrors"]
 
@@ -41,7 +42,7 @@ class StorageErrors:
         if not self.text:
             return None
         lasted = time.monotonic() - self._since
-        _log.warning("%s can be stored again, after %.0f s.", self._subject, lasted)
-        sentence = f"For {lasted:.0f} s nothing could be stored: {self.text} What was acknowledged is all there."
+        _log.warning("%s can be stored again, after %s.", self._subject, seconds(lasted))
+        sentence = f"For {seconds(lasted)} nothing could be stored: {self.text} What was acknowledged is all there."
         self.text = ""
         return sentence

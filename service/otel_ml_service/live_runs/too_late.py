@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from otel_ml.quantities import size
+from otel_ml.variable import size_text
 from otel_ml_service.aggregation.observation import Sent
 from otel_ml_service.live_runs.late_file import LateFile
 from otel_ml_service.live_runs.late_requests import as_request
@@ -45,14 +47,14 @@ class TooLate:
         if self._file.gone > gone:
             self._say(
                 "store-gone",
-                f"late.otlp was deleted or cut by another program: {self._file.gone - gone} bytes of what came too "
+                f"late.otlp was deleted or cut by another program: {size(self._file.gone - gone)} of what came too "
                 "late are lost with it.",
             )
         if left_out:
             self._telemetry.count("dropped", left_out, reason="late.otlp is full")
             self._say(
                 "late-full",
-                f"late.otlp has its {self._limit} bytes (OTEL_ML_LATE_MAX): what comes too late "
+                f"late.otlp has its {size_text(self._limit)} (OTEL_ML_LATE_MAX): what comes too late "
                 "from now on is dropped and counted.",
             )
         return {_LENGTH: str(self._file.length)}

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from otel_ml.variable import size_text
 from otel_ml_service.telemetry import Telemetry
 
 __all__ = ["Kept", "UnreadableRequests"]
@@ -50,7 +51,7 @@ class UnreadableRequests:
         self._bytes += len(body)
         if self._bytes > _MOST_BYTES:
             self._telemetry.count("dropped", reason="its run's files cannot be used")
-            _log.error("Request %d is dropped: %s holds %d bytes already.", number, self._folder, _MOST_BYTES)
+            _log.error("Request %d is dropped: %s holds %s already.", number, self._folder, size_text(_MOST_BYTES))
             return
         of_run = f"-{sha256(experiment.encode()).hexdigest()[:16]}" if experiment else ""
         path = self._folder / f"{number}-{signal}{of_run}.otlp"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+from otel_ml.variable import size_text
 from otel_ml_service.receiver.http_message import BadRequestError
 
 __all__ = ["decompressed"]
@@ -53,5 +54,5 @@ def _unpack(body: bytes, at: int, encoding: str, limit: int, unpacked: bytearray
             except zlib.error as error:
                 raise BadRequestError(400, f"The {encoding} body is damaged: {error}.") from error
             if len(unpacked) > limit:
-                raise BadRequestError(413, f"The request is larger than {limit // 2**20} MiB when unpacked.")
+                raise BadRequestError(413, f"The request is larger than {size_text(limit)} when unpacked.")
     return at - len(member.unused_data)

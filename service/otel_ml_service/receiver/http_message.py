@@ -17,6 +17,8 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import httptools
 
+from otel_ml.variable import size_text
+
 T = TypeVar("T")
 
 __all__ = ["BadRequestError", "Head", "RequestParser", "Response"]
@@ -312,8 +314,8 @@ def _split(target: str) -> SplitResult:
 
 
 def _head_too_large() -> BadRequestError:
-    return BadRequestError(431, f"Request line and headers are larger than {MAX_HEAD} bytes.")
+    return BadRequestError(431, f"Request line and headers are larger than {size_text(MAX_HEAD)}.")
 
 
 def _too_large(limit: int) -> BadRequestError:
-    return BadRequestError(413, f"The request is larger than {limit // 2**20} MiB ({limit} bytes). Send smaller ones.")
+    return BadRequestError(413, f"The request is larger than {size_text(limit)}. Send smaller ones.")

@@ -5,27 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from otel_ml.quantities import figure, percent, seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Table
 from otel_ml_service.findings.phases import is_waiting
 from otel_ml_service.report.axes import beside
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.markup import Markup, joined, script_data, tag
-from otel_ml_service.report.sections import duration
+from otel_ml_service.report.steps_told import Told
 from otel_ml_service.report.timing import timers
-from otel_ml_service.report.units import quantity
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
-from otel_ml_service.why.between_steps import between_steps
-from otel_ml_service.why.facts import Place, Restart, RunFacts
+from otel_ml_service.why.facts import RunFacts
 from otel_ml_service.why.not_finite import no_numbers_now
-from otel_ml_service.why.step_time import step_time
-from otel_ml_service.why.steps_answer import long_steps_of
-from otel_ml_service.why.wording import plural
 
 __all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
 
@@ -147,27 +142,23 @@ def _step_seconds(history: History, axis: str, place: str) -> Series:
     return total
 
 
-def answer(run: Contents, *, is_live: bool = False) -> Markup:
+def answer(run: Contents, told: Told, *, is_live: bool = False) -> Markup:
     """Return the sentences, the state and how far the run is."""
     failed = [
         tag("p", tag("b", line, class_="failed"), class_="answer") for line in failure_lines(run.history.failures)
     ]
-    found, facts = troubles(run), _facts(run)
+    every = troubles(run)
+    found = [one for one in every if one.kind != "pause" or one.phase not in told.phases]
     sentences = [_sentence(run, one) for one in found[:_SHOWN]]
-    sentences = sentences or [tag("p", _nothing(run, facts, is_live=is_live), class_="answer calm")]
-    sentences = [*_not_finite(facts), *sentences, *([] if is_live else [*_rarely_long(facts, found), *_outside(facts)])]
+    sentences = sentences or [tag("p", _nothing(run, is_live=is_live), class_="answer calm")]
+    beside = [tag("p", told.beside, class_="answer calm")] if told.beside else []
+    sentences = [*_not_finite(run.facts), *_of_steps(told), *sentences, *beside]
     more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
     bands = [
-        {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in found
+        {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in every
     ]
     marks = tag("div", hidden="", data_bands=script_data(bands)) if bands else Markup("")
     return tag("section", *failed, *sentences, *more, _state(run, is_live), marks, class_="top")
-
-
-def _facts(run: Contents) -> RunFacts:
-    restarts = {Place(*place): list(_restarts(done)) for place, done in run.steps.items()}
-    times = {Place(*place): dict(at) for place, at in run.recorded.items()}
-    return RunFacts(run.id, run.history, times=times, restarts=restarts)
 
 
 def _not_finite(facts: RunFacts) -> list[Markup]:
@@ -176,41 +167,23 @@ def _not_finite(facts: RunFacts) -> list[Markup]:
     return [tag("p", tag("b", one.what, class_="critical"), f"{one.before}. ", class_="answer") for one in found]
 
 
-def _outside(facts: RunFacts) -> list[Markup]:
-    """Return what passed between the steps of the first role, which no timer has."""
-    if not facts.places:
+def _of_steps(told: Told) -> list[Markup]:
+    """Return what `why` says of the steps: what happened and the verdict, with the step to look at."""
+    if told.answer is None:
         return []
-    place = facts.places[0]
-    between = between_steps(facts, place, step_time(facts, place), facts.times[place])
-    return [] if between is None else [tag("p", f"{between.passed}.", class_="answer calm")]
+    first, verdict, _ = told.answer.sentences
+    look = next(iter(told.answer.look_at), None)
+    see = "" if look is None else _see(told.answer.role, look.axis, look.step)
+    return [tag("p", f"{first} {verdict} ", see, class_="answer calm")]
 
 
-def _rarely_long(facts: RunFacts, found: Iterable[Trouble]) -> list[Markup]:
-    """Return which steps of the first role are far longer than most, where no pause that was found says so."""
-    if not facts.places:
-        return []
-    place = facts.places[0]
-    steps = facts.times[place]
-    long = long_steps_of(facts, place, min(steps), max(steps))
-    pauses = {one.phase for one in found if one.kind == "pause"}
-    if long is None or (long.grown and all(one.phase in pauses for one in long.grown)):
-        return []
-    told = long.how_many(plural(long.steps, place.axis))
-    return [tag("p", f"{_capitalized(told)}.", class_="answer calm")]
-
-
-def _restarts(done: Mapping[int, int]) -> Iterable[Restart]:
-    """Yield the first step of each further attempt."""
-    for (_, before), (step, attempt) in pairwise(sorted(done.items())):
-        if attempt > before:
-            yield Restart(step, attempt)
+def _see(role: str, axis: str, step: int) -> Markup:
+    place = script_data({"axis": axis, "step": step, "role": role})
+    return tag("button", f"see {axis} {step:,}", type="button", data_goto=place)
 
 
 def _sentence(run: Contents, one: Trouble) -> Markup:
-    step = tag(
-        "button", f"see {one.axis} {one.shows:,}", type="button",
-        data_goto=script_data({"axis": one.axis, "step": one.shows, "role": one.role}),
-    )  # fmt: skip
+    step = _see(one.role, one.axis, one.shows)
     met = beside(run, one.role, one.axis, one.since)
     where = f" ({met})" if met else ""
     return tag("p", tag("b", _what(one), class_=one.level), f"{where}{_cost(one)}. ", step, class_="answer")
@@ -224,14 +197,15 @@ def _what(one: Trouble) -> str:
     lasts = one.until is None
     if one.kind == "load":
         has = "had" if not lasts else "has" if one.who.startswith("rank ") else "have"
-        return f"{_capitalized(one.who)}{of} {has} {one.given:.3g} × the {one.amount} of the others, {_when(one)}"
+        much = f"{figure(one.given or 0.0)} × the {one.amount} of the others"
+        return f"{_capitalized(one.who)}{of} {has} {much}, {_when(one)}"
     if one.kind == "pause":
         job = "The job" if not of else f"Role {one.role}"
         who = job if one.who == "nobody" else f"{_capitalized(one.who)}{of}"
         where = f" in {one.phase}" if one.phase else ""
         return f"{who} {'pauses' if lasts else 'paused'} now and then{where}, {_when(one)}"
     if one.kind == "stage":
-        more = f"{1 + (one.slowdown or 0.0):.3g} × the work of the other stages"
+        more = f"{figure(1 + (one.slowdown or 0.0))} × the work of the other stages"
         return f"{_capitalized(one.who)}{of} {'has' if lasts else 'had'} {more}, {_when(one)}"
     verb = ("is" if one.kind == "slow" else "has been") if lasts else "was"
     where = f" in {one.phase}" if one.phase else ""
@@ -244,21 +218,17 @@ def _when(one: Trouble) -> str:
 
 
 def _cost(one: Trouble) -> str:
-    parts = [f"+{quantity(_rounded(one.extra_s), 's')} a step"] if one.extra_s else []
+    parts = [f"+{seconds(one.extra_s)} a step"] if one.extra_s else []
     if one.share is not None:
-        parts.append(f"{min(one.share, 1.0):.0%} of the time")
+        parts.append(f"{percent(min(one.share, 1.0))} of the time")
     elif one.slowdown:
-        parts.append(f"{one.slowdown:.0%} longer than the usual rank")
-    parts += [f"{duration(one.cost_s)} in all"] if one.cost_s else []
+        parts.append(f"{percent(one.slowdown)} longer than the usual rank")
+    parts += [f"{seconds(one.cost_s)} in all"] if one.cost_s else []
     return f": {', '.join(parts)}" if parts else ""
 
 
-def _rounded(seconds: float) -> float:
-    return float(f"{seconds:.3g}")
-
-
-def _nothing(run: Contents, facts: RunFacts, *, is_live: bool) -> str:
-    if not facts.places:
+def _nothing(run: Contents, *, is_live: bool) -> str:
+    if not run.facts.places:
         yet = " yet" if is_live else ""
         return f"No step was recorded{yet}. Call otel_ml.set_step(step), or loop over otel_ml.steps(loader)."
     timed = [timer for timer in timers(run.history) if not timer.name.endswith("time/step") and timer.name != "step"]
@@ -270,7 +240,7 @@ def _nothing(run: Contents, facts: RunFacts, *, is_live: bool) -> str:
     where = ""
     if mostly is not None and mostly.share is not None:
         waits = ", which is waiting" if is_waiting(mostly.name) else ""
-        where = f" {min(mostly.share, 1.0):.0%} of the time goes to {mostly.name}{waits}."
+        where = f" {percent(min(mostly.share, 1.0))} of the time goes to {mostly.name}{waits}."
     if run.ranks is not None and run.ranks < 2:
         return f"One rank: there is nobody to compare it with.{where}"
     return f"No rank was found slow or silent.{where}"
@@ -287,11 +257,11 @@ def _state(run: Contents, is_live: bool) -> Markup:
         of = f" of {last + 1 + int(left):,}" if left is not None else ""
         parts.append(f"step {last:,}{of}")
     step_s = _step_time(read)
-    parts += [f"{quantity(_rounded(step_s), 's')} a step"] if step_s else []
+    parts += [f"{seconds(step_s)} a step"] if step_s else []
     remaining = _newest(read, "time/remaining")
     unfinished = is_live or read.status == "running"
-    parts += [f"{duration(remaining)} left"] if remaining is not None and remaining > 0 and unfinished else []
-    parts += [f"{duration(read.seconds)} so far" if unfinished else duration(read.seconds)]
+    parts += [f"{seconds(remaining)} left"] if remaining is not None and remaining > 0 and unfinished else []
+    parts += [f"{seconds(read.seconds)} so far" if unfinished else seconds(read.seconds)]
     bar = Markup("")
     if last is not None and left is not None:
         bar = tag("progress", value=last + 1, max=last + 1 + int(left), aria_label="steps done")

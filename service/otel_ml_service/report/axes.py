@@ -9,6 +9,7 @@ from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.published_name import published_name
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.markup import Markup, script_data, tag
+from otel_ml_service.why.facts import Place
 
 __all__ = ["beside", "times"]
 
@@ -21,14 +22,14 @@ def beside(run: Contents, role: str, axis: str, step: int) -> str:
     if axis == DEFAULT_AXIS:
         return ""
     trainer = _trainer(run)
-    at = run.recorded.get((role, axis), {}).get(step)
+    at = run.recorded.get(Place(role, axis), {}).get(step)
     steps = sorted((time, one) for one, time in run.recorded.get(trainer, {}).items()) if trainer else []
     if at is None or not steps or not steps[0][0] <= at <= steps[-1][0]:
         return ""
     return f"beside {DEFAULT_AXIS} {steps[bisect_left(steps, (at, -1))][1]:,}"
 
 
-def _trainer(run: Contents) -> tuple[str, str] | None:
+def _trainer(run: Contents) -> Place | None:
     places = [place for place in run.recorded if place[1] == DEFAULT_AXIS]
     return min(places, key=lambda place: (published_name(place[0], place[1], "x") != "x", place[0]), default=None)
 
@@ -43,7 +44,7 @@ def times(run: Contents) -> Markup:
     places = [
         {
             "role": role, "axis": axis, "prefix": published_name(role, axis, "x").removesuffix("x"),
-            "points": _points(run.recorded[role, axis], begin),
+            "points": _points(run.recorded[Place(role, axis)], begin),
         }
         for role, axis in order
     ]  # fmt: skip

@@ -22,6 +22,7 @@ from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.read_spans import SpanRow
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import History
+from otel_ml_service.why.facts import Place, RunFacts
 
 __all__ = ["Contents", "contents", "read_contents", "without_collecting"]
 
@@ -41,7 +42,7 @@ class Contents:
         workers: (role, rank) that sent spans.
         attempts: lives of the job that closed steps.
         steps: (role, axis) → step → the last attempt that did it, of those with values of the user.
-        recorded: (role, axis) → step → when it was recorded, in seconds since the epoch.
+        facts: of the run as `otel-ml why` knows them, so that the page says what that says.
         redone: steps that an attempt did again.
         lacking: (role, axis) → steps whose row says that a rank was missing.
         energy: (axis, step, attempt) → what was measured of energy then: a step that was done again used it again.
@@ -53,7 +54,6 @@ class Contents:
 
     id: str
     experiment: str
-    history: History = field(default_factory=History)
     texts: dict[str, Text] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     images: dict[str, Image] = field(default_factory=dict)
@@ -63,7 +63,6 @@ class Contents:
     workers: set[tuple[str, int]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)
     steps: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
-    recorded: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
     redone: int = 0
     lacking: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
     energy: dict[tuple[str, int, int], dict[str, float]] = field(default_factory=dict)
@@ -71,9 +70,24 @@ class Contents:
     hosts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     name: str = ""
     notes: str = ""
+    facts: RunFacts = field(default_factory=lambda: RunFacts(""))
+
+    def __post_init__(self) -> None:
+        self.facts.id = self.id
+
+    @property
+    def history(self) -> History:
+        """All series, texts and parameters."""
+        return self.facts.history
+
+    @property
+    def recorded(self) -> Mapping[Place, dict[int, float]]:
+        """Role and axis → step → when it was recorded, in seconds since the epoch."""
+        return self.facts.times
 
     def add(self, record: Record) -> None:
         """Note what `History` does not keep."""
+        self.facts.add(record)
         if isinstance(record, StepRecord):
             self._add_step(record)
         elif isinstance(record, Text):
@@ -108,7 +122,6 @@ class Contents:
         if not record.amendment:
             lacking = self.lacking[record.role, record.axis]
             (lacking.add if record.writers_missing else lacking.discard)(record.step)
-            self.recorded.setdefault((record.role, record.axis), {})[record.step] = record.time
         energy = {name: value for name, value in record.values.items() if "hw.energy" in name}
         if energy:
             self.energy.setdefault((record.axis, record.step, record.attempt), {}).update(energy)
@@ -183,6 +196,7 @@ def read_contents(run: RunFolder) -> Contents:
         read.add(SpanBatch(0, newest_spans(run.path / "spans.jsonl")))
     read.not_taken, read.hosts = not_taken(deliveries(run) or ()), hosts_of(run)
     read.name, read.notes = run.name, run.notes
+    read.facts.reads(run)
     return read
 
 

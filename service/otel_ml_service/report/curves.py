@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from otel_ml.quantities import quantity
 from otel_ml.wire.attributes import TIME_AXIS
+from otel_ml_service.findings.units import unit_of
 from otel_ml_service.report.markup import Markup, chart_number, joined, script_data, tag
-from otel_ml_service.report.units import quantity, unit_of
 from otel_ml_service.stored_runs.run_history import Series
 
 __all__ = ["COLORS", "Curve", "chart", "numbers", "shell", "strip", "strip_numbers", "thinned"]
@@ -135,8 +136,12 @@ def _after(series: Series, step: int | None) -> Series:
 
 def _said(unit: str, curves: Sequence[Curve], holes: int) -> str:
     last = next(reversed(curves[0].series.values()), None) if len(curves) == 1 else None  # type: ignore[call-overload]
-    said = [quantity(last, unit)] if last is not None else []
+    said = [_quantity(last, unit)] if last is not None else []
     return " · ".join(said + ([f"{holes:,} not finite"] if holes else []))
+
+
+def _quantity(value: float, unit: str) -> str:
+    return quantity(value, unit) if unit else chart_number(value)
 
 
 def _caption(title: str, said: str) -> Markup:
@@ -169,7 +174,7 @@ def _short(value: float) -> float | None:
 
 def _edges(low: float, high: float, unit: str) -> tuple[str, str]:
     """Return two numbers that can be told apart: the second as what it is more, where rounding makes them one."""
-    short = quantity(low, unit), quantity(high, unit)
+    short = _quantity(low, unit), _quantity(high, unit)
     if short[0] != short[1] or low == high:
         return short
     return short[0], f"+{high - low:.2g}"

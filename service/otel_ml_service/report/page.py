@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from otel_ml.quantities import figure, percent, quantity, seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Span, Table
 from otel_ml_service.report import sections
@@ -25,9 +26,10 @@ from otel_ml_service.report.chart_groups import (
 )
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve
-from otel_ml_service.report.markup import Markup, cell_table, details, joined, script_data, section, tag
-from otel_ml_service.report.scalability import scaling, yardstick
+from otel_ml_service.report.markup import Amount, Markup, cell_table, details, joined, script_data, section, tag
+from otel_ml_service.report.scalability import Scaling, scaling, yardstick
 from otel_ml_service.report.step_view import StepName, by_step, step_view
+from otel_ml_service.report.steps_told import Told, steps_told
 from otel_ml_service.report.style import STYLE, page_script
 from otel_ml_service.stored_runs.run_history import SeriesName
 
@@ -79,14 +81,16 @@ def _sha256(program: str) -> str:
 def _one(run: Contents, steps: Mapping[StepName, Sequence[Span]]) -> Markup:
     shown = charts_of(run)
     run = _with_exact_spans(run, {**by_step(run.spans), **steps})
-    return joined(parts(run, _curves(shown), _bookkeeping(shown), _step_section(run, steps)).values())
+    return joined(parts(run, _curves(shown), _bookkeeping(shown), _step_section(run, steps), steps_told(run)).values())
 
 
-def parts(run: Contents, curves: str, bookkeeping: str, steps: str, *, is_live: bool = False) -> dict[str, Markup]:
-    """Return what a page of a run is made of, by name, in its order: the answer first."""
+def parts(
+    run: Contents, curves: str, bookkeeping: str, steps: str, told: Told, *, is_live: bool = False
+) -> dict[str, Markup]:
+    """Return what a page of a run is made of, by name, in its order: the answer first, which `told` is a part of."""
     return {
         "title": _title(run),
-        "answer": answer(run, is_live=is_live),
+        "answer": answer(run, told, is_live=is_live),
         "times": times(run),
         "ranks": sections.findings(run),
         "steps": Markup(steps),
@@ -162,15 +166,30 @@ def _side_by_side(runs: Sequence[Contents]) -> Markup:
     by, rows = yardstick(runs), scaling(runs)
     place = by.step.removesuffix("/time/step") if by.step != "time/step" else ""
     columns = (
-        "run", "status", "ranks", "steps", f"s per step of {place}" if place else "s per step",
+        "run", "status", "ranks", "steps", f"a step of {place}" if place else "a step",
         by.rate.rpartition("/")[2].replace("_per_sec", " per s").replace("_", " "), "speed-up", "efficiency",
-        "GPUs measured", "energy J", "energy of", "GPU utilization", "CPU utilization", "utilization of",
+        "GPUs measured", "energy", "energy of", "GPU utilization", "CPU utilization", "utilization of",
         "compute share",
     )  # fmt: skip
     base = next((row.run for row in rows if row.speed_up is not None), None)
     work = f"{by.rate} tells how quick a run is" if by.rate else "every step counts as the same work in all runs"
     note = "" if base is None else tag("p", f"Speed-up is over {base}: {work}.", class_="quiet")
-    return section("Side by side", cell_table(*_known(columns, [tuple(row) for row in rows])), note)
+    return section("Side by side", cell_table(*_known(columns, [_cells(row) for row in rows])), note)
+
+
+_AMOUNTS: Mapping[str, Callable[[float], str]] = {
+    "step_s": seconds, "throughput": figure, "speed_up": lambda value: f"{figure(value)} ×", "efficiency": percent,
+    "energy_j": lambda value: quantity(value, "J"), "utilization": percent, "cpu_utilization": percent,
+    "compute": percent,
+}  # fmt: skip
+
+
+def _cells(row: Scaling) -> list[object]:
+    """Return what is known of a run, in units."""
+    return [
+        Amount(_AMOUNTS[name](value)) if name in _AMOUNTS and value is not None else value
+        for name, value in row._asdict().items()
+    ]
 
 
 def _known(

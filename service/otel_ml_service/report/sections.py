@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
 from otel_ml.flatten import leaves
+from otel_ml.quantities import figure, percent, seconds, size
 from otel_ml.redaction import redacted_values
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.records import Artifact, Image, JsonValue, Table, Text
@@ -14,9 +15,8 @@ from otel_ml_service.report.heat_map import heat_map
 from otel_ml_service.report.markup import Amount, Markup, cell_table, details, joined, picture, section, tag
 from otel_ml_service.report.timeline import timeline
 from otel_ml_service.report.timing import Timer, timers
-from otel_ml_service.report.units import quantity
 
-__all__ = ["artifacts", "duration", "facts", "findings", "images", "params", "tables", "texts", "timing", "workers"]
+__all__ = ["artifacts", "facts", "findings", "images", "params", "tables", "texts", "timing", "workers"]
 
 _LEFT_OUT = ("trainer", "unknown_service", DEFAULT_AXIS)
 """Roles and axis that names do without."""
@@ -41,7 +41,7 @@ def facts(run: Contents) -> Markup:
     entries: list[tuple[str, str, str]] = [
         ("status", read.status, read.status),
         ("began", began, ""),
-        ("duration", duration(read.seconds), ""),
+        ("duration", seconds(read.seconds), ""),
         ("ranks", _ranks(run), ""),
         ("ranks that were not heard of", f"{run.unheard:,}" if run.unheard else "", "warning"),
         ("attempts", str(len(run.attempts)) if run.attempts else "", ""),
@@ -78,21 +78,6 @@ def _steps(run: Contents) -> Iterable[tuple[str, int]]:
         yield "steps", 0
 
 
-def duration(seconds: float) -> str:
-    """Return a length of time in its two largest units.
-
-    Examples:
-        >>> duration(3.14159), duration(75), duration(7265), duration(200000)
-        ('3.14 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
-    """
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    for name, length, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
-        if seconds >= length:
-            return f"{int(seconds // length)} {name} {int(seconds % length // part)} {smaller}"
-    return ""
-
-
 def params(run: Contents) -> Markup:
     """Return hyper-parameters and final values."""
     # A worker has hidden secrets already; a run may be of another program.
@@ -126,14 +111,14 @@ def _timer_table(found: Sequence[Timer]) -> Markup:
     rows: list[list[object]] = [
         [
             timer.name.removeprefix(timer.place),
-            *(Amount(quantity(value, "s")) for value in (timer.mean_s, timer.longest_s, timer.total_s)),
+            *(Amount(seconds(value)) for value in (timer.mean_s, timer.longest_s, timer.total_s)),
         ]
         for timer in found
     ]
     if any(timer.share is not None for timer in found):
         columns += ["of the step", ""]
         for row, timer in zip(rows, found, strict=True):
-            row.extend(["", ""] if timer.share is None else [f"{timer.share:.1%}", _bar(timer.share)])
+            row.extend(["", ""] if timer.share is None else [percent(timer.share), _bar(timer.share)])
     if any(timer.slowest is not None for timer in found):
         columns.append("rank at the front")
         for row, timer in zip(rows, found, strict=True):
@@ -177,16 +162,17 @@ def _columns_of(table: Table) -> list[str]:
 
 def _found(column: str, cell: JsonValue) -> object:
     """Return a cell of a table of findings as people read it."""
-    is_number = isinstance(cell, (int, float)) and not isinstance(cell, bool)
     if column == "level":
         return tag("b", str(cell), class_=str(cell))
     if column in {"span", "trace"} and cell is not None:
         return tag("code", _shortened(str(cell)))
-    if is_number and column == "given":
-        return Amount(f"{cell:.3g} ×")
-    if is_number and column == "slowdown":
-        return Amount(f"{cell:.0%}")
-    return Amount(quantity(float(f"{cell:.4g}"), "s")) if is_number and column.startswith("s ") else cell
+    if not isinstance(cell, (int, float)) or isinstance(cell, bool):
+        return cell
+    if column == "given":
+        return Amount(f"{figure(cell)} ×")
+    if column == "slowdown":
+        return Amount(percent(cell))
+    return Amount(seconds(cell)) if column.startswith("s ") else cell
 
 
 def _is_own(name: str, own: str) -> bool:
@@ -252,9 +238,9 @@ def _image(image: Image) -> Markup:
 def artifacts(run: Contents) -> Markup:
     """Return the files of the run."""
     rows = [_artifact(item) for item in run.history.artifacts.values()]
-    return section("Artifacts", cell_table(("name", "type", "file", "bytes", "step", "aliases", "SHA-256"), rows))
+    return section("Artifacts", cell_table(("name", "type", "file", "size", "step", "aliases", "SHA-256"), rows))
 
 
 def _artifact(item: Artifact) -> Sequence[object]:
     aliases = ", ".join(item.aliases)
-    return (item.name, item.type, item.path_in, item.size, item.step, aliases, (item.sha256 or "")[:12])
+    return (item.name, item.type, item.path_in, Amount(size(item.size)), item.step, aliases, (item.sha256 or "")[:12])

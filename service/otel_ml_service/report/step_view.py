@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from otel_ml.quantities import seconds
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.frontier import Exposed
 from otel_ml_service.findings.phases import STEP
 from otel_ml_service.findings.step_account import StepAccount, account_of_step
-from otel_ml_service.report.units import quantity
 
 __all__ = ["by_step", "step_view"]
 
@@ -78,12 +78,12 @@ def _boxes(spans: Sequence[Span], begin: int, names: Sequence[str], account: Ste
     return boxes
 
 
-def _said(name: StepName, account: StepAccount, seconds: float, left_out: int) -> str:
+def _said(name: StepName, account: StepAccount, step_s: float, left_out: int) -> str:
     role, axis, step = name
-    parts = [f"{role}, {axis} {step}: {quantity(seconds, 's')}."]
+    parts = [f"{role}, {axis} {step}: {seconds(step_s)}."]
     entries = sorted((entry for entry in account.phases if entry.seconds > 0), key=lambda entry: -entry.seconds)
     if entries:
-        whole = quantity(sum(entry.seconds for entry in entries), "s")
+        whole = seconds(sum(entry.seconds for entry in entries))
         parts.append(f"The slowest rank's step, {whole}, is {_listed(entries)}; {_FRAMED[account.is_path]}")
     if left_out:
         parts.append(f"{left_out:,} ranks are not drawn.")
@@ -92,6 +92,6 @@ def _said(name: StepName, account: StepAccount, seconds: float, left_out: int) -
 
 def _listed(entries: Sequence[Exposed]) -> str:
     """Return phases that add up to the step, the longest first."""
-    said = [f"{entry.phase} {quantity(entry.seconds, 's')} (rank {entry.rank})" for entry in entries[:_NAMED]]
+    said = [f"{entry.phase} {seconds(entry.seconds)} (rank {entry.rank})" for entry in entries[:_NAMED]]
     rest = sum(entry.seconds for entry in entries[_NAMED:])
-    return " + ".join([*said, *([f"{quantity(rest, 's')} of others"] if rest > 0 else [])])
+    return " + ".join([*said, *([f"{seconds(rest)} of others"] if rest > 0 else [])])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from otel_ml.quantities import seconds
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.causal_order import in_causal_order
 from otel_ml_service.report.curves import COLORS
 from otel_ml_service.report.markup import Markup, joined, tag
-from otel_ml_service.report.units import quantity
 
 __all__ = ["timeline"]
 
@@ -40,7 +40,7 @@ def _picture(timed: Sequence[Span]) -> Markup:
         for number, (role, rank) in enumerate(workers)
     ]
     height = _ROW * len(workers) + 18
-    scale = tag("text", quantity((end - begin) / 1e9, "s"), x=_WIDTH, y=height - 3, text_anchor="end")
+    scale = tag("text", seconds((end - begin) / 1e9), x=_WIDTH, y=height - 3, text_anchor="end")
     picture = tag("svg", *rows, scale, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label="workers over time")
     keys = (tag("span", name, class_=f"key c{number % COLORS}") for number, name in enumerate(names[: 2 * COLORS]))
     return tag("div", tag("div", picture, class_="wide timeline"), tag("p", joined(keys), class_="legend"))
@@ -70,7 +70,7 @@ def _row(
         open_until.append(span.end_ns)
         left = _LABEL + (span.start_ns - begin) / max(end - begin, 1) * (_WIDTH - _LABEL)
         width = max((span.end_ns - span.start_ns) / max(end - begin, 1) * (_WIDTH - _LABEL), 0.6)
-        said = f"{span.name}: {quantity((span.end_ns - span.start_ns) / 1e9, 's')}, step {span.step}, rank {rank}"
+        said = f"{span.name}: {seconds((span.end_ns - span.start_ns) / 1e9)}, step {span.step}, rank {rank}"
         place = {"x": f"{left:.1f}", "y": top + 3 + 5 * depth, "width": f"{width:.1f}"}
         height, color = max(_ROW - 6 - 5 * depth, 4), names.index(span.name) % COLORS
         boxes.append(tag("rect", tag("title", said), **place, height=height, class_=f"c{color}"))

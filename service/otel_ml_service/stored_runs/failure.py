@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from otel_ml.quantities import seconds
 from otel_ml_exporters.records import Text
 from otel_ml_service.aggregation.failures import FAILURE, place_in, who_failed
 from otel_ml_service.aggregation.killed import KILLED
@@ -87,7 +88,7 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
     """
     ordered = sorted(failures, key=lambda failure: failure.time)
     lines = [
-        failure.sentence if not number else f"{failure.time - ordered[0].time:.3g} s later: {failure.sentence}"
+        failure.sentence if not number else f"{seconds(failure.time - ordered[0].time)} later: {failure.sentence}"
         for number, failure in enumerate(ordered[:_SHOWN])
     ]
     more = len(ordered) - len(lines)

@@ -10,14 +10,19 @@ _CUT = "…"
 def shortened(name: str, width: int) -> str:
     """Return a name in at most `width` characters: names differ at their ends, so the middle is left out.
 
+    Its end begins with no hyphen: a command that is given it would take it for an option.
+
     Examples:
         >>> shortened("llama-8b-lr-3e-4-seed-17", 14), shortened("llama-8b", 14)
         ('llama-8…eed-17', 'llama-8b')
+        >>> shortened("llama-8b-lr-3e-4-seed-17", 17)
+        'llama-8b…seed-17'
     """
     if len(name) <= width:
         return name
     kept = max(width - len(_CUT), 2)
-    return f"{name[: kept - kept // 2]}{_CUT}{name[-(kept // 2) :]}"
+    end = name[-(kept // 2) :]
+    return f"{name[: kept - kept // 2]}{_CUT}{end.lstrip('-') or end}"
 
 
 def is_part_of(written: str, name: str) -> bool:

@@ -24,6 +24,7 @@ from otel_ml_service.report.markup import Markup, section, tag, written_out
 from otel_ml_service.report.named_steps import stored_step
 from otel_ml_service.report.page import page_of_parts, parts
 from otel_ml_service.report.step_view import StepName, by_step, step_view
+from otel_ml_service.report.steps_told import StepsTold
 from otel_ml_service.stored_runs.deliveries import deliveries, not_taken
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.follow_spans import SpanFollower
@@ -66,6 +67,7 @@ class FollowedRun:
         self._generation = 0
         self._newest: dict[tuple[str, str], int] = {}
         self._is_live = False
+        self._told = StepsTold()
         self._rendered: tuple[int, dict[str, tuple[str, Markup]]] = (-1, {})
         self._charts: dict[str, tuple[SeriesName, Sequence[Curve]]] = {}
 
@@ -162,6 +164,8 @@ class FollowedRun:
     def _begin_anew(self) -> None:
         self._contents = Contents(self.folder.id, self.folder.experiment)
         self._contents.name, self._contents.notes = self.folder.name, self.folder.notes
+        self._contents.facts.reads(self.folder)
+        self._told = StepsTold()
         self._newest = {}
         self._version += 1
         self._generation += 1
@@ -185,6 +189,7 @@ class FollowedRun:
                 curve_section(charts, _shell, _CHARTS),
                 bookkeeping_section(charts, _shell),
                 self._steps(),
+                self._told.of(self._contents),
                 is_live=self._is_live,
             )
             self._rendered = self._version, {name: (digest_of(html), html) for name, html in drawn.items()}

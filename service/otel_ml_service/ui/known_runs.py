@@ -13,8 +13,8 @@ from otel_ml.flatten import leaves
 from otel_ml.redaction import redacted_values
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.published_name import is_own
+from otel_ml_service.findings.units import measured
 from otel_ml_service.report.contents import Contents
-from otel_ml_service.report.units import quantity, unit_of
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
 from otel_ml_service.stored_runs.run_history import SeriesName
@@ -128,7 +128,7 @@ def _values(run: Contents) -> dict[str, str]:
     names = [key for key in run.history.series if not is_own(key.name) and "time/" not in key.name]
     for key in sorted(names, key=lambda key: (key.axis != DEFAULT_AXIS, key.name.count("/"), key.name)):
         finals.setdefault(key.name, _last(run, key))
-    return {name: quantity(value, unit_of(name)) for name, value in list(finals.items())[:_VALUES]}
+    return {name: measured(name, value) for name, value in list(finals.items())[:_VALUES]}
 
 
 def _last(run: Contents, key: SeriesName) -> float:

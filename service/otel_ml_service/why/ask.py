@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.quantities import seconds
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import ABOUT, Answer, Evidence
 from otel_ml_service.why.between_steps import Between, between_steps
@@ -18,9 +20,8 @@ from otel_ml_service.why.slow_steps import explain_steps, quick_range, slow_rang
 from otel_ml_service.why.step_time import step_time
 from otel_ml_service.why.steps_answer import growing, long_steps_of, steps_answer, told_with
 from otel_ml_service.why.untimed import Untimed, untimed
-from otel_ml_service.why.wording import plural, seconds
 
-__all__ = ["Question", "why"]
+__all__ = ["Question", "why", "why_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,15 @@ def why(facts: RunFacts, question: Question) -> Answer:
     return replace(_answer(facts, question), failures=tuple(failures))
 
 
+def why_steps(facts: RunFacts) -> Answer | None:
+    """Return what `why` says of the steps of the whole run, without asking its metrics, which takes ten times as long.
+
+    None where there is nothing to say of them.
+    """
+    places = _places(facts, Question())
+    return _noticed(facts, places) or (_lost_in_calm(facts, places[0]) if places else None)
+
+
 def _answer(facts: RunFacts, question: Question) -> Answer:
     if question.metric is not None:
         key = _named(facts, question.metric, question.axis)
@@ -66,24 +76,35 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
 
     Who was found comes first, then what cost most: another level, or long steps now and then.
     """
-    slow = [(place, found) for place in places if (found := slow_range(facts, place)) is not None]
-    answers = [_with_others(facts, steps_answer(facts, place, *found)) for place, found in slow]
+    noticed = _noticed(facts, places)
+    if noticed is not None:
+        return noticed
+    for place in places:
+        name = largest_change(facts, place)
+        if name is not None:
+            return explain_metric(facts, place, name, None, None)
+    accused = {found.place for found in facts.findings if found.accuses}
+    of_found = next((one for place, one in _slow_ranges(facts, places) if place.prefix in accused), None)
+    return _calm(facts, places) if of_found is None else of_found  # steps are as usual, and still somebody was found
+
+
+def _slow_ranges(facts: RunFacts, places: Iterable[Place]) -> Iterator[tuple[Place, Answer]]:
+    for place in places:
+        found = slow_range(facts, place)
+        if found is not None:
+            yield place, steps_answer(facts, place, *found)
+
+
+def _noticed(facts: RunFacts, places: Sequence[Place]) -> Answer | None:
+    """Return why the costliest steps were slow, or which metric they follow; None where they are as usual."""
+    answers = [answer for _, answer in _slow_ranges(facts, places)]
     noticed = [answer for answer in answers if answer.effect is not None and answer.effect > 0]
     if any(answer.verdict == "caused" for answer in noticed):
         return max(noticed, key=_cost)
     noticed += [answer for place in places for answer in _of_whole_run(facts, place)]
     if noticed:
         return max(noticed, key=_cost)
-    with_data = next((answer for answer in answers if answer.verdict == "coincided"), None)
-    if with_data is not None:
-        return with_data
-    for place in places:
-        name = largest_change(facts, place)
-        if name is not None:
-            return explain_metric(facts, place, name, None, None)
-    accused = {found.place for found in facts.findings if found.accuses}
-    of_found = next((one for (place, _), one in zip(slow, answers, strict=True) if place.prefix in accused), None)
-    return _calm(facts, places) if of_found is None else of_found  # steps are as usual, and still somebody was found
+    return next((answer for answer in answers if answer.verdict == "coincided"), None)
 
 
 def _with_others(facts: RunFacts, answer: Answer) -> Answer:
@@ -143,21 +164,10 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
         )  # fmt: skip
     place = places[0]
     steps = sorted(facts.times[place])
+    lost = _lost_in_calm(facts, place)
+    if lost is not None:
+        return lost
     whole = explain_steps(facts, place, steps[0], steps[-1])
-    if whole.verdict == "coincided":
-        return whole
-    lost = _lost(facts, place, steps)
-    most = max(lost, key=lambda one: one.total_s, default=None)
-    long = next((one for one in lost if isinstance(one, LongSteps)), None)
-    told = whole if long is None else told_with(long, whole, facts, place)
-    if isinstance(most, Between):
-        return replace(told, verdict="cannot tell", explained=0.0, sentences=_between(most, len(steps), whole))
-    if isinstance(most, Untimed):
-        return replace(told, verdict="cannot tell", explained=0.0, sentences=_within(most, len(steps)))
-    if most is not None:
-        return told
-    if (quick := quick_range(facts, place)) is not None:
-        return explain_steps(facts, place, *quick)
     nothing = f"Nothing stands out in {plural(len(steps), place.axis)}: no rank was found slow, no level changed."
     no_more = "Cannot tell more: nothing has to be explained, as far as the run has timers and metrics."
     if len(steps) < LEAST_STEPS:
@@ -172,6 +182,26 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
         ),
         account=whole.account, adds_up=whole.adds_up, evidence=tuple(completeness(facts, place, steps[0], steps[-1])),
     )  # fmt: skip
+
+
+def _lost_in_calm(facts: RunFacts, place: Place) -> Answer | None:
+    """Return what the steps of a place follow, or where they lost time that no level tells; None where they did not."""
+    steps = sorted(facts.times[place])
+    whole = explain_steps(facts, place, steps[0], steps[-1])
+    if whole.verdict == "coincided":
+        return whole
+    lost = _lost(facts, place, steps)
+    most = max(lost, key=lambda one: one.total_s, default=None)
+    long = next((one for one in lost if isinstance(one, LongSteps)), None)
+    told = whole if long is None else told_with(long, whole, facts, place)
+    if isinstance(most, Between):
+        return replace(told, verdict="cannot tell", explained=0.0, sentences=_between(most, len(steps), whole))
+    if isinstance(most, Untimed):
+        return replace(told, verdict="cannot tell", explained=0.0, sentences=_within(most, len(steps)))
+    if most is not None:
+        return told
+    quick = quick_range(facts, place)
+    return None if quick is None else explain_steps(facts, place, *quick)
 
 
 def _them(steps: Sequence[int]) -> str:

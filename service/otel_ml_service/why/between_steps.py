@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from otel_ml.quantities import percent, seconds
 from otel_ml_exporters.records import Span
+from otel_ml_service.findings.wording import listed
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.how_often import regularly
 from otel_ml_service.why.step_time import WORTH_TIMING_S, StepTime
-from otel_ml_service.why.wording import listed, seconds
 
 __all__ = ["Between", "between_steps", "one_rank_between"]
 
@@ -55,7 +56,7 @@ class Between:
     @property
     def passed(self) -> str:
         """How much it is, and between which steps."""
-        much = f"{seconds(self.total_s)} ({self.share:.0%} of the time)"
+        much = f"{seconds(self.total_s)} ({percent(self.share)} of the time)"
         return f"{much} passed between {self.axis}s, in no timer: {self._where}"
 
     @property

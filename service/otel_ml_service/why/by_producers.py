@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from otel_ml.quantities import percent, seconds
+from otel_ml_service.findings.units import measured
+from otel_ml_service.findings.wording import listed, number, steps_text
 from otel_ml_service.why.answer import Evidence, Look
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.mean import mean
 from otel_ml_service.why.producers import USUAL, Mix, Producer, Responsible, Series
 from otel_ml_service.why.weight_pulls import Pull, pull_of
-from otel_ml_service.why.wording import listed, number, seconds, steps_text
 
 __all__ = ["ByProducers", "told", "told_mix"]
 
@@ -65,8 +67,8 @@ def told(facts: RunFacts, place: Place, metric: str, step: int, last: int, found
     them = "its samples" if len(found.producers) == 1 else "their samples"
     first = f"; look at {where}" if where else ""
     return ByProducers(
-        f"Caused: {listed(reasons)}; {found.part:.0%} of it goes with {them}.",
-        f"Without {them} {metric} would be {number(found.without)}{first}.",
+        f"Caused: {listed(reasons)}; {percent(found.part)} of it goes with {them}.",
+        f"Without {them} {metric} would be {measured(metric, found.without)}{first}.",
         evidence,
         looks,
     )

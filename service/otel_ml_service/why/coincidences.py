@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from otel_ml_service.findings.change_points import LEAST, change_points
+from otel_ml_service.findings.units import measured
+from otel_ml_service.findings.wording import listed
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.finding_text import what_was
-from otel_ml_service.why.wording import listed, number
 
 __all__ = [
     "NEAR",
@@ -124,7 +125,7 @@ def _metrics(facts: RunFacts, place: Place, step: int, but: str) -> Iterator[Evi
             looked_at += 1
             if looked_at > _MOST:
                 return
-            for at, text in _changed(_around(facts, place, step, other, values)):
+            for at, text in _changed(name, _around(facts, place, step, other, values)):
                 if _same_time(facts, place, step, other, at):
                     yield Evidence("change", at, f"{name} {text} at {_at(facts, place, other, at)}")
                     break
@@ -189,7 +190,7 @@ def _at(facts: RunFacts, place: Place, other: Place, step: int) -> str:
     return f"{other.axis} {step:,}" + ("" if beside is None else f" (beside {place.axis} {beside:,})")
 
 
-def _changed(values: Mapping[int, float]) -> Iterator[tuple[int, str]]:
+def _changed(name: str, values: Mapping[int, float]) -> Iterator[tuple[int, str]]:
     """Yield where a metric changes and how: a value that is set (a learning rate, a version), or a level of many."""
     broken = first_not_finite(values)
     if broken is not None:
@@ -198,11 +199,12 @@ def _changed(values: Mapping[int, float]) -> Iterator[tuple[int, str]]:
     if len(set_at) * 10 <= len(values):
         for before, step in set_at:
             if math.isfinite(values[step]):
-                yield step, f"went from {number(values[before])} to {number(values[step])}"
+                yield step, f"went from {measured(name, values[before])} to {measured(name, values[step])}"
     elif len(values) >= LEAST:
         for change in change_points(list(values), list(values.values())).changes:
-            if number(change.before) != number(change.after):
-                yield change.step, f"went from {number(change.before)} to {number(change.after)}"
+            old, new = measured(name, change.before), measured(name, change.after)
+            if old != new:
+                yield change.step, f"went from {old} to {new}"
 
 
 def first_not_finite(values: Mapping[int, float]) -> int | None:

@@ -7,7 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from otel_ml.flatten import leaves
+from otel_ml.quantities import percent, seconds
 from otel_ml_exporters.records import JsonValue
+from otel_ml_service.findings.units import measured
+from otel_ml_service.findings.wording import listed, number, signed
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import CAUSED, Verdict
 from otel_ml_service.why.coincidences import is_looked_at, is_of_time
@@ -17,7 +20,6 @@ from otel_ml_service.why.interval import Interval, of_differences, of_means
 from otel_ml_service.why.long_steps_of_two import more_in_long_steps
 from otel_ml_service.why.not_finite import not_finite_in_one
 from otel_ml_service.why.step_time import StepTime, step_time, without_pauses
-from otel_ml_service.why.wording import listed, number, seconds, signed
 
 __all__ = ["Changed", "Comparison", "Difference", "compared"]
 
@@ -247,7 +249,9 @@ def _is_large(step: Difference) -> bool:
 
 
 def _caused(found: Iterable[Slow], name: str, part: float) -> str:
-    return f"Caused in {name}: {listed([_shown(one) for one in found])}; {min(part, 1.0):.0%} of it goes with that."
+    return (
+        f"Caused in {name}: {listed([_shown(one) for one in found])}; {percent(min(part, 1.0))} of it goes with that."
+    )
 
 
 def _why(step: Difference | None, phases: Sequence[Difference], changed: Sequence[Changed]) -> tuple[Verdict, str]:
@@ -299,5 +303,5 @@ def _worse(metrics: Sequence[Difference]) -> str:
     if not sure:
         return f"Of {len(metrics)} metrics at equal steps none is sure to differ."
     largest = sorted(sure, key=lambda one: -abs(one.by) / max(abs(one.a or 0.0), abs(one.b or 0.0)))
-    named = [f"{one.name} ({number(one.a or 0.0)} → {number(one.b or 0.0)})" for one in largest]
+    named = [f"{one.name} ({measured(one.name, one.a or 0.0)} → {measured(one.name, one.b or 0.0)})" for one in largest]
     return f"At equal steps {len(sure)} of {len(metrics)} metrics differ: {listed(named, 3)}."

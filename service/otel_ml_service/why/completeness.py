@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from otel_ml_service.findings.wording import plural, steps_text
 from otel_ml_service.stored_runs.missing_ranks import Silence, steps_without_a_rank
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.coincidences import eligible
 from otel_ml_service.why.facts import Place, RunFacts
-from otel_ml_service.why.wording import plural, steps_text
 
 __all__ = ["completeness"]
 

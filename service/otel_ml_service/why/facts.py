@@ -153,6 +153,12 @@ class RunFacts:
             names = tuple(name for name, _ in leaves(record.params) if not name.startswith("otel_ml."))
             self.params.append((record.time, names))
 
+    def reads(self, run: RunFolder) -> None:
+        """Read from a run's folder what is read when it is asked for: spans, hosts and stages."""
+        self.is_live = is_live(run)
+        self.spans = partial(spans_between, run.jsonl.with_name("spans.jsonl"))
+        self.hosts, self.stages = partial(hosts_of, run), partial(stages_of, run)
+
     def _add_step(self, record: StepRecord) -> None:
         place = Place(record.role, record.axis)
         if not record.amendment:
@@ -257,7 +263,5 @@ def read_facts(run: RunFolder) -> RunFacts:
         RunUnreadableError: it is being recorded without the exporter `jsonl`, or is damaged.
     """
     read = facts_of(run.id, records(run))
-    read.is_live = is_live(run)
-    read.spans = partial(spans_between, run.jsonl.with_name("spans.jsonl"))
-    read.hosts, read.stages = partial(hosts_of, run), partial(stages_of, run)
+    read.reads(run)
     return read

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from otel_ml.quantities import figure, seconds
 from otel_ml_service.findings.phases import UNTIMED
+from otel_ml_service.findings.wording import signed, steps_text
 from otel_ml_service.why.facts import Slow
-from otel_ml_service.why.wording import seconds, signed, steps_text
 
 __all__ = ["found_text", "what_was", "what_was_when"]
 
@@ -23,9 +24,9 @@ def what_was(slow: Slow, of_role: str = "") -> str:
     if slow.kind == "silent":
         return f"{slow.who}{of_role} was silent"
     if slow.kind == "stage":
-        return f"{slow.who}{of_role} had {1 + slow.slowdown:.3g} × the work of the other stages"
+        return f"{slow.who}{of_role} had {figure(1 + slow.slowdown)} × the work of the other stages"
     if slow.kind == "load":
-        return f"{slow.who}{of_role} had {slow.given:.3g} × the {slow.amount} of the other ranks"
+        return f"{slow.who}{of_role} had {figure(slow.given)} × the {slow.amount} of the other ranks"
     if slow.kind == "shape":
         data = f"{slow.amount} of each rank" if slow.amount else "the data"
         return f"step time{of_role} followed {data} ({slow.phase} varied together), and nobody was slow"

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from otel_ml_service.findings.change_points import change_points
+from otel_ml_service.findings.units import measured
+from otel_ml_service.findings.wording import signed
 from otel_ml_service.why.mean import mean
 from otel_ml_service.why.producers import USUAL, Producer, are_parts_of, responsible_for
 from otel_ml_service.why.turn import BACK, Turn, range_of
-from otel_ml_service.why.wording import number, signed
 
 __all__ = ["gradual_turn"]
 
@@ -74,8 +75,8 @@ def _turn(
         return None
     old, new = mean(before), mean(after)
     text = (
-        f"{name} {'rose' if new > old else 'fell'} by and by from step {since:,} on: it had {number(old)} before, "
-        f"{number(new)} since then ({signed(number(new - old))})."
+        f"{name} {'rose' if new > old else 'fell'} by and by from step {since:,} on: it had {measured(name, old)} "
+        f"before, {measured(name, new)} since then ({signed(measured(name, new - old))})."
     )
     return Turn(since, found_at, text, new - old), until
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from otel_ml_service.why.wording import listed, ordinal
+from otel_ml_service.findings.wording import listed, ordinal
 
 __all__ = ["how_often", "period", "regularly", "rows"]
 

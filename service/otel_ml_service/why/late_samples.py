@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from otel_ml.quantities import figure, percent, seconds
 from otel_ml_service.findings.phases import UNTIMED, accuses, is_pausing, is_routed
 from otel_ml_service.why.answer import CAUSED, Evidence
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.producers import Producer, producers_of
 from otel_ml_service.why.step_time import StepTime
-from otel_ml_service.why.wording import number, seconds
 
 __all__ = ["LateSamples", "late_samples"]
 
@@ -44,8 +44,8 @@ class LateSamples(NamedTuple):
     def cause(self) -> str:
         """The second sentence of an answer."""
         return (
-            f"Caused: {self.producer.name} gave {number(self.after)} samples a second instead of "
-            f"{number(self.before)}, and the others as many as before; {self.part:.0%} of it goes with that."
+            f"Caused: {self.producer.name} gave {figure(self.after)} samples a second instead of "
+            f"{figure(self.before)}, and the others as many as before; {percent(self.part)} of it goes with that."
         )
 
     @property

@@ -9,12 +9,13 @@ from statistics import fmean, median
 
 import numpy as np
 
+from otel_ml.quantities import percent, seconds
 from otel_ml_service.findings.phases import UNTIMED, is_pausing, is_waiting
+from otel_ml_service.findings.wording import listed, ordinal, steps_text
 from otel_ml_service.why.answer import CAUSED, Phase
 from otel_ml_service.why.how_often import how_often, period, rows
 from otel_ml_service.why.step_time import WARM_UP, StepTime, account
 from otel_ml_service.why.unknown_steps import NO_TIMERS
-from otel_ml_service.why.wording import listed, ordinal, seconds, steps_text
 
 __all__ = ["INSIDE", "LEAST_STEPS", "Grown", "LongSteps", "long_steps", "with_phases"]
 
@@ -164,7 +165,7 @@ class LongSteps:
 
     def how_many(self, of: str) -> str:
         """Return how many of which steps take how much more, in what, and how often they come."""
-        share = f"({self.share:.0%} of the time)"
+        share = f"({percent(self.share)} of the time)"
         if len(self.of_steps) == 1:
             step = steps_text(self.longest, self.longest, self.axis)
             return f"{step} took {seconds(self.total_s)} more {share}{self._in_what}"
@@ -195,7 +196,7 @@ class LongSteps:
         if self.is_caused:
             done = listed([one.phase for one in self.causes])
             goes = "goes with that" if len(self.causes) == 1 else "goes with them"
-            return f"Caused: {done}; {self.explained:.0%} of it {goes}, and {nobody}."
+            return f"Caused: {done}; {percent(self.explained)} of it {goes}, and {nobody}."
         most = self.grown[0] if self.grown else None
         if self.is_warm_up:
             first = f"it is the first {self.axis}" if len(self.of_steps) == 1 else f"these are the first {self.axis}s"
@@ -209,7 +210,7 @@ class LongSteps:
         if most.rank is not None:
             return f"Cannot tell: {part:.0%} of it is in {most.phase} of rank {most.rank} alone; {INSIDE}."
         but = ", but without the spans of all ranks timers do not add up" if not self.adds_up else but
-        return f"Cannot tell: {part:.0%} of it is in {most.phase}{but}, and {nobody}."
+        return f"Cannot tell: {percent(part)} of it is in {most.phase}{but}, and {nobody}."
 
     @property
     def advice(self) -> str:

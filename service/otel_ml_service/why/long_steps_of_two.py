@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from otel_ml.quantities import percent, seconds
+from otel_ml_service.findings.wording import listed
 from otel_ml_service.why.answer import CAUSED, Verdict
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.long_steps import LongSteps
 from otel_ml_service.why.steps_answer import long_steps_of
-from otel_ml_service.why.wording import listed, seconds
 
 __all__ = ["MoreLong", "more_in_long_steps"]
 
@@ -60,7 +61,7 @@ class MoreLong:
         """What was done in them, or why nobody can tell."""
         if self.verdict == "caused":
             done = listed([one.phase for one in self.long.causes])
-            return f"Caused in {self.name}: {done}; {self._explained:.0%} of it goes with that."
+            return f"Caused in {self.name}: {done}; {percent(self._explained)} of it goes with that."
         if self.long.is_caused:
             return f"Cannot tell: long steps of {self.name} and of {self.other} are not long by the same."
         return self.long.cause

@@ -8,12 +8,13 @@ from statistics import median
 
 import numpy as np
 
+from otel_ml.quantities import seconds
 from otel_ml_service.findings.phases import UNTIMED
+from otel_ml_service.findings.wording import signed, steps_text
 from otel_ml_service.why.answer import Answer, Look
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps
-from otel_ml_service.why.wording import seconds, signed, steps_text
 
 __all__ = ["grow", "told_to_grow"]
 

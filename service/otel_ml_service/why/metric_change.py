@@ -6,7 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from otel_ml.quantities import percent
 from otel_ml_service.findings.change_points import LEAST, Change, ChangePoints, change_points
+from otel_ml_service.findings.units import measured
+from otel_ml_service.findings.wording import listed, plural, signed, steps_text
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Answer, Evidence, Look, Verdict
 from otel_ml_service.why.by_producers import ByProducers, told, told_mix
@@ -26,7 +29,6 @@ from otel_ml_service.why.producers import (
     responsible_for,
 )
 from otel_ml_service.why.turn import BACK, Turn, range_of
-from otel_ml_service.why.wording import listed, number, plural, signed, steps_text
 
 __all__ = ["explain_metric", "largest_change"]
 
@@ -157,8 +159,8 @@ def _needed(
 def _mostly(found: Responsible, name: str) -> str:
     them = listed([one.name for one in found.producers])
     return (
-        f"{found.part:.0%} of it goes with the samples of {them}, not all: "
-        f"without these {name} would be {number(found.without)}."
+        f"{percent(found.part)} of it goes with the samples of {them}, not all: "
+        f"without these {name} would be {measured(name, found.without)}."
     )
 
 
@@ -208,8 +210,8 @@ def _level(name: str, change: Change) -> Turn:
     size = f", {change.size:.1f} times its scatter" if change.size < _VARIED_NOT else "; it did not vary before"
     verb = "rose" if change.by > 0 else "fell"
     text = (
-        f"{name} {verb} at step {change.step:,} from {number(change.before)} to {number(change.after)} "
-        f"({signed(number(change.by))}{size})."
+        f"{name} {verb} at step {change.step:,} from {measured(name, change.before)} to {measured(name, change.after)} "
+        f"({signed(measured(name, change.by))}{size})."
     )
     return Turn(change.step, change.found_at, text, change.by)
 
@@ -259,7 +261,7 @@ def _no_change(
     return (
         f"{name} has no change of level in {asked}.",
         _not_told(points),
-        f"It has {plural(points.values, 'value')}; its last one is {number(newest)}.",
+        f"It has {plural(points.values, 'value')}; its last one is {measured(name, newest)}.",
     )
 
 

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from otel_ml_service.findings.units import measured
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.coincidences import first_not_finite, is_looked_at
 from otel_ml_service.why.facts import Place, RunFacts
-from otel_ml_service.why.wording import number, plural
 
 __all__ = ["NoNumber", "finite_no_more", "no_longer_finite", "no_numbers_now", "not_finite_in_one", "not_finite_since"]
 
@@ -38,7 +39,7 @@ def no_numbers_now(facts: RunFacts) -> Iterator[NoNumber]:
             since = not_finite_since(values)
             if since is not None:
                 last = [value for step, value in sorted(values.items()) if step < since][-1:]
-                before = f"; the step before had {number(last[0])}" if last else ""
+                before = f"; the step before had {measured(name, last[0])}" if last else ""
                 yield NoNumber(since, f"{name} is {values[since]} since {place.axis} {since:,}", before)
 
 
@@ -56,12 +57,12 @@ def finite_no_more(name: str, values: Mapping[int, float], at: int) -> str:
     before, later = values[steps[steps.index(at) - 1]], [step for step in steps if step > at]
     again = next((step for step in later if math.isfinite(values[step])), None)
     if again is None:
-        return f"{name} became {values[at]} at step {at:,}; the step before had {number(before)}."
+        return f"{name} became {values[at]} at step {at:,}; the step before had {measured(name, before)}."
     lacking = sum(not math.isfinite(value) for value in values.values())
     after = "the one after it" if again == later[0] else f"step {again:,} again"
     return (
         f"{name} was {values[at]} at step {at:,}, and not finite in {lacking:,} of {plural(len(steps), 'step')}; "
-        f"the step before had {number(before)}, {after} {number(values[again])}."
+        f"the step before had {measured(name, before)}, {after} {measured(name, values[again])}."
     )
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from otel_ml_service.findings.wording import listed
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import what_was_when
-from otel_ml_service.why.wording import listed
 
 __all__ = ["alone_on_hosts", "told_with_hosts"]
 

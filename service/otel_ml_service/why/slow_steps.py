@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
+from otel_ml.quantities import percent, seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.findings.phases import UNTIMED, is_waiting
+from otel_ml_service.findings.wording import listed, plural, signed, steps_text
 from otel_ml_service.why.answer import ABOUT, CAUSED, Answer, Evidence, Look, Phase, Verdict
 from otel_ml_service.why.between_steps import one_rank_between
 from otel_ml_service.why.coincidences import changes_near
@@ -28,7 +30,6 @@ from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
 from otel_ml_service.why.unknown_steps import NO_TIMERS, unknown_steps
 from otel_ml_service.why.untimed import in_no_timer
-from otel_ml_service.why.wording import listed, plural, seconds, signed, steps_text
 
 __all__ = ["NOTICED", "explain_steps", "found_at", "quick_range", "slow_range", "whose"]
 
@@ -251,7 +252,7 @@ def _what(facts: RunFacts, place: Place, first: int, last: int, effect: _Effect)
     took = f"{steps_text(first, last, place.axis).capitalize()}{who} took {seconds(effect.mean_s)}"
     each = " each" if len(effect.steps) > 1 else ""
     if not effect.usual and effect.is_noticed:
-        share = f"{effect.by / effect.mean_s:.0%}"
+        share = percent(effect.by / effect.mean_s)
         return f"{took}{each}: {seconds(effect.by)} ({share}) more than without what was found; no step was without it."
     if not effect.usual:
         return f"{took}{each}; there are no usual steps to compare with."
@@ -288,7 +289,7 @@ def _why(
     """Return the verdict and its reason; nothing where only the account has something to say."""
     if verdict == "caused":
         of_ranks = _not_slow(causes)
-        part = f"; {explained:.0%} of it goes with that" if effect.usual else ""
+        part = f"; {percent(explained)} of it goes with that" if effect.usual else ""
         return f"Caused: {listed(names)}{of_ranks}{part}."
     if verdict == "coincided":
         said = listed([one.text for one in evidence], 3)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 
+from otel_ml.quantities import seconds
+from otel_ml_service.findings.wording import steps_text
 from otel_ml_service.why.answer import CAUSED, Answer, Look
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.long_steps import LongSteps, long_steps, with_phases
@@ -15,7 +17,6 @@ from otel_ml_service.why.ranks_in_phases import alone_in
 from otel_ml_service.why.slow_steps import NOTICED, explain_steps, found_at, whose
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, calm_steps, step_time, usual_steps
-from otel_ml_service.why.wording import seconds, steps_text
 
 __all__ = ["growing", "long_steps_of", "steps_answer", "told_with"]
 

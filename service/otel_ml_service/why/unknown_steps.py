@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from otel_ml_service.findings.wording import steps_text
 from otel_ml_service.why.answer import ABOUT, Answer
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.step_time import StepTime
-from otel_ml_service.why.wording import steps_text
 
 __all__ = ["NO_TIMERS", "unknown_steps"]
 

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from otel_ml.quantities import percent, seconds
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.nesting import BESIDE, of_steps, parents_of
 from otel_ml_service.findings.phases import STEP, UNTIMED
+from otel_ml_service.findings.wording import listed
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.between_steps import between_steps
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.how_often import regularly
 from otel_ml_service.why.step_time import WORTH_TIMING_S, StepTime
-from otel_ml_service.why.wording import listed, seconds
 
 __all__ = ["Untimed", "in_no_timer", "untimed"]
 
@@ -50,8 +51,8 @@ class Untimed:
     def how_much(self) -> str:
         """How much it is, and in which steps it is much more than usual."""
         if len(self.of_steps) == 1:
-            return f"{seconds(self.total_s)} ({self.share:.0%}) of {self.axis} {self.longest:,} is in no timer"
-        return f"{seconds(self.total_s)} ({self.share:.0%} of the time) is in no timer: {self._where}"
+            return f"{seconds(self.total_s)} ({percent(self.share)}) of {self.axis} {self.longest:,} is in no timer"
+        return f"{seconds(self.total_s)} ({percent(self.share)} of the time) is in no timer: {self._where}"
 
     @property
     def _where(self) -> str:

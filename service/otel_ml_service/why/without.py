@@ -10,6 +10,7 @@ from statistics import fmean
 
 import numpy as np
 
+from otel_ml.quantities import seconds
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.frontier import exposed, line_of
 from otel_ml_service.findings.peers import groups_of, is_pipeline
@@ -18,8 +19,8 @@ from otel_ml_service.findings.span_timers import span_timers
 from otel_ml_service.findings.stages import surplus_of_stage
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.what_if import saved_in_turns, saved_without, saved_without_stage
+from otel_ml_service.findings.wording import listed, plural, steps_text
 from otel_ml_service.why.facts import Place
-from otel_ml_service.why.wording import listed, plural, seconds, steps_text
 
 __all__ = ["Removed", "WhatIf", "removed", "what_if"]
 

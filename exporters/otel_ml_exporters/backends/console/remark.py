@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from statistics import fmean
 
+from otel_ml.quantities import seconds
 from otel_ml_exporters.records import StepRecord
-from otel_ml_exporters.telling_metrics import significant
 
 __all__ = ["Remarks"]
 
@@ -61,8 +61,8 @@ def _longest(values: Mapping[str, float]) -> str | None:
     found = max(_standing_out(values), default=None)
     if found is None:
         return None
-    _, phase, rank, seconds = found
-    return f"rank {rank} longest in {phase}: {significant(seconds, 4)} s"
+    _, phase, rank, longest_s = found
+    return f"rank {rank} longest in {phase}: {seconds(longest_s)}"
 
 
 def _standing_out(values: Mapping[str, float]) -> Iterator[tuple[float, str, int, float]]:
@@ -97,5 +97,5 @@ def _by_rank(values: Mapping[str, float]) -> Mapping[str, tuple[int, float, floa
         match = _RANK.match(name)
         if match:
             ranks.setdefault(match["base"], {})[int(match["rank"])] = value
-    slowest = {base: max(seconds, key=lambda rank: seconds[rank]) for base, seconds in ranks.items()}
+    slowest = {base: max(times, key=lambda rank: times[rank]) for base, times in ranks.items()}
     return {base: (rank, ranks[base][rank], fmean(ranks[base].values())) for base, rank in slowest.items()}

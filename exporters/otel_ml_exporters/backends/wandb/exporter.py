@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.quantities import seconds
 from otel_ml_exporters.backends.wandb.connection import MODES
 from otel_ml_exporters.backends.wandb.errors import export_error
 from otel_ml_exporters.backends.wandb.open_run import OpenRun, Options, foreseen_notice, load_wandb, open_run, tags_of
@@ -182,7 +183,7 @@ class WandbExporter(Exporter):
         if self._opened is not None:
             kill_core(load_wandb(self._opened.log.parent))
         raise RestartExporterError(
-            f"W&B: row {row} is not on disk after {waited_s:.0f} s. Is the disk full? Its process is started again."
+            f"W&B: row {row} is not on disk after {seconds(waited_s)}. Is the disk full? Its process is started again."
         )
 
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
@@ -257,7 +258,7 @@ class _Finishing(threading.Thread):
     def check(self, timeout: float) -> None:
         """Raise what `finish` raised, or that it is still running."""
         if self.is_alive():
-            raise RetryableExportError(f"W&B: the upload was not finished within {timeout:g} s.")
+            raise RetryableExportError(f"W&B: the upload was not finished within {seconds(timeout)}.")
         if self._failure is not None:
             raise self._failure
 

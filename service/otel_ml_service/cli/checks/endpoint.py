@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from otel_ml._internal.transport.link import where_of
 from otel_ml.config import Config, Endpoint
+from otel_ml.quantities import seconds
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.cli.checks.check import Check
 from otel_ml_service.cli.checks.probe import probe, probes_so_far, service_version
@@ -81,6 +82,6 @@ def _relay_check(where: str, service: str, config: Config, before: float) -> Che
         time.sleep(0.2)
     return Check(
         "wrong",
-        f"{where} took the probe, and it did not arrive at {service} within {_RELAY_TIMEOUT_S:.0f} s",
+        f"{where} took the probe, and it did not arrive at {service} within {seconds(_RELAY_TIMEOUT_S)}",
         "compare the Collector's exporter with collector-config/gateway.yaml, and see its log",
     )

@@ -15,17 +15,17 @@ from otel_ml._internal.lifecycle.unknown_settings import unknown_settings
 from otel_ml._internal.native import native
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
+from otel_ml.quantities import size
 from otel_ml_exporters.registry import check_installed, exporter_class
 from otel_ml_service import env
 from otel_ml_service.cli.checks.check import Check
 from otel_ml_service.cli.checks.probe import probe, service_version
-from otel_ml_service.cli.figures import size
 from otel_ml_service.cli.packages import OPTIONAL_PACKAGES, installed_version
 from otel_ml_service.env import DIR_MAX
 from otel_ml_service.env import VARIABLES as SERVICE_VARIABLES
 from otel_ml_service.exporter_makers import NO_EXPORTER
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.run_folders import run_folders
-from otel_ml_service.why.wording import plural
 
 __all__ = ["folder_checks", "package_checks", "port_checks", "setting_checks"]
 

@@ -21,6 +21,15 @@ const quantity = (value, unit) => {
     (value && prefixes[unit] ? prefixes[unit][prefixes[unit].length - 1] : [1, '']);
   return `${plain(value / size)} ${prefix}${unit}`.trim();
 };
+// In a sentence: three figures, and two units from a minute on, as otel_ml/quantities.py has them.
+const long = [['d', 86400, 'h', 3600], ['h', 3600, 'min', 60], ['min', 60, 's', 1]];
+const told = (value, unit) => {
+  const parts = part => Math.round(Math.abs(value) / part);
+  const fits = unit === 's' && Math.abs(value) >= 59.95 && long.find(([, length,, part]) => parts(part) * part >= length);
+  if (!fits) return quantity(+value.toPrecision(3), unit);
+  const [name, length, smaller, part] = fits, rest = parts(part) % (length / part);
+  return `${value < 0 ? '-' : ''}${Math.floor(parts(part) / (length / part))} ${name}${rest ? ` ${rest} ${smaller}` : ''}`;
+};
 
 const most = 1e30;  // of larger ones differences are no numbers any more
 
@@ -122,7 +131,7 @@ class Chart {
     const isLog = look.log && points.flat().some(point => point[1] > 0);
     const isHuge = points.flat().some(point => Math.abs(point[1]) > most);
     const left = isHuge ? `beyond ±${most} it is cut off` : look.log && !isLog ? 'not logarithmic: nothing is above 0' : '';
-    this.note.textContent = clipped ? `first steps up to ${quantity(clipped.top, 's')} are cut off` : left;
+    this.note.textContent = clipped ? `first steps up to ${told(clipped.top, 's')} are cut off` : left;
     this.place = placeOf(this.shown.axis, place => this.name.startsWith(place.prefix));
     this.onTime = look.time && this.place !== null;
     const at = step => this.onTime ? between(this.place.points, 0, 1, step) : step;

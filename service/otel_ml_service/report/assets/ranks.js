@@ -137,7 +137,7 @@ class StepView {
       svg.append(inkOf('text', {x: labels - 6, y: top + 15, 'text-anchor': 'end'}, row.who));
       for (const [name, begin, length, depth, isFront] of row.boxes) {
         const width = Math.max(x(begin + length) - x(begin), 0.7), inset = Math.min(depth, 3) * 4;
-        const said = `${row.who}, ${found.names[name]}: ${quantity(length / 1e6, 's')}` +
+        const said = `${row.who}, ${found.names[name]}: ${told(length / 1e6, 's')}` +
           (isFront ? ', at the front: the step waited for this' : '');
         boxes.append(inkOf('rect', {x: x(begin), y: top + 2 + inset, width, height: bar - 4 - inset,
           class: `c${name % 6}` + (isFront ? ' front' : '')}, inkOf('title', {}, said)));

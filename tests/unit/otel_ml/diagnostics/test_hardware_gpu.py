@@ -253,7 +253,7 @@ def test_a_process_finds_the_library_as_the_dynamic_linker_does(tmp_path: Path) 
         check=True,
     )
 
-    assert "device 0 is gpu0 GPU-00000000-aaaa, used 20.00 of 80.00 GiB, pid 4242 uses 1.00 GiB" in done.stdout
+    assert "device 0 is gpu0 GPU-00000000-aaaa, used 21.5 GB of 85.9 GB, pid 4242 uses 1.07 GB" in done.stdout
 
 
 @pytest.mark.feature("N30", "yes", "`hardware.diagnose()` and `hardware.MemoryStages`")

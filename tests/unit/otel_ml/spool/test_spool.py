@@ -124,7 +124,7 @@ def test_of_a_damaged_spool_the_rest_is_sent_and_it_is_kept_and_reported(
     [kept] = tmp_path.glob("*.unreadable")
     assert kept.read_bytes() == damaged
     [sentence] = said
-    assert f"{len(b'damaged') + FRAME.size} bytes of {str(kept)!r} are damaged" in sentence
+    assert f"{len(b'damaged') + FRAME.size} B of {str(kept)!r} are damaged" in sentence
 
 
 def test_a_full_spool_drops_the_oldest_and_tells_which_steps(spool: Spool) -> None:

@@ -84,7 +84,7 @@ def test_who_took_longest_is_named_where_the_step_tells(timed: dict[str, float])
 
     said = written(row(1, {"loss": 1.0, **timed, **waiting}))
 
-    assert said[1].endswith("(rank 2 longest in forward: 0.2900 s)")
+    assert said[1].endswith("(rank 2 longest in forward: 290 ms)")
 
 
 def test_who_waits_longest_is_not_named_but_who_is_in_front() -> None:
@@ -98,7 +98,7 @@ def test_who_waits_longest_is_not_named_but_who_is_in_front() -> None:
 
     said = written(row(1, {"loss": 1.0, **forward, **waiting}))
 
-    assert said[1].endswith("(rank 0 longest in forward: 0.2900 s)")
+    assert said[1].endswith("(rank 0 longest in forward: 290 ms)")
 
 
 def test_nobody_is_named_where_ranks_are_alike_or_the_difference_is_small() -> None:

@@ -94,7 +94,7 @@ def test_hosts_are_as_busy_as_their_gpus_the_least_busy_first(tmp_path: Path) ->
     _, text = in_a_terminal(tmp_path, "top", "01abc", NO_COLOR="1")
 
     assert list(shown.items()) == [("n2", {"gpu": 0.125, "cpu": 0.04}), ("n1", {"gpu": 0.8, "cpu": 0.31})]
-    assert "2 hosts, the least busy first: n2 GPU 12% CPU 4% · n1 GPU 80% CPU 31%" in text
+    assert "2 hosts, the least busy first: n2 GPU 12.5 % CPU 4 % · n1 GPU 80 % CPU 31 %" in text
 
 
 def test_a_finding_comes_before_who_took_longest_in_one_step() -> None:
@@ -102,7 +102,7 @@ def test_a_finding_comes_before_who_took_longest_in_one_step() -> None:
     finding = Finding("slow", 2, "forward", "critical", 40, 279, slowdown=2.0, extra_s=0.025, cost_s=6.0, saved_s=0.02)
     board = RunBoard()
     board.add(row(9, 0.0, timed))
-    assert board.remark == "rank 1 longest in sync: 0.2900 s (at step 9)"
+    assert board.remark == "rank 1 longest in sync: 290 ms (at step 9)"
 
     board.add(Table(4, 3.0, "otel_ml/findings", "step", 2, COLUMNS, (row_of(finding),)))
 
@@ -115,7 +115,7 @@ def test_a_pipe_gets_a_line_with_progress_values_and_who_took_longest(tmp_path: 
     done = otel_ml(tmp_path, "top", "01abc")
 
     [line] = done.stdout.splitlines()
-    assert line.startswith("01abc finished  step 49  100%  loss ")
+    assert line.startswith("01abc finished  step 49  100 %  loss ")
     assert "rank 2 longest in forward" in line
 
 
@@ -133,7 +133,7 @@ def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path: Path) -> None:
             file.write(json.dumps({"seq": end.seq, "type": "status", "time": 1.0, "status": "failed"}) + "\n")
         rest = process.stdout.read()
 
-    assert first.startswith("01abc live  step 3  100%")
+    assert first.startswith("01abc live  step 3  100 %")
     assert rest.startswith("01abc failed  step 3")
 
 

@@ -116,8 +116,8 @@ def test_a_stage_with_more_work_is_told_and_no_rank_is_named() -> None:
     assert (row["kind"], row["place"], row["rank"], row["s per step"]) == ("stage", "stage 1", None, pytest.approx(0.5))
     [said] = service.notices
     assert said.startswith(
-        "Stage 1 of role 'trainer' has 1.5 × the work of the other stages since step 0: 0.5 s a step more; "
-        "without it a step is 0.25 s shorter (critical)."
+        "Stage 1 of role 'trainer' has 1.5 × the work of the other stages since step 0: 500 ms a step more; "
+        "without it a step is 250 ms shorter (critical)."
     )
     assert straggler(service, 19) == {}
 
@@ -138,7 +138,9 @@ def test_a_host_whose_ranks_are_all_slow_is_told_once_with_its_ranks() -> None:
     assert (finding["place"], finding["rank"], finding["ranks"]) == ("host n2", None, (4, 5))
     assert (finding["since"], finding["last"], finding["is_over"]) == (5, 29, True)
     begins, ends = service.notices
-    assert begins.startswith("Host n2 of role 'trainer' is slow in 'forward' since step 5: 0.3 s longer than the usual")
+    assert begins.startswith(
+        "Host n2 of role 'trainer' is slow in 'forward' since step 5: 300 ms longer than the usual"
+    )
     assert "Slow are ranks 4, 5." in begins
     assert ends.startswith("Host n2 of role 'trainer' is no longer slow in 'forward': from step 5 to 29, ")
     row = newest_row(service)
@@ -163,8 +165,8 @@ def test_checkpoints_every_ten_steps_are_told_once_and_when_there_are_no_more() 
     assert (finding["since"], finding["last"], finding["is_over"]) == (9, 59, True)
     begins, ends = service.notices
     assert begins.startswith(
-        "Role 'trainer' pauses in 'checkpoint' every 10 steps since step 9: 3 s each, 0.409 s a step on average, +14% "
-        "(warning). Nobody is slow."
+        "Role 'trainer' pauses in 'checkpoint' every 10 steps since step 9: 3 s each, 409 ms a step on average, "
+        "+13.6 % (warning). Nobody is slow."
     )
     assert ends.startswith("Role 'trainer' no longer pauses in 'checkpoint': ")
     assert newest_row(service)["kind"] == "pause"

@@ -40,7 +40,7 @@ def waits_every_seventh(step: int, before: np.ndarray, work: np.ndarray) -> np.n
 
 
 def played(ends: Ends, steps: range = range(40), until: int = 10**9, **jumps: float) -> tuple[StepFindings, Finding]:
-    """Return what is found where rank 2 works for 0.3 s longer; of `rank_2=3600.0` the clock is set forward then."""
+    """Return what is found where rank 2 works for 300 ms longer; of `rank_2=3600.0` the clock is set forward then."""
     step_findings, draw, ended, told = StepFindings(), np.random.default_rng(1), np.zeros(RANKS), []
     clocks = np.arange(RANKS) * 1e9
     for step in steps:
@@ -97,7 +97,7 @@ def test_what_is_over_is_told_as_it_was(ends: Ends, wait: bool):
 
 
 def generators(service: Service, *, wait: bool, count: int = 3, host: str = "n2") -> list[str]:
-    """Let generators work, of which those on a host take 0.5 s longer from rollout 20 on; return what is said."""
+    """Let generators work, of which those on a host take 500 ms longer from rollout 20 on; return what is said."""
     hosts = [f"n{rank * 3 // count}" for rank in range(count)]
     ranks = [
         Rank(rank, role="generator", world_size=count, clock=service.now, host=where)
@@ -127,7 +127,7 @@ def test_of_generators_that_go_on_it_is_said_that_only_own_steps_are_longer():
     [said] = [notice for notice in generators(service, wait=False) if "is slow" in notice]
 
     assert said.startswith(
-        "Rank 2 of role 'generator' is slow in 'generate' since rollout 20: 0.5 s longer than the usual rank, +50%; "
+        "Rank 2 of role 'generator' is slow in 'generate' since rollout 20: 500 ms longer than the usual rank, +50 %; "
         "its own steps take that much longer, and most ranks do not wait for it (critical)."
     )
     [line] = finding_lines(table_of(service))
@@ -157,7 +157,7 @@ def test_of_generators_that_wait_for_each_other_the_price_is_said_as_of_trainers
 
     [said] = [notice for notice in generators(service, wait=True) if "is slow" in notice]
 
-    assert "+50%; without it a step is 0.5 s shorter (critical)." in said
+    assert "+50 %; without it a step is 500 ms shorter (critical)." in said
     [line] = finding_lines(table_of(service))
     assert line.endswith("+500 ms a step, 500 ms shorter without it")
     answer = why(facts_of("run", service.records), Question(role="generator", axis="rollout"))

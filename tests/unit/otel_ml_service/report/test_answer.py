@@ -12,6 +12,7 @@ from otel_ml_service.findings.finding import COLUMNS
 from otel_ml_service.report.answer import answer, troubles
 from otel_ml_service.report.contents import Contents, contents
 from otel_ml_service.report.sections import findings
+from otel_ml_service.report.steps_told import steps_told
 from tests.unit.otel_ml_service.report.test_page import Reader
 
 _NOBODY = (None, None, None, None)
@@ -30,13 +31,13 @@ def run_of(*findings: Sequence[object], name: str = "otel_ml/findings", further:
 
 
 def said(run: Contents, *, is_live: bool = False) -> str:
-    return "".join(Reader(answer(run, is_live=is_live)).texts)
+    return "".join(Reader(answer(run, steps_told(run), is_live=is_live)).texts)
 
 
 def test_a_finding_is_a_sentence_with_its_cost_and_share_of_the_time() -> None:
     run = run_of(("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 0.1, *_NOBODY))
 
-    assert "Rank 2 was slow in forward, steps 4–7: +25 ms a step, 50% of the time, 0.1 s in all." in said(run)
+    assert "Rank 2 was slow in forward, steps 4–7: +25 ms a step, 50 % of the time, 100 ms in all." in said(run)
 
 
 def test_what_lasts_comes_first_and_is_said_to_last() -> None:
@@ -45,7 +46,7 @@ def test_what_lasts_comes_first_and_is_said_to_last() -> None:
 
     text = said(run_of(over, lasts), is_live=True)
 
-    assert "Rank 0 is slow in data, since step 8: +5 ms a step, 10% of the time" in text
+    assert "Rank 0 is slow in data, since step 8: +5 ms a step, 10 % of the time" in text
     assert text.index("Rank 0") < text.index("Rank 2")
 
 
@@ -78,7 +79,7 @@ def test_who_is_given_more_to_do_is_named_with_how_much_and_is_not_called_slow()
 
     text = said(run)
 
-    assert "Rank 2 has 1.4 × the tokens of the others, since step 2: +20 ms a step, 40% of the time" in text
+    assert "Rank 2 has 1.4 × the tokens of the others, since step 2: +20 ms a step, 40 % of the time" in text
     assert "slow" not in text
 
 
@@ -97,13 +98,13 @@ def test_a_rank_that_was_killed_comes_first() -> None:
 
 
 def test_what_passed_between_steps_is_told_where_it_is_much() -> None:
-    assert "8.55 s (95% of the time) passed between steps, in no timer: 950 ms each time." in said(run_of())
+    assert "8.55 s (95 % of the time) passed between steps, in no timer: 950 ms each time." in said(run_of())
 
 
 def with_checkpoints(*findings: Sequence[object]) -> Contents:
     steps = [
         StepRecord(
-            number + 1, "trainer", "step", number, 0, 1000.0 + number,
+            number + 1, "trainer", "step", number, 0, 1000.0 + 0.01 * (number + 1) + 0.4 * ((number + 1) // 20),
             {f"time/exposed/{name}{of}": value for name, seconds in (("forward", 0.01), ("checkpoint", at_end))
              for of, value in (("", seconds), ("/rank", 0.0))},
         )
@@ -115,14 +116,14 @@ def with_checkpoints(*findings: Sequence[object]) -> Contents:
 
 
 def test_steps_that_are_far_longer_now_and_then_are_told_once() -> None:
-    told = "8 of 160 steps took 3.2 s more in all (67% of the time): +400 ms of checkpoint every 20th step (19, 39, "
+    told = "8 of them took 3.2 s more in all (66.7 % of the time): +400 ms of checkpoint every 20th step (19, 39, "
     pause = ("critical", "pause", None, "checkpoint", 19, None, 2.0, 0.02, 2.8, *_NOBODY, "nobody", 0.02)
     slow = ("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 0.1, *_NOBODY)
 
     assert told in said(with_checkpoints())
-    assert told not in said(with_checkpoints(pause))
-    assert "The job pauses now and then in checkpoint" in said(with_checkpoints(pause))
-    assert told in said(with_checkpoints(slow))
+    assert told in said(with_checkpoints(pause))
+    assert "The job pauses now and then" not in said(with_checkpoints(pause))
+    assert told.replace("of them", "of 160 steps") in said(with_checkpoints(slow))
 
 
 def test_a_table_of_findings_has_the_columns_that_say_something_and_the_place_first() -> None:
@@ -159,10 +160,10 @@ def test_a_run_that_is_over_has_no_time_left() -> None:
         ([Params(1, 1.0, {"world_size": 1}), StepRecord(2, "trainer", "step", 0, 0, 1.0, {"time/forward": 1.0})],
          "One rank: there is nobody to compare it with."),
         ([StepRecord(1, "trainer", "step", 0, 0, 1.0, {"time/step": 1.0, "time/all_reduce": 0.8})],
-         "No rank was found slow or silent. 80% of the time goes to all_reduce, which is waiting."),
+         "No rank was found slow or silent. 80 % of the time goes to all_reduce, which is waiting."),
         ([StepRecord(1, "trainer", "step", 0, 0, 1.0, {"time/step": 1.0, "time/forward": 0.9}),
           StepRecord(2, "trainer", "step", 1, 0, 2.0, {"time/forward": 0.9})],  # killed in it
-         "90% of the time goes to forward."),
+         "90 % of the time goes to forward."),
     ],
 )  # fmt: skip
 def test_where_nobody_is_slow_it_is_said_what_can_be_told(records: list[Record], sentence: str) -> None:

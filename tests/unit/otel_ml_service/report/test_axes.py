@@ -60,7 +60,7 @@ def test_each_role_has_its_own_shares_of_time(read: Reader) -> None:
     assert [line for line in timing.splitlines() if line in {"trainer", "generator, rollout"}] == [
         "trainer", "generator, rollout",
     ]  # fmt: skip
-    assert "100.0%" in timing
+    assert "100 %" in timing
 
 
 def test_a_metric_is_drawn_by_the_version_of_its_samples_and_by_task(read: Reader) -> None:

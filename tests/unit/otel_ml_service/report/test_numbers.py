@@ -11,10 +11,10 @@ import pytest
 
 from otel_ml.diagnostics.hardware.measures import MEASURES
 from otel_ml_exporters.records import Params, Record, Span, SpanBatch, SpanLink, StepRecord, Summary
+from otel_ml_service.findings.units import UNITS
 from otel_ml_service.report.contents import contents
 from otel_ml_service.report.page import page
 from otel_ml_service.report.timeline import timeline
-from otel_ml_service.report.units import UNITS
 from tests.unit.otel_ml_service.report.test_page import Reader
 
 

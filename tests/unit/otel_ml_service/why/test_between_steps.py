@@ -49,7 +49,7 @@ def test_what_passes_between_steps_now_and_then_is_told_with_the_steps_and_nobod
 
     assert answer.verdict == "cannot tell"
     assert answer.sentences[0] == (
-        "Nothing stands out in 60 steps, but 3 s (56% of the time) passed between steps, in no timer: 600 ms each "
+        "Nothing stands out in 60 steps, but 3 s (56 % of the time) passed between steps, in no timer: 600 ms each "
         "between steps 9 and 10, 19 and 20, 29 and 30 and 2 more, every 10th step."
     )
     assert "nobody is slow for it" in answer.sentences[1]
@@ -60,7 +60,7 @@ def test_what_passes_between_steps_now_and_then_is_told_with_the_steps_and_nobod
 def test_what_passes_between_all_steps_is_told_once() -> None:
     answer = asked(facts_of("run", run(lambda _: 0.02)))
 
-    assert "1.18 s (33% of the time) passed between steps, in no timer: 20 ms each time" in answer.sentences[0]
+    assert "1.18 s (33.3 % of the time) passed between steps, in no timer: 20 ms each time" in answer.sentences[0]
 
 
 @pytest.mark.parametrize("before", [lambda _: 0.0, lambda _: 0.001], ids=["nothing", "little"])
@@ -78,7 +78,7 @@ def test_of_the_steps_that_are_asked_for_only_what_passed_between_them_counts() 
     facts = facts_of("run", run(at_checkpoints(0.6)))
 
     assert "between steps" not in texts(asked(facts, 11, 19))
-    assert "600 ms (65% of the time) passed between steps, in no timer: 600 ms between steps 19 and 20" in texts(
+    assert "600 ms (65.2 % of the time) passed between steps, in no timer: 600 ms between steps 19 and 20" in texts(
         asked(facts, 16, 24)
     )
 

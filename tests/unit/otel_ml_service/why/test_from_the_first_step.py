@@ -36,7 +36,9 @@ def test_a_stage_with_more_work_from_the_first_step_on_caused_it_and_no_rank_is_
 
     assert (answer.verdict, answer.first, answer.last) == ("caused", 0, 159)
     assert answer.effect == pytest.approx(0.004)
-    assert answer.sentences[0].endswith("ms each: 4 ms (33%) more than without what was found; no step was without it.")
+    assert answer.sentences[0].endswith(
+        "ms each: 4 ms (33.4 %) more than without what was found; no step was without it."
+    )
     assert answer.sentences[1] == (
         "Caused: stage 2 had 1.77 × the work of the other stages, steps 0-159; none of its ranks was slow."
     )

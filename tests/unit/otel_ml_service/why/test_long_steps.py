@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice
 
 import numpy as np
 import pytest
 
-from otel_ml_exporters.records import JsonValue, Record, Span, StepRecord
+from otel_ml_exporters.records import JsonValue, Record, Span, SpanBatch, StepRecord
 from otel_ml_service.why.answer import Answer
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import RunFacts, facts_of
@@ -58,9 +58,9 @@ def test_a_checkpoint_now_and_then_is_told_with_what_it_costs_and_is_the_cause(
     answer = asked(job(values=CHECKPOINTS, findings=findings), steps=steps)
 
     assert answer.sentences == (
-        "Steps 0-159 took 12 ms each, but 8 of them took 3.2 s more in all (63% of the time): "
+        "Steps 0-159 took 12 ms each, but 8 of them took 3.2 s more in all (62.5 % of the time): "
         "+400 ms of checkpoint every 20th step (19, 39, 59 and 5 more).",
-        "Caused: checkpoint; 100% of it goes with that, and nobody was found slow.",
+        "Caused: checkpoint; 100 % of it goes with that, and nobody was found slow.",
         f"Without that these steps are 3.2 s shorter in all; look at step {answer.look_at[0].step}.",
     )
     assert (answer.verdict, answer.first, answer.last) == ("caused", 0, 159)
@@ -89,7 +89,7 @@ def test_one_checkpoint_that_is_asked_for_is_caused_by_it() -> None:
     assert answer.verdict == "caused"
     assert answer.sentences == (
         "Step 39 took 412 ms instead of 12 ms: +400 ms of checkpoint.",
-        "Caused: checkpoint; 100% of it goes with that, and nobody was found slow.",
+        "Caused: checkpoint; 100 % of it goes with that, and nobody was found slow.",
         "Without that it is 400 ms shorter in all; look at step 39.",
     )
 
@@ -99,10 +99,10 @@ def test_two_things_that_come_now_and_then_are_told_apart() -> None:
 
     assert answer.verdict == "caused"
     assert answer.sentences[0].endswith(
-        "(81% of the time): +1.5 s of evaluation every 50th step (49, 99, 149 and 5 more) "
+        "(80.7 % of the time): +1.5 s of evaluation every 50th step (49, 99, 149 and 5 more) "
         "and +400 ms of checkpoint every 20th step (19, 39, 59 and 17 more)."
     )
-    assert answer.sentences[1].startswith("Caused: evaluation and checkpoint; 100% of it goes with them")
+    assert answer.sentences[1].startswith("Caused: evaluation and checkpoint; 100 % of it goes with them")
 
 
 @pytest.mark.parametrize(
@@ -110,43 +110,43 @@ def test_two_things_that_come_now_and_then_are_told_apart() -> None:
     [
         (
             phases(optimizer=every(5, 0.02)),
-            "32 of them took 640 ms more in all (25% of the time): +20 ms of optimizer every 5th step (4, 9, 14 ",
-            "100% of it is in optimizer, and nobody",
+            "32 of them took 640 ms more in all (25 % of the time): +20 ms of optimizer every 5th step (4, 9, 14 ",
+            "99.9 % of it is in optimizer, and nobody",
             "Look for what the program does every 5th step",
         ),
         (
             phases(optimizer=every(2, 0.02)),
-            "80 of them took 1.6 s more in all (45% of the time): +20 ms of optimizer every 2nd step (1, 3, 5 ",
-            "100% of it is in optimizer, and nobody",
+            "80 of them took 1.6 s more in all (45.5 % of the time): +20 ms of optimizer every 2nd step (1, 3, 5 ",
+            "100 % of it is in optimizer, and nobody",
             "Look for what the program does every 2nd step",
         ),
         (
             phases(backward=at(40.0, 80)),
-            "step 80 took 40 s more (95% of the time): +40 s of backward.",
-            "100% of it is in backward, and nobody",
+            "step 80 took 40 s more (95.4 % of the time): +40 s of backward.",
+            "100 % of it is in backward, and nobody",
             "Look at step 80: the longest one, 40 s.",
         ),
         (
             phases(backward=at(0.3, 60, 61, 62, 63, 64)),
-            "5 of them took 1.5 s more in all (44% of the time): +300 ms of backward in steps 60-64.",
-            "100% of it is in backward, and nobody",
+            "5 of them took 1.5 s more in all (43.9 % of the time): +300 ms of backward in steps 60-64.",
+            "100 % of it is in backward, and nobody",
             "Look at step 6",
         ),
         (
             phases(all_gather=every(25, 0.3)),
-            "6 of them took 1.8 s more in all (48% of the time): +300 ms of all_gather every 25th step",
-            "100% of it is in all_gather, where ranks wait for each other, and nobody",
+            "6 of them took 1.8 s more in all (48.4 % of the time): +300 ms of all_gather every 25th step",
+            "100 % of it is in all_gather, where ranks wait for each other, and nobody",
             "Look for what the program does every 25th step",
         ),
         (
             phases(backward=at(30.0, 0)),
-            "step 0 took 30 s more (94% of the time): +30 s of backward.",
+            "step 0 took 30 s more (94 % of the time): +30 s of backward.",
             "it is the first step, in which programs compile, allocate and fill caches, and nobody",
             "Look at step 0: ",
         ),
         (
             phases(**{f"part{number}": every(20, 0.05) for number in range(8)}),
-            "8 of them took 3.2 s more in all (63% of the time): 400 ms each every 20th step (19, 39, 59 ",
+            "8 of them took 3.2 s more in all (62.5 % of the time): 400 ms each every 20th step (19, 39, 59 ",
             "no timer has a fifth of it, and nobody",
             "Look for what the program does every 20th step",
         ),
@@ -222,30 +222,36 @@ def test_steps_that_are_long_with_their_data_are_told_as_that() -> None:
     assert "step time follows tokens" in answer.sentences[1]
 
 
-def of_one_rank(step_s: Callable[[int], Mapping[str, float]], *, has_spans: bool = True) -> RunFacts:
+def records_of_one_rank(step_s: Callable[[int], Mapping[str, float]]) -> list[Record]:
     """Return a run of one rank, which has no published account, only timers and their spans."""
     rows: list[Record] = []
-    ends = [1000.0]
+    end = 1000.0
     for step in range(160):
         parts = step_s(step)
-        ends.append(ends[-1] + sum(parts.values()))
+        begin, end = end, end + sum(parts.values())
         timers = {f"time/{name}": seconds for name, seconds in parts.items()}
         timers |= {"time/train": sum(parts.values()), "time/step": sum(parts.values())}
-        rows.append(StepRecord(0, "trainer", "step", step, 0, ends[-1], timers))
-    facts = facts_of("run", numbered(rows))
+        now = round(begin * 1e9)
+        whole = Span("aa", f"train{step}", None, "train", now, round(end * 1e9), "trainer", 0, "step", step)
+        spans = [whole]
+        for name, seconds in parts.items():
+            after = now + round(seconds * 1e9)
+            spans.append(
+                replace(whole, span_id=f"{name}{step}", parent_id=whole.span_id, name=name, start_ns=now, end_ns=after)
+            )
+            now = after
+        rows += [StepRecord(0, "trainer", "step", step, 0, end, timers), SpanBatch(0, spans)]
+    return numbered(rows)
+
+
+def of_one_rank(step_s: Callable[[int], Mapping[str, float]], *, has_spans: bool = True) -> RunFacts:
+    records = records_of_one_rank(step_s)
+    facts = facts_of("run", records)
+    every = [span for record in records if isinstance(record, SpanBatch) for span in record.spans]
 
     def spans(begin_ns: int, end_ns: int, *_: bytes) -> Iterator[Span]:
-        for step, (begin, end) in enumerate(pairwise(ends)):
-            if begin_ns <= int(end * 1e9) <= end_ns + 1:
-                now = round(begin * 1e9)
-                whole = Span("aa", f"train{step}", None, "train", now, round(end * 1e9), "trainer", 0, "step", step)
-                yield whole
-                for name, seconds in step_s(step).items():
-                    after = now + round(seconds * 1e9)
-                    yield replace(
-                        whole, span_id=f"{name}{step}", parent_id=whole.span_id, name=name, start_ns=now, end_ns=after
-                    )
-                    now = after
+        ends = {span.step: span.end_ns for span in every if span.name == "train"}
+        return (span for span in every if begin_ns <= ends[span.step] <= end_ns + 1)
 
     if has_spans:
         facts.spans = spans
@@ -265,7 +271,7 @@ def test_of_one_rank_the_spans_of_some_of_the_long_steps_show_the_cause() -> Non
 
     assert answer.verdict == "caused"
     assert answer.sentences[0] == (
-        "Steps 0-159 took 12 ms each, but 32 of them took 12.8 s more in all (87% of the time): "
+        "Steps 0-159 took 12 ms each, but 32 of them took 12.8 s more in all (87 % of the time): "
         "+400 ms of checkpoint every 5th step (4, 9, 14 and 29 more)."
     )
     assert answer.account[0].name == "checkpoint"
@@ -282,7 +288,7 @@ def test_of_more_long_steps_than_are_looked_at_all_count() -> None:
     assert "32 of them took 12.8 s more" in answer.sentences[0]
     assert "+400 ms of checkpoint every 10th step" in answer.sentences[0]
     assert "+400 ms of evaluation every 10th step" in answer.sentences[0]
-    assert answer.sentences[1].endswith("; 100% of it goes with them, and nobody was found slow.")
+    assert answer.sentences[1].endswith("; 100 % of it goes with them, and nobody was found slow.")
 
 
 def test_of_long_steps_that_are_far_apart_no_spans_between_are_read() -> None:
@@ -303,7 +309,7 @@ def test_without_spans_the_innermost_timer_is_named_and_no_cause_is_claimed() ->
     assert answer.verdict == "cannot tell"
     assert "+400 ms of checkpoint every 5th step" in answer.sentences[0]
     assert answer.sentences[1] == (
-        "Cannot tell: 100% of it is in checkpoint, but without the spans of all ranks timers do not add up, "
+        "Cannot tell: 100 % of it is in checkpoint, but without the spans of all ranks timers do not add up, "
         "and nobody was found slow."
     )
     assert not answer.adds_up

@@ -35,10 +35,10 @@ def test_checkpoints_of_one_run_make_it_slower_and_are_the_cause() -> None:
 
     assert found.verdict == "caused"
     assert found.sentences[0].startswith(
-        "B is slower by 20 ms a step: 8 of its steps took 3.2 s more in all (63% of the time): +400 ms of checkpoint "
-        "every 20th step (19, 39, 59 and 5 more). Apart from these, neither is sure to be faster: "
+        "B is slower by 20 ms a step: 8 of its steps took 3.2 s more in all (62.5 % of the time): +400 ms of "
+        "checkpoint every 20th step (19, 39, 59 and 5 more). Apart from these, neither is sure to be faster: "
     )
-    assert found.sentences[1] == "Caused in B: checkpoint; 100% of it goes with that."
+    assert found.sentences[1] == "Caused in B: checkpoint; 100 % of it goes with that."
 
 
 def test_who_has_more_checkpoints_is_slower_by_the_difference() -> None:
@@ -57,7 +57,7 @@ def test_long_steps_of_which_nothing_says_what_was_done_are_no_cause() -> None:
     found = told(run("backward", lambda _: 0.0), run("backward", every(20, 0.4)))
 
     assert found.verdict == "cannot tell"
-    assert found.sentences[1] == "Cannot tell: 100% of it is in backward, and nobody was found slow."
+    assert found.sentences[1] == "Cannot tell: 100 % of it is in backward, and nobody was found slow."
 
 
 def test_a_first_step_that_compiles_does_not_make_a_run_slower() -> None:

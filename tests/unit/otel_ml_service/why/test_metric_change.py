@@ -70,7 +70,7 @@ def test_a_device_that_is_measured_by_the_clock_is_met_in_time() -> None:
     answer = asked(numbered([*rows, *clocks]))
 
     assert answer.verdict == "coincided"
-    assert "hw.gpu.clock went from 1980 to 700" in answer.sentences[1]
+    assert "hw.gpu.clock went from 1,980 MHz to 700 MHz" in answer.sentences[1]
 
 
 def test_a_metric_that_is_no_longer_a_number_is_told_with_its_step() -> None:

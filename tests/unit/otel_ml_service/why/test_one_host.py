@@ -34,7 +34,7 @@ def said(hosts: Mapping[str, Mapping[int, str]], *, since: int = 160, until: int
 def test_ranks_of_two_roles_that_are_slow_on_one_host_at_once_are_the_host() -> None:
     assert said(HOSTS) == (
         "Caused: host n2 was slow: rank 2 was slow in forward, steps 80-119 and rank 0 was slow in generate, "
-        "rollouts 160-239, of generator; 99% of it goes with that."
+        "rollouts 160-239, of generator; 99.3 % of it goes with that."
     )
 
 

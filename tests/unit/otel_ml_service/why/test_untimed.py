@@ -78,7 +78,7 @@ def test_a_pause_in_the_body_of_a_step_is_told_with_its_steps_and_what_to_do(tim
 def test_what_no_step_has_a_timer_for_is_told_as_what_is_usual() -> None:
     answer = asked(run(of_one_rank, lambda _: 0.010))
 
-    assert "800 ms (50% of the time) is in no timer: 10 ms a step." in answer.sentences[0]
+    assert "800 ms (50 % of the time) is in no timer: 10 ms a step." in answer.sentences[0]
     assert 'timed("forward")' in answer.sentences[2]
 
 
@@ -92,7 +92,7 @@ def test_next_to_nothing_in_no_timer_is_not_told(timers: Timers) -> None:
 def test_a_step_that_is_asked_for_says_how_much_of_it_no_timer_has() -> None:
     answer = asked(run(of_one_rank, at_pauses(0.3)), 30)
 
-    assert "300 ms (97%) of step 30 is in no timer" in [one.text for one in answer.evidence]
+    assert "300 ms (96.8 %) of step 30 is in no timer" in [one.text for one in answer.evidence]
     assert "is in no timer, and" in answer.sentences[1]
     assert answer.sentences[2] == (
         'Put `with otel_ml.timed("checkpoint"):`, or what it is, around what is in no timer; look at step 30.'

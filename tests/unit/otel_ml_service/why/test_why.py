@@ -23,7 +23,7 @@ def test_a_slow_rank_that_costs_what_the_steps_are_longer_caused_it() -> None:
     assert (answer.verdict, answer.first, answer.last) == ("caused", 80, 119)
     assert answer.effect == pytest.approx(0.015, rel=0.02)
     assert answer.sentences[0] == "Steps 80-119 took 27 ms each instead of 12 ms: +15 ms a step, 600 ms in all."
-    assert "rank 2 was slow in forward, steps 80-119; 99% of it goes with that" in answer.sentences[1]
+    assert "rank 2 was slow in forward, steps 80-119; 99.3 % of it goes with that" in answer.sentences[1]
     assert "are 14.9 ms shorter; look at step 85" in answer.sentences[2]
     [forward, *_] = answer.account
     assert (forward.name, forward.rank, forward.at_front, forward.steps) == ("forward", 2, 40, 40)

@@ -1,26 +1,10 @@
-"""Steps, seconds and values as sentences have them."""
+"""Steps, counts and values as sentences have them; what has a unit is in `otel_ml/quantities.py`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-__all__ = ["listed", "number", "ordinal", "plural", "seconds", "signed", "steps_text"]
-
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-
-
-def seconds(value: float) -> str:
-    """Return a duration in the unit that fits.
-
-    Examples:
-        >>> seconds(0.0149), seconds(1.02), seconds(130.0), seconds(0.0)
-        ('14.9 ms', '1.02 s', '130 s', '0 s')
-    """
-    if not math.isfinite(value) or abs(value) < 5e-10:
-        return f"{value:.0f} s"
-    scale, unit = next((entry for entry in _UNITS if abs(value) >= entry[0]), _UNITS[-1])
-    return f"{value / scale:.3g} {unit}" if abs(value) < 1000 else f"{value:,.0f} s"
+__all__ = ["listed", "number", "ordinal", "plural", "signed", "steps_text"]
 
 
 def number(value: float) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 
+from otel_ml.quantities import quantity
 from otel_ml.wire.reductions import REDUCTIONS
-from otel_ml_service.report.markup import chart_number
+from otel_ml_service.findings.wording import number
 
-__all__ = ["UNITS", "quantity", "unit_of"]
+__all__ = ["UNITS", "measured", "unit_of"]
 
 UNITS: Mapping[str, str] = {
     "hw.gpu.memory.usage": "By",
@@ -36,7 +36,6 @@ _TIMER = re.compile(r"(?:.*/)?time/.+")
 _UNITLESS = "|".join(name for name, row in REDUCTIONS.items() if row.scale == "none")
 _OTHER_UNIT = re.compile(rf".*/({_UNITLESS})|(?:.*/)?time/(batches|samples|tokens|exposed/.+/rank)")
 """Reductions that are a rank or a number, ranks at the front, and what Megatron counts below `time/`."""
-_PREFIXES = {"s": "mµn", "B": "kMGTP", "J": "kMGT", "W": "kM"}
 
 
 def unit_of(name: str) -> str:
@@ -59,18 +58,12 @@ def unit_of(name: str) -> str:
     return _SHOWN.get(unit, unit.strip("{}"))
 
 
-def quantity(value: float, unit: str) -> str:
-    """Return a value with its unit.
+def measured(name: str, value: float) -> str:
+    """Return a value of a metric: in the unit that fits where that is known, as of what otel_ml itself measures.
 
     Examples:
-        >>> quantity(0.00312, "s"), quantity(3.4e10, "B"), quantity(65.0, "°C"), quantity(0.5, "")
-        ('3.12 ms', '34 GB', '65 °C', '0.5')
+        >>> measured("time/forward", 0.0251), measured("loss", 0.0251)
+        ('25.1 ms', '0.0251')
     """
-    prefixes = _PREFIXES.get(unit, "")
-    magnitude = math.floor(math.log10(abs(value)) / 3) if value and math.isfinite(value) else 0
-    place = -magnitude if unit == "s" else magnitude
-    if not prefixes or place < 1:
-        return f"{chart_number(value)} {unit}".rstrip()
-    place = min(place, len(prefixes))
-    power = -3 * place if unit == "s" else 3 * place
-    return f"{chart_number(value / 10.0**power)} {prefixes[place - 1]}{unit}"
+    unit = unit_of(name)
+    return quantity(value, unit) if unit else number(value)
