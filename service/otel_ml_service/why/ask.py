@@ -13,10 +13,11 @@ from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import ABOUT, Answer, Evidence
 from otel_ml_service.why.between_steps import Between, between_steps
 from otel_ml_service.why.completeness import completeness
+from otel_ml_service.why.costliest_steps import quick_range, slow_range
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.long_steps import LEAST_STEPS, LongSteps
 from otel_ml_service.why.metric_change import explain_metric, largest_change
-from otel_ml_service.why.slow_steps import explain_steps, quick_range, slow_range
+from otel_ml_service.why.slow_steps import explain_steps
 from otel_ml_service.why.step_time import step_time
 from otel_ml_service.why.steps_answer import growing, long_steps_of, steps_answer, told_with
 from otel_ml_service.why.untimed import Untimed, untimed

@@ -11,13 +11,13 @@ from statistics import fmean, median
 from otel_ml.quantities import percent, seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import Span
-from otel_ml_service.findings.change_points import change_points
 from otel_ml_service.findings.phases import UNTIMED, is_waiting
 from otel_ml_service.findings.wording import listed, plural, signed, steps_text
 from otel_ml_service.why.answer import ABOUT, CAUSED, Answer, Evidence, Look, Phase, Verdict
 from otel_ml_service.why.between_steps import one_rank_between
 from otel_ml_service.why.coincidences import changes_near
 from otel_ml_service.why.completeness import completeness
+from otel_ml_service.why.costliest_steps import NOTICED, found_at
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.finding_text import found_text
 from otel_ml_service.why.followed_metric import follows, follows_in_each_step
@@ -31,10 +31,7 @@ from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_ti
 from otel_ml_service.why.unknown_steps import NO_TIMERS, unknown_steps
 from otel_ml_service.why.untimed import in_no_timer
 
-__all__ = ["NOTICED", "explain_steps", "found_at", "quick_range", "slow_range", "whose"]
-
-NOTICED = 0.05
-"""Of the usual time: less is as usual."""
+__all__ = ["explain_steps", "whose"]
 
 _FEW = 3
 """Steps that one rank may have made long, which came late to them."""
@@ -68,39 +65,6 @@ class _Effect:
     @property
     def pauses(self) -> int:
         return len(self.steps) - len(self.kept)
-
-
-def slow_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
-    """Return the steps of a place that need an answer most: its costliest finding, else its largest change of time."""
-    found = [slow for slow in found_at(facts, place) if slow.kind != "pause"]
-    worst = next((slow for slow in found if slow.accuses), None)
-    if worst is not None:
-        return worst.since, worst.last
-    if (slower := _other_level(facts, place, 1)) is not None:
-        return slower
-    return (found[0].since, found[0].last) if found else None
-
-
-def quick_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
-    """Return the steps of a place since which they are shortest, against those before; None where they never are."""
-    return _other_level(facts, place, -1)
-
-
-def _other_level(facts: RunFacts, place: Place, sign: int) -> tuple[int, int] | None:
-    """Return the steps of the largest change of time to longer ones, or to shorter ones for -1, up to the way back."""
-    time = step_time(facts, place)
-    points = change_points(list(time.seconds), list(time.seconds.values()))
-    there = [change for change in points.changes if sign * change.by > NOTICED * change.before]
-    if not there:
-        return None
-    most = max(there, key=lambda change: sign * change.by)
-    ends = [change.step for change in points.changes if change.step > most.step and sign * change.by < 0]
-    return most.step, min(ends, default=max(time.seconds) + 1) - 1
-
-
-def found_at(facts: RunFacts, place: Place) -> list[Slow]:
-    """Return what was found at a place, the costliest first."""
-    return [slow for slow in facts.findings if slow.place == place.prefix and slow.axis == place.axis]
 
 
 def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answer:

@@ -10,11 +10,12 @@ from statistics import fmean
 from otel_ml.quantities import seconds
 from otel_ml_service.findings.wording import steps_text
 from otel_ml_service.why.answer import CAUSED, Answer, Look
+from otel_ml_service.why.costliest_steps import NOTICED, found_at
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.long_steps import LongSteps, long_steps, with_phases
 from otel_ml_service.why.longer_and_longer import told_to_grow
 from otel_ml_service.why.ranks_in_phases import alone_in
-from otel_ml_service.why.slow_steps import NOTICED, explain_steps, found_at, whose
+from otel_ml_service.why.slow_steps import explain_steps, whose
 from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, calm_steps, step_time, usual_steps
 
