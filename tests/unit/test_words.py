@@ -32,7 +32,7 @@ class Word:
 
 
 _STEP_WINDOWS = tuple(
-    f"service/otel_ml_service/{wing}/" for wing in ("aggregation", "delivery", "findings", "live_runs", "storage")
+    f"service/otel_ml_service/{wing}/" for wing in ("aggregation", "delivery", "live_runs", "storage")
 )
 
 WORDS = (

@@ -93,7 +93,7 @@ def _slow_ranges(facts: RunFacts, places: Iterable[Place]) -> Iterator[tuple[Pla
     for place in places:
         found = slow_range(facts, place)
         if found is not None:
-            yield place, steps_answer(facts, place, *found)
+            yield place, _with_others(facts, steps_answer(facts, place, *found))
 
 
 def _noticed(facts: RunFacts, places: Sequence[Place]) -> Answer | None:
