@@ -98,13 +98,14 @@ def told_of_change(kind: str, deviations: float, seeds: range) -> Told:
     return told
 
 
-def table(count: int) -> str:
-    """Return a row for each kind of noise, in Markdown."""
+def table(count: int, tell: Callable[[str], None] = lambda _: None) -> str:
+    """Return a row for each kind of noise, in Markdown; `tell` is told which one is looked at."""
     lines = [
         "| noise | told in 10,000 steps without a change | of 3 σ found | within 2 steps | known after | not told |",
         "|---|---|---|---|---|---|",
     ]
     for kind, (deviation, _) in NOISE.items():
+        tell(kind)
         none, some = told_of_none(kind, range(count)), told_of_change(kind, 3.0, range(count, 2 * count))
         found = f"{some.found / count:.1%} | {some.near / count:.1%} | {some.latest} steps" if deviation else " | | "
         lines.append(f"| {kind} | {none.changes / none.steps * 1e4:.2f} | {found} | {none.untold / count:.1%} |")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["CHANGES", "JOBS", "TRACES", "table_of", "write"]
+__all__ = ["CHANGES", "DOCS", "JOBS", "TRACES", "table_of", "write"]
 
-_DOCS = Path(__file__).parents[2] / "docs" / "diagnostics"
+DOCS = Path(__file__).parents[2] / "docs" / "diagnostics"
 
-JOBS, TRACES = (_DOCS / "stragglers.md", "jobs"), (_DOCS / "stragglers.md", "traces")
-CHANGES = (_DOCS / "why.md", "changes")
+JOBS, TRACES, CHANGES = ("stragglers.md", "jobs"), ("stragglers.md", "traces"), ("why.md", "changes")
+"""Pages of that folder, and the names of the places."""
 
 
 def write(place: tuple[Path, str], command: str, table: str) -> None:

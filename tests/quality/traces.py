@@ -1,13 +1,13 @@
 """Published traces of pipelines (ByteDance-Seed/StragglerAnalysis): what is found, and how much longer steps are.
 
-`python -m tests.quality --traces FOLDER` reads each `trace-<name>.parquet` of a folder: a row is an operation, with
-`dp_rank`, `stage`, `rank`, `step`, `optype`, `start_ts`, `duration` and `seq_id`. The slow-down is that of their paper:
-a step played with the times of the trace, over one in which every operation takes what it takes on average.
+`python -m tests.quality traces --traces FOLDER` reads each `trace-<name>.parquet` of a folder: a row is an operation,
+with `dp_rank`, `stage`, `rank`, `step`, `optype`, `start_ts`, `duration` and `seq_id`. The slow-down is that of their
+paper: a step played with the times of the trace, over one in which every operation takes what it takes on average.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,11 +138,19 @@ def _played(forward: Floats, backward: Floats, forward_sent: Floats, backward_se
     return now.max(axis=(1, 2))
 
 
-def traces(folder: Path) -> Iterator[str]:
-    """Yield the lines of a table of all traces in a folder."""
+def traces(folder: Path, tell: Callable[[str], None] = lambda _: None) -> Iterator[str]:
+    """Yield the lines of a table of all traces in a folder; `tell` is told which one is looked at.
+
+    Raises:
+        ValueError: there is none.
+    """
+    paths = sorted(folder.glob("trace-*.parquet"))
+    if not paths:
+        raise ValueError(f"There is no trace-<name>.parquet in {str(folder)!r}.")
     yield "| trace | what is found | cost, s a step | slow-down S |"
     yield "|---|---|---|---|"
-    for path in sorted(folder.glob("trace-*.parquet")):
+    for path in paths:
+        tell(path.name)
         trace = read(path)
         step_findings = found_in(trace)
         every = sorted(step_findings, key=lambda one: -one.saved_s)

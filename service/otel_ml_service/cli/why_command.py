@@ -13,13 +13,14 @@ from otel_ml.quantities import percent, seconds
 from otel_ml_exporters.span_lines import span_of
 from otel_ml_service.cli.parameters import METRIC, STEPS, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.findings.units import measured
 from otel_ml_service.findings.wording import signed
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.rank_places import stages_of
 from otel_ml_service.stored_runs.read_spans import records_and_spans
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 from otel_ml_service.stored_runs.shortened_name import shortened
-from otel_ml_service.why.answer import Answer, Phase
+from otel_ml_service.why.answer import Answer, Level, Phase
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import Place, read_facts
 from otel_ml_service.why.without import Removed, removed, what_if
@@ -121,6 +122,8 @@ def print_answer(output: Screen, answer: Answer) -> None:
         for line in textwrap.wrap(sentence, _WIDTH):
             output.line(line, style=styles[answer.verdict] if number == 1 else None)
     _print_account(output, answer)
+    _print_levels(output, answer, "task", "By task")
+    _print_levels(output, answer, "version", "By policy version")
     _print_list(output, "Evidence", [one.text for one in answer.evidence])
     _print_list(output, "Look at", [f"{look.axis} {look.step:,}: {look.text}" for look in answer.look_at])
 
@@ -150,6 +153,25 @@ def _print_account(output: Screen, answer: Answer) -> None:
     if left_out:
         rest = sum(phase.seconds for phase in left_out)
         output.line(f"… and {len(left_out)} more, {seconds(rest)} a step", style="dim")
+
+
+def _print_levels(output: Screen, answer: Answer, by: str, title: str) -> None:
+    found = [one for one in answer.levels if one.by == by]
+    if not found:
+        return
+    output.line()
+    output.line(title, style="bold")
+    rows = [[shortened(one.name, _NAME), *_before_and_after(answer.about, one)] for one in found[-_PHASES:]]
+    output.table([by, "before", "after", "change"], rows, right=["before", "after", "change"])
+    if len(found) > _PHASES:
+        output.line(f"… and {len(found) - _PHASES} before these (--json)", style="dim")
+
+
+def _before_and_after(metric: str, one: Level) -> tuple[str, str, str]:
+    before, after = ("-" if value is None else measured(metric, value) for value in (one.before, one.after))
+    if one.before is None or one.after is None:
+        return before, after, ""
+    return before, after, signed(measured(metric, one.after - one.before))
 
 
 def _row(phase: Phase) -> list[str]:

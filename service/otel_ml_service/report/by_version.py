@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve, chart
 from otel_ml_service.report.markup import Markup, section, tag
-from otel_ml_service.stored_runs.run_history import Series, SeriesName
+from otel_ml_service.stored_runs.run_history import SeriesName
+from otel_ml_service.why.by_version_and_task import by_task, by_version
+from otel_ml_service.why.producers import producers_of
 
 __all__ = ["by_version_and_task"]
 
-_VERSION, _SAMPLES, _TASK = "consumed/version", "consumed/samples", "/environment/"
+_VERSION, _TASK = "consumed/version", "/environment/"
 _AXIS = "policy_version"
 
 
@@ -41,7 +43,9 @@ def _by_version(run: Contents) -> Iterator[tuple[str, str, list[Curve]]]:
         )
         for metric in metrics:
             if SeriesName(axis, metric) in run.history.series:
-                yield f"{metric} by version", _AXIS, [Curve(metric, _means(run, axis, prefix, metric, producers))]
+                place = run.facts.place_of(axis, metric)
+                means = by_version(producers_of(run.facts, place, metric))
+                yield f"{metric} by version", _AXIS, [Curve(metric, means)]
 
 
 def _producers(run: Contents) -> Iterator[tuple[str, str, list[str]]]:
@@ -55,27 +59,14 @@ def _producers(run: Contents) -> Iterator[tuple[str, str, list[str]]]:
         yield axis, prefix, producers
 
 
-def _means(run: Contents, axis: str, prefix: str, metric: str, producers: list[str]) -> Series:
-    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for who in producers:
-        versions, samples, values = (
-            run.history.series.get(SeriesName(axis, name), {})
-            for name in (f"{prefix}{_VERSION}/{who}", f"{prefix}{_SAMPLES}/{who}", f"{metric}/{who}")
-        )
-        for step, value in values.items():
-            number = samples.get(step, 0.0)
-            if step in versions and number > 0 and value == value:
-                sums[round(versions[step])][0] += number
-                sums[round(versions[step])][1] += number * value
-    return {version: total / number for version, (number, total) in sorted(sums.items())}
-
-
 def _by_task(run: Contents) -> Iterator[tuple[str, str, list[Curve]]]:
-    tasks: dict[SeriesName, dict[str, Series]] = defaultdict(dict)
-    for key, series in run.history.series.items():
-        metric, is_there, task = key.name.partition(_TASK)
-        if is_there and "/" not in task:
-            tasks[SeriesName(key.axis, metric)][task] = series
-    for (axis, metric), found in tasks.items():
-        if len(found) > 1:
-            yield f"{metric} by task", axis, [Curve(task, series) for task, series in sorted(found.items())]
+    metrics = dict.fromkeys(
+        (key.axis, metric)
+        for key in run.history.series
+        for metric, is_there, _ in [key.name.partition(_TASK)]
+        if is_there
+    )
+    for axis, metric in metrics:
+        tasks = by_task(run.facts, run.facts.place_of(axis, metric), metric)
+        if len(tasks) > 1:
+            yield f"{metric} by task", axis, [Curve(task, series) for task, series in tasks.items()]

@@ -7,7 +7,7 @@ from typing import Literal
 
 from otel_ml_service.stored_runs.failure import Failure
 
-__all__ = ["ABOUT", "CAUSED", "Answer", "Evidence", "Look", "Phase", "Verdict"]
+__all__ = ["ABOUT", "CAUSED", "Answer", "Evidence", "Level", "Look", "Phase", "Verdict"]
 
 Verdict = Literal["caused", "coincided", "cannot tell"]
 
@@ -37,6 +37,23 @@ class Phase:
     rank: int | None
     at_front: int
     steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a metric was of a part of its samples.
+
+    Attributes:
+        by: `task`, or the policy `version` that made them.
+        name: which one.
+        before: the mean of the 16 steps before the change; None without samples then, or without a change.
+        after: of those since then, without a change of the newest 16; None without samples.
+    """
+
+    by: Literal["task", "version"]
+    name: str
+    before: float | None
+    after: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +95,7 @@ class Answer:
         explained: part of the effect that would go with the cause; 0 without one.
         sentences: what happened, why, what to do.
         account: phases that add up to the step where `adds_up`; else the slowest rank of each.
+        levels: the metric by task and by the policy version of its samples, where it is recorded for several.
         failures: what processes of the run failed with, the first one first, whatever was asked.
     """
 
@@ -96,3 +114,4 @@ class Answer:
     evidence: tuple[Evidence, ...] = ()
     look_at: tuple[Look, ...] = ()
     failures: tuple[Failure, ...] = ()
+    levels: tuple[Level, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from otel_ml.quantities import percent
@@ -13,12 +14,14 @@ from otel_ml_service.findings.wording import listed, plural, signed, steps_text
 from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.why.answer import Answer, Evidence, Look, Verdict
 from otel_ml_service.why.by_producers import ByProducers, told, told_mix
+from otel_ml_service.why.by_version_and_task import levels
 from otel_ml_service.why.coincidences import changes_near, first_not_finite, is_looked_at
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.gradual_change import gradual_turn
 from otel_ml_service.why.not_finite import finite_no_more, not_finite_since
 from otel_ml_service.why.producers import (
+    USUAL,
     Producer,
     Responsible,
     are_parts_of,
@@ -97,16 +100,20 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     gradual = gradual_turn(name, values, producers, first, last) if at_once is None else None
     turn, last_of = gradual if gradual is not None else (at_once, 0)
     if turn is None:
-        return _unchanged(facts, place, name, values, points, first, last)
+        return _unchanged(facts, place, name, values, points, first, last, producers)
     near = changes_near(facts, place, turn.step, but=name)
     last_of = last_of or _last_of(turn, values)
     are_parts = are_parts_of(producers, values, turn.step, last_of)
     mix = mix_of(producers, turn.step, last_of) if are_parts else None
+    before = [step for step in sorted(values) if step < turn.step][-USUAL:]
+    parts = levels(facts, place, name, producers, before, [step for step in values if turn.step <= step <= last_of])
     if mix is not None:
-        return _caused(facts, place, name, turn, told_mix(facts, place, name, turn.step, last_of, mix), mix.part)
+        because = told_mix(facts, place, name, turn.step, last_of, mix)
+        return replace(_caused(facts, place, name, turn, because, mix.part), levels=parts)
     found = responsible_for(producers, turn.step, last_of) if are_parts else None
     if found is not None:
-        return _caused(facts, place, name, turn, told(facts, place, name, turn.step, last_of, found), found.part)
+        because = told(facts, place, name, turn.step, last_of, found)
+        return replace(_caused(facts, place, name, turn, because, found.part), levels=parts)
     verdict: Verdict = "coincided" if near else "cannot tell"
     mostly = mostly_by(producers, turn.step, last_of) if are_parts else None
     needed = _needed(facts, place, turn, producers, name, are_parts=are_parts)
@@ -115,7 +122,7 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
         verdict=verdict, effect=turn.effect, explained=0.0 if mostly is None else mostly.part,
         sentences=(turn.text, _why(near, turn), needed if mostly is None else _mostly(mostly, name)),
         evidence=(*near, *completeness(facts, place, turn.step, turn.found_at)),
-        look_at=(Look(place.axis, turn.step, _FIRST_BROKEN if turn.effect is None else _FIRST),),
+        look_at=(Look(place.axis, turn.step, _FIRST_BROKEN if turn.effect is None else _FIRST),), levels=parts,
     )  # fmt: skip
 
 
@@ -233,6 +240,7 @@ def _unchanged(
     points: ChangePoints,
     first: int | None,
     last: int | None,
+    producers: Sequence[Producer],
 ) -> Answer:
     steps = sorted(values)
     begin, end = steps[0] if first is None else first, steps[-1] if last is None else last
@@ -241,6 +249,7 @@ def _unchanged(
         effect=None, explained=0.0,
         sentences=_no_change(name, values, points, begin, end, place.axis),
         evidence=tuple(completeness(facts, place, begin, end)),
+        levels=levels(facts, place, name, producers, (), [step for step in steps if begin <= step <= end][-USUAL:]),
     )  # fmt: skip
 
 

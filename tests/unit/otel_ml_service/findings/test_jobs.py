@@ -7,8 +7,8 @@ import pytest
 
 from otel_ml_service.findings.detector import Detector
 from otel_ml_service.findings.step_timers import StepTimers
-from tests.quality.__main__ import by_kind
 from tests.quality.jobs import KINDS, STEPS, job
+from tests.quality.parts import by_kind
 
 JOBS = 8 * len(KINDS)
 
