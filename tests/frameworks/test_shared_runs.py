@@ -27,7 +27,8 @@ def with_otel_ml(program: Path, folder: Path, **variables: str) -> Scalars:
     """Return what is in the run of a program whose `import wandb` is changed."""
     changed = folder / program.name
     changed.write_text(program.read_text().replace("\nimport wandb\n", "\nfrom otel_ml.compat import wandb\n"))
-    finished([sys.executable, changed], environment(OTEL_ML_EXPORTERS="jsonl", **variables), folder)
+    variables |= {"OTEL_ML_EXPORTERS": "jsonl", "WANDB_MODE": "online"}  # offline, W&B has no shared runs
+    finished([sys.executable, changed], environment(**variables), folder)
     shown = scalars_in("jsonl", the_run_in(folder / "otel-ml-runs"))
     return {name: values for name, values in shown.items() if not name.startswith("otel_ml/")}
 

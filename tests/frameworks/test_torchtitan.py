@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from statistics import fmean
 
@@ -27,15 +28,20 @@ INSTEAD_OF_TENSORBOARD = (
     "torch.utils.tensorboard.SummaryWriter = SummaryWriter",
 )
 
+OF_THE_LOGGER = (
+    "torchtitan.observability.structured_logger.jsonl_handler.register_jsonl_handler",
+    "otel_ml.integrations.torchtitan.register_handler",
+)
+
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment_with_only(PACKAGES, tmp_path_factory.mktemp("torchtitan"))
 
 
-def run_of(program: Path, python: Path, cwd: Path) -> Path:
+def run_of(program: Path, python: Path, cwd: Path, **variables: str) -> Path:
     _, *launcher = torchrun(2, program)
-    finished([python, *launcher], environment(OTEL_ML_EXPORTERS="jsonl", WANDB_MODE="offline"), cwd)
+    finished([python, *launcher], environment(OTEL_ML_EXPORTERS="jsonl", WANDB_MODE="offline", **variables), cwd)
     return the_run_in(cwd / "otel-ml-runs")
 
 
@@ -77,3 +83,26 @@ def test_where_all_ranks_save_there_is_one_run_with_their_means(python: Path, tm
     for name, values in written_by_torchtitan(run).items():
         means = {step: fmean((value, second[name][step])) for step, value in first[name].items()}
         assert values == pytest.approx(means, rel=1e-6), name
+
+
+def test_the_phases_that_torchtitan_logs_on_all_ranks_are_timers_at_its_steps(python: Path, tmp_path: Path) -> None:
+    run = run_of(TRAINER, python, tmp_path, TITAN_STRUCT_LOGGER_HANDLERS=",".join(OF_THE_LOGGER))
+
+    shown = scalars_in("jsonl", run)
+    for phase in ("step", "optim"):
+        theirs = longest_of(f"{phase}_end", tmp_path / "outputs")
+        assert sorted(theirs) == list(range(1, 21))
+        assert shown[f"time/{phase}"] == {step: pytest.approx(ms / 1000, abs=0.2) for step, ms in theirs.items()}
+    assert shown["local_valid_tokens"] == dict.fromkeys(range(1, 21), 256.0)
+    assert shown["tokens"] == dict.fromkeys(range(1, 21), 512.0)
+
+
+def longest_of(kind: str, folder: Path) -> dict[int, float]:
+    """Return step → the longest duration of two ranks in ms, as torchtitan's own files of its logger have it."""
+    lines = [json.loads(line) for file in folder.rglob("*.jsonl") for line in file.read_text().splitlines()]
+    found: dict[int, list[float]] = {}
+    for line in lines:
+        if line.get("log_type_name") == kind:
+            found.setdefault(line["step"], []).append(line["value"])
+    assert all(len(values) == 2 for values in found.values())
+    return {step: max(values) for step, values in found.items()}
