@@ -8,7 +8,7 @@ import time
 import pytest
 from google.protobuf import json_format
 
-from otel_ml._internal.boot_clock import seconds_since_boot
+from otel_ml.wire.boot_clock import seconds_since_boot
 from otel_ml.wire.rendezvous import boot_id
 from otel_ml_exporters.testing import RecordingExporter
 from tests.integration.conftest import Bench

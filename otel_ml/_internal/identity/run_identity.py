@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from otel_ml import env
-from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.forks import FORKS, creator_by_multiprocessing, parent_of_program
 from otel_ml._internal.identity.group_store import agreed_id
 from otel_ml._internal.identity.launcher_process import (
@@ -27,6 +26,7 @@ from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.runs_of_launch import do_names_tell, number_in_launch
 from otel_ml._internal.identity.started_by_hand import awaited_start, common_processes, joined_start
 from otel_ml.config import Config
+from otel_ml.wire.boot_clock import seconds_since_boot
 from otel_ml.wire.rendezvous import boot_id
 
 __all__ = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.devices.cuda_graphs import CAPTURED
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.event_queue import EVENTS
@@ -14,6 +13,7 @@ from otel_ml._internal.lifecycle.session import Session
 from otel_ml._internal.lifecycle.worker import Worker
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
+from otel_ml.wire.boot_clock import seconds_since_boot
 
 __all__ = ["forget_parent", "sleeps_on"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 
-from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.record.append import append
 from otel_ml._internal.series.definition import CLOCK_BOUND, CLOCK_OFFSET
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.transport.answer import Transport
 from otel_ml._internal.transport.clock_offset import ClockOffset
+from otel_ml.wire.boot_clock import seconds_since_boot
 from otel_ml.wire.rendezvous import boot_id
 
 __all__ = ["ClockWatch"]

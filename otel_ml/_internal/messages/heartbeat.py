@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 
-from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.messages.encode_metrics import encoded_gauge
 from otel_ml._internal.messages.sequence_number import Sequence
 from otel_ml._internal.run_scope import Scope
 from otel_ml._internal.series.definition import DEFINITIONS
 from otel_ml.wire.attributes import BOOT_TIME, POSITION, REDUCTIONS, TIMERS
+from otel_ml.wire.boot_clock import seconds_since_boot
 
 __all__ = ["Heartbeat"]
 

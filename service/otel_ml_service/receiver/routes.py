@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from google.rpc.status_pb2 import Status
 
 from otel_ml.explanation import explained
+from otel_ml.wire.boot_clock import seconds_since_boot
 from otel_ml.wire.rendezvous import boot_id
 from otel_ml_service.receiver.addresses import is_address
 from otel_ml_service.receiver.admission import MAX_REQUEST, RETRY_AFTER_S, Admission, OverloadedError
@@ -29,9 +30,6 @@ NOTICES_HEADER = "otel-ml-notices"
 
 CLOCK_PATH = "/otel_ml/clock"
 """What time it is here; who asks knows when it asked, and when the answer came."""
-
-_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""That of `ml.boot`, which nobody can set."""
 
 _PROTOBUF = "application/x-protobuf"
 _JSON = "application/json"
@@ -223,7 +221,7 @@ class Routes:
             text = self._telemetry.prometheus(self._runs.measures())
             return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
         if path == CLOCK_PATH:
-            return _json({"boot": boot_id(), "boot_time": time.clock_gettime(_BOOT_CLOCK), "time": time.time()})
+            return _json({"boot": boot_id(), "boot_time": seconds_since_boot(), "time": time.time()})
         if path == "/otel_ml/runs":
             return _json(self._runs.runs())
         if path.startswith("/otel_ml/runs/"):

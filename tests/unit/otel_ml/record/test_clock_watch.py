@@ -8,10 +8,10 @@ import time
 import pytest
 
 import otel_ml
-from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.lifecycle.clock_watch import ClockWatch
 from otel_ml._internal.transport.answer import Answer
 from otel_ml.testing import Capture, capture
+from otel_ml.wire.boot_clock import seconds_since_boot
 from otel_ml.wire.rendezvous import boot_id
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from otel_ml._internal.boot_clock import seconds_since_boot
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log
 from otel_ml._internal.steps.step import set_step, step
+from otel_ml.wire.boot_clock import seconds_since_boot
 from tests.unit.otel_ml.record.decoded import every_point, manifests, positions
 
 
