@@ -59,8 +59,8 @@ def of_version(version: int, steps: range = range(STEPS)) -> float:
 def why(folder: RunFolder, *options: str) -> str:
     asked = ["why", "tasks", "--metric", "rl/sample/reward", *options]
     return subprocess.run(
-        [sys.executable, "-m", "otel_ml_service", *asked], env=environment(folder.path.parents[2]), capture_output=True, text=True,
-        check=True,
+        [sys.executable, "-m", "otel_ml_service", *asked], env=environment(folder.path.parents[2]),
+        capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
 
 
