@@ -7,7 +7,7 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.fold import FOLDER
 from otel_ml._internal.run_scope import NOBODY, SCOPES, InScope, Scope
@@ -110,10 +110,12 @@ class RunTimer:
     def __init__(self, timing: RunTiming) -> None:
         self._timing = timing
 
+    @answered
     def start(self) -> None:
         """Begin to measure."""
         self._timing.__enter__()
 
+    @answered
     def stop(self) -> None:
         """Stop the measurement begun last, and record it."""
         if not self._timing.is_open:

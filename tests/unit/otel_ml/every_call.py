@@ -65,9 +65,7 @@ PROPER: Mapping[str, Any] = {
 NAMES = sorted(
     name for name in otel_ml.__all__ if callable(getattr(otel_ml, name)) and not inspect.isclass(getattr(otel_ml, name))
 )
-RUN_METHODS = sorted(
-    name for name, value in vars(otel_ml.Run).items() if not name.startswith("_") and callable(value)
-)
+RUN_METHODS = sorted(name for name, value in vars(otel_ml.Run).items() if not name.startswith("_") and callable(value))
 
 _MADE: Mapping[str, Callable[[], Any]] = {
     "Context": lambda: otel_ml.context(),
@@ -141,7 +139,12 @@ def mistakes(call: Call) -> Iterator[Mistake]:
         yield Mistake("missing", "nothing", (), {})
     if not any(one.kind is one.VAR_POSITIONAL for one in takes):
         usual = tuple(one.default for one in places[len(needed) :])
-        yield Mistake("more", "one too many", (*proper, *usual, *[one.default for one in takes if one.kind is one.KEYWORD_ONLY], 7), {})
+        yield Mistake(
+            "more",
+            "one too many",
+            (*proper, *usual, *[one.default for one in takes if one.kind is one.KEYWORD_ONLY], 7),
+            {},
+        )
         yield Mistake("more", "forty", (*proper, *range(40)), {})
     yield Mistake("unknown", "a name there is not", proper, {"no_such_option": 7})
     yield Mistake("unknown", "forty of them", proper, {f"no_such_option_{n}": n for n in range(40)})
