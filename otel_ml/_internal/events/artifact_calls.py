@@ -84,10 +84,7 @@ def _log_artifact(
     found = _found(path, call)
     if found is None:
         return
-    if name is not None and not isinstance(name, str):
-        reporter.drop("bad_name", f"{call}: expected a name such as 'model', got {safe_repr(name)}. Pass a string.")
-        return
-    attributes = located_name(name or found.name, step, axis, call)
+    attributes = _located(name, found, step, axis, call)
     if attributes is None:
         return
     chosen = _aliases(aliases, call)
@@ -165,6 +162,14 @@ def _found(path: str | PathLike[str], call: str) -> Path | None:
     shown = safe_repr(given, 500)
     reporter.drop("missing_artifact", f"{call}: no file or folder {shown}. Expected one that exists at the call.")
     return None
+
+
+def _located(name: object, path: Path, step: int | None, axis: str | None, call: str) -> Mapping[str, object] | None:
+    """Return name, step and axis of an artifact, called as its file by default; None (counted, said) of none."""
+    if name is not None and not isinstance(name, str):
+        reporter.drop("bad_name", f"{call}: expected a name such as 'model', got {safe_repr(name)}. Pass a string.")
+        return None
+    return located_name(name or path.name, step, axis, call)
 
 
 def _kind(given: object, call: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, overload
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_cuda_row, append_deferred, append_row
-from otel_ml._internal.record.call_forms import NO_VALUES, meant_by_log, meant_by_record
+from otel_ml._internal.record.call_forms import NO_VALUES, Meant, meant_by_log, meant_by_record
 from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.run_scope import NOW
@@ -97,10 +97,8 @@ def log(
     if NOW.off:
         return
     try:
-        if more:
-            say_unused(log, more, ())
-        if named or (type(values) is not dict and not isinstance(values, Mapping)):
-            values, at, where = meant_by_log(values, at, where, named)
+        if named or more or (type(values) is not dict and not isinstance(values, Mapping)):
+            values, at, where = _meant(values, at, where, more, named)
             if not values:
                 return
         if (
@@ -121,10 +119,7 @@ def log(
             step = step if at is None else at if step is None else (at, step)  # type: ignore[assignment]
             axis = axis if where is None else where if axis is None else (where, axis)  # type: ignore[assignment]
             given = step_for(step, axis, "log()", len(values))
-            if given is None or not are_attributes(attributes, "log()", len(values)):
-                return
-            if prefix is not None and not isinstance(prefix, (str, int)):
-                reporter.drop("bad_name", bad_prefix(prefix), len(values), kind="prefix of log()")
+            if given is None or not _are_usable(prefix, attributes, len(values)):
                 return
             target = given if prefix is None else _as_prefixed(given)
             options = (prefix, reduce, within, over, attributes)
@@ -140,6 +135,20 @@ def log(
         trace_log(values, step, axis, prefix, reduce, within, over, weight, attributes)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
         reporter.failed("log()", error)
+
+
+def _meant(values: Any, at: Any, where: Any, more: tuple[object, ...], named: dict[str, Any]) -> Meant:
+    if more:
+        say_unused(log, more, ())
+    return meant_by_log(values, at, where, named)
+
+
+def _are_usable(prefix: object, attributes: object, values: int) -> bool:
+    """Whether names can have this prefix, and series these attributes; else the values are counted, and it is said."""
+    if prefix is not None and not isinstance(prefix, (str, int)):
+        reporter.drop("bad_name", bad_prefix(prefix), values, kind="prefix of log()")
+        return False
+    return are_attributes(attributes, "log()", values)
 
 
 @overload

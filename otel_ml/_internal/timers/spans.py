@@ -199,7 +199,7 @@ class Recording:
 
 
 class NoSpan:
-    """What `with timed(…) as span` gives where nothing is measured: it takes what a span takes, and keeps none of it."""
+    """What `with timed(…) as span` gives where nothing is measured: it takes what a span takes, and keeps nothing."""
 
     __slots__ = ()
 

@@ -54,8 +54,9 @@ RAISES: Mapping[str, type[Exception]] = {"init": OtelMLError, "read": OtelMLErro
 """Calls that configure, or read, and raise an error of ours, with all that is wrong."""
 
 PROPER: Mapping[str, Any] = {
-    "name": "x", "value": 1.0, "iterable": (1, 2), "contexts": "00-" + "1" * 32 + "-" + "1" * 16 + "-01", "path": __file__,
-    "text": "t", "data": {"a": [1]}, "image": np.zeros((2, 2)), "audio": np.zeros(4), "sample_rate": 8000,
+    "name": "x", "value": 1.0, "iterable": (1, 2), "contexts": f"00-{1:032x}-{1:016x}-01", "path": __file__,
+    "text": "t", "data": {"a": [1]}, "image": np.zeros((2, 2)), "audio": np.zeros(4),
+    "sample_rate": 8000,
     "values": {"x": 1.0}, "index": 3, "amount": 1.0, "params": {"lr": 1}, "run": "no/such/run", "key": "k",
     "attributes": {"a": 1}, "exception": ValueError("v"), "status": "ok", "context": None, "function": len,
     "figure": b"\x89PNG\r\n\x1a\n",
@@ -132,29 +133,22 @@ Call = Callable[..., Any]
 def mistakes(call: Call) -> Iterator[Mistake]:
     """Yield what may be wrong with a call, by its signature."""
     takes = [one for one in inspect.signature(call).parameters.values() if one.name != "self"]
-    places = [one for one in takes if one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD}]
-    needed = [one for one in places if one.default is one.empty]
+    named = [one for one in takes if one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}]
+    needed = [one for one in named if one.kind is not one.KEYWORD_ONLY and one.default is one.empty]
     proper = tuple(PROPER[one.name] for one in needed)
     if needed:
         yield Mistake("missing", "nothing", (), {})
     if not any(one.kind is one.VAR_POSITIONAL for one in takes):
-        usual = tuple(one.default for one in places[len(needed) :])
-        yield Mistake(
-            "more",
-            "one too many",
-            (*proper, *usual, *[one.default for one in takes if one.kind is one.KEYWORD_ONLY], 7),
-            {},
-        )
+        yield Mistake("more", "one too many", (*proper, *[None] * 20, 7), {})
         yield Mistake("more", "forty", (*proper, *range(40)), {})
-    yield Mistake("unknown", "a name there is not", proper, {"no_such_option": 7})
-    yield Mistake("unknown", "forty of them", proper, {f"no_such_option_{n}": n for n in range(40)})
-    for place, one in enumerate(takes):
-        if one.kind in {one.VAR_POSITIONAL, one.VAR_KEYWORD}:
-            continue
+    if not any(one.kind is one.VAR_KEYWORD for one in takes):
+        yield Mistake("unknown", "a name there is not", proper, {"no_such_option": 7})
+        yield Mistake("unknown", "forty of them", proper, {f"no_such_option_{n}": n for n in range(40)})
+    if named and named[0].kind is not inspect.Parameter.KEYWORD_ONLY:
+        yield Mistake("twice", named[0].name, (PROPER.get(named[0].name), *proper[1:]), {named[0].name: 7})
+    for place, one in enumerate(named):
         for given, make in HOSTILE.items():
             if place < len(needed):
                 yield Mistake(one.name, given, (*proper[:place], make(), *proper[place + 1 :]), {})
             else:
                 yield Mistake(one.name, given, proper, {one.name: make()})
-    if places:
-        yield Mistake("twice", places[0].name, (PROPER.get(places[0].name),) + proper[1:], {places[0].name: 7})
