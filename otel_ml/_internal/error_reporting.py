@@ -129,12 +129,11 @@ def say_unused(call: Callable[..., object], by_position: Sequence[object], by_na
     takes = _without_types(signature(call))
     if by_position:
         given = ", ".join(map(safe_repr, by_position[:_SHOWN])) + (", …" if len(by_position) > _SHOWN else "")
-        options = [one.name for one in takes.parameters.values() if one.kind is Parameter.KEYWORD_ONLY]
-        if options:
-            [first, *_] = takes.parameters
+        option = _first_option(call, takes)
+        if option:
+            subject = next(iter(takes.parameters))
             expected = f"expected options by name, got {given} by position"
-            typed = f"{name}({first if first not in options else ''}, {options[0]}={safe_repr(by_position[0])})"
-            typed = typed.replace("(, ", "(")
+            typed = f"{name}({subject}, {option}={safe_repr(by_position[0])})"
         else:
             expected, typed = f"got {given} beside what it takes", f"{name}{takes}"
         reporter.wrong("unknown-argument", f"{name}(): {expected}. Call {typed}.", kind=f"{name}() by position")
@@ -143,6 +142,17 @@ def say_unused(call: Callable[..., object], by_position: Sequence[object], by_na
         reporter.wrong(
             "unknown-argument", f"{name}(): unknown argument {names}. It is not used, all else is. Call {name}{takes}."
         )
+
+
+def _first_option(call: Callable[..., object], takes: Signature) -> str:
+    """Return the option that stands first after one subject; nothing where a call takes more by position."""
+    if not takes.parameters:
+        return ""
+    subject, *options = takes.parameters.values()
+    written = signature(getattr(call, "__wrapped__", call)).parameters.values()
+    are_by_name = [one for one in written if one.kind is Parameter.KEYWORD_ONLY]
+    is_one = subject.kind in _BY_POSITION and options and options[0].kind is Parameter.KEYWORD_ONLY
+    return options[0].name if is_one and len(are_by_name) == len(options) else ""
 
 
 _SHOWN = 5
@@ -238,7 +248,7 @@ def never_raises(call: Callable[P, None]) -> Callable[P, None]:
     return guarded
 
 
-def _what_does_not_fit(call: Callable[..., None], args: tuple[object, ...], kwargs: dict[str, object]) -> str:
+def _what_does_not_fit(call: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> str:
     try:
         signature(call).bind(*args, **kwargs)
     except TypeError as error:

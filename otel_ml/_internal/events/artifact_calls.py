@@ -173,7 +173,7 @@ def _located(name: object, path: Path, step: int | None, axis: str | None, call:
 
 
 def _kind(given: object, call: str) -> str:
-    """Return the type of an artifact; where it is no text, the one of a file."""
+    """Return the type of an artifact; where it is not a text, the one of a file."""
     if isinstance(given, str):
         return given
     reporter.wrong("bad-event", f"{call}: expected a type such as 'dataset', got {safe_repr(given)}. It is 'file'.")

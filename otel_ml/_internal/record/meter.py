@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import time_ns
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet
 
 from otel_ml._internal.error_reporting import answered, reporter, say_unused
@@ -57,43 +57,57 @@ class Metric:
         self._series = DEFINITIONS.series(self.name) or self._series
         self._by_attributes.clear()
 
-    @publish("self", "value", "attributes", required=2)
-    def record(
-        self,
-        value: Any = MISSING,
-        attributes: Mapping[str, object] | None = None,
-        /,
-        weight: Any = None,
-        step: int | None = None,
-        axis: str | None = None,
-        *more: NoReturn,
-        **unknown: NoReturn,
-    ) -> None:
-        """Record a value at the current step, or at `step` of `axis`; see `log()`."""
-        if more or unknown:
-            value, attributes = _meant(value, attributes, more, unknown)
-        if NOW.off:
-            return
-        series = self._series
-        if (
-            type(value) is float
-            and series is not None
-            and weight is None
-            and step is None
-            and axis is None
-            and attributes is None
-        ):
-            records = RECORDS
-            records += (series, NOW.step or current_step(), value, time_ns())
-            if len(records) > LIMIT:
-                relieve()
-            return
-        try:
-            self._record(value, weight, step, axis, attributes)
-        except BeingTracedError:
-            trace_log({self.name: value}, step, axis, weight=weight, attributes=attributes)
-        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-            reporter.failed("record()", error)
+    if TYPE_CHECKING:  # for whom `attributes=` is not among `unknown`
+
+        def record(
+            self,
+            value: Any,
+            attributes: Mapping[str, object] | None = None,
+            weight: Any = None,
+            step: int | None = None,
+            axis: str | None = None,
+        ) -> None:
+            """Record a value at the current step, or at `step` of `axis`; see `log()`."""
+
+    else:
+
+        @publish("self", "value", "attributes", required=2)
+        def record(
+            self,
+            value: Any = MISSING,
+            attributes: Mapping[str, object] | None = None,
+            /,
+            weight: Any = None,
+            step: int | None = None,
+            axis: str | None = None,
+            *more: NoReturn,
+            **unknown: NoReturn,
+        ) -> None:
+            """Record a value at the current step, or at `step` of `axis`; see `log()`."""
+            if more or unknown:
+                value, attributes = _meant(value, attributes, more, unknown)
+            if NOW.off:
+                return
+            series = self._series
+            if (
+                type(value) is float
+                and series is not None
+                and weight is None
+                and step is None
+                and axis is None
+                and attributes is None
+            ):
+                records = RECORDS
+                records += (series, NOW.step or current_step(), value, time_ns())
+                if len(records) > LIMIT:
+                    relieve()
+                return
+            try:
+                self._record(value, weight, step, axis, attributes)
+            except BeingTracedError:
+                trace_log({self.name: value}, step, axis, weight=weight, attributes=attributes)
+            except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+                reporter.failed("record()", error)
 
     def _record(
         self,

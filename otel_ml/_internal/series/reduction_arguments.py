@@ -34,23 +34,23 @@ def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: o
     try:
         across = None if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
     except Exception:  # noqa: BLE001 (of a class of the program's)
-        across = (reduce,)  # type: ignore[arg-type] # which is no text
+        across = (reduce,)  # type: ignore[assignment] # which is not a text
     options = [(option, one) for option, one in (("within", within), ("over", over)) if one is not None]
     for option, given in (*options, *[("reduce", one) for one in across or ()]):
         if not isinstance(given, str):
-            _say(name, f"expected {option}={_SUCH_AS[option]!r} or the like, got {safe_repr(given)}. It is not used.")
+            _unfit(name, f"expected {option}={_SUCH_AS[option]!r} or the like, got {safe_repr(given)}. It is not used.")
             return None
     try:
         return _reduction(across, within, over)
     except WireError as error:
-        _say(name, str(error))
+        _unfit(name, str(error))
         return None
 
 
 _SUCH_AS = {"reduce": "max", "within": "sum", "over": "dp"}
 
 
-def _say(name: object, what: str) -> None:
+def _unfit(name: object, what: str) -> None:
     reporter.wrong("unknown-reduction", f"Metric {safe_repr(name)}: {what}")
 
 
@@ -68,12 +68,12 @@ def are_attributes(given: object, call: str, values: int) -> bool:
 
 
 def text_from(option: str, given: object, name: object) -> str:
-    """Return the unit or the description that a call gives; none (said) where it is no text."""
+    """Return the unit or the description that a call gives; none (said) where it is not a text."""
     if isinstance(given, str):
         return given
     if given is not None:
         reporter.wrong(
-            "unit-conflict" if option == "unit" else "unknown-argument",
+            "unknown-argument",
             f"Metric {safe_repr(name)}: expected {option}= to be a text, got {safe_repr(given)}. It has none.",
         )
     return ""

@@ -126,7 +126,7 @@ class Recording:
         if isinstance(key, str):
             self.details.attributes[key] = value
         else:
-            _say("set_attribute", "a name such as 'batch'", key)
+            _unfit("set_attribute", "a name such as 'batch'", key)
 
     @answered
     def set_attributes(self, attributes: Mapping[str, object]) -> None:
@@ -140,7 +140,7 @@ class Recording:
     ) -> None:
         """Add an event to the span."""
         if not isinstance(name, str):
-            _say("add_event", "a name such as 'retry'", name)
+            _unfit("add_event", "a name such as 'retry'", name)
             return
         at = timestamp if type(timestamp) is int and 0 < timestamp < 2**63 else time.time_ns()
         self.details.events.append((at, name, _mapping("add_event", attributes)))
@@ -155,7 +155,7 @@ class Recording:
     ) -> None:
         """Add an exception as an event."""
         if not isinstance(exception, BaseException):
-            _say("record_exception", "an exception", exception)
+            _unfit("record_exception", "an exception", exception)
             return
         found = {"exception.type": type(exception).__qualname__, "exception.message": text_of(exception)}
         self.add_event("exception", {**found, **_mapping("record_exception", attributes)}, timestamp)
@@ -164,14 +164,14 @@ class Recording:
     def set_status(self, status: Any, description: str | None = None) -> None:
         """Mark the span as failed; other states are what a span without error has anyway."""
         if status is MISSING:
-            _say("set_status", "a Status of OpenTelemetry", status)
+            _unfit("set_status", "a Status of OpenTelemetry", status)
         try:
             code = getattr(status, "status_code", status)
             if getattr(code, "name", "") == "ERROR":
                 found = getattr(status, "description", None) if description is None else description
                 self.details.error = found if isinstance(found, str) else ""
         except Exception:  # noqa: BLE001 (of a class of the program's)
-            _say("set_status", "a Status of OpenTelemetry", status)
+            _unfit("set_status", "a Status of OpenTelemetry", status)
 
     @answered
     def update_name(self, name: str) -> None:
@@ -179,7 +179,7 @@ class Recording:
         if isinstance(name, str):
             self.details.name = name
         else:
-            _say("update_name", "a name such as 'retry'", name)
+            _unfit("update_name", "a name such as 'retry'", name)
 
     @answered
     def add_link(self, context: SpanContext, attributes: Mapping[str, object] | None = None) -> None:
@@ -189,7 +189,7 @@ class Recording:
         except Exception:  # noqa: BLE001 (of a class of the program's)
             trace_id = span_id = 0
         if not is_id(trace_id, 128) or not is_id(span_id, 64):
-            _say("add_link", "what context() returns, or a SpanContext", context)
+            _unfit("add_link", "what context() returns, or a SpanContext", context)
         elif len(self.details.links) < MAX_LINKS:
             self.details.links.append((trace_id, span_id, _mapping("add_link", attributes)))
 
@@ -233,11 +233,11 @@ def _mapping(call: str, attributes: object) -> dict[str, object]:
         return {}
     if isinstance(attributes, Mapping):
         return dict(attributes)
-    _say(call, "attributes such as {'batch': 3}", attributes)
+    _unfit(call, "attributes such as {'batch': 3}", attributes)
     return {}
 
 
-def _say(call: str, expected: str, given: object) -> None:
+def _unfit(call: str, expected: str, given: object) -> None:
     reporter.wrong(
         "bad-timer",
         f"{call}() of a span: expected {expected}, got {safe_repr(given)}. The span is without it.",

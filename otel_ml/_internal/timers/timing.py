@@ -193,7 +193,7 @@ class _Off:
 
 
 if native is not None:
-    _Off.__enter__, _Off.__exit__ = native.always(NO_SPAN), native.nothing  # type: ignore[assignment]
+    _Off.__enter__, _Off.__exit__ = native.always(NO_SPAN), native.nothing
 
 _NOTHING = _Off(None)
 """A timer whose name is none: said and counted, the code under it runs all the same."""
