@@ -35,16 +35,18 @@ PyObject *named_tuple(PyTypeObject *type, PyObject **fields, Py_ssize_t n)
 
 PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
-    PyObject *all[MOST_ARGUMENTS + 1];
+    PyObject *on_stack[MOST_ARGUMENTS + 1];
     Py_ssize_t every = n + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
-    if (every > MOST_ARGUMENTS) {
-        PyErr_Format(PyExc_TypeError, "%R takes fewer than %zd arguments", function, every);
-        return NULL;
-    }
+    PyObject **all = every <= MOST_ARGUMENTS ? on_stack : PyMem_New(PyObject *, every + 1);
+    if (all == NULL)
+        return PyErr_NoMemory();
     all[0] = self;
     for (Py_ssize_t i = 0; i < every; i++)
         all[i + 1] = arguments[i];
-    return PyObject_Vectorcall(function, all, n + 1, names);
+    PyObject *answer = PyObject_Vectorcall(function, all, n + 1, names);
+    if (all != on_stack)
+        PyMem_Free(all);
+    return answer;
 }
 
 PyMethodDef *definition_of(PyObject *twin, const char *name, _PyCFunctionFastWithKeywords f)

@@ -219,6 +219,18 @@ static PyObject *nothing(PyObject *module, PyObject *const *arguments, Py_ssize_
     Py_RETURN_FALSE; /* what `bool()` of the twin returns */
 }
 
+/* What the `with` of such a timer gives: always the same object, which is the function's own. */
+static PyObject *same(PyObject *self, PyObject *const *arguments, Py_ssize_t n)
+{
+    return Py_NewRef(self);
+}
+
+static PyObject *always(PyObject *module, PyObject *object)
+{
+    static PyMethodDef function = {"always", (PyCFunction)(void (*)(void))same, METH_FASTCALL, NULL};
+    return PyCFunction_NewEx(&function, object, NULL);
+}
+
 static PyObject *timing_methods(PyObject *module, PyObject *arguments)
 {
     PyObject *type, *slow_enter, *slow_exit;
@@ -247,6 +259,7 @@ PyMethodDef timing_functions[] = {
     {"bind_timers", bind_timers, METH_VARARGS, "Know the classes, the state and the twins of what ends a span."},
     {"timing_methods", timing_methods, METH_VARARGS, "Return `__enter__` and `__exit__`: (Timing, its own two)."},
     {"nothing", (PyCFunction)(void (*)(void))nothing, METH_FASTCALL, "Return False, whatever it is given."},
+    {"always", always, METH_O, "Return a function that returns this object, whatever it is given."},
     {"timed_function", timed_function, METH_O, "Return `timed`: (timed of Python)."},
     {NULL, NULL, 0, NULL},
 };

@@ -101,18 +101,19 @@ class Config:
             return found
 
         wrong: list[str] = []
-        for label, given in (("experiment", experiment), ("name", name), ("id", id), ("role", role), ("notes", notes)):
-            if given is not None and not isinstance(given, str):
-                wrong.append(f"init({label}=): expected text, got {given!r}.")
-            elif given is not None and "\0" in given:  # child processes get it in their environment
-                wrong.append(f"init({label}=): expected text without NUL characters, got {given!r}.")
+        experiment, name, id, role, notes = (  # noqa: A001 (a published name)
+            _text(label, given, wrong)
+            for label, given in (
+                ("experiment", experiment), ("name", name), ("id", id), ("role", role), ("notes", notes)
+            )
+        )  # fmt: skip
         rank = _integer("rank", rank, 0, wrong)
         world_size = _integer("world_size", world_size, 1, wrong)
         if rank is not None and world_size is not None and rank >= world_size:
             wrong.append(f"init(rank={rank}, world_size={world_size}): expected a rank below the world size.")
-        if prefix:
+        if prefix is not None and not (isinstance(prefix, (str, int)) and not prefix):
             wrong.append(
-                f'init(prefix={prefix!r}): expected "" (names carry no role) or None. A name says its own prefix.'
+                f'init(prefix={_shown(prefix)}): expected "" (names carry no role) or None. A name says its own prefix.'
             )
         found_topology = _topology(topology, wrong)
         attributes = value(env.RESOURCE_ATTRIBUTES)
@@ -153,6 +154,29 @@ class Config:
         return config
 
 
+def _shown(given: object) -> str:
+    """Return the `repr` of an argument, cut, or its type where it has none."""
+    try:
+        return repr(given[:_MOST] if isinstance(given, (str, bytes)) else given)[:_MOST]
+    except Exception:  # noqa: BLE001 (of a class of the program's)
+        return f"<{type(given).__name__}>"
+
+
+_MOST = 200
+
+
+def _text(label: str, given: object, wrong: list[str]) -> str | None:
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        wrong.append(f"init({label}=): expected text, got {_shown(given)}.")
+    elif "\0" in given:  # child processes get it in their environment
+        wrong.append(f"init({label}=): expected text without NUL characters, got {_shown(given)}.")
+    else:
+        return given
+    return None
+
+
 def _mode(mode: str, endpoint: Endpoint, problems: list[str]) -> str:
     if mode != "remote" or endpoint.shown:
         return mode
@@ -189,10 +213,10 @@ def _integer(label: str, given: object, minimum: int, wrong: list[str]) -> int |
         return None
     try:
         number = given.__index__()  # type: ignore[attr-defined]  # numpy integers too
-    except (AttributeError, TypeError):
+    except Exception:  # noqa: BLE001 (it has none, or is of a class of the program's)
         number = None
-    if number is None or isinstance(given, bool) or number < minimum:
-        wrong.append(f"init({label}=): expected a whole number of at least {minimum}, got {given!r}.")
+    if not isinstance(number, int) or isinstance(given, bool) or not minimum <= number < 2**63:
+        wrong.append(f"init({label}=): expected a whole number of at least {minimum}, got {_shown(given)}.")
         return None
     return int(number)
 
@@ -202,26 +226,26 @@ def _texts(label: str, given: object, wrong: list[str]) -> tuple[str, ...]:
         return comma_separated(given)
     if isinstance(given, Sequence) and all(isinstance(item, str) for item in given):
         return tuple(given)
-    wrong.append(f"init({label}=): expected names, in a list or separated by commas, got {given!r}.")
+    wrong.append(f"init({label}=): expected names, in a list or separated by commas, got {_shown(given)}.")
     return ()
 
 
 def _topology(given: Any, wrong: list[str]) -> Topology:
     if given is None:
         return {}
-    dims = getattr(given, "mesh_dim_names", None)
-    if dims is not None:  # torch.distributed.DeviceMesh
-        sizes = [int(given.size(index)) for index in range(len(dims))]
-        places = zip(given.get_coordinate() or (), sizes, strict=False)  # no coordinate: not in the mesh
-        return {str(dim): (int(at), size) for dim, (at, size) in zip(dims, places, strict=False)}
     found: dict[str, tuple[int, int | None]] = {}
     try:
+        dims = getattr(given, "mesh_dim_names", None)
+        if dims is not None:  # torch.distributed.DeviceMesh
+            sizes = [int(given.size(index)) for index in range(len(dims))]
+            places = zip(given.get_coordinate() or (), sizes, strict=False)  # no coordinate: not in the mesh
+            return {str(dim): (int(at), size) for dim, (at, size) in zip(dims, places, strict=False)}
         for dim, place in dict(given).items():
             at, size = place if isinstance(place, (tuple, list)) else (place, None)
             found[str(dim)] = (int(at), None if size is None else int(size))
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 (of a class of the program's)
         wrong.append(
             f"init(topology=): expected {{'dp': (coordinate, size), …}}, {{'dp': coordinate}} or a DeviceMesh, "
-            f"got {given!r}."
+            f"got {_shown(given)}."
         )
     return found

@@ -26,8 +26,8 @@ __all__ = [
 
 def is_on_device(value: Any) -> bool:
     """Whether to read an array would wait for a device; of one of JAX its devices are asked, not its value."""
-    devices = getattr(value, "devices", None)
     try:
+        devices = getattr(value, "devices", None)
         if callable(devices):
             return any(device.platform != "cpu" for device in devices())
         return getattr(getattr(value, "device", None), "type", "cpu") != "cpu"

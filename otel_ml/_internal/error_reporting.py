@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 from otel_ml._internal.run_scope import NOW, PROCESS, current_scope
 from otel_ml._internal.safe_repr import safe_repr, text_of
+from otel_ml._internal.signature import MISSING
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 
-__all__ = ["ErrorReporter", "RecordingError", "Say", "never_raises", "reporter", "say_unused"]
+__all__ = ["ErrorReporter", "RecordingError", "Say", "answered", "never_raises", "refusing", "reporter", "say_unused"]
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 Say = Callable[[str, str], None]
 """Says a sentence once: (slug of its section in the catalogue, sentence)."""
@@ -121,19 +123,100 @@ reporter: ErrorReporter = ErrorReporter(PROCESS.dropped)
 """The guard of this process."""
 
 
-def say_unused(call: str, by_position: Sequence[object], by_name: Mapping[str, object]) -> None:
-    """Say what a call that defines something was given and has no use for; it loses nothing."""
+def say_unused(call: Callable[..., object], by_position: Sequence[object], by_name: Iterable[str]) -> None:
+    """Say what a call was given and has no use for, and how it is called; it loses nothing."""
+    name = call.__name__
+    takes = _without_types(signature(call))
     if by_position:
-        given = ", ".join(map(safe_repr, by_position))
-        reporter.wrong(
-            "unknown-argument",
-            f"{call}(): expected options by name, got {given} by position. "
-            f"Call {call}(name, reduce={safe_repr(by_position[0])}).",
-        )
+        given = ", ".join(map(safe_repr, by_position[:_SHOWN])) + (", …" if len(by_position) > _SHOWN else "")
+        option = _first_option(call, takes)
+        if option:
+            subject = next(iter(takes.parameters))
+            expected = f"expected options by name, got {given} by position"
+            typed = f"{name}({subject}, {option}={safe_repr(by_position[0])})"
+        else:
+            expected, typed = f"got {given} beside what it takes", f"{name}{takes}"
+        reporter.wrong("unknown-argument", f"{name}(): {expected}. Call {typed}.", kind=f"{name}() by position")
     if by_name:
+        names = ", ".join(one[:_SHOWN_OF_A_NAME] for one in [*by_name][:_SHOWN])
         reporter.wrong(
-            "unknown-argument", f"{call}(): unknown argument {', '.join(by_name)}. It is not used, all else is."
+            "unknown-argument", f"{name}(): unknown argument {names}. It is not used, all else is. Call {name}{takes}."
         )
+
+
+def _first_option(call: Callable[..., object], takes: Signature) -> str:
+    """Return the option that stands first after one subject; nothing where a call takes more by position."""
+    if not takes.parameters:
+        return ""
+    subject, *options = takes.parameters.values()
+    written = signature(getattr(call, "__wrapped__", call)).parameters.values()
+    are_by_name = [one for one in written if one.kind is Parameter.KEYWORD_ONLY]
+    is_one = subject.kind in _BY_POSITION and options and options[0].kind is Parameter.KEYWORD_ONLY
+    return options[0].name if is_one and len(are_by_name) == len(options) else ""
+
+
+_SHOWN = 5
+"""Arguments that a message lists."""
+
+_SHOWN_OF_A_NAME = 80
+
+
+def answered(call: Callable[P, T]) -> Callable[P, T]:
+    """Return `call`, which does not raise where its arguments are others: what it has no use for is said, and left out.
+
+    What it needs and was not given is `MISSING`, of which it says what it expects, as of any other wrong value. It
+    costs a frame: the calls of a loop see to it themselves.
+    """
+
+    @wraps(call)
+    def taken(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # the call has begun: it is not its arguments that Python refuses
+        fitting, named, more, unknown = _fitting(signature(call), args, kwargs)
+        say_unused(taken, more, unknown)
+        return call(*fitting, **named)
+
+    return taken
+
+
+def refusing(error: type[OtelMLError]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a call that configures raise this error, with how it is called, where its arguments are others."""
+
+    def as_refusing(call: Callable[P, T]) -> Callable[P, T]:
+        @wraps(call)
+        def taken(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return call(*args, **kwargs)
+            except TypeError as wrong:
+                if wrong.__traceback__ is None or wrong.__traceback__.tb_next is not None:
+                    raise
+                name, what = call.__name__, _what_does_not_fit(call, args, kwargs) or "unusual arguments"
+                raise error(f"{name}(): {what}. Call {name}{_without_types(signature(taken))}.") from None
+
+        return taken
+
+    return as_refusing
+
+
+def _fitting(
+    takes: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any], Sequence[Any], list[str]]:
+    """Return what a call can be given, by position and by name, and what is left."""
+    parameters = takes.parameters
+    places = [one for one in parameters.values() if one.kind in _BY_POSITION]
+    fitting = list(args[: len(places)])
+    given = {one.name for one in places[: len(fitting)]}
+    named = {name: value for name, value in kwargs.items() if name in parameters and name not in given}
+    for one in places[len(fitting) :]:
+        if one.default is Parameter.empty:
+            named.setdefault(one.name, MISSING)
+    return fitting, named, args[len(places) :], [name for name in kwargs if name not in named]
+
+
+_BY_POSITION = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
 
 
 _PANIC = "PanicException"
@@ -165,7 +248,7 @@ def never_raises(call: Callable[P, None]) -> Callable[P, None]:
     return guarded
 
 
-def _what_does_not_fit(call: Callable[..., None], args: tuple[object, ...], kwargs: dict[str, object]) -> str:
+def _what_does_not_fit(call: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> str:
     try:
         signature(call).bind(*args, **kwargs)
     except TypeError as error:
@@ -174,5 +257,6 @@ def _what_does_not_fit(call: Callable[..., None], args: tuple[object, ...], kwar
 
 
 def _without_types(takes: Signature) -> Signature:
-    bare = [one.replace(annotation=Parameter.empty) for one in takes.parameters.values()]
+    """Return how a call is written: a method without its object."""
+    bare = [one.replace(annotation=Parameter.empty) for one in takes.parameters.values() if one.name != "self"]
     return Signature(bare)

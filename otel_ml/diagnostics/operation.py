@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from time import perf_counter
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from otel_ml._internal.error_reporting import say_unused
+from otel_ml._internal.error_reporting import answered
 from otel_ml._internal.run_scope import NOW
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.signature import publish
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timing import timed
@@ -69,10 +70,12 @@ class Measurement:
         self.values[self._names.total] = total
         self.values[self._names.execute] = total - sum(self._phases.values())
 
+    @answered
     def onload(self) -> _Phase:
         """The block brings states onto the device; memory is looked at after it."""
         return _Phase(self, "onload")
 
+    @answered
     def offload(self) -> _Phase:
         """The block takes states off the device; memory is looked at before it, and at the end of the operation."""
         return _Phase(self, "offload")
@@ -262,7 +265,8 @@ class Operation(Measurement):
 
 
 @publish("name")
-def operation(name: str, *, level: int = 1, **unknown: NoReturn) -> Operation:
+@answered
+def operation(name: str, *, level: int = 1) -> Operation:
     """Measure a `with` block, or every call of a function, as an operation.
 
     Records `time/<name>/total`, `…/execute` and, where the block uses them, `…/onload` and `…/offload`; of each CUDA
@@ -272,7 +276,6 @@ def operation(name: str, *, level: int = 1, **unknown: NoReturn) -> Operation:
     Args:
         name: cluster and work, such as `"actor_train/train_step"`.
         level: operations above `OTEL_ML_TIMER_LEVEL` measure nothing.
-        unknown: not used: said, as any other mistake.
 
     Examples:
         ```python
@@ -284,14 +287,15 @@ def operation(name: str, *, level: int = 1, **unknown: NoReturn) -> Operation:
                 strategy.offload_states()
         ```
     """
-    say_unused("operation", (), unknown)
     if not isinstance(name, str) or not name:
-        reporter.wrong("bad-name", f"operation(): expected a name such as 'actor_train/train_step', got {name!r:.80}.")
+        reporter.wrong(
+            "bad-name", f"operation(): expected a name such as 'actor_train/train_step', got {safe_repr(name)}."
+        )
         name = "operation"
     if not isinstance(level, int):
         reporter.wrong(
             "bad-timer",
-            f"operation({name!r:.80}): expected a level that is a whole number, got {level!r:.40}. It is 1.",
+            f"operation({name!r:.80}): expected a level that is a whole number, got {safe_repr(level, 40)}. It is 1.",
         )
         level = 1
     return Operation(name, level)

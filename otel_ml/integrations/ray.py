@@ -22,9 +22,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from otel_ml import env
+from otel_ml._internal.error_reporting import refusing
 from otel_ml._internal.lifecycle.run_requested import is_run_requested
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.recording import arm
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.timers import spans
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
@@ -63,6 +65,7 @@ _ON_DISK_S = 0.25
 _before: str | None = None
 
 
+@refusing(ConfigError)
 def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
     """Make all tasks, actors (async and threaded ones too) and Ray Train workers of this driver join its run.
 
@@ -213,8 +216,8 @@ def _sent_after_s() -> float:
 
 def _actor_problems(service: object) -> list[str]:
     problems = []
-    if service != "actor":
-        problems.append(f"instrument_ray(service=): expected 'actor', or nothing, got {service!r}.")
+    if not isinstance(service, str) or service != "actor":
+        problems.append(f"instrument_ray(service=): expected 'actor', or nothing, got {safe_repr(service)}.")
     if RUNTIME.is_active and not ray_service.is_hosted():
         problems.append(
             "instrument_ray(service='actor') came after otel_ml.init(), which has begun to start a service. "

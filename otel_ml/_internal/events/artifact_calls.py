@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -83,14 +84,14 @@ def _log_artifact(
     found = _found(path, call)
     if found is None:
         return
-    attributes = located_name(name or found.name, step, axis, call)
+    attributes = _located(name, found, step, axis, call)
     if attributes is None:
         return
     chosen = _aliases(aliases, call)
     time_ns = time.time_ns()
     opened, events = artifacts.open_artifact(found), current_events()  # of this run: the reader's thread has no context
     is_folder = found.is_dir()
-    of_each = {"ml.artifact.type": artifact_type, "ml.artifact.aliases": list(chosen)}
+    of_each = {"ml.artifact.type": _kind(artifact_type, call), "ml.artifact.aliases": list(chosen)}
 
     def records(limit: ReadLimit) -> Iterator[LogRecord]:
         if limit.is_over():
@@ -147,24 +148,43 @@ def _count_unrecorded(files: int, path: Path, call: str) -> None:
 
 def _found(path: str | PathLike[str], call: str) -> Path | None:
     """Return the file or folder that is meant; None (counted, said) where there is none. An empty path is none."""
-    given = fspath(path) if isinstance(path, (str, PathLike)) else None
+    try:
+        given = fspath(path) if isinstance(path, (str, PathLike)) else None
+    except Exception:  # noqa: BLE001 (of a class of the program's)
+        given = None
     if not given or not isinstance(given, str):
         reporter.drop("bad_event", f"{call}: expected a path, got {safe_repr(path)}.")
         return None
-    found = Path(given).expanduser().absolute()
-    if not found.exists():
-        reporter.drop(
-            "missing_artifact", f"{call}: no file or folder {str(path)!r}. Expected one that exists at the call."
-        )
+    with suppress(OSError, ValueError, RuntimeError):  # a name that is too long, no text of the file system's, no home
+        found = Path(given).expanduser().absolute()
+        if found.exists():
+            return found
+    shown = safe_repr(given, 500)
+    reporter.drop("missing_artifact", f"{call}: no file or folder {shown}. Expected one that exists at the call.")
+    return None
+
+
+def _located(name: object, path: Path, step: int | None, axis: str | None, call: str) -> Mapping[str, object] | None:
+    """Return name, step and axis of an artifact, called as its file by default; None (counted, said) of none."""
+    if name is not None and not isinstance(name, str):
+        reporter.drop("bad_name", f"{call}: expected a name such as 'model', got {safe_repr(name)}. Pass a string.")
         return None
-    return found
+    return located_name(name or path.name, step, axis, call)
+
+
+def _kind(given: object, call: str) -> str:
+    """Return the type of an artifact; where it is not a text, the one of a file."""
+    if isinstance(given, str):
+        return given
+    reporter.wrong("bad-event", f"{call}: expected a type such as 'dataset', got {safe_repr(given)}. It is 'file'.")
+    return "file"
 
 
 def _aliases(aliases: Iterable[str] | None, call: str) -> tuple[str, ...]:
     """Return further names of an artifact; it is kept without them where they are none."""
     try:
-        return (aliases,) if isinstance(aliases, str) else tuple(map(str, aliases or ()))
-    except TypeError:
+        return (aliases,) if isinstance(aliases, str) else tuple(map(str, () if aliases is None else aliases))
+    except Exception:  # noqa: BLE001 (of a class of the program's)
         reporter.wrong(
             "bad-event", f"{call}: expected aliases such as ['best'], got {safe_repr(aliases)}. It has none."
         )

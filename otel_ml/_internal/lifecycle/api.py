@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from otel_ml._internal.error_reporting import say_unused
+from otel_ml._internal.error_reporting import answered, refusing
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.lifecycle.timeout_argument import timeout_of
@@ -19,6 +19,7 @@ __all__ = ["child_env", "flush", "init", "shutdown"]
 
 @public
 @publish("experiment")
+@refusing(ConfigError)
 def init(
     experiment: str | None = None,
     *,
@@ -78,20 +79,22 @@ def init(
     }
     if unknown:
         _refuse_unknown(unknown, arguments)
+    Config.from_env(**arguments)  # before they are compared with those of a run: what is wrong may not compare
     return RUNTIME.init(arguments, params)
 
 
 @public
 @publish("timeout")
-def flush(timeout: float = 2.0, **unknown: NoReturn) -> bool:
+@answered
+def flush(timeout: float = 2.0) -> bool:
     """Send what was recorded so far; return whether all of it was acknowledged within `timeout` seconds."""
-    say_unused("flush", (), unknown)
     return RUNTIME.flush(timeout_of("flush", timeout, 2.0))
 
 
 @public
 @publish("timeout")
-def shutdown(timeout: float | None = None, **unknown: NoReturn) -> bool:
+@answered
+def shutdown(timeout: float | None = None) -> bool:
     """End the current run; return whether all was acknowledged within `timeout` seconds.
 
     What was not is kept on this host, and sent by the next process of the job or by `otel-ml recover`.
@@ -100,13 +103,12 @@ def shutdown(timeout: float | None = None, **unknown: NoReturn) -> bool:
     Args:
         timeout: seconds; None: `OTEL_ML_EXIT_WAIT`, else 5. Where the service ends with the job (a batch job, a
             container of which this is the main process) the last process waits as long as delivery gets on.
-        unknown: not used: said, as any other mistake.
     """
-    say_unused("shutdown", (), unknown)
     return RUNTIME.shutdown(timeout_of("shutdown", timeout, None))
 
 
 @public
+@answered
 def child_env() -> dict[str, str]:
     """Return the variables by which a process elsewhere joins the current run.
 

@@ -111,4 +111,4 @@ def exporters_unused(config: Config, given: object) -> str:
 
 
 def _given(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {key: value for key, value in arguments.items() if value not in (None, ())}
+    return {key: value for key, value in arguments.items() if value is not None and value != ()}

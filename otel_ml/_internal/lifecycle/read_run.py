@@ -10,7 +10,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from otel_ml._internal.error_reporting import refusing
 from otel_ml._internal.lifecycle.run import Run
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.signature import public
 from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
@@ -34,6 +36,7 @@ Newest = dict[int, tuple[int, int, float]]
 
 
 @public
+@refusing(OtelMLError)
 def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
     """Return {published name: (steps, values)} of a run, from the file that exporter `jsonl` wrote.
 
@@ -51,6 +54,9 @@ def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
         OtelMLError: there is no such file; says where it was looked for.
     """
     newest: dict[str, dict[str, Newest]] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise OtelMLError(f"read(): expected names of metrics, got {safe_repr(name)}.", slug="no-metrics")
     path = metrics_file(run)
     covered = _read_columns(path, names, newest)
     for row in _rows_with(path, names, covered) if names else metric_rows(path, covered):
@@ -135,7 +141,7 @@ def metrics_file(run: Run | str | PathLike[str]) -> Path:
             )
         given = run.dir
     else:
-        given = Path(fspath(run))
+        given = _as_path(run)
     instances = sorted(given.glob("jsonl-*/metrics.jsonl"))  # of a service with `jsonl/<name>` in its configuration
     candidates = [given, given / "metrics.jsonl", given / "jsonl" / "metrics.jsonl", *instances]
     if len(given.parts) <= 2:
@@ -149,6 +155,19 @@ def metrics_file(run: Run | str | PathLike[str]) -> Path:
         "Exporter 'jsonl' writes them. Pass a run, its folder, id or name, or 'latest'; `otel-ml runs` lists them.",
         slug="no-metrics",
     )
+
+
+def _as_path(run: str | PathLike[str]) -> Path:
+    try:
+        given = Path(fspath(run))
+        given.exists()  # a name that is too long, or no text of the file system's, raises
+    except Exception as error:
+        raise OtelMLError(
+            f"read(): expected a run, its folder, id or name, or 'latest', got {safe_repr(run)}. `otel-ml runs` lists "
+            "them.",
+            slug="no-metrics",
+        ) from error
+    return given
 
 
 def _below(base: Path, run: str) -> list[Path]:

@@ -10,14 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Protocol, TypeVar, overload
 
-from otel_ml._internal.error_reporting import say_unused
+from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.events import artifact_calls
 from otel_ml._internal.events import event_calls as events
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, inside, refuse
 from otel_ml._internal.lifecycle.timeout_argument import timeout_of
 from otel_ml._internal.record import log as recording
 from otel_ml._internal.run_scope import InScope, Scope
-from otel_ml._internal.series.definition import define_metric
+from otel_ml._internal.series.definition import bad_name, define_metric
 from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.signature import MISSING, public, publish
 from otel_ml._internal.steps.current import current_step
@@ -215,7 +215,7 @@ class Run:
     def step(self, *, step: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]: ...
     @publish("self", "index", "axis", required=2)  # type: ignore[misc] # `step=` is among `unknown`
     def step(
-        self, index: Any = MISSING, axis: str = DEFAULT_AXIS, *more: NoReturn, **unknown: NoReturn
+        self, index: Any = MISSING, axis: str = DEFAULT_AXIS, /, *more: NoReturn, **unknown: NoReturn
     ) -> AbstractContextManager[None]:
         """Make `index` the current step of this run inside a `with` block; see `otel_ml.step()`."""
         if self._scope.is_over:
@@ -225,16 +225,16 @@ class Run:
             return step_block(index, axis, *more, **unknown)
 
     @publish("self", "iterable", "start")
+    @answered
     def steps(
         self,
         iterable: Iterable[T] | AsyncIterable[T],
         start: int | None = None,
         *,
         axis: str = DEFAULT_AXIS,
-        **unknown: NoReturn,
     ) -> StepLoop[T]:
         """Iterate over `iterable`, each item in a step of its own of this run; see `otel_ml.steps()`."""
-        return steps_of(iterable, start, axis=axis, **unknown).of(self._scope)
+        return steps_of(iterable, start, axis=axis).of(self._scope)
 
     @overload
     def timed(self, name: F, /) -> F: ...
@@ -252,26 +252,25 @@ class Run:
         kind: Literal["work", "wait"] | None = None,
     ) -> RunTiming: ...
     @publish("self", "name")
+    @answered
     def timed(
         self,
         name: Any = None,
-        /,
         level: int = 1,
         reduce: Reduce = None,
         within: str | None = None,
         span: bool = True,
         device: str | None = None,
         kind: Literal["work", "wait"] | None = None,
-        **unknown: NoReturn,
     ) -> Any:
         """Time a `with` block, or every call of a function, into this run; see `otel_ml.timed()`."""
-        say_unused("timed", (), unknown)
         is_function = callable(name) or isinstance(name, (staticmethod, classmethod))
         options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device, "kind": kind}
         timing = RunTiming(self._scope, None if is_function else name, options)
         return timing(name) if is_function else timing
 
     @publish("self", "name")
+    @answered
     def timer(
         self,
         name: str,
@@ -281,13 +280,15 @@ class Run:
         span: bool = True,
         device: str | None = None,
         kind: Literal["work", "wait"] | None = None,
-        **unknown: NoReturn,
     ) -> RunTimer:
         """Return a timer that is started and stopped by hand, for this run; see `otel_ml.timer()`."""
-        say_unused("timer", (), unknown)
         options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device, "kind": kind}
+        if not isinstance(name, str):
+            reporter.drop("bad_name", bad_name(name))
+            return RunTimer(None)
         return RunTimer(RunTiming(self._scope, name, options))
 
+    @answered
     def use(self) -> AbstractContextManager[None]:
         """Make it the current run inside a `with` block, for this context only: in a thread that has begun none.
 
@@ -295,26 +296,27 @@ class Run:
         """
         return inside(self._scope)
 
+    @answered
     def child_env(self) -> dict[str, str]:
         """Return the variables by which a process elsewhere joins this run."""
         return self._lifecycle.child_env_of(self)
 
     @publish("self", "timeout")
-    def flush(self, timeout: float = 2.0, **unknown: NoReturn) -> bool:
+    @answered
+    def flush(self, timeout: float = 2.0) -> bool:
         """Send what was recorded into it; return whether all was acknowledged within `timeout` seconds."""
-        say_unused("flush", (), unknown)
         return self._lifecycle.flush_run(self, timeout_of("flush", timeout, 2.0))
 
     @publish("self", "timeout")
-    def shutdown(self, timeout: float | None = None, **unknown: NoReturn) -> bool:
+    @answered
+    def shutdown(self, timeout: float | None = None) -> bool:
         """End it, and no other run; see `otel_ml.shutdown()`."""
-        say_unused("shutdown", (), unknown)
         return self._lifecycle.end_run(self, timeout_of("shutdown", timeout, None))
 
     @publish("self", "timeout")
-    def finish(self, timeout: float | None = None, **unknown: NoReturn) -> bool:
+    @answered
+    def finish(self, timeout: float | None = None) -> bool:
         """End it as `shutdown()` does, under the name that W&B's runs have for it."""
-        say_unused("finish", (), unknown)
         return self._lifecycle.end_run(self, timeout_of("finish", timeout, None))
 
     def __enter__(self) -> Run:

@@ -7,7 +7,7 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.fold import FOLDER
 from otel_ml._internal.run_scope import NOBODY, SCOPES, InScope, Scope
@@ -103,19 +103,24 @@ class RunTiming:
 
 @public_type
 class RunTimer:
-    """`run.timer("forward")`: started and stopped by hand."""
+    """`run.timer("forward")`: started and stopped by hand; of a name that is none it measures nothing."""
 
     __slots__ = ("_timing",)
 
-    def __init__(self, timing: RunTiming) -> None:
+    def __init__(self, timing: RunTiming | None) -> None:
         self._timing = timing
 
+    @answered
     def start(self) -> None:
         """Begin to measure."""
-        self._timing.__enter__()
+        if self._timing is not None:
+            self._timing.__enter__()
 
+    @answered
     def stop(self) -> None:
         """Stop the measurement begun last, and record it."""
+        if self._timing is None:
+            return
         if not self._timing.is_open:
             reporter.wrong("bad-timer", "A timer of a run was stopped and not started. Call start() first.")
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from numbers import Real
 from typing import TypeVar
 
@@ -19,8 +20,10 @@ def timeout_of(call: str, timeout: object, default: D) -> float | D:
     """Return the seconds that a call may wait; `default` where nobody says any, or what is none."""
     if timeout is None:
         return default
-    if isinstance(timeout, Real) and not isinstance(timeout, bool) and not math.isnan(timeout):
-        return float(timeout)
+    if isinstance(timeout, Real) and not isinstance(timeout, bool):
+        with suppress(OverflowError):  # of a whole number that no float is as large as
+            if not math.isnan(timeout):
+                return float(timeout)
     usual = "as long as is usual" if default is None else seconds(default)
     reporter.wrong(
         "bad-timeout", f"{call}(): expected a time-out in seconds, got {safe_repr(timeout)}. It waits {usual}."

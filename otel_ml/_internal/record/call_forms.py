@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.record.values import BeingTracedError, UnrecordableError, record_value
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.definition import bad_name
 from otel_ml._internal.signature import MISSING
@@ -37,7 +39,7 @@ def meant_by_log(values: Any, step: Any, axis: Any, named: dict[str, Any]) -> Me
     if values is NO_VALUES and named:
         [(name, given), *more] = named.items()
         return Meant(given if not more and name in _OF_VALUES and isinstance(given, Mapping) else named, step, axis)
-    _say_unknown("log()", named)
+    _say_unknown("log", named)
     if isinstance(values, Mapping):
         return Meant(values, step, axis)
     if isinstance(values, str):
@@ -72,9 +74,11 @@ def meant_by_record(name: Any, value: Any, step: Any, named: dict[str, Any]) -> 
 
     `record({"loss": 1.0})` and `record(loss=1.0)` are values by name.
     """
+    name = named.pop("name", MISSING) if name is MISSING else name
+    value = named.pop("value", MISSING) if value is MISSING else value
     if name is MISSING and value is MISSING and named:
         return Meant(named, step)
-    _say_unknown("record()", named)
+    _say_unknown("record", named)
     if isinstance(name, Mapping):
         return Meant(name, step if value is MISSING else value)
     if name is MISSING or value is MISSING:
@@ -98,11 +102,33 @@ def _say_missing(name: Any, value: Any) -> None:
 
 
 def _say_unknown(call: str, named: Mapping[str, Any]) -> None:
-    if named:
-        reporter.wrong(
-            "unknown-argument",
-            f"{call}: unknown argument {', '.join(named)}. It is not used, and the values are recorded.",
-        )
+    """Say what stands beside the values, and count what of it is a number: these are values that are not recorded."""
+    if not named:
+        return
+    names = ", ".join(name[:_SHOWN] for name in islice(named, 5))
+    said = f"{call}(): unknown argument {names}. It is not used, and the values are recorded."
+    numbers = [name for name, value in named.items() if not isinstance(value, bool) and _is_number(value)]
+    if not numbers:
+        reporter.wrong("unknown-argument", said)
+        return
+    among = f"log({{…, {safe_repr(numbers[0])}: {safe_repr(named[numbers[0]])}}})"
+    reporter.dropped["bad_value"] += len(numbers)
+    reporter.wrong(
+        "unknown-argument", f"{said} If it is a value, call {among}.", kind=f"{call}() beside values: {names}"
+    )
+
+
+_SHOWN = 80
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, (int, float)):
+        return True
+    try:
+        record_value(value)
+    except (UnrecordableError, BeingTracedError):
+        return False
+    return True
 
 
 def _refuse(got: str, count: int, kind: str) -> None:

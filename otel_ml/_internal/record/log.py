@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from time import time_ns
 from typing import Any, overload
 
-from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_cuda_row, append_deferred, append_row
-from otel_ml._internal.record.call_forms import NO_VALUES, meant_by_log, meant_by_record
+from otel_ml._internal.record.call_forms import NO_VALUES, Meant, meant_by_log, meant_by_record
 from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.buffer import STRIDE
-from otel_ml._internal.series.definition import DEFINITIONS, Series, identity
-from otel_ml._internal.series.reduction_arguments import Reduce, reduction_from
+from otel_ml._internal.series.definition import DEFINITIONS, Series, bad_prefix, identity
+from otel_ml._internal.series.reduction_arguments import Reduce, are_attributes, reduction_from
 from otel_ml._internal.series.row import FEWEST, Row, Table
 from otel_ml._internal.signature import MISSING, public, publish
 from otel_ml._internal.steps.axes import current_step
@@ -67,6 +67,7 @@ def log(
     commit: bool | None = None,
     step: int | None = None,
     axis: str | None = None,
+    *more: Any,
     **named: Any,
 ) -> None:
     """Record values at the current step, or at `step` of `axis`.
@@ -90,13 +91,14 @@ def log(
         weight: of each value in the mean; from 0 on.
         attributes: what tells series of the same name apart.
         commit: accepted as W&B has it, and not needed: all values of a step are one row, whichever calls they came in.
-        named: values by name, where `values` is left out; beside them said, as any other mistake.
+        more: not used: said, as any other mistake.
+        named: values by name, where `values` is left out; beside them said and counted, as any other mistake.
     """
     if NOW.off:
         return
     try:
-        if named or (type(values) is not dict and not isinstance(values, Mapping)):
-            values, at, where = meant_by_log(values, at, where, named)
+        if named or more or (type(values) is not dict and not isinstance(values, Mapping)):
+            values, at, where = _meant(values, at, where, more, named)
             if not values:
                 return
         if (
@@ -117,7 +119,7 @@ def log(
             step = step if at is None else at if step is None else (at, step)  # type: ignore[assignment]
             axis = axis if where is None else where if axis is None else (where, axis)  # type: ignore[assignment]
             given = step_for(step, axis, "log()", len(values))
-            if given is None:
+            if given is None or not _are_usable(prefix, attributes, len(values)):
                 return
             target = given if prefix is None else _as_prefixed(given)
             options = (prefix, reduce, within, over, attributes)
@@ -133,6 +135,20 @@ def log(
         trace_log(values, step, axis, prefix, reduce, within, over, weight, attributes)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
         reporter.failed("log()", error)
+
+
+def _meant(values: Any, at: Any, where: Any, more: tuple[object, ...], named: dict[str, Any]) -> Meant:
+    if more:
+        say_unused(log, more, ())
+    return meant_by_log(values, at, where, named)
+
+
+def _are_usable(prefix: object, attributes: object, values: int) -> bool:
+    """Whether names can have this prefix, and series these attributes; else the values are counted, and it is said."""
+    if prefix is not None and not isinstance(prefix, (str, int)):
+        reporter.drop("bad_name", bad_prefix(prefix), values, kind="prefix of log()")
+        return False
+    return are_attributes(attributes, "log()", values)
 
 
 @overload
@@ -156,7 +172,8 @@ def record(values: Mapping[str, Any], step: int | None = None, /, **options: Any
 def record(
     name: Any = MISSING,
     value: Any = MISSING,
-    step: int | None = None,
+    at: Any = None,
+    /,
     axis: str | None = None,
     prefix: str | None = None,
     reduce: Reduce = None,
@@ -164,11 +181,17 @@ def record(
     over: str | None = None,
     weight: Any = None,
     attributes: Mapping[str, object] | None = None,
+    step: int | None = None,
+    *more: Any,
     **named: Any,
 ) -> None:
     """Record one value; the arguments are those of `log()`."""
     if NOW.off:
         return
+    if more:
+        say_unused(record, more, ())
+    if at is not None:
+        step = at if step is None else (at, step)  # type: ignore[assignment] # which is said, as it is by log()
     if named or value is MISSING or type(name) is not str:
         values, step, _ = meant_by_record(name, value, step, named)
         if values:
@@ -215,7 +238,7 @@ def _table(options: _Options) -> Table:
         several = reduce if reduce is None or isinstance(reduce, str) else tuple(reduce)
         key = (prefix, several, within, over, None if attributes is None else tuple(attributes.items()))
         table = _TABLES.get(key)
-    except TypeError:
+    except Exception:  # noqa: BLE001 (a list, a class of the program's)
         # Something that cannot be a key: what it means, or that it means nothing, is found out without the cache.
         return Table()
     if table is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import time_ns
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet
 
-from otel_ml._internal.error_reporting import reporter, say_unused
+from otel_ml._internal.error_reporting import answered, reporter, say_unused
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_deferred
 from otel_ml._internal.record.fold import relieve
@@ -15,14 +15,24 @@ from otel_ml._internal.record.opentelemetry_instruments import Counter, Gauge, H
 from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.run_scope import NOW
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, Definition, Series, identity
-from otel_ml._internal.series.reduction_arguments import Reduce, reduction_from
-from otel_ml._internal.signature import public, public_type, publish
+from otel_ml._internal.series.reduction_arguments import Reduce, are_attributes, reduction_from, text_from
+from otel_ml._internal.signature import MISSING, public, public_type, publish
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.step import step_for
 
 __all__ = ["Meter", "Metric", "get_meter"]
+
+
+def _meant(value: Any, attributes: Any, more: tuple[object, ...], named: dict[str, Any]) -> tuple[Any, Any]:
+    """Return value and attributes of a call that names them, or whose arguments are others."""
+    value = named.pop("value", value) if value is MISSING else value
+    attributes = named.pop("attributes", None) if attributes is None else attributes
+    if more or named:
+        say_unused(Metric.record, more, named)
+    return value, attributes
 
 
 @public_type
@@ -47,41 +57,57 @@ class Metric:
         self._series = DEFINITIONS.series(self.name) or self._series
         self._by_attributes.clear()
 
-    @publish("self", "value", "attributes")
-    def record(
-        self,
-        value: Any,
-        attributes: Mapping[str, object] | None = None,
-        weight: Any = None,
-        step: int | None = None,
-        axis: str | None = None,
-        **unknown: NoReturn,
-    ) -> None:
-        """Record a value at the current step, or at `step` of `axis`; see `log()`."""
-        if unknown:
-            say_unused("record", (), unknown)
-        if NOW.off:
-            return
-        series = self._series
-        if (
-            type(value) is float
-            and series is not None
-            and weight is None
-            and step is None
-            and axis is None
-            and attributes is None
-        ):
-            records = RECORDS
-            records += (series, NOW.step or current_step(), value, time_ns())
-            if len(records) > LIMIT:
-                relieve()
-            return
-        try:
-            self._record(value, weight, step, axis, attributes)
-        except BeingTracedError:
-            trace_log({self.name: value}, step, axis, weight=weight, attributes=attributes)
-        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-            reporter.failed("record()", error)
+    if TYPE_CHECKING:  # for whom `attributes=` is not among `unknown`
+
+        def record(
+            self,
+            value: Any,
+            attributes: Mapping[str, object] | None = None,
+            weight: Any = None,
+            step: int | None = None,
+            axis: str | None = None,
+        ) -> None:
+            """Record a value at the current step, or at `step` of `axis`; see `log()`."""
+
+    else:
+
+        @publish("self", "value", "attributes", required=2)
+        def record(
+            self,
+            value: Any = MISSING,
+            attributes: Mapping[str, object] | None = None,
+            /,
+            weight: Any = None,
+            step: int | None = None,
+            axis: str | None = None,
+            *more: NoReturn,
+            **unknown: NoReturn,
+        ) -> None:
+            """Record a value at the current step, or at `step` of `axis`; see `log()`."""
+            if more or unknown:
+                value, attributes = _meant(value, attributes, more, unknown)
+            if NOW.off:
+                return
+            series = self._series
+            if (
+                type(value) is float
+                and series is not None
+                and weight is None
+                and step is None
+                and axis is None
+                and attributes is None
+            ):
+                records = RECORDS
+                records += (series, NOW.step or current_step(), value, time_ns())
+                if len(records) > LIMIT:
+                    relieve()
+                return
+            try:
+                self._record(value, weight, step, axis, attributes)
+            except BeingTracedError:
+                trace_log({self.name: value}, step, axis, weight=weight, attributes=attributes)
+            except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+                reporter.failed("record()", error)
 
     def _record(
         self,
@@ -91,9 +117,15 @@ class Metric:
         axis: str | None,
         attributes: Mapping[str, object] | None,
     ) -> None:
+        if value is MISSING:
+            said = f"record(): expected a value, got nothing. Call record(0.5) of metric {safe_repr(self.name)}."
+            reporter.drop("bad_value", said, kind="record() of a metric")
+            return
         target = step_for(step, axis, "record()", 1)
+        if target is None or not are_attributes(attributes, "record()", 1):
+            return
         series = self._series if not attributes else self._with(attributes)
-        if target is None or series is None:
+        if series is None:
             return
         records: list[Any] = []
         if add_record(records, series, target, value, weight, time_ns()):
@@ -112,7 +144,7 @@ class Metric:
             if series is not None:
                 self._by_attributes[given] = series
             return series
-        except TypeError:  # a value that cannot be a key, such as a list: it counts as its text
+        except Exception:  # noqa: BLE001 (a value that cannot be a key, such as a list: it counts as its text)
             return self._new(self._series.definition, attributes)
 
     @staticmethod
@@ -152,16 +184,16 @@ class Meter:
         self.name = name
 
     @publish("self", "name")
+    @answered
     def metric(
         self,
         name: str,
-        *unused: NoReturn,
+        *,
         reduce: Reduce = None,
         within: str | None = None,
         over: str | None = None,
         unit: str = "",
         description: str = "",
-        **unknown: NoReturn,
     ) -> Metric:
         """Return the metric of this name.
 
@@ -172,32 +204,35 @@ class Meter:
             over: topology dimension of which one rank per coordinate counts.
             unit: in UCUM: `s`, `By`, `1`, `{token}`.
             description: one sentence.
-            unused: not used: said, as any other mistake.
-            unknown: the same.
         """
-        say_unused("metric", unused, unknown)
         reduction = reduction_from(reduce, within, over, name)
+        unit, description = text_from("unit", unit, name), text_from("description", description, name)
         return Metric(name, DEFINITIONS.series(name, reduction=reduction, unit=unit, description=description))
 
+    @answered
     def create_counter(self, name: str, unit: str = "", description: str = "") -> Counter:
         """Return an OpenTelemetry counter: what was added in a step, summed over ranks."""
         return Counter(self.metric(name, reduce="sum", unit=unit, description=description))
 
+    @answered
     def create_up_down_counter(self, name: str, unit: str = "", description: str = "") -> UpDownCounter:
         """Return an OpenTelemetry up-down counter: its level at the end of a step, summed over ranks."""
         return UpDownCounter(self.metric(name, reduce="sum", within="last", unit=unit, description=description))
 
+    @answered
     def create_histogram(self, name: str, unit: str = "", description: str = "", **_: object) -> Histogram:
         """Return an OpenTelemetry histogram: mean and quantiles of all records of a step."""
         reduce = ("mean", "p50", "p90", "p99")
         return Histogram(self.metric(name, reduce=reduce, unit=unit, description=description))
 
+    @answered
     def create_gauge(self, name: str, unit: str = "", description: str = "") -> Gauge:
         """Return an OpenTelemetry gauge: the last value set in a step."""
         return Gauge(self.metric(name, reduce="last", unit=unit, description=description))
 
 
 @public
+@answered
 def get_meter(
     name: str = "",
     version: str | None = None,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from otel_ml._internal.error_reporting import say_unused
+from otel_ml._internal.error_reporting import answered, reporter
+from otel_ml._internal.record.values import BeingTracedError, UnrecordableError, record_value
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.definition import DEFINITIONS, Attributes, identity
+from otel_ml._internal.series.reduction_arguments import are_attributes
 from otel_ml._internal.signature import public_type, publish
 
 if TYPE_CHECKING:
@@ -27,15 +30,14 @@ class Counter(_Instrument):
     """What only grows: tokens, samples, errors."""
 
     @publish("self", "amount", "attributes", "context")
+    @answered
     def add(
         self,
         amount: float,
         attributes: Mapping[str, object] | None = None,
         context: Any = None,
-        **unknown: NoReturn,
     ) -> None:
         """Add to the current step."""
-        say_unused("add", (), unknown)
         self._metric.record(amount, attributes)
 
 
@@ -48,19 +50,36 @@ class UpDownCounter(_Instrument):
         self._levels: dict[Attributes, float] = {}
 
     @publish("self", "amount", "attributes", "context")
+    @answered
     def add(
         self,
         amount: float,
         attributes: Mapping[str, object] | None = None,
         context: Any = None,
-        **unknown: NoReturn,
     ) -> None:
         """Change the level, and record the new one at the current step."""
-        say_unused("add", (), unknown)
-        key = identity(attributes or {})
+        change = _number(amount)
+        if change is None or not are_attributes(attributes, "add()", 1):
+            return
+        key = identity({} if attributes is None else attributes)
         with DEFINITIONS.lock:
-            level = self._levels[key] = self._levels.get(key, 0) + amount
+            level = self._levels[key] = self._levels.get(key, 0) + change
             self._metric.record(level, attributes)
+
+
+def _number(amount: object) -> float | None:
+    """Return by how much a level changes; None (counted, said) where nobody can tell."""
+    try:
+        found = record_value(amount)
+    except (UnrecordableError, BeingTracedError):
+        found = None
+    if isinstance(found, float):
+        return found
+    got = safe_repr(amount)
+    reporter.drop(
+        "bad_value", f"add(): expected a number in CPU memory, got {got}. Call add(1).", kind="amount of add()"
+    )
+    return None
 
 
 @public_type
@@ -68,15 +87,14 @@ class Histogram(_Instrument):
     """Values of which the distribution matters: latencies, lengths."""
 
     @publish("self", "amount", "attributes", "context")
+    @answered
     def record(
         self,
         amount: float,
         attributes: Mapping[str, object] | None = None,
         context: Any = None,
-        **unknown: NoReturn,
     ) -> None:
         """Record a value at the current step."""
-        say_unused("record", (), unknown)
         self._metric.record(amount, attributes)
 
 
@@ -85,13 +103,12 @@ class Gauge(_Instrument):
     """A value that is set: learning rate, temperature."""
 
     @publish("self", "amount", "attributes", "context")
+    @answered
     def set(
         self,
         amount: float,
         attributes: Mapping[str, object] | None = None,
         context: Any = None,
-        **unknown: NoReturn,
     ) -> None:
         """Set the value at the current step."""
-        say_unused("set", (), unknown)
         self._metric.record(amount, attributes)

@@ -10,7 +10,7 @@ from typing import Any
 
 from otel_ml._internal.device_tensor import Deferred, DeviceArray, DeviceTensor, Weighted, copied_tensor
 from otel_ml._internal.devices.non_blocking_copy import Staged
-from otel_ml._internal.safe_repr import safe_repr
+from otel_ml._internal.safe_repr import safe_repr, text_of
 
 __all__ = [
     "BeingTracedError",
@@ -28,6 +28,10 @@ Recordable = float | list[float] | list[tuple[float, float]] | tuple[float, floa
 
 _PLAIN = frozenset({float, int})
 _ONLY_FLOATS = frozenset({float})
+
+
+_TOO_LARGE = 2**1023
+"""From here on it is looked at whether a whole number has a float."""
 
 
 class UnrecordableError(Exception):
@@ -58,7 +62,7 @@ def record_value(value: object) -> float | list[float] | Deferred:
     except (UnrecordableError, BeingTracedError):
         raise
     except Exception as error:
-        raise UnrecordableError("bad_value", f"{_shown(value)}, which {error}") from error
+        raise UnrecordableError("bad_value", f"{_shown(value)}, which {text_of(error)}") from error
 
 
 def plain_numbers(values: Collection[object]) -> list[float] | None:
@@ -78,7 +82,7 @@ def weighted_value(value: object, weight: object) -> Recordable:
     Raises:
         UnrecordableError: also for a weight that is negative or not finite.
     """
-    if type(value) is float and type(weight) in _PLAIN and 0 <= weight < math.inf:  # type: ignore[operator]
+    if type(value) is float and type(weight) in _PLAIN and 0 <= weight < _TOO_LARGE:  # type: ignore[operator]
         return value, float(weight)  # type: ignore[arg-type]
     values = record_value(value)
     try:
@@ -100,9 +104,12 @@ def weighted_value(value: object, weight: object) -> Recordable:
 
 def _shown(value: object) -> str:
     kind = type(value)
-    shape = getattr(value, "shape", None)
-    if shape is not None:
-        return f"a {kind.__name__} of shape {tuple(shape)!r:.60}"
+    try:
+        shape = getattr(value, "shape", None)
+        if shape is not None:
+            return f"a {kind.__name__} of shape {tuple(shape)!r:.60}"
+    except Exception:  # noqa: BLE001 (of a class of the program's)
+        return f"a {kind.__name__}"
     # The text of a value differs from rank to rank; its type says what is wrong, once for the job.
     return f"{value!r:.40} ({kind.__name__})" if value is None or isinstance(value, str) else f"a {kind.__name__}"
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import NoReturn
 
-from otel_ml._internal.error_reporting import reporter, say_unused
-from otel_ml._internal.safe_repr import safe_repr
+from otel_ml._internal.error_reporting import answered, reporter
+from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml._internal.series.declarations import (
     NOTHING,
     Declaration,
@@ -17,7 +16,7 @@ from otel_ml._internal.series.declarations import (
     other_unit_of,
     report,
 )
-from otel_ml._internal.series.reduction_arguments import Reduce, reduction_from
+from otel_ml._internal.series.reduction_arguments import Reduce, reduction_from, text_from
 from otel_ml._internal.signature import public, publish
 from otel_ml.wire.attributes import POSITION, RESERVED_PREFIX, WATERMARK
 from otel_ml.wire.published_name import is_own, matches
@@ -35,6 +34,7 @@ __all__ = [
     "Definition",
     "Series",
     "bad_name",
+    "bad_prefix",
     "define_metric",
     "identity",
 ]
@@ -340,11 +340,16 @@ def bad_name(name: object) -> str:
     return f"A metric's name: expected {expected}, got {safe_repr(name)}. Give it one such as 'loss'."
 
 
+def bad_prefix(prefix: object) -> str:
+    """Say what is wrong with the prefix of names."""
+    return f"log(): expected a prefix such as 'val', got {safe_repr(prefix)}. Pass a string."
+
+
 def identity(attributes: Mapping[str, object]) -> Attributes:
     """Return attributes in the one order and with the types OpenTelemetry has; others become text."""
     return tuple(
         sorted(
-            (str(key), value if isinstance(value, (str, bool, int, float)) else str(value))
+            (text_of(key), value if isinstance(value, (str, bool, int, float)) else text_of(value))
             for key, value in attributes.items()
         )
     )
@@ -352,15 +357,15 @@ def identity(attributes: Mapping[str, object]) -> Attributes:
 
 @public
 @publish("name")
+@answered
 def define_metric(
     name: str,
-    *unused: NoReturn,
+    *,
     reduce: Reduce = None,
     within: str | None = None,
     over: str | None = None,
     unit: str = "",
     description: str = "",
-    **unknown: NoReturn,
 ) -> None:
     """Say once how a metric, or all whose names match a glob such as `tokens*`, is reduced: in the whole run.
 
@@ -376,11 +381,9 @@ def define_metric(
         over: topology dimension of which one rank per coordinate counts.
         unit: in UCUM: `s`, `By`, `1`, `{token}`.
         description: one sentence.
-        unused: not used: said, as any other mistake.
-        unknown: the same.
     """
-    say_unused("define_metric", unused, unknown)
     if not isinstance(name, str) or not name:
         reporter.wrong("bad-name", bad_name(name))
         return
-    DEFINITIONS.declare(name, reduction_from(reduce, within, over, name) or _MEAN, unit, description)
+    reduction = reduction_from(reduce, within, over, name) or _MEAN
+    DEFINITIONS.declare(name, reduction, text_from("unit", unit, name), text_from("description", description, name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from otel_ml._internal.error_reporting import reporter
@@ -11,7 +11,7 @@ from otel_ml._internal.series.declarations import NOTHING
 from otel_ml.exceptions import WireError
 from otel_ml.wire.reduction import Reduction
 
-__all__ = ["Reduce", "reduction_from"]
+__all__ = ["Reduce", "are_attributes", "reduction_from", "text_from"]
 
 Reduce = str | Iterable[str] | None
 """What `reduce=` accepts: one reduction, or several."""
@@ -33,7 +33,47 @@ def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: o
         return None
     try:
         across = None if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
+    except Exception:  # noqa: BLE001 (of a class of the program's)
+        across = (reduce,)  # type: ignore[assignment] # which is not a text
+    options = [(option, one) for option, one in (("within", within), ("over", over)) if one is not None]
+    for option, given in (*options, *[("reduce", one) for one in across or ()]):
+        if not isinstance(given, str):
+            _unfit(name, f"expected {option}={_SUCH_AS[option]!r} or the like, got {safe_repr(given)}. It is not used.")
+            return None
+    try:
         return _reduction(across, within, over)
-    except (WireError, TypeError) as error:
-        reporter.wrong("unknown-reduction", f"Metric {safe_repr(name)}: {error}")
+    except WireError as error:
+        _unfit(name, str(error))
         return None
+
+
+_SUCH_AS = {"reduce": "max", "within": "sum", "over": "dp"}
+
+
+def _unfit(name: object, what: str) -> None:
+    reporter.wrong("unknown-reduction", f"Metric {safe_repr(name)}: {what}")
+
+
+def are_attributes(given: object, call: str, values: int) -> bool:
+    """Whether what a call of so many values gives is attributes, or nothing; else they are counted, and it is said."""
+    if given is None or isinstance(given, Mapping):
+        return True
+    reporter.drop(
+        "bad_attributes",
+        f"{call}: expected attributes such as {{'task': 'math'}}, got {safe_repr(given)}. Pass a mapping.",
+        values,
+        kind=f"attributes of {call}",
+    )
+    return False
+
+
+def text_from(option: str, given: object, name: object) -> str:
+    """Return the unit or the description that a call gives; none (said) where it is not a text."""
+    if isinstance(given, str):
+        return given
+    if given is not None:
+        reporter.wrong(
+            "unknown-argument",
+            f"Metric {safe_repr(name)}: expected {option}= to be a text, got {safe_repr(given)}. It has none.",
+        )
+    return ""

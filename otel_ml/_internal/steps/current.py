@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.signature import public
 from otel_ml._internal.steps import axes
@@ -12,6 +12,7 @@ __all__ = ["current_step"]
 
 
 @public
+@answered
 def current_step(axis: str | None = None) -> int | None:
     """Return the number of the current step: where `log()` without `step=` records.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
 from time import time_ns
@@ -100,9 +101,9 @@ def step_of(value: object) -> int | None:
     """
     index: object = value
     if type(value) is not int:
-        if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool") or is_on_device(value):
-            return None
         try:
+            if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool") or is_on_device(value):
+                return None
             index = operator.index(value)  # type: ignore[arg-type] # that it may be none is found out here
         except Exception:  # noqa: BLE001 (an array of several numbers, one that JAX is tracing, a class of the program's)
             return None
@@ -135,15 +136,25 @@ def _accepted(index: object, axis: object, call: str) -> int | None:
     return found
 
 
-def _meant(call: str, index: object, more: tuple[object, ...], named: dict[str, Any]) -> object:
-    """Return the step of a call whose arguments are others; `step=`, as in `log()`, is one."""
-    if index is MISSING:
-        index = named.pop("step", MISSING)
+def _meant(
+    call: Callable[..., object], index: object, axis: object, more: tuple[object, ...], named: dict[str, Any]
+) -> tuple[object, Any]:
+    """Return step and axis of a call whose arguments are others; `step=`, as in `log()`, is a step."""
+    for name in ("index", "step"):
+        if index is MISSING:
+            index = named.pop(name, MISSING)
+    if axis is DEFAULT_AXIS:
+        axis = named.pop("axis", axis)
     if more:
-        given = ", ".join(map(safe_repr, more))
-        reporter.wrong("unknown-argument", f"{call}(): takes a step and an axis, and was given {given} as well.")
-    say_unused(call, (), named)
-    return index
+        given = ", ".join(map(safe_repr, more[:5]))
+        reporter.wrong(
+            "unknown-argument",
+            f"{call.__name__}(): takes a step and an axis, and was given {given} as well.",
+            kind=f"{call.__name__}() by position",
+        )
+    if named:
+        say_unused(call, (), named)
+    return index, axis
 
 
 @overload
@@ -152,7 +163,7 @@ def set_step(index: int, axis: str = DEFAULT_AXIS) -> None: ...
 def set_step(*, step: int, axis: str = DEFAULT_AXIS) -> None: ...
 @public  # type: ignore[misc] # `step=` is among `unknown`
 @publish("index", "axis", required=1)
-def set_step(index: Any = MISSING, axis: str = DEFAULT_AXIS, *more: NoReturn, **unknown: NoReturn) -> None:
+def set_step(index: Any = MISSING, axis: str = DEFAULT_AXIS, /, *more: NoReturn, **unknown: NoReturn) -> None:
     """Make `index` the current step of this process on `axis`.
 
     Records without `step=` count there until the next call; a `with step()` block overrides it for
@@ -166,7 +177,7 @@ def set_step(index: Any = MISSING, axis: str = DEFAULT_AXIS, *more: NoReturn, **
         unknown: the same, but for `step=`, which is `index`.
     """
     if index is MISSING or more or unknown:
-        index = _meant("set_step", index, more, unknown)
+        index, axis = _meant(set_step, index, axis, more, unknown)
     if NOW.off and isinstance(axis, str):
         STEPS.wanted[axis] = index
         return
@@ -187,7 +198,7 @@ def step(*, step: int, axis: str = DEFAULT_AXIS) -> AbstractContextManager[None]
 @public  # type: ignore[misc] # `step=` is among `unknown`
 @publish("index", "axis", required=1)
 def step(
-    index: Any = MISSING, axis: str = DEFAULT_AXIS, *more: NoReturn, **unknown: NoReturn
+    index: Any = MISSING, axis: str = DEFAULT_AXIS, /, *more: NoReturn, **unknown: NoReturn
 ) -> AbstractContextManager[None]:
     """Make `index` the current step inside a `with` block, for this context only.
 
@@ -202,7 +213,7 @@ def step(
         unknown: the same, but for `step=`, which is `index`.
     """
     if index is MISSING or more or unknown:
-        index = _meant("step", index, more, unknown)
+        index, axis = _meant(step, index, axis, more, unknown)
     found = None if NOW.off else _accepted(index, axis, "step()")
     return _NO_BLOCK if found is None else StepBlock(found, axis)
 

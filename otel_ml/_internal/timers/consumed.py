@@ -6,9 +6,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from otel_ml._internal.error_reporting import reporter, say_unused
+from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.record.append import append
 from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES
 from otel_ml._internal.safe_repr import safe_repr
@@ -61,7 +61,8 @@ _Groups = dict[str, _Group]
 
 @public
 @publish("contexts")
-def consumed(contexts: Any, version: int | None = None, **unknown: NoReturn) -> None:
+@answered
+def consumed(contexts: Any, version: int | None = None) -> None:
     """Say what this step is made of: the contexts that came with samples, batches or weights.
 
     Published are, in all and for each producer (`…/generator/3`), `consumed/samples`, `consumed/version` and
@@ -76,7 +77,6 @@ def consumed(contexts: Any, version: int | None = None, **unknown: NoReturn) -> 
             headers; or a single one.
         version: of the consumer, from which staleness is counted; by default the step on the axis `policy_version`,
             where there is one.
-        unknown: not used: said, as any other mistake.
 
     Examples:
         >>> import otel_ml
@@ -88,8 +88,6 @@ def consumed(contexts: Any, version: int | None = None, **unknown: NoReturn) -> 
         ...     print(run.values("consumed/staleness"))
         [2.0]
     """
-    if unknown:
-        say_unused("consumed", (), unknown)
     if NOW.off:
         return
     try:
@@ -114,7 +112,7 @@ def _given(contexts: Any) -> Any:
     """Return what of a call is kept: one context, a tuple of them, or how many there are of each kind; None of none."""
     kind = type(contexts)
     if kind is not list and kind is not tuple:
-        if isinstance(contexts, (str, bytes, Mapping)) or not hasattr(contexts, "__iter__") or _is_ids(contexts):
+        if isinstance(contexts, (str, bytes, Mapping)) or not _is_several(contexts) or _is_ids(contexts):
             return (contexts,) if contexts is None else contexts  # None alone would say that there is nothing to keep
         contexts = tuple(contexts)
     if len(contexts) > _AT_ONCE:
@@ -122,8 +120,19 @@ def _given(contexts: Any) -> Any:
     return contexts[0] if len(contexts) == 1 else tuple(contexts) or None
 
 
+def _is_several(contexts: Any) -> bool:
+    try:
+        iter(contexts)
+    except Exception:  # noqa: BLE001 (one thing, or one of the program's that cannot be read)
+        return False
+    return True
+
+
 def _is_ids(context: Any) -> bool:
-    return hasattr(context, "span_id") and hasattr(context, "trace_id")
+    try:
+        return hasattr(context, "span_id") and hasattr(context, "trace_id")
+    except Exception:  # noqa: BLE001 (whatever an object of the program raises, it is not a context)
+        return False
 
 
 def _span() -> Recording | tuple[int, int]:

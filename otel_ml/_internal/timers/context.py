@@ -6,9 +6,9 @@ import itertools
 import operator
 import os
 from collections.abc import Hashable
-from typing import Any, NoReturn
+from typing import Any
 
-from otel_ml._internal.error_reporting import reporter, say_unused
+from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.run_scope import NOW, SCOPES, Scope, current_scope
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.buffer import begin_run
@@ -106,7 +106,8 @@ def new_mark_id() -> int:
 
 @public
 @publish("version")
-def context(version: int | None = None, **unknown: NoReturn) -> Context:
+@answered
+def context(version: int | None = None) -> Context:
     """Return what names this moment for others: the current span, step, role, rank, and a version.
 
     Let it travel with what is made here: a sample, a batch, a set of weights. Whoever takes that in calls
@@ -117,7 +118,6 @@ def context(version: int | None = None, **unknown: NoReturn) -> Context:
 
     Args:
         version: what it is made with, from 0 to 16,777,214: the version of the policy, for instance.
-        unknown: not used: said, as any other mistake.
 
     Examples:
         >>> import otel_ml
@@ -127,8 +127,6 @@ def context(version: int | None = None, **unknown: NoReturn) -> Context:
         >>> len(made), made.role, made.rank, made.version
         (55, 'trainer', 0, 390)
     """
-    if unknown:
-        say_unused("context", (), unknown)
     if NOW.off:
         return NOWHERE
     try:
@@ -149,7 +147,10 @@ def version_of(version: object, call: str) -> int | None:
     """Return a version; None (said) where it is none."""
     if version is None:
         return None
-    found = operator.index(version) if hasattr(version, "__index__") and not hasattr(version, "device") else -1
+    try:
+        found = -1 if hasattr(version, "device") else operator.index(version)  # type: ignore[arg-type] # asked here
+    except Exception:  # noqa: BLE001 (a class, or one of the program's whose methods fail)
+        found = -1
     if 0 <= found <= MAX_VERSION:
         return found
     reporter.wrong(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Literal, NoReturn
+from typing import Literal
 
-from otel_ml._internal.error_reporting import reporter, say_unused
+from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.run_scope import NOW
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.timers.spans import leave
@@ -31,6 +32,7 @@ class Timer:
         self._definition = definition
         self._running: dict[Timing | _Unmeasured, None] = {}
 
+    @answered
     def start(self) -> None:
         """Begin to measure."""
         definition = self._definition
@@ -44,6 +46,7 @@ class Timer:
         # What others have stopped meanwhile is left out, or the context would keep all that ever began in it.
         _STARTED.set(((self, timing), *[pair for pair in _STARTED.get() if pair[0].is_running(pair[1])]))
 
+    @answered
     def stop(self) -> None:
         """Stop what this thread or task began last and record it; where it began none, what another one did."""
         timing = self._taken()
@@ -71,7 +74,11 @@ class Timer:
         if definition is None:
             return
         options = (("level", level, 1), ("span", span, True), ("device", device, None))
-        unused = [f"{name}={new!r}" for name, new, usual in options if new not in {usual, getattr(definition, name)}]
+        unused = [
+            f"{name}={safe_repr(new)}"
+            for name, new, usual in options
+            if not isinstance(new, (int, str, type(None))) or new not in {usual, getattr(definition, name)}
+        ]
         if unused:
             reporter.wrong(
                 "bad-timer",
@@ -96,6 +103,7 @@ _TIMERS: dict[str, Timer] = {}
 
 @public
 @publish("name")
+@answered
 def timer(
     name: str,
     level: int = 1,
@@ -104,10 +112,8 @@ def timer(
     span: bool = True,
     device: str | None = None,
     kind: Literal["work", "wait"] | None = None,
-    **unknown: NoReturn,
 ) -> Timer:
     """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
-    say_unused("timer", (), unknown)
     asked = checked_level(level, name)
     definition = timer_definition(name, asked, reduce, within, span=span, device=device, kind=kind)
     if definition is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from time import perf_counter_ns
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
-from otel_ml._internal.error_reporting import reporter, say_unused
+from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.run_scope import NOW, InScope, Scope
-from otel_ml._internal.signature import public, public_type, publish
+from otel_ml._internal.signature import MISSING, public, public_type, publish
 from otel_ml._internal.steps.axes import Steps, scope_steps
 from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml._internal.steps.step import bad_axis, bad_step, step_of
@@ -274,12 +274,12 @@ def _stop(timing: Timing | None) -> None:
 
 @public
 @publish("iterable", "start")
+@answered
 def steps(
     iterable: Iterable[T] | AsyncIterable[T],
     start: int | None = None,
     *,
     axis: str = DEFAULT_AXIS,
-    **unknown: NoReturn,
 ) -> StepLoop[T]:
     """Iterate over `iterable`, each item in a step of its own; with `async for` where it is async.
 
@@ -296,9 +296,10 @@ def steps(
         start: the first step, where training is continued; by default the number at which `iterable` begins to count,
             or the one after the last on `axis`; a `log(step=0)` alone, a baseline, is none: the first step is 0, too.
         axis: the axis to count on.
-        unknown: not used: said, as any other mistake.
     """
-    say_unused("steps", (), unknown)
+    if iterable is MISSING:
+        reporter.wrong("bad-step", "steps(): expected what to iterate over, got nothing. Call steps(loader).")
+        iterable = ()
     first = None if start is None else step_of(start)
     if start is not None and first is None:
         reporter.wrong("bad-step", bad_step(start, "steps()"))

@@ -55,7 +55,7 @@ def timer_definition(
     try:
         key = name if _is_usual(reduce, within, span, device, kind) else (name, reduce, within, span, device, kind)
         definition = TIMERS.get(key)
-    except TypeError:  # a list of reductions: no key
+    except Exception:  # noqa: BLE001 (a list of reductions, a class of the program's: no key)
         definition = key = None
     if definition is None:
         definition = _new_definition(name, level, reduce, within, span=span, device=device)
@@ -77,7 +77,7 @@ def _is_usual(reduce: Reduce, within: str | None, span: bool, device: str | None
 
 def _declare(name: str, kind: str) -> None:
     """Know whether a timer measures work or waiting; who compares ranks is told once."""
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         reporter.wrong(
             "bad-timer",
             f"Timer {name!r:.80}: expected kind 'work', 'wait' or None, got {safe_repr(kind)}. "
@@ -97,7 +97,13 @@ def _new_definition(
     series = DEFINITIONS.series(full, reduction=reduction, unit="s", default=_SLOWEST)
     if series is None:
         return None
-    if device not in {None, "cuda"}:
+    if not isinstance(span, int):
+        reporter.wrong(
+            "bad-timer",
+            f"Timer {safe_repr(name)}: expected span to be True or False, got {safe_repr(span)}. It has spans.",
+        )
+        span = True
+    if device is not None and (not isinstance(device, str) or device != "cuda"):
         reporter.wrong(
             "bad-timer",
             f"Timer {name!r:.80}: expected device 'cuda' or None, got {safe_repr(device)}. It is timed on the CPU.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from itertools import repeat
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypeVar, overload
@@ -14,13 +15,14 @@ from otel_ml._internal.native import native
 from otel_ml._internal.record.append import append
 from otel_ml._internal.record.fold import relieve
 from otel_ml._internal.run_scope import NOW, SCOPES, InScope
+from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
 from otel_ml._internal.series.definition import SPANS_OVER_BUDGET
 from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import STEPS, current_step
 from otel_ml._internal.steps.axis import Step
-from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Details, Recording, keep, leave
+from otel_ml._internal.timers.spans import MAX_WAITING, NO_SPAN, SPANS, STATE, Details, NoSpan, Recording, keep, leave
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timer_definitions import TIMERS, TimerDefinition, checked_level, timer_definition
 
@@ -80,7 +82,7 @@ class Timing(Recording):
                 leave(self)
             self.end_ns = end_ns
             if kind is not None:
-                self.details.error = f"{kind.__name__}: {error}"
+                self.details.error = f"{kind.__name__}: {text_of(error)}"
             if step is not None:
                 keep(self)
         if step is None:
@@ -175,11 +177,11 @@ def _innermost(outer: Timing) -> Timing:
 
 
 class _Off:
-    """A timer above the level: its `with` costs two calls of C functions that return something false."""
+    """A timer above the level: its `with` costs two calls of C functions. What a program says to `as span` is lost."""
 
     __slots__ = ("_definition",)
 
-    __enter__ = bool
+    __enter__ = repeat(NO_SPAN).__next__
     __exit__ = "".format
 
     def __init__(self, definition: TimerDefinition | None) -> None:
@@ -191,7 +193,7 @@ class _Off:
 
 
 if native is not None:
-    _Off.__enter__ = _Off.__exit__ = native.nothing
+    _Off.__enter__, _Off.__exit__ = native.always(NO_SPAN), native.nothing
 
 _NOTHING = _Off(None)
 """A timer whose name is none: said and counted, the code under it runs all the same."""
@@ -226,6 +228,7 @@ def timed(
     span: bool = True,
     device: str | None = None,
     kind: Literal["work", "wait"] | None = None,
+    *more: NoReturn,
     **unknown: NoReturn,
 ) -> Any:
     """Time a `with` block, or every call of a function: `time/<name>` in seconds, and a span.
@@ -244,17 +247,18 @@ def timed(
         kind: `"wait"` where the time goes by waiting for other ranks: nobody is called slow for it. `"work"` where it
             does not, whatever the name says. By default the name tells: `all_reduce`, `recv`, `barrier`, … wait.
             Said on one rank, it is so for the role.
-        unknown: not used: said, as any other mistake.
+        more: not used: said, as any other mistake.
+        unknown: the same, but for `name=`.
     """
-    if unknown:
-        say_unused("timed", (), unknown)
+    if more or unknown:
+        name = _meant(name, more, unknown)
     try:
         if level > NOW.level:
             return OFF[name]
         # What a call would cost:
         is_usual = reduce is None and within is None and span is True and device is None and kind is None
         definition = TIMERS[name if is_usual else (name, reduce, within, span, device, kind)]
-    except (KeyError, TypeError):  # first seen, or neither a name nor a level, which is reported there
+    except Exception:  # noqa: BLE001 (first seen, or neither a name nor a level, which is reported there)
         return _timed(name, level, reduce, within, span=span, device=device, kind=kind)
     timing = Timing()  # as timing_of() does, without the call
     timing.definition = definition
@@ -284,6 +288,15 @@ if native is not None:
     timed = native.timed_function(timed)
 
 
+def _meant(name: Any, more: tuple[object, ...], named: dict[str, Any]) -> Any:
+    """Return the name of a call whose arguments are others."""
+    if name is None:
+        name = named.pop("name", None)
+    if more or named:
+        say_unused(timed, more, named)
+    return name
+
+
 def _timed(name: Any, level: Any, *reduction: Any, **options: Any) -> Any:
     level = checked_level(level, name)
     if name is None:
@@ -307,9 +320,9 @@ class _Unnamed:
     def __call__(self, function: Any) -> Any:
         return self._decorate(function)
 
-    def __enter__(self) -> _Unnamed:
+    def __enter__(self) -> NoSpan:
         reporter.wrong("bad-timer", "timed() has no name, and a block has none to give. Call timed('forward').")
-        return self
+        return NO_SPAN
 
     def __exit__(self, *_: object) -> None:
         return None
