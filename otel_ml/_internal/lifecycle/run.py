@@ -10,14 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Protocol, TypeVar, overload
 
-from otel_ml._internal.error_reporting import answered, reporter
+from otel_ml._internal.error_reporting import answered
 from otel_ml._internal.events import artifact_calls
 from otel_ml._internal.events import event_calls as events
 from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, inside, refuse
 from otel_ml._internal.lifecycle.timeout_argument import timeout_of
 from otel_ml._internal.record import log as recording
 from otel_ml._internal.run_scope import InScope, Scope
-from otel_ml._internal.series.definition import bad_name, define_metric
+from otel_ml._internal.series.definition import define_metric
 from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.signature import MISSING, public, publish
 from otel_ml._internal.steps.current import current_step
@@ -25,6 +25,7 @@ from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.steps.step import step as step_block
 from otel_ml._internal.timers.consumed import consumed
 from otel_ml._internal.timers.context import context
+from otel_ml._internal.timers.manual_timer import timer as timer_of
 from otel_ml._internal.timers.step_loop import StepLoop
 from otel_ml._internal.timers.step_loop import steps as steps_of
 from otel_ml.printable import printable
@@ -282,11 +283,8 @@ class Run:
         kind: Literal["work", "wait"] | None = None,
     ) -> RunTimer:
         """Return a timer that is started and stopped by hand, for this run; see `otel_ml.timer()`."""
-        options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device, "kind": kind}
-        if not isinstance(name, str):
-            reporter.drop("bad_name", bad_name(name))
-            return RunTimer(None)
-        return RunTimer(RunTiming(self._scope, name, options))
+        made = timer_of(name, level, reduce, within, span=span, device=device, kind=kind)
+        return RunTimer(self._scope, made)
 
     @answered
     def use(self) -> AbstractContextManager[None]:

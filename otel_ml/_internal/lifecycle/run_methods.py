@@ -13,6 +13,7 @@ from otel_ml._internal.record.fold import FOLDER
 from otel_ml._internal.run_scope import NOBODY, SCOPES, InScope, Scope
 from otel_ml._internal.signature import public_type, publish_method
 from otel_ml._internal.steps.axes import STEPS
+from otel_ml._internal.timers.manual_timer import Timer
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timing import name_of, timed
 
@@ -95,33 +96,25 @@ class RunTiming:
         name = self._name or name_of(function)
         return timed_calls(function, lambda: RunTiming(self._scope, name, self._options))
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it was entered and not left."""
-        return bool(self._open)
-
 
 @public_type
 class RunTimer:
-    """`run.timer("forward")`: started and stopped by hand; of a name that is none it measures nothing."""
+    """`run.timer("forward")`: `otel_ml.timer()` for a run, whichever is current where it is started and stopped."""
 
-    __slots__ = ("_timing",)
+    __slots__ = ("_scope", "_timer")
 
-    def __init__(self, timing: RunTiming | None) -> None:
-        self._timing = timing
+    def __init__(self, scope: Scope, timer: Timer) -> None:
+        self._scope = scope
+        self._timer = timer
 
     @answered
     def start(self) -> None:
         """Begin to measure."""
-        if self._timing is not None:
-            self._timing.__enter__()
+        with inside(self._scope):
+            self._timer.start()
 
     @answered
     def stop(self) -> None:
-        """Stop the measurement begun last, and record it."""
-        if self._timing is None:
-            return
-        if not self._timing.is_open:
-            reporter.wrong("bad-timer", "A timer of a run was stopped and not started. Call start() first.")
-            return
-        self._timing.__exit__(None, None, None)
+        """Stop what this thread or task began last and record it; where it began none, what another one did."""
+        with inside(self._scope):
+            self._timer.stop()

@@ -124,7 +124,9 @@ class Metric:
         target = step_for(step, axis, "record()", 1)
         if target is None or not are_attributes(attributes, "record()", 1):
             return
-        series = self._series if not attributes else self._with(attributes)
+        if self._series is None:
+            self._series = DEFINITIONS.series(self.name)  # which counts what has no name, or no room
+        series = self._with(self._series, attributes) if attributes and self._series is not None else self._series
         if series is None:
             return
         records: list[Any] = []
@@ -133,19 +135,17 @@ class Metric:
         else:
             append(records)
 
-    def _with(self, attributes: Mapping[str, object]) -> Series | None:
-        if self._series is None:
-            return None
+    def _with(self, of: Series, attributes: Mapping[str, object]) -> Series | None:
         given = tuple(attributes.items())
         try:
             return self._by_attributes[given]
         except KeyError:
-            series = self._new(self._series.definition, attributes)
+            series = self._new(of.definition, attributes)
             if series is not None:
                 self._by_attributes[given] = series
             return series
         except Exception:  # noqa: BLE001 (a value that cannot be a key, such as a list: it counts as its text)
-            return self._new(self._series.definition, attributes)
+            return self._new(of.definition, attributes)
 
     @staticmethod
     def _new(definition: Definition, attributes: Mapping[str, object]) -> Series | None:

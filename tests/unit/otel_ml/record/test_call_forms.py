@@ -325,3 +325,26 @@ def test_an_axis_that_is_none_raises_nothing_where_nothing_is_recorded(monkeypat
 
     otel_ml.set_step(1, axis)
     otel_ml.set_step(1, axis=axis)
+
+
+def test_each_value_of_a_metric_without_a_name_is_counted() -> None:
+    with capture():
+        metric = otel_ml.get_meter().metric("")
+        recorder.dropped.clear()
+        for _ in range(3):
+            metric.record(1.0, {"split": "val"})
+
+        assert recorder.dropped == {"bad_name": 3}
+
+
+@pytest.mark.parametrize("through", ["module", "run"])
+def test_what_runs_between_start_and_stop_of_a_timer_is_not_nested(through: str) -> None:
+    with capture() as run:
+        otel_ml.set_step(5)
+        timer = (otel_ml if through == "module" else otel_ml.init()).timer("outer")
+        timer.start()
+        with otel_ml.timed("inner") as inner:
+            assert inner.parent_id == 0
+        timer.stop()
+
+        assert sorted(point.name for point in run.points) == ["time/inner", "time/outer"]
