@@ -16,12 +16,11 @@ from pathlib import Path
 import pytest
 
 import otel_ml
-from tests.collector.certificates import Authority
 from tests.collector.pipeline import CONFIG, OTELCOL, answers
 from tests.collector.test_secure import listens
 from tests.docs.page import blocks_of
 from tests.docs.test_blocks import with_commands
-from tests.e2e.jobs import ROOT, until
+from tests.e2e.jobs import ROOT, finished, until
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -30,7 +29,7 @@ PAGE = ROOT / "docs" / "deployment.md"
 BLOCKS = list(blocks_of(PAGE))
 HERE = Path(__file__).relative_to(ROOT).as_posix()
 RUN_HERE = [block.code for block in BLOCKS if block.argument == HERE and block.language == "bash"]
-SERVE, GATEWAY, TRAIN, SECURE_SERVE, SECURE_GATEWAY, SECURE_AGENT, SECURE_TRAIN, SBATCH = RUN_HERE
+SERVE, GATEWAY, TRAIN, CERTIFICATES, SECURE_SERVE, SECURE_GATEWAY, SECURE_AGENT, SECURE_TRAIN, SBATCH = RUN_HERE
 
 PORTS = ("4317", "4318", "14317", "14318", "24317", "24318", "13133", "13134")
 
@@ -53,11 +52,8 @@ class Page:
         self.ports = {port: str(free_port()) for port in PORTS}
         (folder / "collector-config").symlink_to(CONFIG)
         (folder / "runtime").mkdir(mode=0o700)
-        authority = Authority(folder / "etc")
-        for name in ("service", "gateway", "agent"):
-            authority.certificate(name)
-        (folder / "etc" / "token").write_text("a-token\n")
-        (folder / "var" / "engines").mkdir(parents=True)
+        (folder / "etc").mkdir()
+        finished(["bash", "-euc", CERTIFICATES], os.environ, folder / "etc")
         env = with_commands(folder)
         listening = {
             "OTEL_ML_LISTEN_GRPC": "127.0.0.1:4317", "OTEL_ML_LISTEN_HTTP": "127.0.0.1:4318",
@@ -141,6 +137,7 @@ def test_the_commands_for_a_cluster(page: Page) -> None:
 
 
 def test_the_batch_script_for_slurm(page: Page) -> None:
+    (page.folder / "var" / "engines").mkdir(parents=True)  # each node has it
     srun = page.folder / ".bin" / "srun"
     srun.write_text(SRUN)
     srun.chmod(0o755)

@@ -25,6 +25,7 @@ from otel_ml.quantities import seconds
 from otel_ml_service.cli.packages import installed_version
 from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.screen import screen
+from otel_ml_service.stored_runs.deliveries import deliveries, delivering
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 
 __all__ = ["Viewer", "ViewerError", "command", "mlflow_page", "viewers", "wandb_page"]
@@ -177,6 +178,13 @@ def wandb_page(run: RunFolder) -> str:
 
 
 def _nowhere(run: RunFolder, name: str | None) -> str:
+    asked = {name} if name else {"tensorboard", "mlflow", "wandb"}
+    coming = [one for one in delivering(deliveries(run) or ()) if one.partition("/")[0] in asked]
+    if coming:
+        return (
+            f"Run {run.id} is on its way to {', '.join(coming)}: its service is still writing. Open it again when "
+            f"that is done; how far it is: otel-ml show {run.id}"
+        )
     return (
         f"Run {run.id} was not written for {name or 'TensorBoard or MLflow'}. Write it there now: "
         f"otel-ml replay {shlex.quote(str(run.path))} --to {name or 'tensorboard'}; or look here: otel-ml show {run.id}"

@@ -14,6 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from otel_ml_service.delivery.exporter_progress import PipelineStatus
+from otel_ml_service.live_runs.delivery_file import DeliveryFile
+from otel_ml_service.storage.outbox import Outbox
 from tests.otlp_server import eventually
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
@@ -74,6 +77,21 @@ def test_open_says_how_to_get_there_where_the_run_is_in_no_viewer(tmp_path: Path
 
     assert done.returncode == 1
     assert f"otel-ml replay {run.path} --to tensorboard" in done.stderr
+
+
+@pytest.mark.parametrize("options", [["--with", "mlflow"], []])
+def test_open_of_a_run_that_is_on_its_way_there_does_not_say_to_write_it_again(
+    tmp_path: Path, options: list[str]
+) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+    with closing(Outbox(run.database)) as outbox:
+        DeliveryFile(run.database.parent).keep(outbox.last_seq, {"mlflow": PipelineStatus("starting", 0)})
+        done = otel_ml(tmp_path, "open", "01abc", "--no-browser", *options)
+
+    assert done.returncode == 1
+    assert "Run 01abc is on its way to mlflow" in done.stderr
+    assert "otel-ml show 01abc" in done.stderr
+    assert "replay" not in done.stderr
 
 
 def test_open_says_how_a_run_that_w_and_b_kept_offline_is_uploaded(tmp_path: Path) -> None:
