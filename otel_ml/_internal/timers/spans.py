@@ -13,10 +13,11 @@ from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.native import native
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import NOW, SCOPES
-from otel_ml._internal.safe_repr import safe_repr, text_of
+from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.signature import MISSING
 from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_marks, encoded_spans
+from otel_ml._internal.timers.span_arguments import attributes_of, say_unfit
 from otel_ml._internal.timers.timer_definitions import TimerDefinition
 from otel_ml.wire.trace_context import half_of_role
 
@@ -27,10 +28,8 @@ __all__ = [
     "MARKS",
     "MAX_LINKS",
     "MAX_WAITING",
-    "NO_SPAN",
     "SPANS",
     "STATE",
-    "NoSpan",
     "Recording",
     "collect",
     "configure",
@@ -126,12 +125,12 @@ class Recording:
         if isinstance(key, str):
             self.details.attributes[key] = value
         else:
-            _unfit("set_attribute", "a name such as 'batch'", key)
+            say_unfit("set_attribute", "a name such as 'batch'", key)
 
     @answered
     def set_attributes(self, attributes: Mapping[str, object]) -> None:
         """Add attributes to the span."""
-        for key, value in _mapping("set_attributes", attributes).items():
+        for key, value in attributes_of("set_attributes", attributes).items():
             self.set_attribute(key, value)
 
     @answered
@@ -140,10 +139,10 @@ class Recording:
     ) -> None:
         """Add an event to the span."""
         if not isinstance(name, str):
-            _unfit("add_event", "a name such as 'retry'", name)
+            say_unfit("add_event", "a name such as 'retry'", name)
             return
         at = timestamp if type(timestamp) is int and 0 < timestamp < 2**63 else time.time_ns()
-        self.details.events.append((at, name, _mapping("add_event", attributes)))
+        self.details.events.append((at, name, attributes_of("add_event", attributes)))
 
     @answered
     def record_exception(
@@ -155,23 +154,23 @@ class Recording:
     ) -> None:
         """Add an exception as an event."""
         if not isinstance(exception, BaseException):
-            _unfit("record_exception", "an exception", exception)
+            say_unfit("record_exception", "an exception", exception)
             return
         found = {"exception.type": type(exception).__qualname__, "exception.message": text_of(exception)}
-        self.add_event("exception", {**found, **_mapping("record_exception", attributes)}, timestamp)
+        self.add_event("exception", {**found, **attributes_of("record_exception", attributes)}, timestamp)
 
     @answered
     def set_status(self, status: Any, description: str | None = None) -> None:
         """Mark the span as failed; other states are what a span without error has anyway."""
         if status is MISSING:
-            _unfit("set_status", "a Status of OpenTelemetry", status)
+            say_unfit("set_status", "a Status of OpenTelemetry", status)
         try:
             code = getattr(status, "status_code", status)
             if getattr(code, "name", "") == "ERROR":
                 found = getattr(status, "description", None) if description is None else description
                 self.details.error = found if isinstance(found, str) else ""
         except Exception:  # noqa: BLE001 (of a class of the program's)
-            _unfit("set_status", "a Status of OpenTelemetry", status)
+            say_unfit("set_status", "a Status of OpenTelemetry", status)
 
     @answered
     def update_name(self, name: str) -> None:
@@ -179,7 +178,7 @@ class Recording:
         if isinstance(name, str):
             self.details.name = name
         else:
-            _unfit("update_name", "a name such as 'retry'", name)
+            say_unfit("update_name", "a name such as 'retry'", name)
 
     @answered
     def add_link(self, context: SpanContext, attributes: Mapping[str, object] | None = None) -> None:
@@ -189,60 +188,13 @@ class Recording:
         except Exception:  # noqa: BLE001 (of a class of the program's)
             trace_id = span_id = 0
         if not is_id(trace_id, 128) or not is_id(span_id, 64):
-            _unfit("add_link", "what context() returns, or a SpanContext", context)
+            say_unfit("add_link", "what context() returns, or a SpanContext", context)
         elif len(self.details.links) < MAX_LINKS:
-            self.details.links.append((trace_id, span_id, _mapping("add_link", attributes)))
+            self.details.links.append((trace_id, span_id, attributes_of("add_link", attributes)))
 
     @answered
     def end(self, end_time: int | None = None) -> None:
         """Ignore an end: the block decides."""
-
-
-class NoSpan:
-    """What `with timed(…) as span` gives where nothing is measured: it takes what a span takes, and keeps nothing."""
-
-    __slots__ = ()
-
-    span_id = trace_id = 0
-
-    def __bool__(self) -> bool:
-        return False
-
-    def get_span_context(self, *_: object, **__: object) -> SpanContext:
-        """Return ids that are none."""
-        from opentelemetry.trace import INVALID_SPAN_CONTEXT
-
-        return INVALID_SPAN_CONTEXT
-
-    def is_recording(self, *_: object, **__: object) -> bool:
-        """Return that nothing counts."""
-        return False
-
-    def set_attribute(self, *_: object, **__: object) -> None:
-        """Do nothing, as all that follows."""
-
-    set_attributes = add_event = record_exception = set_status = update_name = add_link = end = set_attribute
-
-
-NO_SPAN = NoSpan()
-
-
-def _mapping(call: str, attributes: object) -> dict[str, object]:
-    """Return the attributes that a call gives; none (said) where they are none."""
-    if attributes is None:
-        return {}
-    if isinstance(attributes, Mapping):
-        return dict(attributes)
-    _unfit(call, "attributes such as {'batch': 3}", attributes)
-    return {}
-
-
-def _unfit(call: str, expected: str, given: object) -> None:
-    reporter.wrong(
-        "bad-timer",
-        f"{call}() of a span: expected {expected}, got {safe_repr(given)}. The span is without it.",
-        kind=f"{call}() of a span",
-    )
 
 
 _ACTIVE: ContextVar[Recording | None] = ContextVar("otel_ml_span", default=None)

@@ -22,7 +22,8 @@ from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import STEPS, current_step
 from otel_ml._internal.steps.axis import Step
-from otel_ml._internal.timers.spans import MAX_WAITING, NO_SPAN, SPANS, STATE, Details, NoSpan, Recording, keep, leave
+from otel_ml._internal.timers.no_span import NO_SPAN, NoSpan
+from otel_ml._internal.timers.spans import MAX_WAITING, SPANS, STATE, Details, Recording, keep, leave
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timer_definitions import TIMERS, TimerDefinition, checked_level, timer_definition
 
