@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.safe_repr import safe_repr
 
-__all__ = ["attributes_of", "say_unfit"]
+__all__ = ["attributes_of", "is_id", "say_unfit"]
 
 
 def attributes_of(call: str, attributes: object) -> dict[str, object]:
@@ -18,6 +18,11 @@ def attributes_of(call: str, attributes: object) -> dict[str, object]:
         return dict(attributes)
     say_unfit(call, "attributes such as {'batch': 3}", attributes)
     return {}
+
+
+def is_id(number: object, bits: int) -> bool:
+    """Whether this is an id of so many bits; 0 is none."""
+    return isinstance(number, int) and 0 < number < 1 << bits
 
 
 def say_unfit(call: str, expected: str, given: object) -> None:

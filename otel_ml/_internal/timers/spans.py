@@ -17,7 +17,7 @@ from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.signature import MISSING
 from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_marks, encoded_spans
-from otel_ml._internal.timers.span_arguments import attributes_of, say_unfit
+from otel_ml._internal.timers.span_arguments import attributes_of, is_id, say_unfit
 from otel_ml._internal.timers.timer_definitions import TimerDefinition
 from otel_ml.wire.trace_context import half_of_role
 
@@ -34,7 +34,6 @@ __all__ = [
     "collect",
     "configure",
     "forget",
-    "is_id",
     "keep",
     "leave",
     "mark",
@@ -55,11 +54,6 @@ MAX_MARKS = 10_000
 
 MARKS: list[Recording] = []
 """Spans of one moment that no timer measured: where something was produced, or consumed outside of any span."""
-
-
-def is_id(number: object, bits: int) -> bool:
-    """Whether this is an id of so many bits; 0 is none."""
-    return isinstance(number, int) and 0 < number < 1 << bits
 
 
 class Details:
