@@ -46,7 +46,7 @@ def test_a_slow_rank_is_told_while_the_job_runs_and_stands_in_the_report(tmp_pat
     why = " ".join(done.stdout.partition(path)[2].split())
     assert "rank 2 was slow in forward, steps" in why  # on a busy machine it is not all of the effect
     assert "Where the time goes (adds up to the step of the slowest rank) phase a step usual" in why
-    assert re.search(r"forward [\d.]+ ms [\d.]+ ms \+[\d.]+ ms \d+% 2, in \d+ of \d+", why)
+    assert re.search(r"forward [\d.]+ ms [\d.]+ ms \+[\d.]+ ms [\d.]+ % 2, in \d+ of \d+", why)
 
 
 def test_what_it_would_not_look_at_is_refused(tmp_path: Path) -> None:

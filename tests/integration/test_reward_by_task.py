@@ -58,10 +58,9 @@ def of_version(version: int, steps: range = range(STEPS)) -> float:
 
 def why(folder: RunFolder, *options: str) -> str:
     asked = ["why", "tasks", "--metric", "rl/sample/reward", *options]
-    return subprocess.run(
-        [sys.executable, "-m", "otel_ml_service", *asked], env=environment(folder.path.parents[2]),
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    command = [sys.executable, "-m", "otel_ml_service", *asked]
+    env = environment(folder.path.parents[2])
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
 def test_why_tells_the_reward_of_each_task_and_version_before_and_after_it_fell(folder: RunFolder) -> None:

@@ -39,7 +39,6 @@ from otel_ml._internal.timers.user_spans import Tracing
 from otel_ml._internal.transport.choose_link import choose_link
 from otel_ml.config import Config
 from otel_ml.explanation import explained
-from otel_ml.quantities import seconds
 
 __all__ = ["RUNTIME", "Runtime"]
 
@@ -343,7 +342,7 @@ class Runtime:
         if self._lock.acquire(timeout=EXIT_TIMEOUT):
             self._lock.release()
         elif not self._has_worker() and (lost := values_in([*buffer.RECORDS])):
-            said = f"The process ends, and its run has not begun within {seconds(EXIT_TIMEOUT)}. Values lost: {lost:,}."
+            said = f"The process ends, and its run has not begun within {EXIT_TIMEOUT:g} s. Values lost: {lost:,}."
             self._say_now(explained(said, "nothing-recorded"))
 
     def _at_exit(self, status: Status, error: BaseException | None) -> None:
