@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import otel_ml
 from tests.integration.worker_process import environment, run, variables
 from tests.otlp_server import OtlpServer, Reply
+from tests.waiting import eventually
 
 
 def test_a_forked_child_is_a_writer_of_its_own_with_its_parent_named(server: OtlpServer, tmp_path: Path) -> None:
@@ -156,6 +158,60 @@ def test_a_subprocess_that_inherits_the_environment_is_a_child(server: OtlpServe
     run(program, environment(tmp_path, variables(server)), tmp_path)
 
     assert server.points("its")[0].resource["ml.parent"] == server.points("mine")[0].resource["service.instance.id"]
+
+
+BETWEEN = {
+    "a shell": 'os.system(f"{command}; true")',
+    "a shell that leaves it in the background": 'os.system(f"{command} &")',
+    "a wrapper": 'subprocess.run(f"timeout 60 {command}".split())',
+    "a program that does not record": 'subprocess.run([sys.executable, "-c", f"import os; os.system({command!r})"])',
+    "a process of multiprocessing": "child(command)",
+}
+"""How a rank starts a program that only records, and what is between them."""
+
+
+RANK_1 = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "none"}
+
+
+@pytest.mark.parametrize(
+    ("between", "launch"), [*((between, {}) for between in BETWEEN), ("a shell", RANK_1), ("a wrapper", RANK_1)]
+)
+def test_what_a_program_records_that_a_rank_has_started_is_added_to_its_step_whatever_is_between(
+    tmp_path: Path, between: str, launch: dict[str, str]
+) -> None:
+    (tmp_path / "tool.py").write_text(
+        "import pathlib, otel_ml\n"
+        "for step in range(3):\n"
+        "    otel_ml.log({'n': 10}, step=step, reduce='sum')\n"
+        "print(otel_ml.flush(20), flush=True)\n"
+        "pathlib.Path('tool.done').touch()\n"
+    )
+    program = f"""
+        import multiprocessing, os, pathlib, subprocess, sys, time, otel_ml
+        command = f"{{sys.executable}} tool.py"
+        def child(command):
+            made = multiprocessing.get_context("fork").Process(target=os.system, args=(command,))
+            made.start()
+            made.join()
+        with otel_ml.init("exp", id="behind", exporters="jsonl") as run:
+            for step in range(3):
+                otel_ml.log({{"n": 1}}, step=step, reduce="sum")
+            otel_ml.flush(20)
+            {BETWEEN[between]}
+            while not pathlib.Path("tool.done").exists():
+                time.sleep(0.01)  # between two looks
+            for step in range(3, 6):
+                otel_ml.log({{"n": 1}}, step=step, reduce="sum")
+            otel_ml.flush(20)
+    """
+
+    _, said = run(program, environment(tmp_path, launch), tmp_path)
+
+    folder = tmp_path / "runs" / "exp" / "behind"
+    eventually(lambda: '"status":"finished"' in (folder / "metrics.jsonl").read_text())
+    assert list(otel_ml.read(folder)["n"][1]) == [11.0, 11.0, 11.0, 1.0, 1.0, 1.0]
+    assert "same-rank" not in said
+    assert "attempt" not in said
 
 
 def test_a_retried_request_is_the_same_request(server: OtlpServer, tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from otel_ml import env
-from otel_ml._internal.forks import FORKS, creator_by_multiprocessing, parent_of_program
+from otel_ml._internal.forks import FORKS, creator_by_multiprocessing, launch_variables, parent_of_program
 from otel_ml._internal.identity.group_store import agreed_id
 from otel_ml._internal.identity.launcher_process import (
     Process,
+    ancestors,
+    environ_of,
     launcher_process,
     makers,
     most_agents,
@@ -153,8 +155,10 @@ def identify(
     has_world = is_size_said or not _has_variables_of(starter, parents, ppid, place.rank, config.role)
     if parent is not None and parent.pid not in parents:
         parents.update(makers())
+        if _is_place_passed_on(parent, place, environ):
+            parents.add(parent.pid)
     if parent is not None and (parent.pid not in parents or (parent.rank, parent.role) != (place.rank, config.role)):
-        parent = None  # a grandchild through a launcher, or a process with a place of its own: a writer like any other
+        parent = None  # what a launcher has started, or a process with a place of its own: a writer like any other
     if parent is not None and parent.pid != ANYWHERE:
         place = replace(place, rank_pid=parent.pid)
     number, run_id = 0, _given_id(config, environ, place)
@@ -171,6 +175,20 @@ def identify(
         has_world=has_world,
         number=number,
     )
+
+
+def _is_place_passed_on(starter: Parent, place: JobPlace, environ: Mapping[str, str]) -> bool:
+    """Whether whatever is between, a shell or another program, has left the place in the launch as it was.
+
+    It may have ended since, as the shell has that leaves a program in the background.
+    """
+    # A launcher gives each rank variables of its own. Ray and Dask do not, and have a server between.
+    if starter.pid == os.getpid() or place.launcher != starter.launcher or (place.launcher and not place.variable):
+        return False
+    line = [os.getpid(), *(pid for pid, _ in ancestors(os.getpid()))]
+    first = line[line.index(starter.pid) - 1] if starter.pid in line else starter.pid
+    told = environ_of(first)
+    return bool(told) and launch_variables(told) == launch_variables(environ)
 
 
 def _has_variables_of(starter: Parent | None, parents: Container[int | None], ppid: int, rank: int, role: str) -> bool:

@@ -97,4 +97,7 @@ def test_a_process_with_a_place_of_its_own_is_nobodys_child() -> None:
 
     assert identify(Config.from_env(environ, rank=1), environ).parent is None
     assert identify(Config.from_env(environ, role="generator"), environ).parent is None
-    assert identify(Config.from_env(environ), environ, ppid=1).parent is None
+    launched = environ | {"TORCHELASTIC_RUN_ID": "none", "RANK": "0", "WORLD_SIZE": "2"}
+    assert identify(Config.from_env(launched), launched, ppid=1).parent is None
+    told = environ | {"OTEL_ML_RANK": "0"}
+    assert identify(Config.from_env(told), told, ppid=1).parent is None
