@@ -227,6 +227,8 @@ class Stragglers:
         """Publish what was kept back: the run ends."""
         for stream in streams:
             watch = self._watches.get((stream.role, stream.axis))
+            if watch is not None:
+                self._note(stream, watch, watch.step_findings.take_last())
             if watch is not None and any(watch.step_findings):
                 watch.note_news()  # what they cost in the end
             self.publish(stream, at_end=True)

@@ -3,7 +3,7 @@
 A step that is far longer than the usual one, three steps in a row at most, is a pause where one phase takes nearly all
 of what it is longer. Three of them in a phase are a finding, which is the same one for as long as they go on. A rank is
 only named where it is the one that stands still each time, and chance would not pick it so often: whoever has a turn
-is not slow.
+is not slow. The others may wait for it in a later step, as long as it stood still: that is the same time, and no pause.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.frontier import Exposed
 from otel_ml_service.findings.peers import is_pipeline
-from otel_ml_service.findings.phases import accuses, is_pausing, is_waiting
+from otel_ml_service.findings.phases import STEP, accuses, is_pausing, is_waiting
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.thresholds import Thresholds
 
@@ -124,6 +124,8 @@ class Pauses:
         self._row: list[tuple[_Long, float, Sequence[Exposed]]] = []
         self._step = self._ranks = 0
         self._is_sure = False
+        self._late: tuple[int, frozenset[int]] = 0, frozenset()
+        """Step → ranks that came late out of it, and that nobody has waited for since."""
         self._seen = {_key(one.phase): _restored(one) for one in open_findings}
 
     def step(self, step: int, account: Sequence[Exposed], timers: StepTimers) -> list[Finding]:
@@ -162,8 +164,19 @@ class Pauses:
         """What goes on."""
         return [self._described(seen) for seen in self._seen.values() if seen.told is not None]
 
+    def take_last(self) -> list[Finding]:
+        """Take the steps that were long last: no other one comes. Return what is found with them.
+
+        In a phase that has paused before: else they may be another level.
+        """
+        self._row = [one for one in self._row if one[0].phase is not None and _key(one[0].phase) in self._seen]
+        found = self._noted() if self._is_back(self._usual) else []
+        self._row.clear()
+        return found
+
     def finish(self) -> list[Finding]:
         """Forget what goes on; return it as over: another attempt begins."""
+        self.take_last()
         over = [self._described(seen, is_over=True) for seen in self._seen.values() if seen.told is not None]
         self._seen.clear()
         return over
@@ -220,10 +233,23 @@ class Pauses:
         usual = self._usual_phases()
         grown = {one.phase: one.seconds - usual.get(one.phase, 0.0) for one in account}
         phase = max(grown, key=lambda name: grown[name])
-        if grown[phase] < _NEARLY_ALL * longer or not self._pauses(phase, longer, usual, timers):
+        is_wait = self._is_wait_for_the_late(step, phase, _whose_is_longer(timers, self._usual + longer / 2), timers)
+        if is_wait or grown[phase] < _NEARLY_ALL * longer or not self._pauses(phase, longer, usual, timers):
             return _Long(step, longer, None, None)
         front = next(one.rank for one in account if one.phase == phase)
         return _Long(step, longer, phase, front if _is_alone(front, phase, usual, longer, timers) else None)
+
+    def _is_wait_for_the_late(self, step: int, phase: str, long: frozenset[int], timers: StepTimers) -> bool:
+        """Whether a step is long for those who wait for a rank that had stood still before; note who is late now."""
+        since, late = self._late
+        is_alone = 0 < len(long) < len(timers.ranks)
+        self._late = step, long if is_alone else frozenset()
+        if not is_alone or not late or late & long or step - since > _REMEMBERED:
+            return False
+        is_wait = is_waiting(phase) or (len(long) > 1 and late | long == frozenset(timers.ranks))
+        if is_wait:
+            self._late = step, frozenset()
+        return is_wait
 
     def _usual_phases(self) -> dict[str, float]:
         seconds: dict[str, list[float]] = {}
@@ -301,6 +327,13 @@ class Pauses:
 def _key(phase: str) -> str:
     """Return what pauses are counted under: work of any kind together, for whoever has a turn is at something."""
     return phase if is_pausing(phase) or is_waiting(phase) else DIFFERENT
+
+
+def _whose_is_longer(timers: StepTimers, than_s: float) -> frozenset[int]:
+    """Return the ranks whose own step is longer; where steps are not timed, all of their timers."""
+    is_timed = STEP in timers.phases
+    own = timers.seconds[:, timers.phases.index(STEP)] if is_timed else np.nansum(timers.seconds, axis=1)
+    return frozenset(rank for rank, seconds in zip(timers.ranks, own.tolist(), strict=True) if seconds > than_s)
 
 
 def _is_alone(rank: int, phase: str, usual: Mapping[str, float], longer: float, timers: StepTimers) -> bool:

@@ -71,6 +71,10 @@ class StepFindings:
         named = (one if one.is_over else self.open.get(one.subject, one) for one in told)
         return [*named, *of_stages, *of_loads, *of_data, *pauses]
 
+    def take_last(self) -> list[Finding]:
+        """Take what waits for another step to be known: none comes. Return the findings that it makes."""
+        return self._pauses.take_last()
+
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
         of_ranks = self._places.finish(self._detector.finish())

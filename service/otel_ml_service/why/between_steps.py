@@ -12,6 +12,7 @@ from otel_ml.quantities import percent, seconds
 from otel_ml_exporters.records import Span
 from otel_ml_service.findings.wording import listed
 from otel_ml_service.why.answer import Evidence
+from otel_ml_service.why.counted_twice import passed_s
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.how_often import regularly
 from otel_ml_service.why.step_time import WORTH_TIMING_S, StepTime
@@ -92,7 +93,8 @@ def between_steps(facts: RunFacts, place: Place, time: StepTime, steps: Iterable
     if time.source not in {"account", "timer"} or not pairs:
         return None
     of_steps = {b: max(times[b] - times[a] - time.seconds[b], 0.0) for a, b in pairs}
-    total_s, whole_s = sum(of_steps.values()), sum(max(times[b] - times[a], time.seconds[b]) for a, b in pairs)
+    total_s = sum(of_steps.values())
+    whole_s = total_s + passed_s({b: time.seconds[b] for _, b in pairs}, times)
     if not total_s > max(_NOTICED * whole_s, WORTH_TIMING_S * len(of_steps)):
         return None
     return Between(place.axis, total_s, total_s / whole_s, of_steps)

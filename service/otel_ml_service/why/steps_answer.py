@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from statistics import fmean
 
 from otel_ml.quantities import seconds
 from otel_ml_service.findings.wording import steps_text
 from otel_ml_service.why.answer import CAUSED, Answer, Look
 from otel_ml_service.why.costliest_steps import NOTICED, found_at
+from otel_ml_service.why.counted_twice import counted_twice
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.long_steps import LongSteps, long_steps, with_phases
 from otel_ml_service.why.longer_and_longer import told_to_grow
@@ -20,9 +20,6 @@ from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, calm_steps, step_time, usual_steps
 
 __all__ = ["growing", "long_steps_of", "steps_answer", "told_with"]
-
-_TWICE = 0.8
-"""Of what the shorter one of two steps is longer: so much less passed than both take, where these were done at once."""
 
 
 def steps_answer(facts: RunFacts, place: Place, first: int, last: int) -> Answer:
@@ -72,19 +69,10 @@ def long_steps_of(facts: RunFacts, place: Place, first: int, last: int) -> LongS
 
 
 def _told_once(long: LongSteps, times: Mapping[int, float], time: StepTime) -> LongSteps:
-    """Return long steps without those in which ranks waited for one that was still in the step before.
-
-    The step before is long for that rank, and this one for those who wait: the same seconds, as the clock tells.
-    """
-    of_steps, whole_s = dict(long.of_steps), long.total_s / long.share
-    for before, step in pairwise(sorted(long.of_steps)):
-        if step != before + 1 or before not in of_steps or not {before - 1, step} <= times.keys():
-            continue
-        passed_s, both = times[step] - times[before - 1], (time.seconds[before], time.seconds[step])
-        twice_s, longer_s = sum(both) - passed_s, min(of_steps[before], of_steps[step])
-        if twice_s >= _TWICE * longer_s and passed_s >= _TWICE * max(both):
-            del of_steps[step]
-            whole_s -= longer_s
+    """Return long steps without those in which ranks waited for one that was still in the step before."""
+    twice = counted_twice(long.of_steps, time.seconds, times)
+    of_steps = {step: longer for step, longer in long.of_steps.items() if step not in twice}
+    whole_s = long.total_s / long.share - sum(twice.values())
     return replace(long, of_steps=of_steps, share=sum(of_steps.values()) / whole_s)
 
 

@@ -14,6 +14,7 @@ from otel_ml_service.findings.phases import STEP, UNTIMED
 from otel_ml_service.findings.wording import listed
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.between_steps import between_steps
+from otel_ml_service.why.counted_twice import passed_s
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.how_often import regularly
 from otel_ml_service.why.step_time import WORTH_TIMING_S, StepTime
@@ -92,14 +93,15 @@ def untimed(facts: RunFacts, place: Place, time: StepTime, steps: Iterable[int])
 
     Where there is no account of each step, it is what the step is longer than its timers, those apart that are inside
     of others or run on another thread. Without spans, that say so, and where timers overlap, that is the least that it
-    can be. Where steps were not timed either, they last from the end of one to that of the next, a restart apart.
+    can be. Its share is of the time that passed: what others wait in the step after for a rank is the same time. Where
+    steps were not timed either, they last from the end of one to that of the next, a restart apart.
     """
     restarts = {step for step, _ in facts.restarts.get(place, ())} if time.source == "clock" else set()
     known = [step for step in steps if step in time.seconds and step not in restarts]
     if time.source not in _OF_ALL_STEPS or not time.phases or not known:
         return None
     of_steps = _in_account(time, known) if time.source == "account" else _beyond_timers(facts, place, time, known)
-    whole_s = sum(time.seconds[step] for step in known)
+    whole_s = passed_s({step: time.seconds[step] for step in known}, facts.times.get(place, {}))
     if not sum(of_steps.values()) > max(_NOTICED * whole_s, WORTH_TIMING_S * len(of_steps)):
         return None
     return Untimed(place.axis, sum(of_steps.values()) / whole_s, of_steps)

@@ -150,3 +150,129 @@ def test_a_restart_of_the_service_in_between_changes_nothing_of_what_was_found()
         pytest.approx(finding.times * 4.0, rel=0.02),
     )
     assert finding.times >= 6  # one may fall into the steps in which it learns again what is usual
+
+
+Late = Callable[[int], float]
+"""Seconds that one rank takes more at the end of a step, for which the others wait in the next one."""
+
+
+def played_with_late(
+    late: Late,
+    *,
+    rank: int = 3,
+    ranks: int = 4,
+    wait: str = "all_reduce",
+    done_in: str = "untimed",
+    waited_after: int = 1,
+    whole: bool = True,
+) -> tuple[StepFindings, list[Finding]]:
+    """Play a job whose ranks meet in each step, or in each `waited_after`th one, before one rank does something."""
+    step_findings, told, owed = StepFindings(), list[Finding](), 0.0
+    for step in range(100):
+        table = {"untimed": np.zeros(ranks), "forward": np.full(ranks, 0.02 + 1e-4 * (step % 3))}
+        waits = np.full(ranks, 0.004)
+        if (step + 1) % waited_after == 0:
+            waits[np.arange(ranks) != rank] += owed
+            owed = 0.0
+        table[wait] = waits
+        table.setdefault(done_in, np.zeros(ranks))[rank] += late(step)
+        owed += late(step)
+        if whole:
+            table["step"] = sum(table.values())
+        else:
+            del table["untimed"]
+        timers = StepTimers(tuple(range(ranks)), tuple(table), np.column_stack(list(table.values())))
+        told += step_findings.step(step, timers, {})
+    return step_findings, told
+
+
+def each_tenth(step: int) -> float:
+    return 0.25 if step % 10 == 9 else 0.0
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"done_in": "checkpoint"},
+        {"done_in": "checkpoint", "whole": False},
+        {"wait": "exchange"},
+        {"ranks": 2, "rank": 0},
+        {"waited_after": 4},
+    ],
+    ids=["in no timer", "in a timer", "steps are not timed", "a wait by another name", "two ranks", "they meet later"],
+)
+def test_that_the_others_wait_in_the_next_step_is_no_pause_of_its_own(how: dict[str, object]) -> None:
+    step_findings, told = played_with_late(each_tenth, **how)  # type: ignore[arg-type]
+
+    [finding] = step_findings
+    place = "nobody" if how.get("ranks") == 2 else "rank 3"  # of two ranks chance picks the same one six times in a row
+    assert (finding.kind, finding.place, finding.phase) == ("pause", place, how.get("done_in", "untimed"))
+    assert (finding.since, finding.every) == (9, 10)
+    assert {one.subject for one in told} == {finding.subject}
+
+
+def test_a_collective_that_is_long_for_all_after_a_rank_paused_is_still_a_pause() -> None:
+    step_findings = StepFindings()
+    for step in range(100):
+        alone = np.where(np.arange(4) == 3, 0.25 if step % 10 == 4 else 0.0, 0.0)
+        forward = np.full(4, 0.02 + 1e-4 * (step % 3))
+        waits = np.where((np.arange(4) != 3) & (step % 10 == 5), 0.25, 0.0) + (0.3 if step % 10 == 7 else 0.004)
+        table = np.column_stack((alone, alone + forward + waits, forward, waits))
+        step_findings.step(step, StepTimers(tuple(range(4)), ("untimed", "step", "forward", "all_reduce"), table), {})
+
+    found = {(one.place, one.phase): (one.since, one.every) for one in step_findings}
+    assert found == {("rank 3", "untimed"): (14, 10), ("nobody", "all_reduce"): (17, 10)}
+
+
+def test_ranks_that_take_turns_are_not_taken_for_waiting() -> None:
+    """Of two ranks one after the other collects garbage: both cost, and neither waits for the other."""
+
+    def change(step: int, work: np.ndarray) -> None:
+        if step > 10 and step % 6 in {0, 1}:
+            work[step % 6, 3] = 4.0
+
+    step_findings, _ = played(change)
+
+    [finding] = step_findings
+    assert (finding.place, finding.phase, finding.times) == ("nobody", "checkpoint", 22)
+
+
+def test_a_pause_in_the_last_step_counts_when_no_other_step_comes() -> None:
+    step_findings, _ = played(every_ten_steps, range(76))  # the last step is 75
+    [before] = step_findings
+
+    told = step_findings.take_last()
+
+    [finding] = step_findings
+    assert (before.times, finding.times, finding.last) == (6, 7, 75)
+    assert finding.cost_s == pytest.approx(7 * 4.0, rel=0.02)
+    assert (told, step_findings.take_last()) == ([], [])
+
+
+def test_what_only_the_last_step_makes_a_finding_is_told_then() -> None:
+    step_findings, told = played(every_ten_steps, range(36))  # steps 15, 25 and 35
+    assert (list(step_findings), told) == ([], [])
+
+    [finding] = step_findings.take_last()
+
+    assert [finding] == list(step_findings)
+    assert (finding.phase, finding.since, finding.times, finding.every) == ("checkpoint", 15, 3, 10)
+
+
+def test_a_pause_in_the_last_step_of_an_attempt_counts() -> None:
+    step_findings, _ = played(every_ten_steps, range(76))
+
+    [finding] = step_findings.finish()
+
+    assert (finding.is_over, finding.times, finding.last) == (True, 7, 75)
+
+
+def test_last_steps_that_may_be_another_level_are_no_pauses() -> None:
+    def change(step: int, work: np.ndarray) -> None:
+        if step >= 77:
+            work[:, 3] = 4.0
+
+    step_findings, _ = played(change, range(80))
+
+    assert (step_findings.take_last(), list(step_findings)) == ([], [])

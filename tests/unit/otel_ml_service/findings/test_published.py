@@ -246,6 +246,21 @@ def test_what_is_open_when_the_run_ends_is_in_its_last_table_with_all_it_cost() 
     assert last.rows[0][last.columns.index("s in all")] == pytest.approx(7.0)
 
 
+def test_a_pause_in_the_last_step_of_a_run_is_in_its_last_table() -> None:
+    service, ranks = Service(), ranks_of(4)
+    for step in range(50):
+        times = {"time/forward": 1.0, "time/backward": 2.0, **({"time/validate": 3.0} if step % 10 == 9 else {})}
+        service.take(*(one.step(step, times, "sum>max") for one in ranks))
+        service.wait(1, *ranks)
+
+    service.take(*[rank.bye() for rank in ranks])
+    service.settle()
+
+    row = newest_row(service)
+    assert (row["kind"], row["phase"], row["since"]) == ("pause", "validate", 9)
+    assert (row["times"], row["s in all"]) == (5, pytest.approx(15.0))
+
+
 def test_a_finding_survives_a_restart_of_the_service() -> None:
     service, ranks = Service(), ranks_of(4)
     steps(service, ranks, range(10))

@@ -355,3 +355,5 @@ def test_what_one_rank_does_at_the_end_of_a_step_is_not_counted_again_as_the_wai
     assert "16 of them took 6.4 s more in all" in answer.sentences[0]
     assert "every 10th step (9, 19, 29 and 13 more)" in answer.sentences[0]
     assert "all_reduce" not in answer.sentences[0]
+    evidence = texts(answer)
+    assert "6.4 s (76.9 % of the time) is in no timer: 400 ms each in steps 9, 19, 29 and 13 more" in evidence
