@@ -37,7 +37,7 @@ with otel_ml.init("digits", params={{"max_steps": {STEPS}}}) as run:
         if step == 10 and "FAILS_ONCE" in os.environ and rank == 1:
             otel_ml.flush()
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(0.05)
+        time.sleep(0.05)  # the work of a step
 """
 
 

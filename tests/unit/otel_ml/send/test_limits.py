@@ -88,7 +88,7 @@ def test_what_cannot_be_cut_is_lost_and_said_and_the_rest_goes_on(sender: Sender
     assert (sender.delivered, sender.refused, sender.refused_records) == (3, {}, {TOO_LARGE: 1})
     assert len(said) == 1
     assert "ml.text 'notes'" in said[0]
-    assert "3,000," in said[0]
+    assert "no request of 3 MB" in said[0]
     assert not sender.spool.pending
 
 
