@@ -17,7 +17,7 @@ from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.producers import Producer, producers_of
 from otel_ml_service.why.step_time import StepTime
 
-__all__ = ["LateSamples", "late_samples"]
+__all__ = ["LateSamples", "late_samples", "longer_wait", "rate"]
 
 _AS_BEFORE = 0.9
 """Of the samples a second that the other producers gave before: else it is whoever takes them that is slower."""
@@ -66,21 +66,30 @@ def late_samples(
     producers = producers_of(facts, place, "") if steps and usual else []
     if len(producers) < 2:
         return None
-    effect = _mean(time.seconds, steps) - _mean(time.seconds, usual)
-    grown = {phase: _mean(values, steps) - _mean(values, usual) for phase, values in time.phases.items()}
-    waits = [phase for phase in grown if _may_wait(phase)]
-    phase = max(waits, key=lambda one: grown[one], default="")
-    if effect <= 0 or not waits or grown[phase] < CAUSED * effect:
+    wait = longer_wait(time, steps, usual)
+    if wait is None:
         return None
-    before, after = ([_rate(one, time, of) for one in producers] for of in (usual, steps))
+    phase, grown, effect = wait
+    before, after = ([rate(one, time, of) for one in producers] for of in (usual, steps))
     found = []
     for one, old, new in zip(producers, before, after, strict=True):
         others_new = sum(after) - new
         if new < old and others_new >= _AS_BEFORE * (sum(before) - old) and others_new + old > 0:
             saved = _mean(time.seconds, steps) * (1 - sum(after) / (others_new + old))
-            found.append(LateSamples(one, old, new, phase, grown[phase], min(saved, effect), min(saved / effect, 1.0)))
+            found.append(LateSamples(one, old, new, phase, grown, min(saved, effect), min(saved / effect, 1.0)))
     worst = max(found, key=lambda late: late.part, default=None)
     return worst if worst is not None and worst.part >= CAUSED else None
+
+
+def longer_wait(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> tuple[str, float, float] | None:
+    """Return a phase of waiting that has nearly all of what `steps` are longer, how much, and how much they are.
+
+    None where there is none, or they are not longer.
+    """
+    effect = _mean(time.seconds, steps) - _mean(time.seconds, usual)
+    grown = {phase: _mean(values, steps) - _mean(values, usual) for phase, values in time.phases.items()}
+    phase = max(filter(_may_wait, grown), key=lambda one: grown[one], default="")
+    return None if effect <= 0 or grown.get(phase, 0.0) < CAUSED * effect else (phase, grown[phase], effect)
 
 
 def _may_wait(phase: str) -> bool:
@@ -92,6 +101,7 @@ def _mean(values: Mapping[int, float], steps: Sequence[int]) -> float:
     return fmean(values.get(step, 0.0) for step in steps)
 
 
-def _rate(one: Producer, time: StepTime, steps: Sequence[int]) -> float:
+def rate(one: Producer, time: StepTime, steps: Sequence[int]) -> float:
+    """Return how many samples of a producer steps took a second."""
     took = sum(time.seconds[step] for step in steps)
     return sum(one.samples.get(step, 0.0) for step in steps) / took if took > 0 else 0.0

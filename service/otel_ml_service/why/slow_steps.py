@@ -19,9 +19,10 @@ from otel_ml_service.why.coincidences import changes_near
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.costliest_steps import NOTICED, found_at
 from otel_ml_service.why.facts import Place, RunFacts, Slow
+from otel_ml_service.why.fewer_samples import FewerSamples, fewer_samples, waits_for
 from otel_ml_service.why.finding_text import found_text
 from otel_ml_service.why.followed_metric import follows, follows_in_each_step
-from otel_ml_service.why.late_samples import late_samples
+from otel_ml_service.why.late_samples import LateSamples, late_samples
 from otel_ml_service.why.long_steps import INSIDE
 from otel_ml_service.why.not_finite import no_longer_finite
 from otel_ml_service.why.one_host import alone_on_hosts, told_with_hosts
@@ -83,8 +84,8 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     effect = effect if effect.usual else _without(effect, causes)
     saved = _saved(causes, effect)
     explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0
-    late = late_samples(facts, place, time, effect.kept, effect.usual) if effect.is_noticed else None
-    late = late if explained < CAUSED else None
+    needs_reason = effect.is_noticed and explained < CAUSED
+    late = _late(facts, place, time, effect) if needs_reason else None
     saved = _shorter(causes, effect, saved)
     explained = late.part if late is not None else explained
     outside = one_rank_between(facts, place, time, steps)
@@ -119,6 +120,12 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
             *_left_out(effect, time, place), *completeness(facts, place, first, last),
         ), look_at=tuple(looks),
     )  # fmt: skip
+
+
+def _late(facts: RunFacts, place: Place, time: StepTime, effect: _Effect) -> LateSamples | FewerSamples | None:
+    """Return whose samples these steps wait for: of one producer, or of all."""
+    one = late_samples(facts, place, time, effect.kept, effect.usual)
+    return fewer_samples(facts, place, time, effect.kept, effect.usual) if one is None else one
 
 
 def _recorded(facts: RunFacts, place: Place, first: int, last: int) -> tuple[int, int]:
@@ -280,6 +287,8 @@ def _in_what(facts: RunFacts, place: Place, effect: _Effect, time: StepTime, pha
     told = f"Cannot tell: {signed(seconds(by_s))} of it is in {'no timer' if most.name == UNTIMED else most.name}"
     if effect.by < 0:
         return f"{told}; what was changed there is not recorded."
+    if waits := waits_for(facts, place, time, effect.kept, effect.usual):
+        return f"{told}, {waits}."
     if time.is_alone:
         return f"{told}, and a rank alone has no peers to be compared with."
     if (rank := alone_in(facts, place, most.name, by_s, effect.kept)) is not None:
