@@ -91,7 +91,7 @@ def test_together_is_as_each_alone(reduce: str, counts: list[tuple[int, int]], v
 def test_what_was_folded_ahead_is_what_the_window_holds_when_it_closes(
     kinds: list[Sequence[tuple[int, int]]], late: int, values: list[float]
 ) -> None:
-    attempt, source = Attempt(0, StepStream("trainer", "step", Reductions()), 0), iter(values)
+    attempt, source = Attempt(0, StepStream("trainer", "step", Reductions(), {}), 0), iter(values)
     writers = {kind: Writers(kind, str(Reduction.parse("mean,max"))) for kind in kinds}
     for step, kind in enumerate(kinds):
         window = StepWindow(step, step, 0.0)
@@ -121,7 +121,7 @@ def test_a_piece_without_a_single_point_is_folded_like_any_other() -> None:
 
 def test_no_more_windows_than_a_request_brings_are_looked_at_ahead() -> None:
     """Else the open steps of a job that waits for a rank would all be looked at whenever one of them closes."""
-    writers, attempt = Writers([(1, 1)], "sum"), Attempt(0, StepStream("trainer", "step", Reductions()), 0)
+    writers, attempt = Writers([(1, 1)], "sum"), Attempt(0, StepStream("trainer", "step", Reductions(), {}), 0)
     for step in range(3 * MAX_WINDOWS):
         window = StepWindow(step, step, 0.0)
         for piece in writers.pieces(step, iter((1.0, 2.0))):

@@ -41,6 +41,8 @@ def row_of(folded: Folded, stream: StepStream, output: Output) -> Row:
         _set_apart(folded, stream, output, with_role=with_role)
         row = _named(folded, stream, with_role=with_role)
     _tell_left_out(row, folded, stream, output, with_role=with_role)
+    for name, other in stream.publish(row.values.keys()):
+        output.say("name-taken", _shared(name, other, stream))
     return row
 
 
@@ -104,6 +106,14 @@ def _met(published: str, name: str) -> str:
     return (
         f"Two series of metric {name!r} with different attributes are published as {published!r}: only one of them is "
         "shown. Leave slashes out of the values of attributes."
+    )
+
+
+def _shared(published: str, *streams: StepStream) -> str:
+    first, second = (f"axis {stream.axis!r} of role {stream.role!r}" for stream in streams)
+    return (
+        f"A metric on {first} and one on {second} are both published as {published!r}: backends that have one curve "
+        "for a name mix them. Give one of them another name."
     )
 
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 
 from otel_ml_service.aggregation.intervals import IntervalSet
@@ -294,9 +294,20 @@ class StepStream:
         apart: metrics that are called as a value of another one is published; found again with the next such row.
     """
 
-    __slots__ = ("apart", "attempts", "axis", "named", "reductions", "role", "tally")
+    __slots__ = (
+        "_published",
+        "_publisher",
+        "_shares",
+        "apart",
+        "attempts",
+        "axis",
+        "named",
+        "reductions",
+        "role",
+        "tally",
+    )
 
-    def __init__(self, role: str, axis: str, reductions: Reductions) -> None:
+    def __init__(self, role: str, axis: str, reductions: Reductions, publisher: dict[str, StepStream]) -> None:
         self.role = role
         self.axis = axis
         self.tally = Tally()
@@ -304,6 +315,20 @@ class StepStream:
         self.reductions = reductions
         self.named: set[int] = set()
         self.apart: set[str] = set()
+        self._publisher = publisher
+        self._published: set[str] = set()
+        self._shares: set[StepStream] = set()
+
+    def publish(self, names: KeysView[str]) -> Iterator[tuple[str, StepStream]]:
+        """Note names of a row; yield a first one that another stream of the run has published, too, and that stream."""
+        if names <= self._published:  # the usual case: as in the row before
+            return
+        for name in sorted(names - self._published):
+            self._published.add(name)
+            other = self._publisher.setdefault(name, self)
+            if other is not self and other not in self._shares:
+                self._shares.add(other)
+                yield name, other
 
     def restore(self, tally: Tally) -> None:
         """Go on with the counts of an earlier service."""
@@ -323,6 +348,7 @@ class StepStreams:
         self.all: dict[int, Attempt] = {}
         self.dirty: set[int] = set()
         self.reductions: dict[str, Reductions] = {}
+        self._publisher: dict[str, StepStream] = {}
 
     def __iter__(self) -> Iterator[Attempt]:
         return iter(self.all.values())
@@ -331,7 +357,7 @@ class StepStreams:
         """Return the stream, known or new."""
         found = self.streams.get((role, axis))
         if found is None:
-            found = self.streams[role, axis] = StepStream(role, axis, self.of_role(role))
+            found = self.streams[role, axis] = StepStream(role, axis, self.of_role(role), self._publisher)
         return found
 
     def of_role(self, role: str) -> Reductions:

@@ -77,6 +77,33 @@ def test_two_series_of_a_metric_that_are_published_as_one_are_said_once() -> Non
     assert "otel-ml explain name-taken" in said
 
 
+def test_axes_that_publish_one_name_are_told_once_with_the_name() -> None:
+    service, rank = Service(), Rank(0, world_size=1)
+
+    for step in range(3):
+        service.take(
+            rank.record(step, {"eval/acc": 1.0, "eval/f1": 1.0}), rank.done(step),
+            rank.record(step, {"acc": 2.0, "f1": 2.0}, axis="eval"), rank.done(step, axis="eval"),
+        )  # fmt: skip
+
+    [said] = service.notices
+    assert "on axis 'step' of role 'trainer' and one on axis 'eval' of role 'trainer' are both published as" in said
+    assert "'eval/acc'" in said
+    assert "otel-ml explain name-taken" in said
+
+
+def test_axes_with_names_of_their_own_are_not_told_of() -> None:
+    service, rank = Service(), Rank(0, world_size=1)
+
+    for step in range(3):
+        service.take(
+            rank.record(step, {"acc": 1.0}), rank.done(step),
+            rank.record(step, {"acc": 2.0}, axis="eval"), rank.done(step, axis="eval"),
+        )  # fmt: skip
+
+    assert service.notices == []
+
+
 @pytest.mark.parametrize(
     ("name", "wanted"), [("two\nlines\x1b[31m", "two\\nlines\\x1b[31m"), ("n" * 1001, "n" * 991 + "-")]
 )

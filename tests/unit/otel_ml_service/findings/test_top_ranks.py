@@ -86,7 +86,7 @@ def test_a_line_is_written_when_another_rank_is_the_slowest_and_not_for_every_ta
 
 def test_of_ranks_that_take_turns_a_hundred_lines_are_said_and_every_table_is_written() -> None:
     output = Output()
-    top, stream = TopRanks(output, 1), StepStream("trainer", "step", Reductions())
+    top, stream = TopRanks(output, 1), StepStream("trainer", "step", Reductions(), {})
 
     for step in range(150):
         seconds = np.array([[1.0], [2.0]]) if step % 2 else np.array([[2.0], [1.0]])
