@@ -59,7 +59,10 @@ def why_steps(facts: RunFacts) -> Answer | None:
     None where there is nothing to say of them.
     """
     places = _places(facts, Question())
-    return _noticed(facts, places) or (_lost_in_calm(facts, places[0]) if places else None)
+    if not places:
+        return None
+    is_short = len(facts.times[places[0]]) < LEAST_STEPS
+    return _noticed(facts, places) or _lost_in_calm(facts, places[0]) or (_calm(facts, places) if is_short else None)
 
 
 def _answer(facts: RunFacts, question: Question) -> Answer:

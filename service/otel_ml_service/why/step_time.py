@@ -170,10 +170,10 @@ def calm_steps(time: StepTime, steps: Sequence[int]) -> list[int]:
 
 
 def account(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> tuple[Phase, ...]:
-    """Return the phases of `steps`, what grew most first; without `usual` the longest first."""
+    """Return the phases of `steps` or `usual`, what changed most first; without `usual` the longest first."""
     whole = sum(time.seconds[step] for step in steps)
     found = [_phase(name, time, steps, usual, whole) for name in time.phases]
-    return tuple(sorted((phase for phase in found if phase.seconds > 0), key=_grown))
+    return tuple(sorted((phase for phase in found if phase.seconds > 0 or (phase.usual_s or 0.0) > 0), key=_grown))
 
 
 def _phase(name: str, time: StepTime, steps: Sequence[int], usual: Sequence[int], whole: float) -> Phase:

@@ -334,3 +334,13 @@ def test_the_costliest_steps_are_told_with_how_much_was_found_in_others() -> Non
 
     assert "slow ranks were found 2 times in other steps, too, 240 ms in all" in texts(answer)
     assert "in other steps" not in texts(alone)
+
+
+def test_a_phase_that_is_done_no_longer_is_what_made_steps_shorter() -> None:
+    def values(step: int) -> dict[str, float]:
+        return {"time/exposed/backward": 0.02 if step < 80 else 0.0, "time/exposed/backward/rank": 0.0}
+
+    answer = asked(job(values=values))
+
+    assert answer.sentences[1] == "Cannot tell: -20 ms of it is in backward; what was changed there is not recorded."
+    assert (answer.account[0].name, answer.account[0].seconds) == ("backward", 0.0)
