@@ -85,7 +85,7 @@ def test_at_the_disk_limit_the_slowest_exporter_loses_its_place_and_replay_fills
     makers = {"recording": lambda: recording, "stuck": lambda: stuck}
     service = bench.service(makers, exporters={"jsonl": {}}, dir_max=100_000)
     sender, writer = bench.sender(service), FakeWriter()
-    limit = "The limit of 100000 bytes (OTEL_ML_DIR_MAX) is reached"
+    limit = "The limit of 100000 B (OTEL_ML_DIR_MAX) is reached"
     steps = 0
     while not any(limit in notice for notice in (sender.run() or {"notices": ()})["notices"]):
         assert steps < 5000

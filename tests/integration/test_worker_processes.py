@@ -208,7 +208,8 @@ def test_what_a_program_records_that_a_rank_has_started_is_added_to_its_step_wha
     _, said = run(program, environment(tmp_path, launch), tmp_path)
 
     folder = tmp_path / "runs" / "exp" / "behind"
-    eventually(lambda: '"status":"finished"' in (folder / "metrics.jsonl").read_text())
+    rows = folder / "metrics.jsonl"
+    eventually(lambda: rows.exists() and '"status":"finished"' in rows.read_text(), timeout=60)
     assert list(otel_ml.read(folder)["n"][1]) == [11.0, 11.0, 11.0, 1.0, 1.0, 1.0]
     assert "same-rank" not in said
     assert "attempt" not in said
