@@ -134,7 +134,8 @@ def _ranks(finding: Finding) -> str:
     if not finding.ranks:
         return ""
     more = f" and {len(finding.ranks) - _NAMED} more" if len(finding.ranks) > _NAMED else ""
-    return f" Slow are ranks {', '.join(map(str, finding.ranks[:_NAMED]))}{more}."
+    are = "Slow is rank" if len(finding.ranks) == 1 else "Slow are ranks"
+    return f" {are} {', '.join(map(str, finding.ranks[:_NAMED]))}{more}."
 
 
 def _without(finding: Finding, what: str = "without it") -> str:

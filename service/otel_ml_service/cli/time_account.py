@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from otel_ml.quantities import seconds
+from otel_ml.quantities import figure, seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Table
+from otel_ml_service.findings.wording import steps_text
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
+from otel_ml_service.why.finding_text import where_in
 
 __all__ = ["FINDINGS", "Share", "finding_lines", "is_exposed", "time_account"]
 
@@ -115,10 +117,12 @@ def _what(cells: Mapping[str, JsonValue]) -> str:
     if kind == "stage":
         return f"{place} has more work than the others"
     if kind == "load":
-        return f"{place} had {cells.get('given')} × the {cells.get('amount')} of the others"
+        given = cells.get("given")
+        times = figure(given) if isinstance(given, (int, float)) else given
+        return f"{place} had {times} × the {cells.get('amount')} of the others"
     if kind == "shape":
         return f"{place} is slow: {phase} go with {cells.get('amount') or 'the shape of the data'}"
-    where = f" in {phase}" if phase else ""
+    where = f" {where_in(str(phase))}" if phase else ""
     if kind == "pause":
         who = "nobody is slow, the job" if place == "nobody" else place
         return f"{who} pauses{where}, {cells.get('times')} times"
@@ -126,9 +130,10 @@ def _what(cells: Mapping[str, JsonValue]) -> str:
 
 
 def _when(axis: str, cells: Mapping[str, JsonValue]) -> str:
-    until = cells.get("until")
-    since = cells.get("since")
-    return f"since {axis} {since}" if until is None else f"{axis}s {since}-{until}"
+    since, until = cells.get("since"), cells.get("until")
+    if isinstance(since, int) and isinstance(until, int):
+        return steps_text(since, until, axis)
+    return f"since {axis} {since}"
 
 
 def _price(cells: Mapping[str, JsonValue]) -> str:

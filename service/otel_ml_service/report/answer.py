@@ -20,6 +20,7 @@ from otel_ml_service.report.timing import timers
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 from otel_ml_service.why.facts import RunFacts
+from otel_ml_service.why.finding_text import where_in
 from otel_ml_service.why.not_finite import no_numbers_now
 
 __all__ = ["FINDINGS", "Trouble", "answer", "trouble_of", "troubles"]
@@ -202,19 +203,21 @@ def _what(one: Trouble) -> str:
     if one.kind == "pause":
         job = "The job" if not of else f"Role {one.role}"
         who = job if one.who == "nobody" else f"{_capitalized(one.who)}{of}"
-        where = f" in {one.phase}" if one.phase else ""
+        where = f" {where_in(one.phase)}" if one.phase else ""
         return f"{who} {'pauses' if lasts else 'paused'} now and then{where}, {_when(one)}"
     if one.kind == "stage":
         more = f"{figure(1 + (one.slowdown or 0.0))} × the work of the other stages"
         return f"{_capitalized(one.who)}{of} {'has' if lasts else 'had'} {more}, {_when(one)}"
     verb = ("is" if one.kind == "slow" else "has been") if lasts else "was"
-    where = f" in {one.phase}" if one.phase else ""
+    where = f" {where_in(one.phase)}" if one.phase else ""
     return f"{_capitalized(one.who)}{of} {verb} {one.kind}{where}, {_when(one)}"
 
 
 def _when(one: Trouble) -> str:
     name = one.axis if one.axis != DEFAULT_AXIS else "step"
-    return f"since {name} {one.since:,}" if one.until is None else f"{name}s {one.since:,}–{one.until:,}"
+    if one.until is None or one.since == one.until:
+        return f"{'since ' if one.until is None else ''}{name} {one.since:,}"
+    return f"{name}s {one.since:,}–{one.until:,}"
 
 
 def _cost(one: Trouble) -> str:

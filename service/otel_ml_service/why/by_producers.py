@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from otel_ml.quantities import percent, seconds
 from otel_ml_service.findings.units import measured
-from otel_ml_service.findings.wording import listed, number, steps_text
+from otel_ml_service.findings.wording import listed, number, plural, steps_text
 from otel_ml_service.why.answer import Evidence, Look
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.mean import mean
@@ -130,8 +130,8 @@ def _evidence(
     facts: RunFacts, place: Place, one: Producer, step: int, last: int, pull: Pull | None
 ) -> Iterator[Evidence]:
     given = sum(samples for at, samples in one.samples.items() if step <= at <= last)
-    steps = steps_text(step, last, place.axis)
-    yield Evidence("link", step, f"{steps} consumed {given:,.0f} samples that are linked to {one.name}")
+    steps, are = steps_text(step, last, place.axis), "is" if round(given) == 1 else "are"
+    yield Evidence("link", step, f"{steps} consumed {plural(round(given), 'sample')} that {are} linked to {one.name}")
     if pull is not None:
         at = f" at {where}" if (where := _where(facts, place, pull)) else ""
         text = f"{one.name} took version {pull.version}{at}: {pull.span.name}, {_took(pull)}"

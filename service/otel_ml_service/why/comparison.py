@@ -299,9 +299,15 @@ def _worse(metrics: Sequence[Difference]) -> str:
     if not metrics:
         return "The runs share no metric at any step."
     if not sure and len(metrics) == 1:
-        return "The 1 metric at equal steps is not sure to differ."
+        return f"{metrics[0].name}, the only metric of both at equal steps, is not sure to differ."
     if not sure:
-        return f"Of {len(metrics)} metrics at equal steps none is sure to differ."
+        none = (
+            "Neither of 2 metrics at equal steps"
+            if len(metrics) == 2
+            else f"Of {len(metrics)} metrics at equal steps none"
+        )
+        return f"{none} is sure to differ."
     largest = sorted(sure, key=lambda one: -abs(one.by) / max(abs(one.a or 0.0), abs(one.b or 0.0)))
     named = [f"{one.name} ({measured(one.name, one.a or 0.0)} → {measured(one.name, one.b or 0.0)})" for one in largest]
-    return f"At equal steps {len(sure)} of {len(metrics)} metrics differ: {listed(named, 3)}."
+    which = "the only metric of both" if len(metrics) == 1 else f"{len(sure)} of {len(metrics)} metrics"
+    return f"At equal steps {which} {'differs' if len(sure) == 1 else 'differ'}: {listed(named, 3)}."

@@ -42,7 +42,8 @@ def _who_is_missing(facts: RunFacts, place: Place, steps: Sequence[int]) -> Iter
         text = f"rank {one.rank} has no values in {which}{_why_silent(facts, place, one)}"
         yield Evidence("completeness", without[0], text)
     if more := missing[_NAMED:]:
-        yield Evidence("completeness", None, f"{len(more):,} more have none in some of these steps")
+        have = "has" if len(more) == 1 else "have"
+        yield Evidence("completeness", None, f"{len(more):,} more {have} none in some of these steps")
 
 
 def _why_silent(facts: RunFacts, place: Place, silence: Silence) -> str:

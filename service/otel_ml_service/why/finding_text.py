@@ -7,7 +7,7 @@ from otel_ml_service.findings.phases import UNTIMED
 from otel_ml_service.findings.wording import signed, steps_text
 from otel_ml_service.why.facts import Slow
 
-__all__ = ["found_text", "what_was", "what_was_when"]
+__all__ = ["found_text", "what_was", "what_was_when", "where_in"]
 
 
 def what_was(slow: Slow, of_role: str = "") -> str:
@@ -30,11 +30,21 @@ def what_was(slow: Slow, of_role: str = "") -> str:
     if slow.kind == "shape":
         data = f"{slow.amount} of each rank" if slow.amount else "the data"
         return f"step time{of_role} followed {data} ({slow.phase} varied together), and nobody was slow"
-    where = "outside of its timers" if slow.phase == UNTIMED else f"in {slow.phase}" if slow.phase else "now and then"
+    where = where_in(slow.phase) or "now and then"
     if slow.kind == "pause":
         who = "the job" if slow.who == "nobody" else slow.who
         return f"{who}{of_role} paused {where}" + (", and nobody was slow" if slow.who == "nobody" else "")
     return f"{slow.who}{of_role} was slow {where}"
+
+
+def where_in(phase: str) -> str:
+    """Return in what somebody is slow, or pauses; nothing where that is in whatever it works at.
+
+    Examples:
+        >>> where_in("forward"), where_in("untimed"), where_in("")
+        ('in forward', 'outside of its timers', '')
+    """
+    return "outside of its timers" if phase == UNTIMED else f"in {phase}" if phase else ""
 
 
 def what_was_when(slow: Slow) -> str:

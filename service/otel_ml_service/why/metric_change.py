@@ -265,7 +265,7 @@ def _no_change(
             "Ask for a step that is there.",
         )
     if not points.values:
-        none = f"{name} is not finite in any of {asked}: its last value is {newest}."
+        none = f"{name} is not finite in {'' if begin == end else 'any of '}{asked}: its last value is {newest}."
         return none, "Cannot tell: there is no finite value to compare with.", _NORMS
     return (
         f"{name} has no change of level in {asked}.",
@@ -276,7 +276,7 @@ def _no_change(
 
 def _not_told(points: ChangePoints) -> str:
     if points.values < LEAST:
-        return f"Cannot tell: a change takes {LEAST} values to be told from noise, and there are {points.values:,}."
+        return f"Cannot tell: a change takes {LEAST} values to be told from noise, and it has {points.values:,}."
     if not points.is_told:
         return (
             f"Cannot tell: its values follow one another (correlation {points.following:.2f}), as those of a random "

@@ -182,13 +182,14 @@ def _needed(whole: Sequence[tuple[StepTimers, object]], without: Removed, stages
     phases = Counter(phase for timers, _ in whole for phase in timers.phases)
     ranks = {rank for timers, _ in whole for rank in timers.ranks}
     if without.phase is not None and without.phase not in {*phases, UNTIMED}:
-        return f"there is no timer {without.phase!r} in {asked}. There are {listed(sorted(phases), 8)}."
+        return f"there is no timer {without.phase!r} in {asked}. Timers there: {listed(sorted(phases), 8)}."
     if without.stage is not None and without.stage not in stages.values():
         return (
             "which rank is in which stage is not known: of a run that goes on only its service knows. Name its ranks."
         )
     if without.ranks and not ranks.intersection(without.ranks):
-        return f"{without} has no spans in {asked}. There are those of {plural(len(ranks), 'rank')}."
+        have = "has" if len(without.ranks) == 1 else "have"
+        return f"{without} {have} no spans in {asked}. There are those of {plural(len(ranks), 'rank')}."
     if len(ranks) < 2 or ranks.issubset(without.ranks):
         return "no rank is left to compare with."
     return f"timers of {asked} overlap, without one being around the other."
@@ -199,8 +200,9 @@ def _said(asked: str, axis: str, without: Removed, played: Sequence[tuple[float,
     known = f"; of {plural(len(played), axis)} all ranks are known"
     if not saved_s > 1e-3 * step_s:
         return f"Without {without}, {asked} would not be shorter: others are as late{known}."
-    in_all = seconds(sum(saved for _, saved in played))
+    is_one = asked.startswith(f"{axis} ")
+    each, in_all = ("", "") if is_one else (" each", f", {seconds(sum(saved for _, saved in played))} in all{known}")
     return (
-        f"Without {without}, {asked} would take {seconds(step_s - saved_s)} each instead of {seconds(step_s)}: "
-        f"{seconds(saved_s)} shorter, {in_all} in all{known}."
+        f"Without {without}, {asked} would take {seconds(step_s - saved_s)}{each} instead of {seconds(step_s)}: "
+        f"{seconds(saved_s)} shorter{in_all}."
     )

@@ -123,7 +123,7 @@ def test_runs_keep_their_names_where_there_are_too_few_steps() -> None:
 def test_one_metric_is_not_several() -> None:
     found = of(job(values=lambda step: {"loss": 0.5}), job(values=lambda step: {"loss": 0.5}))
 
-    assert found.sentences[2] == "The 1 metric at equal steps is not sure to differ."
+    assert found.sentences[2] == "loss, the only metric of both at equal steps, is not sure to differ."
 
 
 @pytest.mark.parametrize("since", [0, 40])

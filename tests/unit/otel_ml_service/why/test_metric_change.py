@@ -93,7 +93,7 @@ def test_of_a_random_walk_nothing_is_told() -> None:
 def test_a_short_metric_says_how_many_values_it_takes() -> None:
     answer = asked(job(steps=20, values=lambda step: {"reward": float(step > 10)}), metric="reward")
 
-    assert "takes 44 values to be told from noise, and there are 20" in answer.sentences[1]
+    assert "takes 44 values to be told from noise, and it has 20" in answer.sentences[1]
 
 
 def test_a_metric_that_is_not_there_is_named_with_the_nearest() -> None:

@@ -35,8 +35,10 @@ def data_parallel(steps: range, forward: Mapping[int, float]) -> list[Span]:
     return [span for step in steps for span in spans_of(step, of_rank)]
 
 
-def asked(text: str, spans: list[Span], stages: Mapping[int, int] | None = None) -> WhatIf:
-    return what_if(spans, PLACE, 3, 7, removed(text), stages or {})
+def asked(
+    text: str, spans: list[Span], stages: Mapping[int, int] | None = None, *, steps: tuple[int, int] = (3, 7)
+) -> WhatIf:
+    return what_if(spans, PLACE, *steps, removed(text), stages or {})
 
 
 def test_without_a_slow_rank_steps_are_shorter_by_what_others_wait_for_it():
@@ -95,7 +97,7 @@ def test_a_rank_of_a_pipeline_counts_as_far_as_it_comes_later_than_its_peers():
     ("text", "said"),
     [
         ("rank=9,phase=forward", "rank 9 in forward has no spans in steps 3-7. There are those of 4 ranks."),
-        ("rank=2,phase=nosuch", "there is no timer 'nosuch' in steps 3-7. There are all_reduce and forward."),
+        ("rank=2,phase=nosuch", "there is no timer 'nosuch' in steps 3-7. Timers there: all_reduce and forward."),
         ("rank=0-3,phase=forward", "no rank is left to compare with."),
         ("stage=1", "which rank is in which stage is not known"),
     ],
