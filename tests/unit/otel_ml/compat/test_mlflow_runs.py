@@ -120,6 +120,7 @@ def test_a_run_goes_to_the_server_that_the_script_names(
     assert found.data.metrics["loss"] == 0.5
 
 
+@pytest.mark.timeout(300)  # MLflow's import of the service gives way to the tests beside it
 def test_mlflow_finds_a_run_by_its_tags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mlflow_database: Path) -> None:
     from mlflow import MlflowClient
 
@@ -135,7 +136,7 @@ def test_mlflow_finds_a_run_by_its_tags(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
     # The service goes on delivering when the program has ended.
-    experiment = eventually(lambda: client.get_experiment_by_name("digits"), timeout=120)
+    experiment = eventually(lambda: client.get_experiment_by_name("digits"), timeout=240)
     [found] = eventually(lambda: client.search_runs([experiment.experiment_id], "tags.team = 'a'"))
     assert found.data.tags["otel_ml.run_id"] == run.info.run_id
     assert (found.data.tags["data"], found.data.tags["n"]) == ("s3://x", "2")
