@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
-from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.naming import metric_name
 from otel_ml_service.aggregation.observation import Attributes
 from otel_ml_service.aggregation.piece import Piece
@@ -27,15 +26,15 @@ def ranks_not_finite(folded: Folded, role: str, axis: str) -> dict[str, float]:
     if not pieces or pieces[0].source.rank == pieces[-1].source.rank:  # they are in the order of ranks
         return {}
     broken = {
-        (value.name, value.attributes): reduction
-        for reduction, reduced in folded.results
+        (value.name, value.attributes)
+        for _, reduced in folded.results
         for value in reduced.values
         if value.rank is None and value.value - value.value != 0.0
     }
     with_role = bool(broken) and all(piece.source.with_role for piece in pieces)
     told: dict[str, float] = {}
-    for (name, attributes), reduction in broken.items():
-        of_rank = _of_rank(pieces, name, attributes, reduction)
+    for name, attributes in sorted(broken):
+        of_rank = _of_rank(pieces, name, attributes)
         found = sorted(rank for rank, is_finite in of_rank.items() if not is_finite)
         if len(of_rank) > 1 and found:
             of = {"ranks": len(found), "rank": found[0]} if len(found) < len(of_rank) else {"ranks": len(found)}
@@ -45,12 +44,10 @@ def ranks_not_finite(folded: Folded, role: str, axis: str) -> dict[str, float]:
     return told
 
 
-def _of_rank(pieces: Sequence[Piece], name: str, attributes: Attributes, reduction: Reduction) -> dict[int, bool]:
+def _of_rank(pieces: Sequence[Piece], name: str, attributes: Attributes) -> dict[int, bool]:
     """Return rank → whether all its values of a series are finite."""
     of_rank: dict[int, bool] = {}
     for piece in pieces:
-        if piece.reduction != reduction:
-            continue
         rows = [row for row, (one, of, _) in enumerate(piece.shape.joined) if one == name and of == attributes]
         if rows:
             is_finite = bool(np.isfinite(sums_of([piece.partials])[rows]).all())

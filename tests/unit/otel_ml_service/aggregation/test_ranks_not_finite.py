@@ -10,6 +10,7 @@ import pytest
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
 from tests.strategies import Rank, Service
+from tests.unit.otel_ml_service.aggregation.test_one_reduction import bare
 
 ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -36,6 +37,14 @@ def test_the_rank_and_how_many_they_are_is_told(odd: float, reduce: str) -> None
         assert told(row) == {}
     else:
         assert told(row) == {"otel_ml/nonfinite_ranks/loss": 1.0, "otel_ml/nonfinite_rank/loss": 2.0}
+
+
+def test_a_metric_of_which_no_program_says_how_it_is_reduced_is_told_too() -> None:
+    service, ranks = Service(), [Rank(number, world_size=2) for number in range(2)]
+    for rank, value in zip(ranks, (0.5, math.nan), strict=True):
+        service.take(bare(rank, 0, {"loss": value}), rank.done(0))
+
+    assert told(service.rows(own=True)[0]) == {"otel_ml/nonfinite_ranks/loss": 1.0, "otel_ml/nonfinite_rank/loss": 1.0}
 
 
 def test_of_several_the_lowest_is_told() -> None:
