@@ -17,6 +17,7 @@ from otel_ml_service.aggregation.learned_reductions import say_lacking
 from otel_ml_service.aggregation.observation import Fragment, Sent, Watermark
 from otel_ml_service.aggregation.open_steps import OpenSteps
 from otel_ml_service.aggregation.piece import Piece
+from otel_ml_service.aggregation.ranks_not_finite import ranks_not_finite
 from otel_ml_service.aggregation.restart_detection import RestartDetection
 from otel_ml_service.aggregation.rows import emit_histograms, emit_values, row_of
 from otel_ml_service.aggregation.run_state import RunState
@@ -182,7 +183,7 @@ class Steps:
         stream.tally.close(window.count, row.coarse)
         if not row.values and not row.histograms:
             return
-        values = dict(row.values)
+        values = row.values | ranks_not_finite(folded, stream.role, stream.axis)
         if stream.axis == TIME_AXIS and (training := run.training.at(row.time_ns)) is not None:
             values[published_name(stream.role, stream.axis, f"{RESERVED_PREFIX}step")] = float(training)
         absent = self._absent(window)

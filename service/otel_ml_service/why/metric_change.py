@@ -19,7 +19,7 @@ from otel_ml_service.why.coincidences import changes_near, first_not_finite, is_
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.gradual_change import gradual_turn
-from otel_ml_service.why.not_finite import finite_no_more, not_finite_since
+from otel_ml_service.why.not_finite import finite_no_more, not_finite_since, on_ranks
 from otel_ml_service.why.producers import (
     USUAL,
     Producer,
@@ -31,6 +31,7 @@ from otel_ml_service.why.producers import (
     producers_of,
     responsible_for,
 )
+from otel_ml_service.why.step_time import step_time
 from otel_ml_service.why.turn import BACK, Turn, range_of
 
 __all__ = ["explain_metric", "largest_change"]
@@ -67,6 +68,8 @@ _NORMS = (
     "Norms of gradients and activations (`otel_ml.diagnostics.dynamics`) tell which layer was no longer finite first."
 )
 
+_WHICH_RANK = 'Which rank was first is not known: record it with `reduce="rank"`, too.'
+
 _FIRST, _FIRST_BROKEN = "the first one with the new level", "the first one that is not finite"
 
 
@@ -96,7 +99,7 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     values = facts.history.series[place.axis, name]  # type: ignore[index] # a SeriesName is a tuple
     points = _points(values)
     producers = producers_of(facts, place, name)
-    at_once = _turn(name, values, points, first, last)
+    at_once = _turn(facts, place, name, values, points, first, last)
     gradual = gradual_turn(name, values, producers, first, last) if at_once is None else None
     turn, last_of = gradual if gradual is not None else (at_once, 0)
     if turn is None:
@@ -155,7 +158,8 @@ def _needed(
 ) -> str:
     """Return what would have to be recorded for more to be told."""
     if turn.effect is None and not producers:
-        return _NORMS
+        is_known = on_ranks(facts, place, name, turn.step) or step_time(facts, place).source != "account"
+        return _NORMS if is_known else f"{_NORMS} {_WHICH_RANK}"
     if not producers and SeriesName(place.axis, f"{place.prefix}consumed/samples") in facts.history.series:
         return _STRANGERS
     if is_about_producers(facts, place, name):
@@ -190,12 +194,19 @@ def _points(values: Mapping[int, float]) -> ChangePoints:
 
 
 def _turn(
-    name: str, values: Mapping[int, float], points: ChangePoints, first: int | None, last: int | None
+    facts: RunFacts,
+    place: Place,
+    name: str,
+    values: Mapping[int, float],
+    points: ChangePoints,
+    first: int | None,
+    last: int | None,
 ) -> Turn | None:
     turns = [_level(name, change) for change in points.changes]
     broken = first_not_finite(values)
     if broken is not None:
-        turns.append(Turn(broken, broken, finite_no_more(name, values, broken), None))
+        text = finite_no_more(name, values, broken, on_ranks(facts, place, name, broken))
+        turns.append(Turn(broken, broken, text, None))
     begin, end = range_of(first, last)
     there = [turn for turn in turns if begin <= turn.step <= end]
     if first is not None and first == last:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_service.findings.units import measured
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.run_history import SeriesName
@@ -13,7 +14,15 @@ from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.coincidences import first_not_finite, is_looked_at
 from otel_ml_service.why.facts import Place, RunFacts
 
-__all__ = ["NoNumber", "finite_no_more", "no_longer_finite", "no_numbers_now", "not_finite_in_one", "not_finite_since"]
+__all__ = [
+    "NoNumber",
+    "finite_no_more",
+    "no_longer_finite",
+    "no_numbers_now",
+    "not_finite_in_one",
+    "not_finite_since",
+    "on_ranks",
+]
 
 
 class NoNumber(NamedTuple):
@@ -40,7 +49,8 @@ def no_numbers_now(facts: RunFacts) -> Iterator[NoNumber]:
             if since is not None:
                 last = [value for step, value in sorted(values.items()) if step < since][-1:]
                 before = f"; the step before had {measured(name, last[0])}" if last else ""
-                yield NoNumber(since, f"{name} is {values[since]} since {place.axis} {since:,}", before)
+                what = f"{name} is {values[since]} since {place.axis} {since:,}{on_ranks(facts, place, name, since)}"
+                yield NoNumber(since, what, before)
 
 
 def no_longer_finite(facts: RunFacts, place: Place, first: int, last: int) -> Iterator[Evidence]:
@@ -48,20 +58,52 @@ def no_longer_finite(facts: RunFacts, place: Place, first: int, last: int) -> It
     for name, values in sorted(facts.series(place)):
         broken = first_not_finite(values) if is_looked_at(name) else None
         if broken is not None and first <= broken <= last:
-            yield Evidence("change", broken, f"{name} became {values[broken]} at {place.axis} {broken:,}")
+            where = on_ranks(facts, place, name, broken)
+            yield Evidence("change", broken, f"{name} became {values[broken]} at {place.axis} {broken:,}{where}")
 
 
-def finite_no_more(name: str, values: Mapping[int, float], at: int) -> str:
-    """Return that a metric is no longer a number, or was none for a while."""
+def on_ranks(facts: RunFacts, place: Place, name: str, step: int) -> str:
+    """Return on which ranks a metric of a place was not finite at a step; nothing where the run does not keep that."""
+    own = name.removeprefix(place.prefix)
+    told = ((_told(facts, place, "ranks", one, step), _told(facts, place, "rank", one, step)) for one in _bases(own))
+    ranks, rank = next((found for found in told if found[0] is not None), (None, None))
+    if ranks is None:
+        return ""
+    if rank is None:
+        return f", on all {ranks:,} ranks at once"
+    return f", on rank {rank} alone" if ranks == 1 else f", on {ranks:,} ranks, of which rank {rank} is the lowest"
+
+
+def _bases(name: str) -> tuple[str, str]:
+    """Return a name, and the one that it is a further value of: `loss` of `loss/max`."""
+    return name, name.rpartition("/")[0]
+
+
+def _told(facts: RunFacts, place: Place, which: str, name: str, step: int) -> int | None:
+    key = SeriesName(place.axis, f"{place.prefix}{RESERVED_PREFIX}nonfinite_{which}/{name}")
+    value = facts.history.series.get(key, {}).get(step)
+    return None if value is None else int(value)
+
+
+def finite_no_more(name: str, values: Mapping[int, float], at: int, where: str) -> str:
+    """Return that a metric is no longer a number, or was none for a while.
+
+    Args:
+        name: of the metric.
+        values: of it.
+        at: the first step in which it was none.
+        where: on which ranks.
+    """
     steps = sorted(values)
     before, later = values[steps[steps.index(at) - 1]], [step for step in steps if step > at]
     again = next((step for step in later if math.isfinite(values[step])), None)
     if again is None:
-        return f"{name} became {values[at]} at step {at:,}; the step before had {measured(name, before)}."
+        return f"{name} became {values[at]} at step {at:,}{where}; the step before had {measured(name, before)}."
     lacking = sum(not math.isfinite(value) for value in values.values())
+    share = f"{lacking:,} of {plural(len(steps), 'step')}"
     after = "the one after it" if again == later[0] else f"step {again:,} again"
     return (
-        f"{name} was {values[at]} at step {at:,}, and not finite in {lacking:,} of {plural(len(steps), 'step')}; "
+        f"{name} was {values[at]} at step {at:,}{where}, and not finite in {share}; "
         f"the step before had {measured(name, before)}, {after} {measured(name, values[again])}."
     )
 

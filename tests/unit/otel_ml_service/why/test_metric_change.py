@@ -161,3 +161,29 @@ def test_a_metric_that_did_not_vary_before_has_no_number_of_scatters() -> None:
     answer = asked(job(values=lambda step: {"lr": 0.1 if step < 60 else 0.5}), metric="lr")
 
     assert answer.sentences[0] == "lr rose at step 60 from 0.1 to 0.5 (+0.4; it did not vary before)."
+
+
+RANKS_TOLD = [
+    ({"rank": 1.0, "ranks": 1.0}, ", on rank 1 alone"),
+    ({"rank": 1.0, "ranks": 3.0}, ", on 3 ranks, of which rank 1 is the lowest"),
+    ({"ranks": 4.0}, ", on all 4 ranks at once"),
+]
+
+
+@pytest.mark.parametrize(("of_ranks", "said"), RANKS_TOLD)
+def test_on_which_ranks_a_metric_was_not_finite_first_is_told(of_ranks: dict[str, float], said: str) -> None:
+    def values(step: int) -> dict[str, float]:
+        own = {f"otel_ml/nonfinite_{name}/loss": value for name, value in of_ranks.items()}
+        return {"loss": math.nan, **own} if step >= 70 else {"loss": 0.5}
+
+    answer = asked(job(values=values))
+    slow = asked(job(values=values), steps=(60, 80))
+
+    assert answer.sentences[0] == f"loss became nan at step 70{said}; the step before had 0.5."
+    assert f"loss became nan at step 70{said}" in [one.text for one in slow.evidence]
+
+
+def test_where_the_run_does_not_keep_it_what_would_tell_the_rank_is_said() -> None:
+    answer = asked(job(values=lambda step: {"loss": math.nan if step >= 70 else 0.5}))
+
+    assert answer.sentences[2].endswith('Which rank was first is not known: record it with `reduce="rank"`, too.')
