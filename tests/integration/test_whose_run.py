@@ -47,6 +47,23 @@ def test_trials_in_threads_are_runs_of_their_own(server: OtlpServer, tmp_path: P
     assert sum(span.name == "forward" for span, _ in server.spans()) == 9
 
 
+def test_of_two_runs_that_time_the_same_by_hand_each_stops_what_it_has_started(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    program = """
+    import otel_ml
+    a, b = (otel_ml.init("exp", name=name) for name in "ab")
+    for run in (a, b):
+        run.set_step(1)
+        run.timer("work").start()
+    a.timer("work").stop()
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert set(values_of(server, "time/work")) == {"a"}
+
+
 @pytest.mark.parametrize("end", ["shutdown", "finish"])
 def test_a_run_beside_another_is_recorded_into_by_its_methods_alone(
     server: OtlpServer, tmp_path: Path, end: str

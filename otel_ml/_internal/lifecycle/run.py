@@ -25,7 +25,7 @@ from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.steps.step import step as step_block
 from otel_ml._internal.timers.consumed import consumed
 from otel_ml._internal.timers.context import context
-from otel_ml._internal.timers.manual_timer import timer as timer_of
+from otel_ml._internal.timers.manual_timer import timer_of
 from otel_ml._internal.timers.step_loop import StepLoop
 from otel_ml._internal.timers.step_loop import steps as steps_of
 from otel_ml.printable import printable
@@ -283,7 +283,7 @@ class Run:
         kind: Literal["work", "wait"] | None = None,
     ) -> RunTimer:
         """Return a timer that is started and stopped by hand, for this run; see `otel_ml.timer()`."""
-        made = timer_of(name, level, reduce, within, span=span, device=device, kind=kind)
+        made = timer_of(self.id, name, level, reduce, within, span=span, device=device, kind=kind)
         return RunTimer(self._scope, made)
 
     @answered

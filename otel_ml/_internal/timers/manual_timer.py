@@ -15,7 +15,7 @@ from otel_ml._internal.timers.spans import leave
 from otel_ml._internal.timers.timer_definitions import TIMERS, TimerDefinition, checked_level, timer_definition
 from otel_ml._internal.timers.timing import OFF, Timing, timing_of
 
-__all__ = ["Timer", "forget_timers", "timer"]
+__all__ = ["Timer", "forget_timers", "timer", "timer_of"]
 
 
 @public_type
@@ -98,7 +98,8 @@ _STARTED: ContextVar[tuple[tuple[Timer, Timing | _Unmeasured], ...]] = ContextVa
 """What timers have begun in a context, the newest first."""
 
 
-_TIMERS: dict[str, Timer] = {}
+_TIMERS: dict[tuple[str, str], Timer] = {}
+"""By run, where it is one's own, and name."""
 
 
 @public
@@ -114,11 +115,26 @@ def timer(
     kind: Literal["work", "wait"] | None = None,
 ) -> Timer:
     """Return the timer of this name, to be started and stopped by hand; the arguments are those of `timed()`."""
+    return timer_of("", name, level, reduce, within, span=span, device=device, kind=kind)
+
+
+def timer_of(
+    run_id: str,
+    name: str,
+    level: int,
+    reduce: Reduce,
+    within: str | None,
+    *,
+    span: bool,
+    device: str | None,
+    kind: Literal["work", "wait"] | None,
+) -> Timer:
+    """Return the timer of this name of a run: of two runs that time the same each stops what it has started."""
     asked = checked_level(level, name)
     definition = timer_definition(name, asked, reduce, within, span=span, device=device, kind=kind)
     if definition is None:
         return Timer(None)
-    found = _TIMERS.setdefault(name, Timer(definition))
+    found = _TIMERS.setdefault((run_id, name), Timer(definition))
     found.compare(asked, span=span, device=device)
     return found
 
