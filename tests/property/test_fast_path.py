@@ -345,7 +345,7 @@ def test_attributes_that_are_new_each_time_do_not_fill_the_memory() -> None:
         for _ in range(2):
             decoder.protobuf("metrics", sums(1, 0, 2, {"request": "x" * number}).SerializeToString())
 
-    assert 0 < sum(map(len, forms._known.values())) < 40
+    assert 0 < sum(map(len, forms.known.values())) < 40
     assert len(forms._seen) < 40
 
 

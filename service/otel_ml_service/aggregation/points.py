@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from otel_ml._internal.native import native
 from otel_ml.wire.attributes import OWN_COUNTS
 from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, STATS, SUM
 
@@ -28,6 +29,10 @@ __all__ = [
     "Partials",
     "Points",
     "SeriesKey",
+    "gathered",
+    "gathered_in_python",
+    "newest",
+    "newest_in_python",
     "single",
     "stats_of",
     "sums_of",
@@ -175,12 +180,11 @@ class Layout:
 
     def stats(self, messages: Sequence[bytes]) -> Floats:
         """Return [messages × n, statistics], a statistic's values side by side in memory."""
-        words, starts = self._words(messages)
         stats = np.empty((STATS, len(messages), len(self.series)))
         stats[COUNT][:, self.lone] = 1.0
         stats[M2:] = np.nan
         for statistic, form, rows, offsets in self.columns:
-            stats[statistic][:, rows] = words[starts + offsets].view(form)
+            stats[statistic][:, rows] = self._words(messages, offsets).view(form)
         # A single value is its own minimum and maximum; a sender may leave them out.
         if self.is_lone:
             stats[MIN], stats[MAX] = stats[SUM], stats[SUM]
@@ -193,11 +197,10 @@ class Layout:
 
     def sums(self, messages: Sequence[bytes]) -> Floats:
         """Return [messages × n], the sums alone."""
-        words, starts = self._words(messages)
         sums = np.full((len(messages), len(self.series)), np.nan)
         for statistic, form, rows, offsets in self.columns:
             if statistic == SUM:
-                sums[:, rows] = words[starts + offsets].view(form)
+                sums[:, rows] = self._words(messages, offsets).view(form)
         return sums.reshape(-1)
 
     def times(self, messages: Sequence[bytes]) -> Ints:
@@ -210,26 +213,40 @@ class Layout:
         return times, first.reshape(-1).view(np.uint64)
 
     def _times(self, messages: Sequence[bytes]) -> tuple[Ints, Ints]:
-        words, starts = self._words(messages)
         times = np.empty((len(messages), len(self.series), 2), np.int64)
-        times[..., 1] = last = words[starts + self.last]
-        first = words[starts + np.maximum(self.first, 0)]
-        first[:, self.first < 0] = 0
+        times[..., 1] = last = self._words(messages, self.last)
+        first = np.where(self.first < 0, 0, self._words(messages, np.maximum(self.first, 0)))
         times[..., 0] = np.where((first > 0) & (first <= last), first, last)
         return times.reshape(-1, 2), first
 
     def newest_ns(self, message: bytes) -> int:
         """Return the time of the newest record of one message."""
-        return int(np.maximum.reduce(_words(message)[self.last]))  # what `.max()` calls, by way of Python
+        return newest(message, self.last)
 
-    def _words(self, messages: Sequence[bytes]) -> tuple[Ints, Ints]:
-        return _words(b"".join(messages)), np.arange(0, len(messages) * self.size, self.size)[:, None]
+    def _words(self, messages: Sequence[bytes], offsets: Ints) -> Ints:
+        """Return [messages × offsets], the numbers of 8 bytes that lie there."""
+        every = messages if isinstance(messages, list) else [*messages]
+        return np.frombuffer(gathered(every, offsets, self.size), "<i8").reshape(len(every), len(offsets))
 
 
 def _words(data: bytes) -> Ints:
     """View every byte as the first one of a 64-bit number."""
     words: Ints = np.ndarray((max(0, len(data) - 7),), "<i8", data, 0, (1,))
     return words
+
+
+def gathered_in_python(messages: list[bytes], offsets: Ints, size: int) -> bytes:
+    """Return the 8 bytes at each offset of each message, one after the other; the messages have one size."""
+    starts = np.arange(0, len(messages) * size, size)[:, None]
+    return _words(b"".join(messages))[starts + offsets].tobytes()
+
+
+def newest_in_python(message: bytes, offsets: Ints) -> int:
+    """Return the highest of the numbers at the offsets."""
+    return int(np.maximum.reduce(_words(message)[offsets]))  # what `.max()` calls, by way of Python
+
+
+gathered, newest = (gathered_in_python, newest_in_python) if native is None else (native.gathered, native.newest)
 
 
 class Packed(NamedTuple):

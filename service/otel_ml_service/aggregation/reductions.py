@@ -85,6 +85,7 @@ class Reductions:
         self._seen: set[tuple[int, Reduction]] = set()
         self._plans: dict[tuple[int, Reduction], Sequence[Part]] = {}
         self._used: dict[str, Reduction] = {}
+        self._contradictions: dict[str, bool] = {}
         self._is_shown: set[tuple[int, Reduction]] = set()
         self._is_told: set[tuple[int, Reduction]] = set()
         self._retold: set[tuple[int, Reduction]] = set()
@@ -128,6 +129,7 @@ class Reductions:
             return None
         contradicted = self._contradicted(name, reduction)
         known[reduction] = rank
+        self._contradictions.pop(name, None)
         self.changed = True
         if len(known) == 1 and not contradicted:
             return None
@@ -145,6 +147,7 @@ class Reductions:
         self.revision += 1
         self._plans.clear()
         self._used.clear()
+        self._contradictions.clear()
         self._is_shown.clear()
         self._is_told.clear()
         self._retold.clear()
@@ -190,8 +193,12 @@ class Reductions:
 
     def is_contradicted(self, name: str) -> bool:
         """Whether it has several reductions, each of which is published under a name of its own."""
-        parts = [one.explicit for one in self._said(name)]
-        return any(len({part[place] for part in parts} - {None}) > 1 for place in range(3))
+        known = self._contradictions.get(name)
+        if known is None:  # asked of each value of each row
+            parts = [one.explicit for one in self._said(name)]
+            known = any(len({part[place] for part in parts} - {None}) > 1 for place in range(3))
+            self._contradictions[name] = known
+        return known
 
     def parts(self, piece: Piece) -> Sequence[Part]:
         """Return which of a piece's points are reduced how."""

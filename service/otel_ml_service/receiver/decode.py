@@ -129,17 +129,26 @@ class Decoder:
     def _by_fast_path(self, signal: Signal, body: bytes, request: list[ResourcePart]) -> Decoded:
         """Decode only what has to be."""
         decoded = Decoded(signal, body, {}, Rejections())
-        take = self._fast[signal]
-        for resource, scopes in request:
+        for resource, places in request:
             writer = self._writers.encoded(resource)
-            for message in scopes:
-                found = take(writer, message) if isinstance(writer, Writer) else None
-                if isinstance(writer, Writer) and found is not None:
-                    decoded.observations.setdefault(writer.experiment, []).extend(found)
-                    continue
-                added = self._add(decoded, writer, _SCOPES[signal].FromString(message))
-                self._messages.learn(message, added)
+            known: Sequence[Observation | None] = [None] * len(places)
+            if signal == "metrics" and isinstance(writer, Writer):
+                known = self._messages.known(writer, body, places)
+            for (start, end), observation in zip(places, known, strict=True):
+                if observation is None:
+                    self._take(decoded, writer, body[start:end])
+                else:
+                    decoded.observations.setdefault(observation.writer.experiment, []).append(observation)
         return decoded
+
+    def _take(self, decoded: Decoded, writer: Writer | Unacceptable, message: bytes) -> None:
+        """Take a ScopeMetrics or ScopeSpans by its form, else decode it, and learn that."""
+        found = self._fast[decoded.signal](writer, message) if isinstance(writer, Writer) else None
+        if isinstance(writer, Writer) and found is not None:
+            decoded.observations.setdefault(writer.experiment, []).extend(found)
+            return
+        added = self._add(decoded, writer, _SCOPES[decoded.signal].FromString(message))
+        self._messages.learn(message, added)
 
     def _metrics_of(self, writer: Writer, message: bytes) -> list[Observation]:
         scope = ScopeMetrics.FromString(message)

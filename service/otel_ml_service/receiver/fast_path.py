@@ -9,6 +9,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from otel_ml._internal.native import native
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.protobuf import field, text
 from otel_ml_service.aggregation.observation import (
@@ -19,17 +20,21 @@ from otel_ml_service.aggregation.observation import (
     Watermark,
     Writer,
 )
-from otel_ml_service.aggregation.points import Packed, Partials
+from otel_ml_service.aggregation.points import Layout, Packed, Partials
+from otel_ml_service.receiver.known_forms import find_form
 from otel_ml_service.receiver.message_templates import MessageTemplates
 from otel_ml_service.receiver.request_parts import head_and_rest
 from otel_ml_service.receiver.resource import seconds
-from otel_ml_service.receiver.scope_cache import ScopeCache, ScopeHead
+from otel_ml_service.receiver.scope_cache import ScopeCache, ScopeForm, ScopeHead
 from otel_ml_service.receiver.third_party_fast_path import Decode, ThirdPartyFastPath
 
-__all__ = ["FastPath"]
+__all__ = ["WATERMARKS", "FastPath", "known", "known_in_python"]
+
+_COUNT = struct.Struct("<q")
+"""What a watermark says: as_int of its only point."""
 
 _NUMBERS = struct.Struct("<Qqd")
-"""What a watermark or a position says: time_unix_nano and as_int of its only point, and the time since boot."""
+"""What a position says: time_unix_nano and as_int of its only point, and the time since boot."""
 
 
 class FastPath:
@@ -39,6 +44,10 @@ class FastPath:
         self._scopes = ScopeCache()
         self._templates = MessageTemplates()
         self._third_party = ThirdPartyFastPath(decode)
+
+    def known(self, writer: Writer, body: bytes, places: list[tuple[int, int]]) -> list[Fragment | Watermark | None]:
+        """Return what each ScopeMetrics of a request says, at its place; None where `take` or a decoder has to look."""
+        return known(body, places, writer, self._scopes.forms, self._templates.known, WATERMARKS)
 
     def take(self, writer: Writer, message: bytes) -> Sequence[Observation] | None:
         """Return the observations of an encoded ScopeMetrics; None where it has to be decoded.
@@ -52,13 +61,8 @@ class FastPath:
         head = self._scopes.of(split[0]) if split is not None else None
         if split is None or head is None:
             return self._third_party.take(writer, message)
-        rest = split[1]
-        layout = self._templates.find(rest)
-        if layout is None:
-            return _count(writer, head, rest)
-        # A Collector may have cut the message: `seq_points` says how many points the writer sent under this number.
-        total = len(layout.series) if head.seq_points is None else head.seq_points
-        return (Fragment(writer, head.axis, head.step, head.reduction, head.seq, total, Packed(layout, rest)),)
+        found = _meant(writer, head, split[1], self._templates.known, WATERMARKS) or _position(writer, head, split[1])
+        return None if found is None else (found,)
 
     def learn(self, message: bytes, found: Sequence[Observation]) -> None:
         """Note how a ScopeMetrics was decoded."""
@@ -71,39 +75,72 @@ class FastPath:
             self._templates.learn(split[1], first.partials)
 
 
-def _count(writer: Writer, head: ScopeHead, rest: bytes) -> Sequence[Observation] | None:
-    """Return the watermark or the position in `rest`, if it is one."""
-    for form, make in _COUNTS.get(len(rest), ()):
+def known_in_python(
+    body: bytes,
+    places: list[tuple[int, int]],
+    writer: Writer,
+    scopes: Mapping[int, Sequence[ScopeForm]],
+    templates: Mapping[int, Sequence[tuple[bytes, bytes, Layout]]],
+    watermarks: Mapping[int, Sequence[tuple[bytes, bytes, int]]],
+) -> list[Fragment | Watermark | None]:
+    """Return what each ScopeMetrics of a request says; None where its form is not among those that are known."""
+    found: list[Fragment | Watermark | None] = []
+    for start, end in places:
+        split = head_and_rest(body[start:end])
+        form = find_form(scopes, split[0]) if split is not None else None
+        if split is None or form is None:
+            found.append(None)
+        else:
+            found.append(_meant(writer, form.read(split[0]), split[1], templates, watermarks))
+    return found
+
+
+def _meant(
+    writer: Writer,
+    head: ScopeHead,
+    rest: bytes,
+    templates: Mapping[int, Sequence[tuple[bytes, bytes, Layout]]],
+    watermarks: Mapping[int, Sequence[tuple[bytes, bytes, int]]],
+) -> Fragment | Watermark | None:
+    """Return what the fields behind a scope say; None where that is not known, or is not what they should."""
+    template = find_form(templates, rest)
+    if template is not None:
+        layout = template[2]
+        # A Collector may have cut the message: `seq_points` says how many points the writer sent under this number.
+        total = len(layout.series) if head.seq_points is None else head.seq_points
+        return Fragment(writer, head.axis, head.step, head.reduction, head.seq, total, Packed(layout, rest))
+    watermark = find_form(watermarks, rest)
+    if watermark is None or head.axis is None or head.step is None:
+        return None
+    # The widths are fixed, and every other byte is as it should be: nothing else can be in it.
+    [count] = _COUNT.unpack_from(rest, watermark[2])
+    return Watermark(writer, head.axis, head.step, count, head.seq) if count >= 0 else None
+
+
+def _position(writer: Writer, head: ScopeHead, rest: bytes) -> Position | None:
+    """Return the position behind a scope, if it is one."""
+    for form in _POSITIONS.get(len(rest), ()):
         found = form.fullmatch(rest)
         if found is not None:
-            numbers = found["time"] + found["value"] + (found["boot"] if "boot" in form.groupindex else bytes(8))
-            # The widths are fixed, and the regular expression checked every other byte: nothing else can be in it.
-            time_ns, value, boot_s = _NUMBERS.unpack(numbers)
-            count = make(writer, head, value, time_ns, seconds(boot_s)) if value >= 0 else None
-            return None if count is None else (count,)
+            boot = found["boot"] if "boot" in form.groupindex else bytes(8)
+            time_ns, value, boot_s = _NUMBERS.unpack(found["time"] + found["value"] + boot)
+            if value < 0 or (
+                head.step is None and value
+            ):  # a value without a step is one: on which axis, the decoder finds
+                return None
+            return Position(writer, head.axis, head.step, head.seq, time_ns, seconds(boot_s))
     return None
-
-
-def _watermark(writer: Writer, head: ScopeHead, value: int, _time_ns: int, _boot_s: float) -> Watermark | None:
-    if head.axis is None or head.step is None:
-        return None
-    return Watermark(writer, head.axis, head.step, value, head.seq)
-
-
-def _position(writer: Writer, head: ScopeHead, value: int, time_ns: int, boot_s: float) -> Position | None:
-    if head.step is None and value:  # its value is the step: on which axis, the decoder finds
-        return None
-    return Position(writer, head.axis, head.step, head.seq, time_ns, boot_s)
 
 
 _TIME, _VALUE, _BOOT = (bytes([number]) * 8 for number in (0xF1, 0xF2, 0xF3))
 """Stand for numbers in a message of which the form is wanted."""
 
+_ORDERS: Sequence[Callable[[Sequence[bytes]], Iterable[bytes]]] = (iter, reversed)
+"""In which fields are written: by us, and by the Collector."""
 
-def _form_of(
-    name: str, order: Callable[[Sequence[bytes]], Iterable[bytes]], *, has_boot: bool
-) -> tuple[int, re.Pattern[bytes]]:
-    """Return the size of the Metric field of a watermark or position, a Gauge with one point, and what matches it.
+
+def _count_of(name: str, order: Callable[[Sequence[bytes]], Iterable[bytes]], *, has_boot: bool) -> bytes:
+    """Return the Metric field of a watermark or position: a Gauge with one point.
 
     Args:
         name: of the metric.
@@ -116,28 +153,33 @@ def _form_of(
 
     boot = field(7, joined(text(1, wire.BOOT_TIME), field(2, b"\x21" + _BOOT)))
     point = joined(b"\x19" + _TIME, b"\x31" + _VALUE, *[boot] * has_boot)
-    metric = field(2, joined(text(1, name), field(5, field(1, point))))
-    form = re.escape(metric)
-    for number, group in ((_TIME, b"time"), (_VALUE, b"value"), (_BOOT, b"boot")):
-        form = form.replace(re.escape(number), b"(?P<" + group + b">.{8})")
-    return len(metric), re.compile(form, re.DOTALL)
+    return field(2, joined(text(1, name), field(5, field(1, point))))
 
 
-_Make = Callable[[Writer, ScopeHead, int, int, float], Observation | None]
-
-
-def _counts() -> Mapping[int, Sequence[tuple[re.Pattern[bytes], _Make]]]:
-    found: dict[int, list[tuple[re.Pattern[bytes], _Make]]] = {}
-    kinds: Sequence[tuple[str, _Make, bool]] = (
-        (wire.WATERMARK, _watermark, False),
-        (wire.POSITION, _position, True),
-        (wire.POSITION, _position, False),
-    )
-    for name, make, has_boot in kinds:
-        for order in (iter, reversed):  # ours and the Collector's
-            size, form = _form_of(name, order, has_boot=has_boot)
-            found.setdefault(size, []).append((form, make))
+def _watermarks() -> Mapping[int, Sequence[tuple[bytes, bytes, int]]]:
+    """Return the forms of watermarks by size: mask, what is constant, and where the count stands."""
+    found: dict[int, list[tuple[bytes, bytes, int]]] = {}
+    for order in _ORDERS:
+        metric = _count_of(wire.WATERMARK, order, has_boot=False)
+        constant = metric.replace(_TIME, bytes(8)).replace(_VALUE, bytes(8))
+        kept = bytes(0 if byte in (*_TIME, *_VALUE) else 0xFF for byte in metric)
+        found.setdefault(len(metric), []).append((kept, constant, metric.index(_VALUE)))
     return found
 
 
-_COUNTS = _counts()
+def _positions() -> Mapping[int, Sequence[re.Pattern[bytes]]]:
+    """Return what matches positions, by size."""
+    found: dict[int, list[re.Pattern[bytes]]] = {}
+    for has_boot in (True, False):
+        for order in _ORDERS:
+            metric = _count_of(wire.POSITION, order, has_boot=has_boot)
+            form = re.escape(metric)
+            for number, group in ((_TIME, b"time"), (_VALUE, b"value"), (_BOOT, b"boot")):
+                form = form.replace(re.escape(number), b"(?P<" + group + b">.{8})")
+            found.setdefault(len(metric), []).append(re.compile(form, re.DOTALL))
+    return found
+
+
+WATERMARKS, _POSITIONS = _watermarks(), _positions()
+
+known = known_in_python if native is None else native.message_reader(Fragment, Packed, Watermark)

@@ -9,7 +9,7 @@ may hold anything; so the message can be acknowledged unread.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from otel_ml.exceptions import WireError
 from otel_ml.wire.attributes import OWN_COUNTS
 from otel_ml_service.aggregation.fold import COUNT, MAX, MIN, SUM
 from otel_ml_service.aggregation.points import Column, Held, Layout, Partials, SeriesKey
+from otel_ml_service.receiver.known_forms import find_form
 from otel_ml_service.receiver.point_coordinates import COORDINATES
 from otel_ml_service.receiver.point_positions import PointPositions, point_places
 
@@ -37,50 +38,30 @@ _Shapes = tuple[tuple[object, ...], ...]
 _COORDINATES = frozenset(key.encode() for key in COORDINATES)
 
 
-class MessageTemplate(NamedTuple):
-    """What messages of one form have in common: their bytes without what `mask` leaves out, both as one number."""
-
-    mask: int
-    constant: int
-
-    @classmethod
-    def of(cls, message: bytes, mask: npt.NDArray[np.uint8]) -> MessageTemplate:
-        """Return the template of a message."""
-        kept = int.from_bytes(mask.tobytes(), "little")
-        return cls(kept, int.from_bytes(message, "little") & kept)
-
-
 class Forms(Generic[T]):
     """What messages of each known form mean: found by their template, learned at the second one, bounded in bytes.
 
     Args:
         most_bytes: of the messages whose templates are kept.
+
+    Attributes:
+        known: size of a message → its forms: mask, what is constant, and what such messages mean.
     """
 
     def __init__(self, most_bytes: int = _BYTES) -> None:
         self._most_bytes = most_bytes
-        self._known: dict[int, list[tuple[MessageTemplate, T]]] = {}
+        self.known: dict[int, list[tuple[bytes, bytes, T]]] = {}
         self._seen: dict[tuple[int, ...], tuple[_Shapes, bool]] = {}
         self._bytes = 0
 
     def find(self, message: bytes) -> T | None:
         """Return what the messages of this one's form mean; None where the form is not known."""
-        known = self._known.get(len(message))
-        if known is None:
-            return None
-        # As numpy's arrays it would take a third of the time, and let Python's lock go at each message, which the
-        # engine's thread then takes.
-        number = int.from_bytes(message, "little")
-        for (mask, constant), meaning in known:
-            # A whole message is compared as one number, in C; a loop over its fields in Python would cost as much as
-            # decoding.
-            if number & mask == constant:
-                return meaning
-        return None
+        form = find_form(self.known, message)
+        return None if form is None else form[2]
 
     def is_second(self, message: bytes, shapes: _Shapes) -> bool:
         """Note what a message was decoded to; whether that happened once before, and its template is wanted."""
-        if len(self._known.get(len(message), ())) >= _SAME_LENGTH:
+        if len(self.known.get(len(message), ())) >= _SAME_LENGTH:
             return False
         # Learned at the second message: most forms are seen once (a step that logs an extra metric), and making a
         # template costs more than decoding.
@@ -93,25 +74,27 @@ class Forms(Generic[T]):
 
     def add(self, message: bytes, mask: npt.NDArray[np.uint8], meaning: T) -> None:
         """Keep what messages mean that differ from this one only where `mask` is 0."""
-        self._known.setdefault(len(message), []).insert(0, (MessageTemplate.of(message, mask), meaning))
+        constant = (np.frombuffer(message, np.uint8) & mask).tobytes()
+        self.known.setdefault(len(message), []).insert(0, (mask.tobytes(), constant, meaning))
 
     def _reserve(self, size: int) -> None:
         self._bytes += size
         if self._bytes > self._most_bytes:
-            self._known.clear()
+            self.known.clear()
             self._seen.clear()
             self._bytes = size
 
 
 class MessageTemplates:
-    """Finds the layout of a message: the fields of a ScopeMetrics after its scope."""
+    """Knows the layout of messages: of the fields of a ScopeMetrics after its scope."""
 
     def __init__(self) -> None:
         self._forms = Forms[Layout]()
 
-    def find(self, message: bytes) -> Layout | None:
-        """Return the layout of a message whose template is known."""
-        return self._forms.find(message)
+    @property
+    def known(self) -> Mapping[int, Sequence[tuple[bytes, bytes, Layout]]]:
+        """The forms of messages, by size."""
+        return self._forms.known
 
     def learn(self, message: bytes, partials: Partials) -> None:
         """Note how a message was decoded; at the second one of a form make its template."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from otel_ml._internal.native import native
 from otel_ml.wire.protobuf import LENGTH, Place, places
 
-__all__ = ["ResourcePart", "fields_of", "head_and_rest", "key_and_value", "parts"]
+__all__ = ["ResourcePart", "fields_of", "head_and_rest", "key_and_value", "parts", "parts_in_python"]
 
 _FIRST, _SECOND, _THIRD = (number << 3 | LENGTH for number in (1, 2, 3))
 """Tags: resource, scope_metrics and schema_url of ResourceMetrics, and so on: the other signals number them alike; key
@@ -15,13 +16,13 @@ and value of KeyValue."""
 
 
 class ResourcePart(NamedTuple):
-    """A ResourceMetrics, or ResourceSpans: its Resource, and its ScopeMetrics or ScopeSpans, each as bytes."""
+    """A ResourceMetrics, or ResourceSpans: its Resource, and where in the request its ScopeMetrics or ScopeSpans lie."""
 
     resource: bytes
-    scopes: list[bytes]
+    places: list[tuple[int, int]]
 
 
-def parts(body: bytes) -> list[ResourcePart] | None:
+def parts_in_python(body: bytes) -> list[ResourcePart] | None:
     """Take a request apart; None where that needs a decoder: it is unusual, or no request."""
     try:
         return [_part(body, tag, start, end) for tag, start, end in fields_of(body, 0, len(body))]
@@ -30,19 +31,19 @@ def parts(body: bytes) -> list[ResourcePart] | None:
 
 
 def _part(body: bytes, tag: int, start: int, end: int) -> ResourcePart:
-    resource, scopes = b"", []
+    resource, inside = b"", []
     if tag != _FIRST:
         raise ValueError(tag)
     for inner, first, last in fields_of(body, start, end):
         if inner == _SECOND:
-            scopes.append(body[first:last])
+            inside.append((first, last))
         elif inner == _FIRST and not resource:
             resource = body[first:last]
         elif inner == _THIRD:
             body[first:last].decode()  # what is not a text was another field once: the decoder refuses the request
         else:
             raise ValueError(inner)
-    return ResourcePart(resource, scopes)
+    return ResourcePart(resource, inside)
 
 
 def fields_of(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -101,3 +102,6 @@ def key_and_value(body: bytes, attribute: Place) -> tuple[bytes, Place | None]:
         elif part.tag == _SECOND:
             value = part
     return key, value
+
+
+parts = parts_in_python if native is None else native.request_reader(ResourcePart)

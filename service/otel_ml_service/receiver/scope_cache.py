@@ -18,10 +18,11 @@ from otel_ml.wire.protobuf import places
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.records import JsonValue
 from otel_ml_service.receiver.attribute_values import attributes
+from otel_ml_service.receiver.known_forms import find_form
 from otel_ml_service.receiver.point_coordinates import coordinates, reduction_of
 from otel_ml_service.receiver.request_parts import key_and_value
 
-__all__ = ["ScopeCache", "ScopeHead"]
+__all__ = ["ScopeCache", "ScopeForm", "ScopeHead"]
 
 _FORMS = 1024
 """Forms remembered: one for each reduction, axis, and length of its numbers."""
@@ -43,11 +44,11 @@ class ScopeHead(NamedTuple):
     seq_points: int | None
 
 
-class _Form(NamedTuple):
+class ScopeForm(NamedTuple):
     """A scope but for its numbers, which lie at (start, end); (0, 0) where there is none."""
 
-    mask: int
-    constant: int
+    mask: bytes
+    constant: bytes
     step: tuple[int, int]
     seq: tuple[int, int]
     seq_points: tuple[int, int]
@@ -66,37 +67,39 @@ class _Form(NamedTuple):
 
 
 class ScopeCache:
-    """Reads scopes, and remembers their forms."""
+    """Reads scopes, and remembers their forms.
+
+    Attributes:
+        forms: those that are known, by size.
+    """
 
     def __init__(self) -> None:
-        self._forms: dict[int, list[_Form]] = {}
+        self.forms: dict[int, list[ScopeForm]] = {}
         self._count = 0
 
     def of(self, scope: bytes) -> ScopeHead | None:
         """Return what an encoded InstrumentationScope says; None where it is none of ours, or says nonsense."""
-        number = int.from_bytes(scope, "little")
-        for form in self._forms.get(len(scope), ()):
-            if number & form.mask == form.constant:
-                return form.read(scope)
-        return self._learn(scope, number)
+        form = find_form(self.forms, scope)
+        return self._learn(scope) if form is None else form.read(scope)
 
-    def _learn(self, scope: bytes, number: int) -> ScopeHead | None:
+    def _learn(self, scope: bytes) -> ScopeHead | None:
         message = InstrumentationScope.FromString(scope)
         head = _head(message.name, attributes(message.attributes))
         if head is None:
             return None
-        forms = self._forms.get(len(scope), [])
+        forms = self.forms.get(len(scope), [])
         numbers = _numbers_of(scope) if len(forms) < _SAME_LENGTH else None
         if numbers is not None:
             if self._count >= _FORMS:
-                self._forms, forms = {}, []
-                self._count = 0
+                self.forms.clear()
+                forms, self._count = [], 0
             mask = _mask(len(scope), numbers.values())
             nowhere = (0, 0)
             step, seq, points = (numbers.get(key, nowhere) for key in (wire.STEP, wire.SEQ, wire.SEQ_POINTS))
-            form = _Form(mask, number & mask, step, seq, points, head.axis, head.reduction)
+            constant = bytes(byte & kept for byte, kept in zip(scope, mask, strict=True))
+            form = ScopeForm(mask, constant, step, seq, points, head.axis, head.reduction)
             forms.append(form)
-            self._forms[len(scope)] = forms
+            self.forms[len(scope)] = forms
             self._count += 1
         return head
 
@@ -150,12 +153,12 @@ _POSITIVE = 9
 """Bytes of the largest positive number; a negative one has ten."""
 
 
-def _mask(size: int, numbers: Iterable[tuple[int, int]]) -> int:
+def _mask(size: int, numbers: Iterable[tuple[int, int]]) -> bytes:
     mask = bytearray(b"\xff" * size)
     for start, end in numbers:
         # Varints: of each byte the bit that says whether it goes on must be the same, for it tells where they end.
         mask[start:end] = b"\x80" * (end - start)
-    return int.from_bytes(mask, "little")
+    return bytes(mask)
 
 
 def _number(scope: bytes, start: int, end: int) -> int | None:
