@@ -238,7 +238,8 @@ def _words(data: bytes) -> Ints:
 def gathered_in_python(messages: list[bytes], offsets: Ints, size: int) -> bytes:
     """Return the 8 bytes at each offset of each message, one after the other; the messages have one size."""
     starts = np.arange(0, len(messages) * size, size)[:, None]
-    return _words(b"".join(messages))[starts + offsets].tobytes()
+    found: bytes = _words(b"".join(messages))[starts + offsets].tobytes()
+    return found
 
 
 def newest_in_python(message: bytes, offsets: Ints) -> int:

@@ -124,9 +124,8 @@ def _position(writer: Writer, head: ScopeHead, rest: bytes) -> Position | None:
         if found is not None:
             boot = found["boot"] if "boot" in form.groupindex else bytes(8)
             time_ns, value, boot_s = _NUMBERS.unpack(found["time"] + found["value"] + boot)
-            if value < 0 or (
-                head.step is None and value
-            ):  # a value without a step is one: on which axis, the decoder finds
+            # Where the scope has no step the value is one: on which axis, the decoder finds.
+            if value < 0 or (head.step is None and value):
                 return None
             return Position(writer, head.axis, head.step, head.seq, time_ns, seconds(boot_s))
     return None

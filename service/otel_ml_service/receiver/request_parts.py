@@ -16,7 +16,7 @@ and value of KeyValue."""
 
 
 class ResourcePart(NamedTuple):
-    """A ResourceMetrics, or ResourceSpans: its Resource, and where in the request its ScopeMetrics or ScopeSpans lie."""
+    """A ResourceMetrics, or ResourceSpans: its Resource, and where in the request its scopes' messages lie."""
 
     resource: bytes
     places: list[tuple[int, int]]
