@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from otel_ml.exceptions import WireError
@@ -38,6 +38,7 @@ class Reduction:
     within: str | None = None
     over: str | None = None
     unsaid: tuple[str, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def joined(self, other: Reduction) -> Reduction:
         """Return this reduction with the parts that only `other` says; what both say stays as it is here.
@@ -108,6 +109,13 @@ class Reduction:
                 f"over={self.over!r} is not a topology dimension; expected a name such as 'dp'.",
                 slug="unknown-reduction",
             )
+        object.__setattr__(self, "_hash", hash((self.across, self.within, self.over, self.unsaid)))
+
+    def __hash__(self) -> int:
+        return self._hash  # worked out once: each message that arrives asks for it several times
+
+    def __reduce__(self) -> tuple[type[Reduction], tuple[object, ...]]:
+        return Reduction, (self.across, self.within, self.over, self.unsaid)  # in another process texts hash otherwise
 
     def __str__(self) -> str:
         text = ",".join(self.across)

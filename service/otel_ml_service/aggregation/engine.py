@@ -102,6 +102,7 @@ class Engine:
             Spans: self._spans.take,
         }
         self._first_at: float | None = None
+        self._unsettled: set[int] = set()
         self._is_resumed = bool(state)
         if state:
             self._snapshot.restore(state)
@@ -170,6 +171,7 @@ class Engine:
 
     def advance(self, now: float) -> None:
         """Close what is due at `now`."""
+        self._settle()
         run = self._run
         run.hear(now)
         if self._is_resumed:
@@ -179,7 +181,7 @@ class Engine:
         timeout = run.settings.allowed_lateness_s
         for writer in run.writers:
             if writer.gap_since is not None and run.active - writer.gap_since >= timeout:
-                self._settle(writer)
+                self._settle_writer(writer)
         # The order matters: a gap that is given up above may complete a step here, and a step that closes here may end
         # the run below.
         self._steps.settle()
@@ -200,6 +202,7 @@ class Engine:
 
     def take(self) -> Outcome:
         """Return what to commit in one transaction, and forget it."""
+        self._settle()
         self._spans.emit()
         self._totals.refresh()
         # Records and the state that made them are committed in one transaction. If only the records were durable, a
@@ -246,16 +249,17 @@ class Engine:
         if not writer.native:
             run.know_as_ours(writer)
         partials = fragment.partials
+        series, role = partials.series, writer.writer.role
         axis = fragment.axis if fragment.axis is not None else TIME_AXIS
-        points = len(partials.series)
-        rows = writer.take(fragment.seq, fragment.seq_points, partials.series)
+        points = len(series)
+        rows = writer.take(fragment.seq, fragment.seq_points, series)
         if rows != []:
             writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
         # A duplicate still settles: its running number may be what other steps of this writer wait for.
-        self._settle(writer)
-        if not self._quota.axis(writer.writer.role, axis, fragment, rows):
+        self._unsettled.add(writer.number)
+        if not self._quota.axis(role, axis, fragment, rows):
             return
-        tally = run.step_streams.stream(writer.writer.role, axis).tally
+        tally = run.step_streams.stream(role, axis).tally
         # Duplicates are counted as received, too: received = closed + open + waiting + duplicate + … must balance.
         tally.receive(points)
         if rows is not None:
@@ -342,7 +346,7 @@ class Engine:
         fresh = writer.receive(shutdown_message.seq)
         if fresh:  # before what waited for it is settled: it says what of that the writer gave up itself
             writer.shut_down(shutdown_message)
-        self._settle(writer)
+        self._unsettled.add(writer.number)
         if fresh:
             if not writer.born_at:  # it recorded nothing, and this is its only sign of life
                 writer.lived(shutdown_message.time_ns, self._run.now)
@@ -364,7 +368,7 @@ class Engine:
             fresh = writer.receive(event.seq)
             if fresh:  # before what waited for it is settled: it is not missing
                 writer.ledger.take(event.seq, ONE_EVENT, writer.floor)
-            self._settle(writer)
+            self._unsettled.add(writer.number)
         else:
             identity = (writer.number, event.kind, event.time_ns, event.axis, event.step, repr(event.body))
             fresh = self._run.recent.add(identity, self._run.now)
@@ -378,10 +382,16 @@ class Engine:
         if not writer.native:
             self._run.know_as_ours(writer)
         fresh = writer.receive(seq)
-        self._settle(writer)
+        self._unsettled.add(writer.number)
         return fresh
 
-    def _settle(self, writer: WriterState) -> None:
+    def _settle(self) -> None:
+        """Settle who was heard since the last time: a request brings tens of messages of one writer."""
+        for number in sorted(self._unsettled):
+            self._settle_writer(self._run.writers[number])
+        self._unsettled.clear()
+
+    def _settle_writer(self, writer: WriterState) -> None:
         """Something arrived: what waited for it may be done now."""
         self._run.writers.dirty.add(writer.number)
         # Every kind of message carries a running number, so each may close the gap that a step of any axis waits for.
@@ -396,4 +406,4 @@ class Engine:
 def _amount(fragment: Fragment, rows: list[int] | None) -> Amount:
     """Return what of a fragment is new: all of it, or some rows."""
     points = fragment.partials if rows is None else fragment.partials.some(rows)
-    return Amount(len(points.series), values_in(points, fragment.reduction))
+    return tuple.__new__(Amount, (len(points.series), values_in(points, fragment.reduction), 0))

@@ -19,7 +19,9 @@ def learn(run: RunState, attempt: Attempt, piece: Piece) -> None:
     """Take what a piece tells of the reductions of its metrics, before it is kept."""
     reductions, stream = attempt.stream.reductions, attempt.stream
     known = reductions.revision
-    _say(run, stream, reductions.learn(piece), piece.reduction, piece.source.rank)
+    news = reductions.learn(piece)
+    if news:
+        _say(run, stream, news, piece.reduction, piece.source.rank)
     if reductions.revision != known:
         run.step_streams.refold(stream.role)
 

@@ -27,7 +27,8 @@ class Amount(NamedTuple):
     def __add__(self, other: object) -> Amount:
         """Return both together."""
         assert isinstance(other, Amount)
-        return Amount(self.points + other.points, self.values + other.values, self.events + other.events)
+        # Half the price of `Amount(…)`, whose `__new__` is Python: each message is counted.
+        return tuple.__new__(Amount, (self[0] + other[0], self[1] + other[1], self[2] + other[2]))
 
 
 NOTHING = Amount()
