@@ -55,3 +55,15 @@ def test_who_finds_no_room_and_the_log_are_told_what_to_do(tmp_path: Path) -> No
     assert len(lines) == 1
     assert "ulimit -n 65536" in lines[0]
     assert "a Collector on each host" in lines[0]
+
+
+def test_the_doctor_says_how_many_can_connect_to_a_service_started_here(tmp_path: Path) -> None:
+    command = f"ulimit -n {FILES}; exec {sys.executable} -m otel_ml_service doctor"
+    done = subprocess.run(
+        ["bash", "-c", command], env=environment(OTEL_ML_DIR=tmp_path, COLUMNS="400"), capture_output=True, text=True
+    )
+
+    found, do = re.search(r"takes ([0-9]+) connections at once.*\n(.*)", done.stdout).groups()  # type: ignore[union-attr]
+    assert 0 < int(found) < FILES
+    assert "ulimit -n 65536" in do
+    assert "a Collector on each host" in do

@@ -23,8 +23,8 @@ __all__ = ["HttpReceiver"]
 
 _DRAIN_STEP_S = 0.01
 
-_BACKLOG = 1024
-"""Connections the kernel may hold for us: all ranks of a job connect in the same second."""
+_BACKLOG = 4096
+"""Connections the kernel may hold for us, as many as Linux lets it: all ranks of a job connect in the same second."""
 
 
 class HttpReceiver:
