@@ -122,18 +122,19 @@ class HttpConnection(asyncio.Protocol):
         """Read what has come of a request."""
         if self._lingering:  # what a refused sender still sends is read and dropped, so that it comes to the answer
             return
+        parser = self._parser
+        if parser is None:
+            parser = self._parser = self._shared.parsers.lend()
         # The first bytes of a further request: the time for a pause is over, and that for a head begins.
-        if self._parser is None:
-            self._parser = self._shared.parsers.lend()
-        if self._head is None and not self._parser.buffered and self._answered:
+        if self._head is None and self._answered and not parser.buffered:
             self._limit(HEAD_S)
-        self._parser.feed(data)
+        parser.feed(data)
         if self.is_answering:
             # What is not read stays with the kernel, which holds the sender up.
-            if self._parser.buffered > _MAX_AHEAD:
+            if parser.buffered > _MAX_AHEAD:
                 self._transport.pause_reading()
             return
-        self._proceed(self._parser)
+        self._proceed(parser)
 
     def finish(self) -> None:
         """Answer the request that is being answered, if there is one, and close."""

@@ -145,7 +145,8 @@ class RequestParser:
     @property
     def is_at_a_beginning(self) -> bool:
         """Whether the next byte is the first one of a request, as it was for a new parser."""
-        return self._error is None and not self.buffered and not self._reading.fed
+        reading = self._reading
+        return not (reading.fed or reading.is_open or reading.heads or reading.bodies or self._error)
 
     def head(self) -> Head | None:
         """Return the next request's head once it is complete.
