@@ -29,7 +29,7 @@ REQUEST = (
 )
 
 
-@pytest.mark.parametrize(("is_secure", "most"), [(False, 3_000), (True, 60_000)], ids=["plain", "TLS"])
+@pytest.mark.parametrize(("is_secure", "most"), [(False, 3_000), (True, 30_000)], ids=["plain", "TLS"])
 def test_a_connection_that_waits_for_its_next_request_is_small(tmp_path: Path, is_secure: bool, most: int) -> None:
     files = certificates(tmp_path)
     tls = ServerCertificate(files.server, files.server_key, None).context if is_secure else None
