@@ -17,6 +17,7 @@ __all__ = [
     "let_training_go_first",
     "look_for_garbage_rarely",
     "most_files",
+    "most_files_of_a_service",
     "open_files",
 ]
 
@@ -26,6 +27,9 @@ _ALLOCATED = 50_000
 _RESERVED_FILES = 64
 """Of the open files a process may have; what is under way opens files for a moment, such as the journal of a commit."""
 
+_OPEN_MAX = 10_240
+"""Of macOS: as many open files as it gives a process whose limit it calls unlimited (setrlimit(2) there)."""
+
 _NICE = 5
 """A third of what a rank gets of a core that both want, and all of one that nobody wants (sched(7)). With 10 it is a
 tenth: ranks that never wait would leave the service less than it needs to follow them (ADR 0020)."""
@@ -34,13 +38,25 @@ tenth: ranks that never wait would leave the service less than it needs to follo
 def allow_open_files() -> None:
     """Take as many open files as this user may have: a shell's 1,024 are fewer than the connections of a large job."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # macOS calls unlimited what it does not give
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    for number in (most, _OPEN_MAX):
+        with suppress(OSError, ValueError):  # macOS calls unlimited what it does not give
+            resource.setrlimit(resource.RLIMIT_NOFILE, (number, most))
+            return
 
 
 def most_files() -> int:
     """Return how many files and connections this process may plan with: some are kept back for what cannot wait."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _without_reserve(most)
+
+
+def most_files_of_a_service() -> int:
+    """Return the same of a service that this user starts from here: it takes as many as it may have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _without_reserve(most)
+
+
+def _without_reserve(most: int) -> int:
     return sys.maxsize if most == resource.RLIM_INFINITY else most - _RESERVED_FILES
 
 

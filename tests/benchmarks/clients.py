@@ -38,11 +38,18 @@ class Connection(asyncio.Protocol):
             self.turned_away += 1
             await asyncio.sleep(0.2)
 
+    async def greet(self) -> None:
+        """Be known to the receiver: who connects and says nothing has ten seconds, who has said something minutes."""
+        await self._answered(b"GET /healthz HTTP/1.1\r\nhost: %b\r\n\r\n" % self._host)
+
     async def _exchange(self, path: str, body: bytes) -> bytes:
+        head = b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/x-protobuf\r\ncontent-length: %d\r\n\r\n"
+        return await self._answered(head % (path.encode(), self._host, len(body)) + body)
+
+    async def _answered(self, request: bytes) -> bytes:
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
-        head = b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/x-protobuf\r\ncontent-length: %d\r\n\r\n"
-        self._transport.write(head % (path.encode(), self._host, len(body)) + body)  # at once, as a worker does
+        self._transport.write(request)  # at once, as a worker does
         return await self._answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

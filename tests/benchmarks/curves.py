@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks.child import answer_of
+from tests.benchmarks.engine_memory import open_step_bytes
 from tests.benchmarks.figures import Curve, Figure, Found
 from tests.benchmarks.sizes import Size
 from tests.benchmarks.under_load import Load, served, service
@@ -22,6 +23,9 @@ __all__ = ["measure"]
 
 RANKS, METRICS = 64, 100
 COST = "µs of CPU a point"
+HELD = "B a rank and open step"
+HELD_NOTE = "What decoder and engine hold of a step until its last rank has sent it."
+OPEN_STEPS = 10
 
 
 def measure(size: Size) -> Found:
@@ -45,6 +49,9 @@ def measure(size: Size) -> Found:
         }
     worker = answer_of(worker_step, metrics=list(size.metrics))
     curves["worker"] = Curve("The worker against metrics a step", "metrics a step", "µs a step", worker)
+    held = answer_of(open_step_bytes, metrics=list(size.metrics), ranks=RANKS, steps=OPEN_STEPS)
+    lines = {f"{RANKS} ranks": held}
+    curves["held"] = Curve("Memory of the service against metrics a step", "metrics a step", HELD, lines, HELD_NOTE)
     return Found({f"{name}.last": last(curve) for name, curve in curves.items()}, curves)
 
 
@@ -83,7 +90,7 @@ class Axis:
 def last(curve: Curve) -> Figure:
     """Return the last point of a curve's first line, so that runs can be compared."""
     x, y = next(iter(curve.lines.values()))[-1]
-    return Figure(y, curve.y.removesuffix(" a point").removesuffix(" a step"), note=f"{x:,g} {curve.x}")
+    return Figure(y, curve.y.partition(" a ")[0], note=f"{x:,g} {curve.x}")
 
 
 def worker_step(metrics: Sequence[int]) -> dict[str, list[tuple[float, float]]]:

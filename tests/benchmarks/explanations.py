@@ -104,6 +104,12 @@ MANY_RANKS = (
     "ranks fall behind, by up to {ranks/4096.late_clients}; with 1,024 it was {ranks/1024.late_clients}."
 )
 
+LARGEST = (
+    "All ranks send within a tenth of a second of the end of a step, and their row waits for the last request: 16,384 "
+    "of them, one after the other, with one interpreter. The service used {ranks/16384.cores}. Two processes play all "
+    "ranks on the same cores, and were themselves late by {ranks/16384.late_clients}."
+)
+
 MEMORY = (
     "What a worker holds depends on how far it is ahead of its sender: here by up to 1,000 steps of 12 values, "
     "recorded as fast as Python can. The [curve](#curves) shows that it does not grow with the steps."
@@ -159,6 +165,11 @@ EXPLANATIONS: Mapping[str, str] = {
     "ranks/1024.jsonl.p50": RANKS,
     "ranks/1024.jsonl.p99": RANKS,
     "ranks/4096.late_clients": MANY_RANKS,
+    "ranks/16384.cores": LARGEST,
+    "ranks/16384.memory": LARGEST,
+    "ranks/16384.memory.growth": LARGEST,
+    "ranks/16384.tensorboard.p99": LARGEST,
+    "ranks/16384.jsonl.p99": LARGEST,
     "memory/http.over_bare": MEMORY,
     "exporters/jsonl.scalar": JSON,
     "exporters/wandb.scalar": TRACKERS,

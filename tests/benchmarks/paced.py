@@ -1,4 +1,4 @@
-"""Some of the ranks of a simulated job, a step a second: `python -m tests.benchmarks.paced JSON`.
+"""Some of the ranks of a simulated job, steps of one length: `python -m tests.benchmarks.paced JSON`.
 
 Says `ready`, reads when the job begins, and prints what it sent after the last step.
 """
@@ -21,20 +21,20 @@ SOONEST_S, LATEST_S = 0.01, 0.11
 
 
 async def rank(
-    number: int, connection: Connection, points: Own, spans: Spans | None, start: float, steps: int
+    number: int, connection: Connection, points: Own, spans: Spans | None, start: float, step_s: float, steps: int
 ) -> float:
-    """Play one rank; return by how much it was late at worst, seconds.
+    """Play one rank, whose steps take `step_s`; return by how much it was late at worst, seconds.
 
     A worker has one request under way: what ends meanwhile goes together with the next.
     """
     phase = random.Random(number).uniform(SOONEST_S, LATEST_S)
     sent, late = 0, 0.0
     while sent < steps:
-        due = start + sent + phase
+        due = start + sent * step_s + phase
         await asyncio.sleep(max(0.0, due - time.time()))
         behind = max(0.0, time.time() - due)
         late = max(late, behind)
-        ended = min(steps, sent + 1 + int(behind))
+        ended = min(steps, sent + 1 + int(behind / step_s))
         await connection.post(*points.together(range(sent, ended), number))
         for step in range(sent, ended) if spans else ():
             await post_spans(connection, spans, step, number)
@@ -52,18 +52,25 @@ async def post_spans(connection: Connection, spans: Spans, step: int, number: in
             await connection.post(*request)
 
 
+async def connected(endpoint: str) -> Connection:
+    """Return a connection that may wait for its first step."""
+    connection = await connect(endpoint)
+    await connection.greet()
+    return connection
+
+
 async def main(spec: dict[str, Any]) -> None:
     ranks = range(*spec["ranks"])
     about = (spec["experiment"], spec["world"], ranks)
     points = Own(*about, metrics=spec["metrics"], timers=spec["timers"])
     together = max(1, round(spans_interval(1.0, spec["world"])))
     spans = Spans(*about, spans=spec["timers"], per_request=together) if spec["timers"] else None
-    connections = [await connect(spec["endpoint"]) for _ in ranks]
+    connections = [await connected(spec["endpoint"]) for _ in ranks]
     print("ready", flush=True)
     start = float(await asyncio.to_thread(sys.stdin.readline))
     late = await asyncio.gather(
         *(
-            rank(number, connection, points, spans, start, spec["steps"])
+            rank(number, connection, points, spans, start, spec["step_s"], spec["steps"])
             for number, connection in zip(ranks, connections, strict=True)
         )
     )

@@ -1,4 +1,4 @@
-"""A job of simulated ranks, a step a second each: what the service uses, and how soon a row is there to be seen.
+"""A job of simulated ranks, steps of one length: what the service uses, and how soon a row is there to be seen.
 
 A rank sends as the worker does: at one of its looks, 100 ms apart, after the step has ended. What is timed is from the
 moment all ranks are done with a step until its row can be read from the file, by polling the file.
@@ -11,8 +11,9 @@ import resource
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,19 @@ from tests.e2e.jobs import until
 
 __all__ = ["measure"]
 
-JOBS = {1024: (100, 20), 4096: (100, 0)}
-"""Ranks → metrics, and timers with spans, of a step."""
+
+@dataclass(frozen=True)
+class Steps:
+    """What a rank of a job sends."""
+
+    metrics: int
+    timers: int
+    seconds: float = 1.0
+    """From one step to the next."""
+
+
+JOBS = {1024: Steps(100, 20), 4096: Steps(100, 0), 16_384: Steps(100, 0, seconds=5.0)}
+"""Ranks, a connection each → their steps."""
 
 LOOK_S = 0.01
 """Between two looks at a file: no row is there later than is said, and at most this much sooner."""
@@ -53,7 +65,7 @@ EXPLAINED_RANKS = 256
 EXPLAINED_SHARE = 1 / 3
 
 Seen = dict[int, float]
-"""Step → when it could be read, seconds since the epoch."""
+"""Step → when it was done, or could be read, seconds since the epoch."""
 
 
 def measure(size: Size) -> Found:
@@ -61,11 +73,11 @@ def measure(size: Size) -> Found:
     allow_files()
     figures: dict[str, Figure] = {}
     curves: dict[str, Curve] = {}
-    for ranks, (metrics, timers) in JOBS.items():
+    for ranks, each in JOBS.items():
         if str(ranks) in size.left_out:
             continue
         with service() as one:
-            found, curve = job(one, ranks, metrics, timers, size.job_s[ranks])
+            found, curve = job(one, ranks, each, size.job_s[ranks])
         figures |= {f"{ranks}.{name}": figure for name, figure in found.items()}
         curves[f"{ranks}.memory"] = curve
     return Found({**figures, "findings.cpu": cost_of_findings(max(5.0, size.job_s[1024] * EXPLAINED_SHARE))}, curves)
@@ -76,40 +88,46 @@ def cost_of_findings(seconds: float) -> Figure:
     cores: dict[str, list[float]] = {"on": [], "off": []}
     for findings in ("on", "off", "off", "on"):
         with service(OTEL_ML_FINDINGS=findings) as one:
-            found, _ = job(one, EXPLAINED_RANKS, *JOBS[1024], seconds)
+            found, _ = job(one, EXPLAINED_RANKS, JOBS[1024], seconds)
         cores[findings].append(found["cores"].value or 0.0)
     with_findings, without = (sum(cores[findings]) / len(cores[findings]) for findings in ("on", "off"))
     note = f"{EXPLAINED_RANKS} ranks, a step a second: {with_findings:.3f} and {without:.3f} cores"
     return Figure((with_findings / without - 1) * 100, "%", note=note)
 
 
-def job(on: Service, ranks: int, metrics: int, timers: int, seconds: float) -> tuple[dict[str, Figure], Curve]:
+def job(on: Service, ranks: int, each: Steps, seconds: float) -> tuple[dict[str, Figure], Curve]:
     """Run one job; return its figures, and memory over time."""
+    count = int(seconds / each.seconds)
     spec = {
         "endpoint": on.endpoint,
         "experiment": EXPERIMENT,
-        "metrics": metrics,
-        "timers": timers,
-        "steps": int(seconds),
+        "metrics": each.metrics,
+        "timers": each.timers,
+        "steps": count,
+        "step_s": each.seconds,
     }
     with senders("tests.benchmarks.paced", ranks, PROCESSES, spec) as sending:
         start = time.time() + START_IN_S
         tell(sending, str(start))
-        with watched(on) as watch, watching(on, start + seconds + 60) as seen:
+        with watched(on) as watch, watching(on, start + seconds + DELIVERED_WITHIN_S) as seen:
             sent = answers(sending)
         account = until(lambda: settled(on), seconds=DELIVERED_WITHIN_S)
     points = sum(one["points"] for one in sent)
     lost = max(0, points - received(on, EXPERIMENT)) + sum(account["lost"].values())
-    steps = [step for step in range(int(seconds)) if step >= SETTLE_S or seconds <= 2 * SETTLE_S]
+    done = {step: start + step * each.seconds for step in range(count)}
+    settled_at = start + SETTLE_S
+    timed = {step: at for step, at in done.items() if at >= settled_at or seconds <= 2 * SETTLE_S}
+    pace = "a step a second" if each.seconds == 1 else f"a step each {each.seconds:g} s"
     figures = {
-        "duration": Figure(float(int(seconds)), "s", better="neither", note="a step a second"),
+        "duration": Figure(count * each.seconds, "s", better="neither", note=pace),
+        "connections": Figure(float(ranks), "1", better="neither", note="one a rank"),
         "cores": Figure(watch.cores(after_s=START_IN_S + SETTLE_S), "cores"),
         "lost": Figure(float(lost), "1", note=f"of {points:,} points"),
         "late_clients": Figure(max(one["late_s"] for one in sent) * 1e3, "ms", note="how late the load itself was"),
         **memory_figures(watch),
-        **{name: figure for file, when in seen.items() for name, figure in freshness(file, when, start, steps)},
+        **{name: figure for file, when in seen.items() for name, figure in freshness(file, when, timed)},
     }
-    title = f"Memory of the service, {ranks:,} ranks, a step a second"
+    title = f"Memory of the service, {ranks:,} ranks, {pace}"
     return figures, Curve(title, "seconds", "MiB", {"resident": watch.memory()})
 
 
@@ -129,16 +147,16 @@ def memory_figures(watch: Watch) -> dict[str, Figure]:
     }
 
 
-def freshness(file: str, when: Seen, start: float, steps: Sequence[int]) -> Iterator[tuple[str, Figure]]:
+def freshness(file: str, when: Seen, done: Seen) -> Iterator[tuple[str, Figure]]:
     """Yield the quantiles of the delay from step done to row visible; a row that never came counts as for ever."""
-    delays = sorted(when.get(step, float("inf")) - (start + step) for step in steps)
+    delays = sorted(when.get(step, float("inf")) - at for step, at in done.items())
     for name, share in (("p50", 0.5), ("p99", 0.99)):
         delay = delays[min(len(delays) - 1, int(share * len(delays)))]
-        missing = sum(step not in when for step in steps)
+        missing = sum(step not in when for step in done)
         if delay == float("inf"):
-            yield f"{file}.{name}", Figure(None, "s", absent=f"{missing} of {len(steps)} rows were not there in time")
+            yield f"{file}.{name}", Figure(None, "s", absent=f"{missing} of {len(done)} rows were not there in time")
         else:
-            yield f"{file}.{name}", Figure(delay, "s", note=f"{len(steps)} steps")
+            yield f"{file}.{name}", Figure(delay, "s", note=f"{len(done)} steps")
 
 
 @contextmanager

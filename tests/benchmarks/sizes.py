@@ -24,7 +24,7 @@ class Size:
         service_s: sustained load on the service.
         hop_s: load through the Collector, of foreign points, of spans.
         beside_s, beside_pairs: length and number of the turns of the service and of a Collector that writes a file.
-        job_s: length of the jobs of 1,024 and of 4,096 simulated ranks.
+        job_s: length of each of the jobs of simulated ranks.
         memory_steps: steps of 12 values that a worker's memory is watched over.
         starts: processes that are started to measure an import.
         run_steps: lengths of the runs on disk that the commands read.
@@ -106,7 +106,7 @@ QUICK = Size(
             *("Megatron's timer, start and stop", "verl Tracking.log (TensorBoard), 10 keys"),
             *("itwinai's logger (TensorBoard)", "tensorboardX's SummaryWriter.add_scalar"),
             "Megatron Bridge's callbacks, the end of a step",
-            *("50ms", "4096"),
+            *("50ms", "4096", "16384"),
         }
     ),
 )
@@ -126,7 +126,7 @@ FULL = Size(
     hop_s=20,
     beside_s=5,
     beside_pairs=5,
-    job_s={1024: 60, 4096: 60},
+    job_s={1024: 60, 4096: 60, 16_384: 60},
     memory_steps=1_000_000,
     starts=9,
     run_steps=(1_000, 10_000, 100_000, 200_000, 1_000_000),
@@ -146,6 +146,6 @@ FULL = Size(
     ),
 )
 
-LONG = replace(FULL, name="long", job_s={1024: 600, 4096: 60})
+LONG = replace(FULL, name="long", job_s={1024: 600, 4096: 60, 16_384: 600})
 
 SIZES = {size.name: size for size in (QUICK, FULL, LONG)}

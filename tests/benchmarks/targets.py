@@ -241,6 +241,23 @@ TARGETS = (
         lasts=(("ranks/4096.duration", 60),),
     ),
     Target(
+        "16,384 simulated ranks × 100 metrics, a connection each, a step each 5 s for 10 minutes",
+        "step done → row visible p99 ≤ 2 s; ≤ 1.2 cores, ≤ 2 GB, memory flat (≤ 5 % over the second half); 0 lost",
+        (
+            Limit("ranks/16384.duration", None, "ran for"),
+            Limit("ranks/16384.cores", 1.2),
+            Limit("ranks/16384.memory", 2_000_000_000 / 2**20, "memory"),
+            Limit("ranks/16384.memory.growth", 5, "growth"),
+            Limit("ranks/16384.tensorboard.p99", 2, "TensorBoard p99"),
+            Limit("ranks/16384.jsonl.p99", 2, "JSONL p99"),
+            Limit("ranks/16384.late_clients", None, "the load itself late by"),
+            Limit("ranks/16384.lost", 0, "lost"),
+        ),
+        "W&B: 300 connections",
+        profile="service",
+        lasts=(("ranks/16384.duration", 600),),
+    ),
+    Target(
         "Bytes on the wire, gzip, a rank and step of 100 metrics and 20 spans",
         "≤ 2,000 at 20 steps a request, ≤ 3,000 at one",
         (Limit("wire/20.gzip", 2000, "20 steps"), Limit("wire/1.gzip", 3000, "one step")),

@@ -63,7 +63,8 @@ BOUNDS: Sequence[Bound] = (
     Bound("Coming in", "bodies under way over HTTP", size(env.QUEUE_MAX.default), "`OTEL_ML_QUEUE_MAX`",
           f"{COME_BACK}; up to 1 MiB always fits", "`refused{overloaded}`",
           f"{OVERLOAD}::test_bodies_under_way_are_bounded_over_all_connections"),
-    Bound("Coming in", "HTTP connections", f"{connection_limits.MOST_CONNECTIONS:,}", "fixed", COME_BACK,
+    Bound("Coming in", "HTTP connections", f"{connection_limits.MOST_CONNECTIONS:,}, and as many as find open files",
+          "`ulimit -n`", COME_BACK,
           "`refused{too many connections}`",
           "tests/security/test_bounds.py::"
           "test_connections_beyond_the_bound_are_told_to_come_back_and_the_others_go_on"),

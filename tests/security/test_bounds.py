@@ -17,7 +17,7 @@ import grpc
 import pytest
 
 from otel_ml_service.receiver import grpc as grpc_receiver
-from otel_ml_service.receiver import http as http_receiver
+from otel_ml_service.receiver import http_connection
 from otel_ml_service.receiver.connection_limits import ConnectionLimits, RateLimit
 from otel_ml_service.service import Service
 from tests.integration.conftest import Bench, Sender
@@ -80,7 +80,7 @@ def test_a_connection_that_does_not_get_to_the_end_of_its_first_head_is_closed(
     service = bench.service(token="a secret")
 
     with monkeypatch.context() as quick:  # not for the sender below, which a busy machine may hold up
-        quick.setattr(http_receiver, "_HEAD_S", 0.05)  # as shipped: 10 s
+        quick.setattr(http_connection, "HEAD_S", 0.05)  # as shipped: 10 s
         with closing(connected(service)) as slow:
             slow.sendall(beginning)
 
@@ -90,7 +90,7 @@ def test_a_connection_that_does_not_get_to_the_end_of_its_first_head_is_closed(
 
 
 def test_each_byte_of_a_slow_head_does_not_buy_more_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_receiver, "_HEAD_S", 0.3)  # as shipped: 10 s
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.3)  # as shipped: 10 s
     service = bench.service()
 
     with closing(connected(service)) as slow:
@@ -114,7 +114,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(bench: Bench, monkeypatch: 
     service = bench.service()
 
     with monkeypatch.context() as quick:
-        quick.setattr(http_receiver, "_REQUEST_S", 0.05)  # as shipped: a minute
+        quick.setattr(http_connection, "REQUEST_S", 0.05)  # as shipped: a minute
         with closing(connected(service)) as slow:
             slow.sendall(HEAD % 100 + b"a")
 
@@ -207,7 +207,7 @@ def test_intake_counts_what_is_held_and_given_back() -> None:
 def test_a_connection_that_asks_faster_than_allowed_is_slowed_down_and_answered(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_receiver, "RateLimit", partial(RateLimit, 20))
+    monkeypatch.setattr(http_connection, "RateLimit", partial(RateLimit, 20))
     service = bench.service()
 
     with closing(connected(service)) as quick:

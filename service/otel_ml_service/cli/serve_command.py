@@ -16,6 +16,7 @@ from otel_ml_service.cli.parameters import EXPORTERS
 from otel_ml_service.config import ServiceConfig
 from otel_ml_service.live_runs.run_log import LogLines, OutputLog
 from otel_ml_service.own_parent import leave_starter
+from otel_ml_service.receiver.connection_limits import MORE_FILES, MOST_CONNECTIONS, free_connections
 from otel_ml_service.serve import serve
 from otel_ml_service.service import Service
 from otel_ml_service.ui.pages_of_a_job import pages_of
@@ -112,7 +113,15 @@ def _say_where(service: Service) -> None:
     ]
     if service.demands_a_token:
         lines.append('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"')
+    lines.append(f"  {_room()}")
     lines.append("Ctrl-C delivers the steps that are closed, and ends it; open ones go on at the next start.")
     with suppress(OSError, ValueError):  # nobody reads it
         sys.stderr.write("\n".join([*lines, ""]))
         sys.stderr.flush()
+
+
+def _room() -> str:
+    """Say how many ranks can be connected, and what to do where those of a large job cannot."""
+    room = free_connections()
+    said = f"takes {room:,} connections at once: each rank has one, or each Collector"
+    return said if room >= MOST_CONNECTIONS else f"{said}. For more, {MORE_FILES}"

@@ -4,10 +4,48 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["MOST_BYTES", "MOST_CONNECTIONS", "REQUESTS_PER_S", "ConnectionLimits", "RateLimit"]
+from otel_ml_service.process_limits import most_files, open_files
 
-MOST_CONNECTIONS = 4096
+__all__ = [
+    "FEWER_CONNECTIONS",
+    "MORE_FILES",
+    "MOST_BYTES",
+    "MOST_CONNECTIONS",
+    "REQUESTS_PER_S",
+    "TOO_FEW_FILES",
+    "TOO_MANY",
+    "ConnectionLimits",
+    "RateLimit",
+    "free_connections",
+]
+
+MOST_CONNECTIONS = 20_000
 """At once. A rank has one, and another for a moment when it asks for its account; beyond it a Collector is in front."""
+
+MORE_FILES = (
+    "allow it more open files (ulimit -n 65536 in its shell, LimitNOFILE=65536 in its systemd unit, --ulimit "
+    "nofile=65536 of its container)"
+)
+
+FEWER_CONNECTIONS = "have a Collector on each host send for the ranks there"
+
+TOO_FEW_FILES = (
+    "the service has as many connections as it finds open files for. It comes back later; until then nothing of it "
+    f"arrives. So that all connect, {MORE_FILES}, or {FEWER_CONNECTIONS}."
+)
+"""Why a connection is turned away, see `RefusalLog.tell`."""
+
+TOO_MANY = (
+    f"the service has {MOST_CONNECTIONS:,} connections, and takes no more. It comes back later; until then nothing of "
+    f"it arrives. So that fewer are needed, {FEWER_CONNECTIONS}."
+)
+"""The same, however many files may be open."""
+
+
+def free_connections() -> int:
+    """Return how many more connections this process can take: each is an open file."""
+    return max(0, min(MOST_CONNECTIONS, most_files() - open_files()))
+
 
 MOST_BYTES = 512 * 2**20
 """Of requests read and not answered: eight of the largest."""
@@ -59,6 +97,8 @@ class RateLimit:
         >>> [pace.wait(now) for now in (0.0, 0.0, 0.0, 0.25, 9.0)]
         [0.0, 0.0, 0.5, 0.75, 0.0]
     """
+
+    __slots__ = ("_at", "_left", "_rate")
 
     def __init__(self, rate: float = REQUESTS_PER_S) -> None:
         self._rate = rate

@@ -21,7 +21,7 @@ from otel_ml.variable import size_text
 
 T = TypeVar("T")
 
-__all__ = ["BadRequestError", "Head", "RequestParser", "Response"]
+__all__ = ["BadRequestError", "Head", "Parsers", "RequestParser", "Response"]
 
 MAX_HEAD = 32 * 1024
 """Bytes of request line and headers, and of what is around a chunked body's chunks."""
@@ -114,6 +114,8 @@ class RequestParser:
         max_body: most bytes of a body as sent.
     """
 
+    __slots__ = ("_error", "_reading")
+
     def __init__(self, max_body: int) -> None:
         self._reading = _Reading(max_body)
         self._error: BadRequestError | None = None
@@ -140,6 +142,12 @@ class RequestParser:
         reading = self._reading
         return sum(map(len, reading.bodies)) + reading.size or int(reading.is_open or bool(reading.heads))
 
+    @property
+    def is_at_a_beginning(self) -> bool:
+        """Whether the next byte is the first one of a request, as it was for a new parser."""
+        reading = self._reading
+        return not (reading.fed or reading.is_open or reading.heads or reading.bodies or self._error)
+
     def head(self) -> Head | None:
         """Return the next request's head once it is complete.
 
@@ -164,6 +172,33 @@ class RequestParser:
         return None
 
 
+_SPARE = 64
+"""Parsers that are kept for the next requests; more are needed only where many of them come in pieces."""
+
+
+class Parsers:
+    """Lends parsers: a connection has one while a request of it arrives, and none while it waits for the next.
+
+    A parser takes 3 KiB, and most of a job's connections wait at any time.
+    """
+
+    def __init__(self, max_body: int) -> None:
+        self._max_body = max_body
+        self._spare: list[RequestParser] = []
+
+    def lend(self) -> RequestParser:
+        """Return one that has read nothing."""
+        return self._spare.pop() if self._spare else RequestParser(self._max_body)
+
+    def take_back(self, parser: RequestParser) -> bool:
+        """Keep one for the next request of any connection, unless it has read a part of one, or what is none."""
+        if not parser.is_at_a_beginning:
+            return False
+        if len(self._spare) < _SPARE:
+            self._spare.append(parser)
+        return True
+
+
 class _Reading:
     """What llhttp has found so far; it calls the methods `on_…`."""
 
@@ -182,7 +217,8 @@ class _Reading:
         self._head_size = 0
         self._is_in_body = False
         self._parts = 0
-        self._fed = 0
+        self.fed = 0
+        """Bytes read since the parser last told of something."""
 
     def read(self, data: bytes) -> None:
         """Take bytes that arrived.
@@ -198,10 +234,10 @@ class _Reading:
             self._stay_with_http_1(data[upgrade.args[0] :])
             return
         # Of a header or a chunk's size line without an end llhttp tells nothing: it counts by what was fed.
-        self._fed = self._fed + len(data) if parts == self._parts else 0
-        if self._is_in_body and self._fed - self.size > MAX_HEAD + self.size // _LEAST_CHUNK:
+        self.fed = self.fed + len(data) if parts == self._parts else 0
+        if self._is_in_body and self.fed - self.size > MAX_HEAD + self.size // _LEAST_CHUNK:
             raise BadRequestError(400, "The body's chunks are too small, or its trailers too large.")
-        if self.is_open and not self._is_in_body and self._fed > MAX_HEAD:
+        if self.is_open and not self._is_in_body and self.fed > MAX_HEAD:
             raise _head_too_large()
 
     def on_message_begin(self) -> None:

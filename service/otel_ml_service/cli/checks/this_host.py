@@ -25,6 +25,8 @@ from otel_ml_service.env import DIR_MAX
 from otel_ml_service.env import VARIABLES as SERVICE_VARIABLES
 from otel_ml_service.exporter_makers import NO_EXPORTER
 from otel_ml_service.findings.wording import plural
+from otel_ml_service.process_limits import most_files_of_a_service
+from otel_ml_service.receiver.connection_limits import FEWER_CONNECTIONS, MORE_FILES, MOST_CONNECTIONS
 from otel_ml_service.stored_runs.run_folders import run_folders
 
 __all__ = ["folder_checks", "package_checks", "port_checks", "setting_checks"]
@@ -131,7 +133,7 @@ def folder_checks(base: Path) -> Iterator[Check]:
 
 
 def port_checks() -> Iterator[Check]:
-    """Yield for each address of `otel-ml serve` whether it is free, ours already, or somebody else's."""
+    """Yield for each address of `otel-ml serve` whether it is free, ours, or somebody else's; and who can connect."""
     for variable in (env.LISTEN_GRPC, env.LISTEN_HTTP):
         host, port = variable.read().value
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -145,6 +147,15 @@ def port_checks() -> Iterator[Check]:
                 f"{address} is in use by another program ({variable.name})",
                 f"embedded mode does not need it; for `otel-ml serve` set {variable.name} to a free address",
             )
+    yield _connections_check()
+
+
+def _connections_check() -> Check:
+    room = max(0, min(MOST_CONNECTIONS, most_files_of_a_service()))
+    found = f"a service that is started here takes {room:,} connections at once, one a rank or Collector"
+    if room == MOST_CONNECTIONS:
+        return Check("ok", found)
+    return Check("note", found, f"for a job of more ranks {MORE_FILES}, or {FEWER_CONNECTIONS}")
 
 
 def _is_ours(address: str, *, is_grpc: bool) -> bool:

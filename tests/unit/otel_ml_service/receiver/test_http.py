@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from otel_ml_service.receiver import http as http_receiver
+from otel_ml_service.receiver import http_connection
 from otel_ml_service.receiver.admission import Admission, Stored
 from otel_ml_service.receiver.decode import Decoded
 from otel_ml_service.receiver.http import HttpReceiver
@@ -143,7 +143,7 @@ def test_the_head_of_a_second_request_has_no_longer_than_that_of_the_first(monke
     with closing(socket.create_connection(address, timeout=60)) as connection:
         connection.sendall(head)
         assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
-        monkeypatch.setattr(http_receiver, "_HEAD_S", 0.05)  # as shipped: 10 s, where a pause may last five minutes
+        monkeypatch.setattr(http_connection, "HEAD_S", 0.05)  # as shipped: 10 s, where a pause may last five minutes
 
         connection.sendall(head[:30])
 
@@ -152,7 +152,7 @@ def test_the_head_of_a_second_request_has_no_longer_than_that_of_the_first(monke
 
 
 def test_a_connection_that_says_nothing_after_an_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_receiver, "_IDLE_S", 0.05)  # as shipped: five minutes
+    monkeypatch.setattr(http_connection, "IDLE_S", 0.05)  # as shipped: five minutes
     receiver, address = started(Store())
     with closing(socket.create_connection(address, timeout=60)) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
