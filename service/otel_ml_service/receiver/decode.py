@@ -73,9 +73,10 @@ class Decoder:
         self._writers = Writers(self._aliases)
         self._metrics = MetricsDecoder()
         self._messages = FastPath(self._metrics_of)
+        self._timers = SpanFastPath()
         self._fast: Mapping[Signal, Callable[[Writer, bytes], Sequence[Observation] | None]] = {
             "metrics": self._messages.take,
-            "traces": SpanFastPath().take,
+            "traces": lambda writer, message: self._timers.take(writer, [message]),
         }
         self._scope: Mapping[Signal, Callable[[Writer, Any, Rejections], list[Any]]] = {
             "metrics": self._metrics.scope,
@@ -132,6 +133,9 @@ class Decoder:
         take = self._fast[signal]
         for resource, scopes in request:
             writer = self._writers.encoded(resource)
+            if signal == "traces" and isinstance(writer, Writer) and (whole := self._timers.take(writer, scopes)):
+                decoded.observations.setdefault(writer.experiment, []).extend(whole)
+                continue
             for message in scopes:
                 found = take(writer, message) if isinstance(writer, Writer) else None
                 if isinstance(writer, Writer) and found is not None:
