@@ -61,6 +61,17 @@ class SpanLines(Sequence[Span]):
             return spans
         return cls([json.dumps(_content(span), separators=(",", ":"), default=dict) for span in spans])
 
+    def newest(self, count: int) -> SpanLines:
+        """Return the last so many of them.
+
+        Examples:
+            >>> SpanLines(['{"name":"a"}', '{"name":"b"}']).newest(1).rows()
+            [{'name': 'b'}]
+        """
+        if count >= self._count:
+            return self
+        return SpanLines.of_text("\n".join(self._text.rsplit("\n", count)[1:]), count)
+
     def written(self, begin: str, end: str = "") -> str:
         r"""Return all lines as one text.
 
