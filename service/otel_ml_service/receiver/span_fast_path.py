@@ -239,7 +239,7 @@ class SpanFastPath:
 def _as_range(ids: list[int]) -> Sequence[int]:
     """Return ids as a range, where each is one more than the one before."""
     whole = range(ids[0], ids[0] + len(ids))
-    return whole if ids == list(whole) else tuple(ids)
+    return whole if ids == list(whole) and whole.stop < 2**64 else tuple(ids)
 
 
 def _mask_and_layout(
