@@ -134,8 +134,8 @@ class Decoder:
         for resource, scopes in request:
             writer = self._writers.encoded(resource)
             together = signal == "traces" and len(scopes) > 1  # of each, the engine would take as long as of all
-            if together and isinstance(writer, Writer) and (found := self._timers.take(writer, scopes)):
-                decoded.observations.setdefault(writer.experiment, []).extend(found)
+            if together and isinstance(writer, Writer) and (spans := self._timers.take(writer, scopes)):
+                decoded.observations.setdefault(writer.experiment, []).extend(spans)
                 continue
             for message in scopes:
                 found = take(writer, message) if isinstance(writer, Writer) else None
