@@ -195,3 +195,17 @@ def test_a_scope_of_others_beside_timers_is_decoded_and_the_timers_are_not(
 
     assert [[span.name for span in one.spans] for one in found] == [["of others"], ["a"]]
     assert [type(one.spans) for one in found] == [tuple, SpanLines]
+
+
+@DIRECTLY_OR_NOT
+@given(names=st.lists(st.text(min_size=1, max_size=30) | st.text('a"\\\x00\x1f\x7f~ ', min_size=1), min_size=1))
+def test_compiled_code_writes_the_lines_that_python_writes(
+    encoded: Callable[[Any], bytes], names: Sequence[str]
+) -> None:
+    writer, scope = message(0, 7, names=names)
+    body = encoded(scope)
+
+    [compiled], [in_python] = (decoder(compiled=way)._timers.take(writer, [body]) or [None] for way in (True, False))
+
+    assert (compiled and compiled.spans.written("{")) == (in_python and in_python.spans.written("{"))
+    assert compiled or any(len(name.encode()) > 127 for name in names)
