@@ -11,7 +11,7 @@ from otel_ml_service.aggregation.writer_state import WriterState
 __all__ = ["NewestSpans"]
 
 _OF_A_WRITER = 256
-"""Ten steps of a job with 20 timers, and more; of a request that goes beyond it all are kept."""
+"""Ten steps of a job with 20 timers, and more; of a request that goes beyond it all are kept, up to twice as many."""
 
 _MAX_LINES = 65_536
 """Of all writers together, about 16 MiB; who was heard longest ago is forgotten first."""
@@ -29,6 +29,8 @@ class NewestSpans:
         """Keep the spans of one request, as long as they are among the newest."""
         if not spans:
             return
+        if len(spans) > 2 * _OF_A_WRITER:  # one brings what has waited for minutes
+            spans = spans.newest(_OF_A_WRITER)
         kept = self._kept.pop(writer, None) or deque()
         self._kept[writer] = kept  # the last one now
         kept.append(spans)

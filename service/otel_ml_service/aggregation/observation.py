@@ -237,12 +237,12 @@ class Spans:
     """Finished spans of one writer; identified by their ids.
 
     Attributes:
-        timers: the span ids, where all are timers of ours.
+        timers: the span ids, where all are timers of ours; a range where each is one more than the one before.
     """
 
     writer: Writer
     spans: Sequence[Span]
-    timers: tuple[int, ...] = ()
+    timers: Sequence[int] = ()
 
 
 Sent = Fragment | ThirdPartyPoints

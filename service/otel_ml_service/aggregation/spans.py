@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from otel_ml.wire.attributes import TIMER_LEVEL
 from otel_ml_exporters.records import Span, SpanBatch
 from otel_ml_exporters.span_lines import SpanLines
@@ -54,11 +56,12 @@ class SpanIntake:
         self.delivered, self.duplicates = delivered, duplicates
 
     def _new_timers(self, writer: int, batch: Spans) -> SpanLines:
-        seen, spans = self._seen_of(writer), SpanLines.of(batch.spans)
-        first, count = batch.timers[0], len(batch.timers)
-        if batch.timers != tuple(range(first, first + count)) or not seen.go_on(first, count):
-            fresh = [line for line, number in zip(spans.lines, batch.timers, strict=True) if seen.add(number)]
-            spans = SpanLines(fresh)
+        seen, spans, ids = self._seen_of(writer), SpanLines.of(batch.spans), batch.timers
+        if not isinstance(ids, range) or not seen.go_on(ids.start, len(ids)):
+            # Timers inside of others end before them, and have higher ids.
+            are_new = list(map(seen.add, ids))
+            if not all(are_new):
+                spans = SpanLines(list(itertools.compress(spans.lines, are_new)))
         seen.forget_lowest(MAX_GAPS)
         return spans
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from otel_ml_exporters.records import Artifact, Image, Params, Span, SpanBatch, Summary, Table, Text
+from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.observation import Spans
 from tests.strategies import Rank, Service
 from tests.unit.otel_ml_service.aggregation.lives import life, live_on
@@ -186,6 +189,27 @@ def test_spans_are_delivered_once_ours_and_others() -> None:
 
     batches = [record for record in service.records if isinstance(record, SpanBatch)]
     assert sum(len(batch.spans) for batch in batches) == 12
+
+
+@pytest.mark.parametrize(
+    ("sent", "delivered"),
+    [
+        ([[3, 2, 1], [6, 5, 4], [3, 2, 1]], [3, 2, 1, 6, 5, 4]),  # those inside of others end first
+        ([[2, 3], [1, 2, 3, 4]], [2, 3, 1, 4]),
+        ([range(1, 4), range(2, 6), range(6, 8)], [1, 2, 3, 4, 5, 6, 7]),
+        ([range(5, 8), range(1, 3), [8, 4]], [5, 6, 7, 1, 2, 8, 4]),
+    ],
+)
+def test_timers_that_came_before_are_left_out_in_whatever_order_they_end(
+    sent: list[Sequence[int]], delivered: list[int]
+) -> None:
+    service, rank = Service(), Rank(0)
+    for ids in sent:
+        lines = SpanLines.of(span(number, **{"ml.timer.level": 1}) for number in ids)
+        service.take([Spans(rank.writer, lines, ids if isinstance(ids, range) else tuple(ids))])
+
+    batches = [record for record in service.records if isinstance(record, SpanBatch)]
+    assert [int(each.span_id, 16) for batch in batches for each in batch.spans] == delivered
 
 
 def test_two_ranks_that_disagree_on_a_reduction_are_published_apart_and_it_is_said_with_both() -> None:

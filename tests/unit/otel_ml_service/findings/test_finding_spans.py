@@ -140,6 +140,16 @@ def test_the_spans_of_many_ranks_are_kept_within_a_bound() -> None:
     assert 65_000 <= sum(map(len, held)) <= 65_536
 
 
+def test_of_a_request_that_has_waited_for_minutes_the_newest_spans_are_kept() -> None:
+    kept, state = NewestSpans(), WriterState(0, Rank(0).writer, "")
+    state.attempt = 0
+
+    for request in range(3):
+        kept.take(state, SpanLines([f"{{{number}}}" for number in range(5000 * request, 5000 * request + 5000)]))
+
+    assert list(kept.of("trainer", 0, 0)) == [f"{{{number}}}" for number in range(14_744, 15_000)]
+
+
 def step_with_a_thread(rank: Rank, step: int) -> Spans:
     """Return the spans of a step of 19 ms: a thread reduces from within `backward` on until 4 ms after it."""
     who, begin, ms = rank.writer, step * 10**9, 10**6

@@ -54,6 +54,17 @@ def test_a_step_is_found_wherever_it_is_and_no_other_one(tmp_path: Path) -> None
     assert list(spans_of_step(tmp_path / "none", "trainer", "step", 1)) == []
 
 
+@pytest.mark.parametrize("block", [1, 7, 200, 1000])
+def test_a_step_is_found_where_blocks_that_are_searched_end_within_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(follow_spans, "_BLOCK", block)  # of a megabyte: its end is in none of so few lines
+    file = tmp_path / "spans.jsonl"
+    file.write_text(line(7) + line(1, 1) + line(2) + line(1, 2) + line(1, 3) + line(7) + line(1, 4).rstrip("\n"))
+
+    assert [span.rank for span in spans_of_step(file, "trainer", "step", 1)] == [1, 2, 3, 4]
+
+
 SECOND = 1_000_000_000
 
 
