@@ -28,8 +28,9 @@ from otel_ml_service.aggregation.fold import (
     untold,
     weighed,
 )
+from otel_ml_service.aggregation.lone_values import lone_values
 from otel_ml_service.aggregation.observation import Attributes
-from otel_ml_service.aggregation.piece import Piece
+from otel_ml_service.aggregation.piece import Piece, Shape
 from otel_ml_service.aggregation.point_table import Table, tabulate
 from otel_ml_service.aggregation.points import Buckets
 from otel_ml_service.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
@@ -86,6 +87,9 @@ class Reduced:
 
 def reduce_windows(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> list[Reduced]:
     """Reduce the pieces of each window: all of `reduction`, and laid out as `tabulate` asks for."""
+    lone = lone_values(reduction, windows)
+    if lone is not None:
+        return [_of_lone(windows[0][0].shape, values) for values in zip(*lone, strict=True)]
     table = tabulate(reduction, windows)
     if reduction == _DEVIATION:
         table = table._replace(rows=weighed(table.rows))
@@ -106,6 +110,17 @@ def reduce_windows(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> 
                 if wanted[number]:
                     results[window].values.append(Value(*table.series[number], place, value))
     return results
+
+
+def _of_lone(shape: Shape, values: Sequence[Floats]) -> Reduced:
+    """Return the values of a window: of each of the reduction's names [series]."""
+    return Reduced(
+        [
+            Value(name, attributes, place, value)
+            for place, column in enumerate(values)
+            for (name, attributes, _), value in zip(shape.joined, column.tolist(), strict=True)
+        ]
+    )
 
 
 def _plain(across: str, folded: Floats, table: Table) -> Found:
