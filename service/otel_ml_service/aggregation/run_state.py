@@ -196,10 +196,15 @@ class RunState:
     def live(self) -> list[int]:
         """Return the writers from which more may come."""
         silent = self.now - self.settings.end_silence_s
-        return [
+        return [  # at each commit of each of thousands of writers: without a call
             writer.number
             for writer in self.writers
-            if writer.native and not writer.has_left and not writer.child and self._recent(writer, silent)
+            if writer.heard_at >= silent
+            and writer.native
+            and writer.shutdown_message is None
+            and not writer.died
+            and writer.replaced_at is None
+            and writer.writer.parent is None
         ]
 
     def is_dead(self, writer: WriterState) -> bool:
@@ -213,7 +218,3 @@ class RunState:
     def _is_over(self, writer: WriterState) -> bool:
         unheard = self.now - writer.heard_at >= _UNHEARD_S and not self.may_be_late(writer, LATE_S)
         return writer.has_left or unheard
-
-    @staticmethod
-    def _recent(writer: WriterState, silent: float) -> bool:
-        return writer.replaced_at is None and writer.heard_at >= silent
