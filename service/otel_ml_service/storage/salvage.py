@@ -15,7 +15,16 @@ from typing import Any, TypeVar
 
 from otel_ml_service.storage.database import Form, is_hindered, open_database, storage_errors
 
-__all__ = ["highest", "is_suspect", "newest_damaged_copy", "readable", "rebuilt", "suspect", "until_damage"]
+__all__ = [
+    "highest",
+    "is_suspect",
+    "newest_damaged_copy",
+    "readable",
+    "rebuilt",
+    "set_aside",
+    "suspect",
+    "until_damage",
+]
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -65,7 +74,7 @@ def rebuilt(path: Path, form: Form, copy: Callable[[sqlite3.Connection | None, s
                 new.execute("BEGIN")
                 result = copy(old if _is_database(old) else None, new)
                 new.execute("COMMIT")
-            path.rename(_damaged_copy(path))
+            set_aside(path)
         # The log is the damaged file's: SQLite would write what is in it into a new one of the same name.
         for suffix in _BESIDE:
             log = path.with_name(path.name + suffix)
@@ -127,6 +136,11 @@ def highest(connection: sqlite3.Connection, table: str) -> int:
         found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
         return int(found[0])
     return 2**62
+
+
+def set_aside(path: Path) -> Path:
+    """Give a damaged file its name as one, and return that."""
+    return path.rename(_damaged_copy(path))
 
 
 def newest_damaged_copy(path: Path) -> Path:
