@@ -1,7 +1,7 @@
 """A service that is killed with SIGKILL at the n-th boundary of what it makes durable.
 
 Counted over all databases and files: BEGIN and COMMIT of its own and of MLflow's store, and each write, sync, cut and
-rename of `late.otlp`, artifacts, `metrics.jsonl` and event files.
+rename of the journal's files, `late.otlp`, artifacts, `metrics.jsonl` and event files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from otel_ml_service.config import Limits, ServiceConfig
 from otel_ml_service.service import Service
 
-FILES = ("write", "pwrite", "fsync", "ftruncate", "truncate", "replace", "link", "unlink")
+FILES = ("write", "writev", "pwrite", "fsync", "fdatasync", "ftruncate", "truncate", "replace", "link", "unlink")
 
 
 def serve_until(folder: Path, exporters: Sequence[str], kill_at: int | None, address: Connection) -> None:

@@ -18,7 +18,8 @@ written = st.lists(st.tuples(signals, bodies) | st.integers(1, 9), max_size=12)
 
 def a_file(what: list[tuple[str, bytes] | int]) -> tuple[bytes, list[tuple[int, int, Entry | int]]]:
     """Return the bytes of a file, and where each of its frames begins and ends."""
-    content, frames = as_head(IDENTITY), []
+    content = as_head(IDENTITY)
+    frames: list[tuple[int, int, Entry | int]] = []
     for number, one in enumerate(what, start=1):
         begin = len(content)
         if isinstance(one, int):
@@ -30,7 +31,9 @@ def a_file(what: list[tuple[str, bytes] | int]) -> tuple[bytes, list[tuple[int, 
     return content, frames
 
 
-@given(written, st.floats(0, 1), st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), max_size=4))
+@given(
+    written, st.floats(0, 1), st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), max_size=4)
+)
 def test_of_a_file_that_is_cut_and_changed_anywhere_exactly_the_frames_that_are_whole_are_read(
     what: list[tuple[str, bytes] | int], share: float, flips: list[tuple[float, int]]
 ) -> None:

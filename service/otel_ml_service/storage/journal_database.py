@@ -17,18 +17,19 @@ from otel_ml_service.storage.database import (
     Form,
     is_signed,
     open_database,
+    opened_to_read,
     require_known,
     sign,
     storage_errors,
     transaction,
 )
-from otel_ml_service.storage.journal_files import identity_of_files, refuse_newer_files
+from otel_ml_service.storage.journal_files import identity_of_files, ids_in_files, refuse_newer_files
 from otel_ml_service.storage.journal_frames import MAX_ID, Entry
 from otel_ml_service.storage.recreate import recreated
 from otel_ml_service.storage.salvage import highest, is_suspect, readable, rebuilt, suspect
 from otel_ml_service.versions import JOURNAL
 
-__all__ = ["FORM", "JournalDatabase"]
+__all__ = ["FORM", "JournalDatabase", "ids_in"]
 
 FORM = Form(
     JOURNAL,
@@ -175,6 +176,23 @@ class JournalDatabase:
     def close(self) -> None:
         """Close it; again is fine."""
         self._connection.close()
+
+
+def ids_in(path: Path, after: int) -> set[int]:
+    """Return the ids above `after` of the requests in a journal that nobody has open.
+
+    Raises:
+        sqlite3.DatabaseError: somebody has it open, or it cannot be read.
+        StorageError: a file beside it cannot be read.
+    """
+    with opened_to_read(path) as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        name = "".join(row[0] for row in connection.execute("SELECT name FROM identity"))
+        known = connection.execute("SELECT dropped FROM ids").fetchone() if "ids" in tables else None
+        after = max(after, known[0] if known else 0)
+        rows = connection.execute("SELECT id FROM journal WHERE id > ?", (after,)) if "journal" in tables else ()
+        former = {row[0] for row in rows}
+    return former | ids_in_files(path.parent, name, after)
 
 
 def _write_ids(connection: sqlite3.Connection, last: int, dropped: int) -> None:

@@ -55,7 +55,7 @@ class JournalFile:
             OSError: it is not, and is taken away again.
         """
         try:
-            os.fdatasync(self.handle)
+            _sync(self.handle)
         except OSError:
             self.is_usable = False  # the kernel says so once, and takes the pages for written from then on
             self._cut(since)
@@ -99,3 +99,10 @@ def _written(handle: int, parts: Sequence[bytes]) -> int:
                 rest = rest[os.write(handle, rest) :]
         whole += size
     return whole
+
+
+def _sync(handle: int) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(handle)
+    else:  # macOS
+        os.fsync(handle)

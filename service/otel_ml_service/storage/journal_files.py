@@ -5,6 +5,7 @@ An open one is never changed but at its end; who finds one that somebody has del
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -31,7 +32,7 @@ from otel_ml_service.storage.journal_frames import (
 from otel_ml_service.storage.salvage import set_aside
 from otel_ml_service.versions import JOURNAL
 
-__all__ = ["JournalFiles", "TakenUp", "entries_in", "identity_of_files", "refuse_newer_files"]
+__all__ = ["JournalFiles", "TakenUp", "identity_of_files", "ids_in_files", "refuse_newer_files"]
 
 _log = logging.getLogger(__name__)
 
@@ -281,23 +282,25 @@ def refuse_newer_files(folder: Path) -> None:
             require(path, head.version, JOURNAL)
 
 
-def entries_in(folder: Path, identity: str, after: int) -> set[int]:
+def ids_in_files(folder: Path, identity: str, after: int) -> set[int]:
     """Return the ids above `after` of what is not dropped in the files of a journal that nobody has open.
 
     Raises:
-        OSError: one of them cannot be read.
+        StorageError: one of them cannot be read.
     """
-    contents = [read(path.read_bytes(), identity) for _, path in _paths(folder)]
+    with storage_errors(folder):
+        contents = [read(path.read_bytes(), identity) for _, path in _paths(folder)]
     after = max([after, *(content.dropped for content in contents)])
     return {entry.id for content in contents for entry in content.entries if entry.id > after}
 
 
 def _paths(folder: Path) -> list[tuple[int, Path]]:
     """Return the files of a journal, by number; what else has such a name is nobody's entry."""
-    try:
-        paths = list(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    with storage_errors(folder):
+        try:
+            paths = list(folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
     found = [(int(match[1]), path) for path in paths if (match := _NAME.fullmatch(path.name))]
     return sorted((number, path) for number, path in found if stat.S_ISREG(path.lstat().st_mode))
 
@@ -311,5 +314,8 @@ def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that has no such thing
+            raise
     finally:
         os.close(handle)

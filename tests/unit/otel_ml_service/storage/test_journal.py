@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import stat
 import threading
@@ -7,12 +9,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from otel_ml.wire.versions import own_version
-from otel_ml_service.storage.database import StorageError, open_database
+from otel_ml_service.storage.database import NoSpaceError, StorageError, open_database
 from otel_ml_service.storage.journal import Entry, Journal
+from tests.waiting import eventually
 
 
 class Receiver:
@@ -34,6 +38,37 @@ def append(journal: Journal[str], body: bytes, payload: str = "") -> Future[int]
 
     journal.append("metrics", body, payload, done)
     return found
+
+
+def left_in(path: Path) -> list[bytes]:
+    """Return the requests that a journal has that nobody has open."""
+    journal: Journal[str] = Journal(path, Receiver())
+    left = [entry.body for entry in journal.leftover()]
+    journal.close()
+    return left
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fails(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def room_for(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Let a gathered write that is larger than `size` end there, as on a disk that is full by then."""
+    writev, write = os.writev, os.write
+
+    def gathered(handle: int, parts: Sequence[bytes]) -> int:
+        whole = b"".join(parts)
+        return writev(handle, parts) if len(whole) <= size else write(handle, whole[:size])
+
+    def no_room(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "writev", gathered)
+    monkeypatch.setattr(os, "write", no_room)
 
 
 def started(path: Path, receiver: Receiver) -> Journal[str]:
@@ -119,29 +154,59 @@ def test_after_closing_an_append_fails_and_closing_again_is_fine(tmp_path: Path)
         append(journal, b"x").result(10)
 
 
-def test_a_disk_that_refuses_fails_the_append_and_not_the_journal(tmp_path: Path) -> None:
+def test_a_disk_that_refuses_fails_the_append_and_not_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "journal.db"
     receiver = Receiver()
     journal = started(path, receiver)
-    journal._connection.execute("PRAGMA max_page_count=10")
+    append(journal, b"before", "before").result(10)
+    room_for(monkeypatch, 1_000)
 
-    with pytest.raises(StorageError, match="No space left"):
+    with pytest.raises(NoSpaceError, match=r"journal-1.log' cannot be written to: No space left"):
         append(journal, b"x" * 1_000_000, "large").result(10)
     append(journal, b"small", "small").result(10)
     journal.close()
 
-    assert [payload for _, payload in receiver.entries] == ["small"]
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT body FROM journal").fetchall() == [(b"small",)]
+    assert [payload for _, payload in receiver.entries] == ["before", "small"]
+    assert left_in(path) == [b"before", b"small"]
 
 
-def test_what_is_done_is_deleted_though_what_came_with_it_found_no_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize("can_be_cut", [True, False], ids=["cut", "not even cut"])
+def test_what_a_disk_has_not_synced_is_not_acknowledged_and_what_comes_next_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_be_cut: bool
+) -> None:
+    path = tmp_path / "journal.db"
+    receiver = Receiver()
+    journal = started(path, receiver)
+    before = append(journal, b"before", "before").result(10)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fdatasync", fails)
+        if not can_be_cut:
+            broken.setattr(os, "ftruncate", fails)
+        with pytest.raises(StorageError, match="Input/output error"):
+            append(journal, b"refused", "refused").result(10)
+    after = append(journal, b"after", "after").result(10)
+    journal.close()
+
+    assert receiver.entries == [(before, "before"), (after, "after")]
+    again = Journal(path, Receiver())
+    kept = {entry.id: entry.body for entry in again.leftover()}
+    again.close()
+    assert (kept[before], kept[after]) == (b"before", b"after")
+    assert set(kept.values()) == {b"before", b"after"} | (set() if can_be_cut else {b"refused"})
+    assert again.damage == ""
+
+
+def test_what_is_done_is_deleted_though_what_came_with_it_found_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
     done = append(journal, b"x").result(10)
     journal.close()
     again = Journal(path, Receiver())
-    again._connection.execute("PRAGMA max_page_count=10")
+    room_for(monkeypatch, 1_000)
     refused = append(again, b"x" * 1_000_000)
     again.drop(done)
     again.start()  # both are of one commit
@@ -149,14 +214,14 @@ def test_what_is_done_is_deleted_though_what_came_with_it_found_no_room(tmp_path
         refused.result(10)
     again.close()
 
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT id FROM journal").fetchall() == []
+    assert left_in(path) == []
+    assert names(tmp_path) == ["journal.db"]
 
 
 def test_whoever_is_done_with_less_takes_nothing_back_of_what_is_done(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
-    ids = [append(journal, b"x").result(10) for _ in range(3)]
+    ids = [append(journal, bytes([n])).result(10) for n in range(3)]
     journal.close()
     again = Journal(path, Receiver())
     again.drop(ids[1])
@@ -164,70 +229,87 @@ def test_whoever_is_done_with_less_takes_nothing_back_of_what_is_done(tmp_path: 
     again.start()
     again.close()
 
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT id FROM journal").fetchall() == [(ids[2],)]
+    assert left_in(path) == [b"\x02"]
 
 
-def test_a_journal_that_may_not_delete_what_is_done_closes_all_the_same_and_has_it_yet(tmp_path: Path) -> None:
+def test_a_journal_that_may_not_delete_what_is_done_closes_all_the_same_and_the_next_one_deletes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
-    kept = append(journal, b"x").result(10)
-    journal._connection.execute("PRAGMA query_only=1")
-
-    journal.drop(kept)
-    closing_it = threading.Thread(target=journal.close, daemon=True)
-    closing_it.start()
-    closing_it.join(30)
+    done = append(journal, b"x").result(10)
+    with monkeypatch.context() as refused:
+        refused.setattr(Path, "unlink", fails)
+        journal.drop(done)
+        closing_it = threading.Thread(target=journal.close, daemon=True)
+        closing_it.start()
+        closing_it.join(30)
 
     assert not closing_it.is_alive()
+    assert names(tmp_path) == ["journal-1.log", "journal.db"]
     again = started(path, Receiver())
-    assert [entry.id for entry in again.leftover()] == [kept]
+    assert again.leftover() == []
+    assert names(tmp_path) == ["journal.db", "journal.db-wal"]
     again.close()
 
 
-@pytest.mark.parametrize("place", [0.02, 0.3, 0.6, 0.95])
-def test_of_a_journal_that_is_damaged_in_the_middle_the_rest_is_taken_up(tmp_path: Path, place: float) -> None:
+def test_a_journal_that_cannot_note_its_end_gives_no_id_twice(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    last = append(journal, b"x").result(10)
+    journal.drop(last)
+    eventually(lambda: journal._files.dropped == last)
+    journal._database._connection.execute("PRAGMA query_only=1")
+    journal.close()
+
+    again = started(path, Receiver())
+    assert append(again, b"x").result(10) > last
+    again.close()
+
+
+@pytest.mark.parametrize("place", [0.0, 0.02, 0.3, 0.6, 0.95])
+def test_of_a_file_that_is_damaged_in_the_middle_the_rest_is_taken_up(tmp_path: Path, place: float) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
     last = [append(journal, bytes([n]) * 1500) for n in range(200)][-1].result(10)
     journal.close()
-    with path.open("r+b") as file:
-        file.seek(int(path.stat().st_size * place) // 4096 * 4096)
-        file.write(b"\xa5" * 8192)
+    log = tmp_path / "journal-1.log"
+    harmed = bytearray(log.read_bytes())
+    at = int(len(harmed) * place)
+    harmed[at : at + 8192] = b"\xa5" * 8192
+    log.write_bytes(harmed)
 
     again = started(path, Receiver())
 
     bodies = [entry.body for entry in again.leftover()]
-    assert len(bodies) >= 150
+    assert len(bodies) >= 193
     assert set(bodies) <= {bytes([n]) * 1500 for n in range(200)}
-    assert "damaged-1" in again.damage
-    assert append(again, b"new").result(10) > last - 50
+    assert again.damage.startswith(f"The journal was damaged: {len(bodies)} requests could be read and are taken up")
+    kept = tmp_path / "journal-1.log.damaged-1"
+    assert str(kept) in again.damage
+    assert kept.read_bytes() == harmed
+    assert append(again, b"new").result(10) > last
     again.close()
+    assert left_in(path) == [*bodies, b"new"]
+    assert Journal(path, Receiver()).damage == ""
 
 
-def test_a_journal_of_which_only_writing_shows_the_damage_is_repaired_by_the_next_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [0, 1, 2, 3])
+def test_a_database_that_is_damaged_costs_no_request_and_gives_no_id_twice(tmp_path: Path, page: int) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
-    last = [append(journal, bytes([n]) * 1500) for n in range(200)][-1].result(10)
-    journal.drop(last)
-    kept = append(journal, b"kept").result(10)
+    ids = [append(journal, bytes([n])).result(10) for n in range(5)]
+    journal.drop(ids[1])
     journal.close()
     with path.open("r+b") as file:
-        file.seek(32)  # of SQLite's header: the first page of the list of free ones
-        page = int.from_bytes(file.read(4), "big")
-        assert page
-        file.seek((page - 1) * 4096)
+        file.seek(page * 4096)
         file.write(b"\xa5" * 4096)
 
-    damaged = started(path, Receiver())
-    assert [entry.id for entry in damaged.leftover()] == [kept]
-    with pytest.raises(StorageError, match=r"damaged|readable"):
-        append(damaged, b"x" * 100_000).result(10)
-    damaged.close()
-
     again = started(path, Receiver())
-    assert [entry.id for entry in again.leftover()] == [kept]
-    assert append(again, b"x" * 100_000).result(10) > kept
+
+    assert [entry.id for entry in again.leftover()][-3:] == ids[2:]
+    assert again.identity == journal.identity  # runs know what they have of it
+    assert append(again, b"new").result(10) > ids[-1]
     again.close()
 
 
@@ -292,8 +374,7 @@ def test_the_first_entry_alone_can_be_dropped_after_a_restart(tmp_path: Path) ->
     again.drop(first)
     again.close()
 
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT count(*) FROM journal").fetchone() == (0,)
+    assert left_in(path) == []
 
 
 def test_a_journal_of_an_older_form_says_this_one_after_it_was_opened(tmp_path: Path) -> None:
@@ -309,12 +390,13 @@ def test_a_journal_of_an_older_form_says_this_one_after_it_was_opened(tmp_path: 
         assert connection.execute("PRAGMA user_version").fetchone() == current
 
 
-def test_a_journal_that_ends_empty_gives_its_room_back_and_goes_on_counting(tmp_path: Path) -> None:
+def test_a_journal_that_ends_empty_leaves_no_file_of_requests_and_goes_on_counting(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
     last = [append(journal, bytes(100_000)) for _ in range(40)][-1].result(10)
     journal.drop(last)
     journal.close()
+    assert names(tmp_path) == ["journal.db"]
     assert path.stat().st_size < 100_000
 
     again = started(path, Receiver())
