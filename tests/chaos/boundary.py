@@ -1,7 +1,7 @@
 """A service that is killed with SIGKILL at the n-th boundary of what it makes durable.
 
-Counted over all databases and files: BEGIN and COMMIT of its own and of MLflow's store, and each write, sync, cut and
-rename of the journal's files, `late.otlp`, artifacts, `metrics.jsonl` and event files.
+Counted over all databases and files: BEGIN and COMMIT of its own and of MLflow's store, and each write (of the journal: in
+its middle), sync, cut and rename of the journal's files, `late.otlp`, artifacts, `metrics.jsonl` and event files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from otel_ml_service.config import Limits, ServiceConfig
 from otel_ml_service.service import Service
 
-FILES = ("write", "writev", "pwrite", "fsync", "fdatasync", "ftruncate", "truncate", "replace", "link", "unlink")
+FILES = ("write", "pwrite", "fsync", "fdatasync", "ftruncate", "truncate", "replace", "link", "unlink")
 
 
 def serve_until(folder: Path, exporters: Sequence[str], kill_at: int | None, address: Connection) -> None:
@@ -40,7 +40,7 @@ def serve_until(folder: Path, exporters: Sequence[str], kill_at: int | None, add
 
 def die_at(number: int) -> None:
     passed = 0
-    connect = sqlite3.connect
+    connect, write, writev = sqlite3.connect, os.write, os.writev
 
     def boundary() -> None:
         nonlocal passed
@@ -59,6 +59,13 @@ def die_at(number: int) -> None:
 
         return before
 
+    def torn(handle: int, parts: Sequence[bytes]) -> int:
+        if passed + 1 >= number:  # killed in the middle of a write, and not before it
+            whole = b"".join(parts)
+            write(handle, whole[: len(whole) // 2])
+        boundary()
+        return writev(handle, parts)
+
     def connected(*arguments: Any, **options: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*arguments, **options)
         connection.set_trace_callback(count)
@@ -67,3 +74,4 @@ def die_at(number: int) -> None:
     sqlite3.connect = sqlite3.dbapi2.connect = connected  # type: ignore[assignment]
     for name in FILES:
         setattr(os, name, counted(getattr(os, name)))
+    os.writev = torn  # type: ignore[assignment]

@@ -55,6 +55,7 @@ class Journal(Generic[T]):
         StorageError: it cannot be used.
 
     Attributes:
+        identity: by which runs know whose ids they have consumed.
         damage: what to tell a person about a file that could not be read as a whole, or "".
     """
 
@@ -105,7 +106,7 @@ class Journal(Generic[T]):
             done(StorageError("The service is stopping. Send again later.", slug="not-stored"))
 
     def drop(self, up_to: int) -> None:
-        """Forget entries up to this id: every run has committed them. Done with the next commit."""
+        """Forget entries up to this id: every run has committed them. Done by the journal's thread, when it is free."""
         with self._changed:
             self._drop_up_to = max(self._drop_up_to, up_to)
             self._changed.notify()

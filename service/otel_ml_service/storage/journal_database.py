@@ -24,7 +24,7 @@ from otel_ml_service.storage.database import (
     transaction,
 )
 from otel_ml_service.storage.journal_files import identity_of_files, ids_in_files, refuse_newer_files
-from otel_ml_service.storage.journal_frames import MAX_ID, Entry
+from otel_ml_service.storage.journal_frames import MAX_ID, Entry, is_entry
 from otel_ml_service.storage.recreate import recreated
 from otel_ml_service.storage.salvage import highest, is_suspect, readable, rebuilt, suspect
 from otel_ml_service.versions import JOURNAL
@@ -113,10 +113,10 @@ class JournalDatabase:
         if not self._has_rows():
             return []
         rows = self._connection.execute("SELECT id, signal, body FROM journal ORDER BY id").fetchall()
-        if not all(isinstance(signal, str) and isinstance(body, bytes) for _, signal, body in rows):
+        if not all(map(is_entry, rows)):
             raise self._nobodys()
         given = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'journal'").fetchone()
-        if self.last is None and given is not None:
+        if self.last is None and given is not None and isinstance(given[0], int) and given[0] <= MAX_ID:
             self.last = given[0]
         return [Entry(*row) for row in rows]
 
@@ -210,5 +210,4 @@ def _take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> int:
         return 0
     new.execute(_FIRST_FORM)
     rows = readable(old, "journal", "id, signal, body", highest(old, "journal"))
-    kept = (row for row in rows if isinstance(row[1], str) and isinstance(row[2], bytes))
-    return new.executemany("INSERT INTO journal VALUES (?, ?, ?)", kept).rowcount
+    return new.executemany("INSERT INTO journal VALUES (?, ?, ?)", (row for row in rows if is_entry(row))).rowcount

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 _NAME = re.compile(r"journal-(\d{1,18})\.log")
 
 _FULL = 16 * 2**20
-"""Bytes from which on a new file is begun: what one entry holds on the disk that is not decided."""
+"""Bytes from which on a new file is begun: about so much one entry that is not decided keeps on the disk."""
 
 _WORTH_IT = 4 * 2**20
 """Bytes from which on the file that is appended to is deleted where all that it holds is decided."""
@@ -119,7 +119,7 @@ class JournalFiles:
         """Write entries; they are on the disk when this returns.
 
         Raises:
-            StorageError: none of them is, or none that was acknowledged.
+            StorageError: they are not. Their ids are not to be given again: a file that cannot be cut may hold them.
         """
         self.write_lost_again()
         current = self._current
@@ -178,10 +178,13 @@ class JournalFiles:
             return
         if self._current in lost:
             self._current = None
-        self._write_again([entry for file in lost for entry in file.content(self._identity).entries])
+        entries: list[Entry] = []
         for file in lost:
-            self._files.remove(file)
-            file.close()
+            with storage_errors(file.path):
+                entries += file.content(self._identity).entries
+        self._write_again(entries)
+        for file in lost:
+            self._forget(file)
 
     def delete_dropped(self) -> None:
         """Delete all files of which nothing is needed, the one that is appended to, too."""

@@ -25,7 +25,19 @@ from typing import NamedTuple
 
 from otel_ml_service.versions import JOURNAL
 
-__all__ = ["MAX_ID", "Content", "Entry", "Head", "as_frame", "as_head", "drop_frame", "head_of", "read", "seed_of"]
+__all__ = [
+    "MAX_ID",
+    "Content",
+    "Entry",
+    "Head",
+    "as_frame",
+    "as_head",
+    "drop_frame",
+    "head_of",
+    "is_entry",
+    "read",
+    "seed_of",
+]
 
 MAX_ID = 2**62
 """No entry has a higher id: what says so is damaged."""
@@ -47,6 +59,12 @@ class Entry:
     id: int
     signal: str
     body: bytes
+
+
+def is_entry(row: Sequence[object]) -> bool:
+    """Whether an id, a signal and a body may be what a service wrote."""
+    number, signal, body = row
+    return isinstance(number, int) and 0 < number <= MAX_ID and signal in _KINDS and isinstance(body, bytes)
 
 
 class Head(NamedTuple):

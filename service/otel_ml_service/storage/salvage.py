@@ -132,7 +132,7 @@ def until_damage(connection: sqlite3.Connection, query: str, *arguments: object)
 
 def highest(connection: sqlite3.Connection, table: str) -> int:
     """Return the highest key an AUTOINCREMENT table ever had; 2⁶² where that cannot be read."""
-    with suppress(sqlite3.Error, TypeError):
+    with suppress(sqlite3.Error, TypeError, ValueError):
         found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
         return int(found[0])
     return 2**62

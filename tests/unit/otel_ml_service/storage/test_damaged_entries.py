@@ -168,7 +168,9 @@ def test_who_gives_up_what_a_run_knew_says_from_which_number_it_goes_on(path: Pa
         assert outbox.base > RECORDS[-1].seq
 
 
-@pytest.mark.parametrize("change", ["signal = x'00'", "body = 'text'"])
+@pytest.mark.parametrize(
+    "change", ["signal = x'00'", "signal = 'other'", "body = 'text'", "id = -4", f"id = {2**63 - 1}"]
+)
 def test_a_request_that_no_service_wrote_costs_itself_alone(tmp_path: Path, change: str) -> None:
     path = tmp_path / "journal.db"
     left_by_the_first_form(path, 6)
