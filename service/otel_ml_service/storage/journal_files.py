@@ -221,10 +221,8 @@ class JournalFiles:
                 file.path.unlink()
             raise
         self._files.append(file)
-        before, self._current = self._current, file
+        self._current = file
         self._noted = 0
-        if before is not None and before.last <= self.dropped:
-            self._delete(before)
         return file
 
     def _made(self) -> JournalFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -72,6 +73,20 @@ def test_what_is_all_decided_leaves_the_disk_at_once_where_it_is_much(tmp_path: 
     journal.close()
 
 
+def test_a_file_of_somebody_else_that_has_the_name_by_now_is_not_deleted(tmp_path: Path) -> None:
+    journal = started(tmp_path / "journal.db", Receiver())
+    last = append(journal, bytes(5 * MIB)).result(10)
+    log = tmp_path / "journal-1.log"
+    log.unlink()
+    log.write_bytes(b"of somebody else")
+
+    journal.drop(last)
+    append(journal, b"next").result(10)
+    journal.close()
+
+    assert log.read_bytes() == b"of somebody else"
+
+
 def test_more_requests_than_a_system_gathers_in_a_write_are_one_commit(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = Journal(path, Receiver())
@@ -104,6 +119,36 @@ def test_a_killed_service_leaves_what_it_acknowledged_and_gives_no_id_twice(tmp_
         assert append(again, b"new").result(10) > ids[-1]
         again.close()
     assert requests_after(path, 0) == 0  # it is alive
+    journal.close()
+
+
+def test_what_is_dropped_with_a_request_that_came_is_not_there_after_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "lived" / "journal.db"
+    journal = started(path, Receiver())
+    done = append(journal, b"done").result(10)
+    journal.close()
+    journal = Journal(path, Receiver())
+    stored = append(journal, b"new")
+    journal.drop(done)
+    journal.start()  # both are of one commit
+    append(journal, b"newer").result(10)
+    with killed(path, tmp_path / "killed") as left:
+        assert left_in(left) == [b"new", b"newer"]
+    assert stored.result(10) > done
+    journal.close()
+
+
+def test_the_database_is_not_written_with_each_request(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    append(journal, b"x").result(10)
+    log = path.with_name("journal.db-wal")
+    before = log.stat().st_size
+
+    for _ in range(20):
+        journal.drop(append(journal, b"x").result(10))
+
+    assert log.stat().st_size == before
     journal.close()
 
 
@@ -144,13 +189,15 @@ def test_a_torn_end_is_no_damage_and_nothing_is_appended_behind_it(tmp_path: Pat
 def test_files_whose_database_was_removed_keep_their_identity_and_are_taken_up(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = started(path, Receiver())
-    last = append(journal, b"x").result(10)
+    first, last = (append(journal, body).result(10) for body in (b"first", b"last"))
     journal.close()
     path.unlink()
+    log = tmp_path / "journal-1.log"
+    os.truncate(log, log.stat().st_size - 1)
 
     again = started(path, Receiver())
 
-    assert (bodies(again), again.identity) == ({last: b"x"}, journal.identity)
+    assert (bodies(again), again.identity) == ({first: b"first"}, journal.identity)
     assert append(again, b"new").result(10) > last
     again.close()
 

@@ -91,13 +91,15 @@ def test_what_a_journal_acknowledges_is_under_its_name(tmp_path: Path, harm: Cal
     append(journal, b"first").result(10)
     harm(path)
     append(journal, b"second").result(10)
+    shutil.copytree(path.parent, tmp_path / "killed")
     identity = journal.identity
     journal.close()
 
-    again = Journal(path, receiver)
-    assert [entry.body for entry in again.leftover()] == [b"first", b"second"]
-    assert again.identity == identity
-    again.close()
+    for left in (path, tmp_path / "killed" / path.name):
+        again = Journal(left, receiver)
+        assert [entry.body for entry in again.leftover()] == [b"first", b"second"]
+        assert again.identity == identity
+        again.close()
 
 
 def cut(path: Path) -> None:
