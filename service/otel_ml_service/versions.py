@@ -7,8 +7,8 @@ from __future__ import annotations
 
 __all__ = ["JOURNAL", "RUN", "SERVED"]
 
-JOURNAL = 1
-"""Of `journal.db`: its tables. What they hold is OTLP."""
+JOURNAL = 2
+"""Of `journal.db`, its tables, and of the files beside it (`storage/journal_frames.py`). What they hold is OTLP."""
 
 RUN = 9
 """Of `run.db`: tables, records (`storage/record_codec.py`), the engine's state (`aggregation/snapshot.py`),

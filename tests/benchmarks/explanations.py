@@ -86,7 +86,7 @@ SPANS = (
 )
 
 RANKS = (
-    "What the service does for a request as such (its socket, a row of the journal, the engine's look at its sender) "
+    "What the service does for a request as such (its socket, a frame of the journal, the engine's look at its sender) "
     "costs as much as what is in it, and a rank sends one a second with metrics, and one each third second with spans "
     "(ADR 0018). All ranks end a step together, so that their requests come within 0.1 s: a row is there when the last "
     "of them has been worked through. The service used {ranks/1024.cores}, of one interpreter; ranks were late by "

@@ -1,7 +1,8 @@
 """A service that is killed with SIGKILL at the n-th boundary of what it makes durable.
 
 Counted over all databases and files: BEGIN and COMMIT of its own and of MLflow's store, and each write, sync, cut and
-rename of `late.otlp`, artifacts, `metrics.jsonl` and event files.
+rename of the journal's files, `late.otlp`, artifacts, `metrics.jsonl` and event files. A gathered write (the journal's)
+is left in its middle.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from otel_ml_service.config import Limits, ServiceConfig
 from otel_ml_service.service import Service
 
-FILES = ("write", "pwrite", "fsync", "ftruncate", "truncate", "replace", "link", "unlink")
+FILES = ("write", "pwrite", "fsync", "fdatasync", "ftruncate", "truncate", "replace", "link", "unlink")
 
 
 def serve_until(folder: Path, exporters: Sequence[str], kill_at: int | None, address: Connection) -> None:
@@ -40,7 +41,7 @@ def serve_until(folder: Path, exporters: Sequence[str], kill_at: int | None, add
 
 def die_at(number: int) -> None:
     passed = 0
-    connect = sqlite3.connect
+    connect, write = sqlite3.connect, os.write
 
     def boundary() -> None:
         nonlocal passed
@@ -59,6 +60,12 @@ def die_at(number: int) -> None:
 
         return before
 
+    def half_written(handle: int, parts: Sequence[bytes]) -> int:
+        whole = b"".join(parts)
+        half = write(handle, whole[: len(whole) // 2])
+        boundary()
+        return half + write(handle, whole[half:])
+
     def connected(*arguments: Any, **options: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*arguments, **options)
         connection.set_trace_callback(count)
@@ -67,3 +74,4 @@ def die_at(number: int) -> None:
     sqlite3.connect = sqlite3.dbapi2.connect = connected  # type: ignore[assignment]
     for name in FILES:
         setattr(os, name, counted(getattr(os, name)))
+    os.writev = half_written  # type: ignore[assignment]

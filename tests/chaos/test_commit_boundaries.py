@@ -22,7 +22,7 @@ from tests.chaos.boundary import serve_until
 from tests.e2e.jobs import answer_of
 from tests.integration.conftest import Sender
 from tests.otlp import FakeWriter
-from tests.waiting import eventually
+from tests.waiting import eventually, whole_lines
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.chaos.boundary", "otel_ml_exporters.backends.tensorboard", "tests.otlp"])
@@ -74,6 +74,13 @@ class Served:
                 pass
             self.revive()
 
+    def has_closed(self, step: int) -> bool:
+        """Whether a row of this step is in `metrics.jsonl`; the service is started again where it died."""
+        if not self.process.is_alive():
+            self.revive()
+        path = self.folder / "default" / "run-1" / "metrics.jsonl"
+        return path.exists() and any(line.get("step") == step for line in map(json.loads, whole_lines(path)))
+
     def has_ended(self) -> bool:
         """Whether the run's end is in both backends; the service is started again where it died."""
         if not self.process.is_alive():
@@ -116,6 +123,7 @@ def died_in(folder: Path, boundaries: Iterator[int | None], exporters: Sequence[
                 served.send("metrics", writer.step(step, {"loss": float(step + writer.rank)}, reduction="sum"))
             if step == STEPS // 2:
                 served.send("logs", artifact(writers[0]))
+        eventually(lambda: served.has_closed(0), timeout=60)
         for name, value in LATE:
             served.send("metrics", writers[1].step(0, {name: value}, reduction="sum"))
         for writer in writers:

@@ -23,6 +23,7 @@ from otel_ml_service.receiver.decode import response
 from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.journal import Journal
+from tests.journals import first_form
 from tests.otlp import FakeWriter, third_party_request, write_spool
 
 __all__ = ["SEEDS"]
@@ -128,6 +129,18 @@ def spools() -> Sequence[bytes]:
 
 
 def journals() -> Sequence[bytes]:
+    """Databases of journals: of today, and with requests in it, as the first form was."""
+    with tempfile.TemporaryDirectory() as folder:
+        today, former = Path(folder, "journal.db"), Path(folder, "former.db")
+        Journal(today, lambda _: None).close()
+        first_form(former, [*metrics(), bytes(5000)])
+        for path in (today, former):
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("PRAGMA journal_mode=DELETE")
+        return [today.read_bytes(), former.read_bytes()]
+
+
+def journal_files() -> Sequence[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"
         journal: Journal[None] = Journal(path, lambda _: None)
@@ -135,11 +148,11 @@ def journals() -> Sequence[bytes]:
         journal.start()
         for body in (*metrics(), bytes(5000)):
             journal.append("metrics", body, None, stored.put)
-            assert isinstance(stored.get(timeout=10), int)
+            number = stored.get(timeout=10)
+            assert isinstance(number, int)
+            journal.drop(number - 3)
         journal.close()
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("PRAGMA journal_mode=DELETE")
-        return [path.read_bytes()]
+        return [path.with_name("journal-1.log").read_bytes()]
 
 
 def rows() -> Sequence[bytes]:
@@ -197,6 +210,7 @@ SEEDS: Mapping[str, Callable[[], Sequence[bytes]]] = {
     "answer": answers,
     "spool": spools,
     "journal": journals,
+    "journal_file": journal_files,
     "rows": rows,
     "recording": recordings,
     "rendezvous": rendezvous,

@@ -210,16 +210,20 @@ def spool(data: bytes) -> None:
             assert sum(records_in(frame.kind, part) for part in parts) == records_in(frame.kind, frame.payload)
 
 
-def journal(data: bytes) -> None:
-    """Open a journal that the disk has changed, and read what is left of it."""
-    with _file(data, "journal.db") as path, suppress(StorageError):
-        opened: Journal[None] = Journal(path, lambda _entries: None)
-        try:
-            for entry in opened.leftover():
-                assert isinstance(entry.signal, str), entry
-                assert isinstance(entry.body, bytes), entry
-        finally:
-            opened.close()
+def journal(name: str) -> Target:
+    """Return what opens a journal of which the disk has changed this file, the only one, and reads what is left."""
+
+    def take(data: bytes) -> None:
+        with _file(data, name) as path, suppress(StorageError, VersionError):
+            opened: Journal[None] = Journal(path.with_name("journal.db"), lambda _entries: None)
+            try:
+                for entry in opened.leftover():
+                    assert isinstance(entry.signal, str), entry
+                    assert isinstance(entry.body, bytes), entry
+            finally:
+                opened.close()
+
+    return take
 
 
 def rows(data: bytes) -> None:
@@ -311,7 +315,8 @@ TARGETS: Mapping[str, Target] = {
     "http": http,
     "answer": answer,
     "spool": spool,
-    "journal": journal,
+    "journal": journal("journal.db"),
+    "journal_file": journal("journal-1.log"),
     "rows": rows,
     "recording": recording,
     "rendezvous": rendezvous,

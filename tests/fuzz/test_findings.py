@@ -6,7 +6,6 @@ import base64
 import math
 import tracemalloc
 import zlib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,11 +116,12 @@ def test_a_size_that_is_no_number_is_said() -> None:
 
 
 @pytest.mark.parametrize("place", [0.2, 0.5, 0.9])
-def test_a_journal_with_entries_nobody_wrote_is_salvaged(tmp_path: Path, place: float) -> None:
-    [journal] = SEEDS["journal"]()
-    at = int(len(journal) * place)
-    for damage in (b"\xff" * 100, b"\x00" * 3000):
-        TARGETS["journal"](journal[:at] + damage + journal[at + len(damage) :])
+@pytest.mark.parametrize("target", ["journal", "journal_file"])
+def test_a_journal_with_entries_nobody_wrote_is_salvaged(target: str, place: float) -> None:
+    for journal in SEEDS[target]():
+        at = int(len(journal) * place)
+        for damage in (b"\xff" * 100, b"\x00" * 3000):
+            TARGETS[target](journal[:at] + damage + journal[at + len(damage) :])
 
 
 def test_after_every_finding_the_same_service_goes_on_and_has_counted(bench: Bench) -> None:
@@ -177,7 +177,7 @@ _HUGE_ENTRY = (
     "lkQ5U{O`v6ewU3oAh7mCKJ$OKUA&BPl(xn{o>#6tIo`F$2@UD_jbj&rAP9mW2!bF8f*|LIP7+8G_a6)4*7^S@j$H_XAP9mW2!bF8"
     "f}A~u3BR11o|&oUH!n@*CiD3`m8Gmy&E_^Q%h}DT>6z>lMhQU>1UYxSf9EMH{Ceug=-rPnun2-62!fnt{sN9tUUC"
 )
-"""A journal of which one byte of an entry's length was changed: SQLite cannot allocate what it claims."""
+"""A journal of the first form: one byte of an entry's length was changed, and SQLite cannot allocate what it claims."""
 
 
 @pytest.mark.parametrize("begins", [2**63, 2**64 - 1])

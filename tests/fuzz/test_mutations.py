@@ -20,7 +20,7 @@ from tests.otlp import FakeWriter
 
 __all__ = ["bench"]
 
-SLOW = {"recording", "journal", "http", "answer"}
+SLOW = {"recording", "journal", "journal_file", "http", "answer"}
 """Each input is a file, a database or a socket."""
 
 BYTES_PER_BYTE = 2000

@@ -22,6 +22,9 @@ from otel_ml_service.storage.outbox import Commit, Outbox
 LARGE = 3 * 2**20
 """Bytes of a text: three of them are more than is kept in memory."""
 
+TORN = b"\xff\xfejrM" + bytes(4096)
+"""The end of a journal's file whose host lost its power."""
+
 sizes = st.lists(st.sampled_from([1, 10, 100, LARGE]), max_size=4)
 keys = st.sampled_from(["a", "b", "disj", f"{ONE_BY_ONE}1", f"{ONE_BY_ONE}2", "dist", "z"])
 changes = st.dictionaries(keys, st.none() | st.binary(max_size=20), max_size=4)
@@ -134,7 +137,7 @@ class AnOutbox(RuleBasedStateMachine):
 
 
 class AJournal(RuleBasedStateMachine):
-    """`journal.db`: appended to from many threads' requests, dropped from, closed and opened again."""
+    """`journal.db` and its files: appended to from many threads' requests, dropped from, closed and opened again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,10 +188,24 @@ class AJournal(RuleBasedStateMachine):
         self.begin()
         assert self.journal.identity == self.identity
 
+    @rule(database=st.booleans(), files=st.booleans(), is_used=st.booleans())
+    def lose(self, database: bool, files: bool, is_used: bool) -> None:
+        lost = [*([self.path] if database else []), *(self.path.parent.glob("journal-*.log") if files else [])]
+        for path in lost:
+            path.unlink()
+        if is_used:
+            self.append([b"the next one"], "metrics")
+        else:
+            self.open_again()
+
     @rule()
-    def lose_the_file(self) -> None:
-        self.path.unlink()
-        self.append([b"the next one"], "metrics")
+    def leave_an_end_that_is_torn(self) -> None:
+        self.journal.close()
+        for path in self.path.parent.glob("journal-*.log"):
+            if not path.read_bytes().endswith(TORN):  # nothing comes behind it
+                with path.open("ab") as file:
+                    file.write(TORN)
+        self.begin()
 
     def teardown(self) -> None:
         self.journal.close()

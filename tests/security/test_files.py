@@ -65,7 +65,9 @@ def test_under_umask_0_nobody_else_can_read_or_write_what_a_run_has_of_secrets_a
         journal = database.with_name("journal.db")
         spools = list(runtime.rglob("*.spool"))
 
-        files = [announced, announced.with_name("lock"), *spools, database, journal, *database.parent.glob("*-wal")]
+        requests = eventually(lambda: list(database.parent.glob("journal-*.log")))
+        files = [announced, announced.with_name("lock"), *spools, database, journal, *requests]
+        files += database.parent.glob("*-wal")
         modes = {path.name: mode(path) for path in files}
         folders = {path: mode(path) for path in (announced.parent.parent, announced.parent, database.parent)}
         folders |= {path.parent: mode(path.parent) for path in spools}

@@ -34,7 +34,8 @@ from otel_ml_service.aggregation.writer_progress import Progress
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.receiver.decode import Decoder
-from otel_ml_service.storage.journal import Journal
+from otel_ml_service.storage.journal import Entry, Journal
+from otel_ml_service.storage.journal_files import JournalFiles
 from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.storage.record_codec import encode
 from otel_ml_service.versions import JOURNAL, RUN, SERVED
@@ -153,11 +154,18 @@ def _name_of(value: Any) -> str:
 
 
 def journal_db() -> Iterator[str]:
-    """Yield the lines that describe `journal.db`."""
+    """Yield the lines that describe `journal.db`, and the bytes of a file beside it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "journal.db")
         Journal(path, lambda state_entries: None).close()
         yield from tables(path)
+        files = JournalFiles(Path(folder), "0123456789abcdef")
+        files.append([Entry(7, "metrics", b"metrics")])
+        files.drop(6)
+        files.append([Entry(8, "traces", b"spans"), Entry(9, "logs", b"logs")])
+        files.close()
+        for file in Path(folder).glob("*.log"):
+            yield f"{file.name}: {file.read_bytes()!r}"
 
 
 def tables(path: Path) -> Iterator[str]:

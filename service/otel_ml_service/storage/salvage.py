@@ -15,7 +15,16 @@ from typing import Any, TypeVar
 
 from otel_ml_service.storage.database import Form, is_hindered, open_database, storage_errors
 
-__all__ = ["highest", "is_suspect", "newest_damaged_copy", "readable", "rebuilt", "suspect", "until_damage"]
+__all__ = [
+    "highest",
+    "is_suspect",
+    "newest_damaged_copy",
+    "readable",
+    "rebuilt",
+    "set_aside",
+    "suspect",
+    "until_damage",
+]
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -65,7 +74,7 @@ def rebuilt(path: Path, form: Form, copy: Callable[[sqlite3.Connection | None, s
                 new.execute("BEGIN")
                 result = copy(old if _is_database(old) else None, new)
                 new.execute("COMMIT")
-            path.rename(_damaged_copy(path))
+            set_aside(path)
         # The log is the damaged file's: SQLite would write what is in it into a new one of the same name.
         for suffix in _BESIDE:
             log = path.with_name(path.name + suffix)
@@ -123,10 +132,15 @@ def until_damage(connection: sqlite3.Connection, query: str, *arguments: object)
 
 def highest(connection: sqlite3.Connection, table: str) -> int:
     """Return the highest key an AUTOINCREMENT table ever had; 2⁶² where that cannot be read."""
-    with suppress(sqlite3.Error, TypeError):
+    with suppress(sqlite3.Error, TypeError, ValueError):
         found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
         return int(found[0])
     return 2**62
+
+
+def set_aside(path: Path) -> Path:
+    """Give a damaged file its name as one, and return that."""
+    return path.rename(_damaged_copy(path))
 
 
 def newest_damaged_copy(path: Path) -> Path:

@@ -15,6 +15,7 @@ from otel_ml.exceptions import OtelMLError, VersionError
 from otel_ml.explanation import explained
 from otel_ml_exporters.records import Record
 from otel_ml_service.storage.database import StorageError, opened_to_read, require_known
+from otel_ml_service.storage.journal_database import ids_in
 from otel_ml_service.storage.packed_rows import rows_after
 from otel_ml_service.storage.record_codec import decode
 from otel_ml_service.storage.run_form import FORM
@@ -160,9 +161,8 @@ def requests_after(journal: Path, number: int) -> int:
     if not is_there(journal):
         return 0
     try:
-        with opened_to_read(journal) as connection:
-            return int(connection.execute("SELECT COUNT(*) FROM journal WHERE id > ?", (number,)).fetchone()[0])
-    except sqlite3.DatabaseError:
+        return len(ids_in(journal, number))
+    except (sqlite3.DatabaseError, StorageError):
         return 0
 
 

@@ -19,6 +19,7 @@ from otel_ml_service.storage.outbox import Commit, Outbox
 from otel_ml_service.storage.packed_rows import packed, unpacked
 from otel_ml_service.storage.salvaged_records import UNREADABLE
 from tests.unit.otel_ml_service.storage.test_journal import Receiver, append, started
+from tests.unit.otel_ml_service.storage.test_journal_files import left_by_the_first_form
 
 RECORDS = [Text(seq, float(seq), f"note {seq}", None, None, "text") for seq in range(1, 21)]
 STATE = {"run": b"the engine", "unit/1": b"a step"}
@@ -167,18 +168,35 @@ def test_who_gives_up_what_a_run_knew_says_from_which_number_it_goes_on(path: Pa
         assert outbox.base > RECORDS[-1].seq
 
 
-@pytest.mark.parametrize("change", ["signal = x'00'", "body = 'text'"])
+@pytest.mark.parametrize(
+    "change", ["signal = x'00'", "signal = 'other'", "body = 'text'", "id = -4", f"id = {2**63 - 1}"]
+)
 def test_a_request_that_no_service_wrote_costs_itself_alone(tmp_path: Path, change: str) -> None:
     path = tmp_path / "journal.db"
-    journal = started(path, Receiver())
-    ids = [append(journal, bytes([n])).result(10) for n in range(5)]
-    journal.close()
-    execute(path, f"UPDATE journal SET {change} WHERE id = {ids[2]}")
+    left_by_the_first_form(path, 6)
+    execute(path, f"UPDATE journal SET {change} WHERE id = 4")
 
     again: Journal[str] = Journal(path, Receiver())
 
-    assert [entry.id for entry in again.leftover()] == ids[:2] + ids[3:]
+    assert [entry.id for entry in again.leftover()] == [2, 3, 5, 6]
     assert again.damage.startswith("The journal was damaged: 4 requests could be read and are taken up")
+    again.close()
+
+
+@pytest.mark.parametrize("ids", ["'many', 0", "-1, 0", "1, x'00'", "9223372036854775807, 0"])
+def test_ids_that_no_service_gave_are_damage_and_no_request_is_lost_by_it(tmp_path: Path, ids: str) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    last = append(journal, b"x").result(10)
+    journal.close()
+    execute(path, "DELETE FROM ids")
+    execute(path, f"INSERT INTO ids VALUES ({ids})")
+
+    again = started(path, Receiver())
+
+    assert [entry.id for entry in again.leftover()] == [last]
+    assert "journal.db.damaged-1" in again.damage
+    assert append(again, b"new").result(10) > last
     again.close()
 
 

@@ -19,7 +19,7 @@ from otel_ml_service.storage.database import (
     require_known,
     sign,
 )
-from otel_ml_service.storage.journal import _FORM
+from otel_ml_service.storage.journal_database import FORM
 
 ROWS = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.binary(max_size=3)), max_size=120)
 TABLE = "CREATE TABLE kept (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT UNIQUE, value BLOB)"
@@ -80,25 +80,25 @@ def test_rows_deleted_together_are_those_deleted_one_by_one(keys: list[int]) -> 
 
 def test_of_a_file_that_another_process_has_open_nobody_says_that_its_form_is_known(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    with closing(open_database(path, _FORM)), pytest.raises(StorageError, match="in use by another otel_ml service"):
-        require_known(path, _FORM)
+    with closing(open_database(path, FORM)), pytest.raises(StorageError, match="in use by another otel_ml service"):
+        require_known(path, FORM)
 
-    require_known(path, _FORM)
+    require_known(path, FORM)
 
 
 def test_a_file_says_one_form_and_one_writer_however_often_it_is_signed() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
-        assert not is_signed(connection, _FORM)
-        sign(connection, _FORM)
-        sign(connection, _FORM)
+        assert not is_signed(connection, FORM)
+        sign(connection, FORM)
+        sign(connection, FORM)
 
-        assert is_signed(connection, _FORM)
+        assert is_signed(connection, FORM)
         assert len(connection.execute("SELECT version FROM writer").fetchall()) == 1
 
 
 def test_what_is_committed_is_on_the_disk_when_it_is_said_to_be(tmp_path: Path) -> None:
     """An acknowledgement follows: SQLite is asked for a sync at each commit (2 is FULL), and says that it does so."""
-    with closing(open_database(tmp_path / "journal.db", _FORM)) as connection:
+    with closing(open_database(tmp_path / "journal.db", FORM)) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
@@ -111,5 +111,5 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
     path.symlink_to(elsewhere)
 
     with pytest.raises(StorageError, match="Cannot open"):
-        open_database(path, _FORM)
+        open_database(path, FORM)
     assert elsewhere.read_bytes() == b""

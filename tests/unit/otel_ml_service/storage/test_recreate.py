@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,8 @@ from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.exporter_marks import Mark
 from otel_ml_service.storage.journal import Journal
 from otel_ml_service.storage.outbox import Commit, Outbox
-from tests.unit.otel_ml_service.storage.test_journal import Receiver, append
+from tests.unit.otel_ml_service.storage.test_journal import Receiver, append, left_in, started
+from tests.waiting import eventually
 
 
 def deleted(path: Path) -> None:
@@ -25,7 +27,7 @@ def moved(path: Path) -> None:
 
 
 def replaced(path: Path) -> None:
-    for file in path.parent.glob(f"{path.name}-*"):
+    for file in [*path.parent.glob(f"{path.name}-*"), *path.parent.glob("journal-*.log")]:
         file.unlink()
     path.unlink()
     path.write_bytes(b"of somebody else")
@@ -89,10 +91,72 @@ def test_what_a_journal_acknowledges_is_under_its_name(tmp_path: Path, harm: Cal
     append(journal, b"first").result(10)
     harm(path)
     append(journal, b"second").result(10)
+    shutil.copytree(path.parent, tmp_path / "killed")
     identity = journal.identity
     journal.close()
 
-    again = Journal(path, receiver)
-    assert [entry.body for entry in again.leftover()] == [b"first", b"second"]
-    assert again.identity == identity
+    for left in (path, tmp_path / "killed" / path.name):
+        again = Journal(left, receiver)
+        assert [entry.body for entry in again.leftover()] == [b"first", b"second"]
+        assert again.identity == identity
+        again.close()
+
+
+def cut(path: Path) -> None:
+    for file in path.parent.glob("journal-*.log"):
+        os.truncate(file, file.stat().st_size - 1)
+
+
+def without_requests(path: Path) -> None:
+    for file in path.parent.glob("journal-*.log"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("harm", [deleted, moved, replaced, without_requests])
+@pytest.mark.parametrize("is_leftover", [False, True], ids=["its own", "of a predecessor"])
+def test_what_a_journal_acknowledged_is_under_its_name_though_nothing_came_before_it_closed(
+    tmp_path: Path, harm: Callable[[Path], None], is_leftover: bool
+) -> None:
+    path = tmp_path / "state" / "journal.db"
+    journal = started(path, Receiver())
+    done = append(journal, b"done").result(10)
+    append(journal, b"acknowledged").result(10)
+    journal.drop(done)
+    if is_leftover:
+        journal.close()
+        journal = started(path, Receiver())
+    eventually(lambda: journal._files.dropped == done)
+    harm(path)
+    journal.close()
+
+    assert left_in(path) == [b"acknowledged"]
+
+
+def test_behind_a_file_that_somebody_has_cut_nothing_is_appended_and_what_is_whole_stays(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "journal.db"
+    journal = started(path, Receiver())
+    append(journal, b"whole").result(10)
+    append(journal, b"cut").result(10)
+    cut(path)
+    append(journal, b"after").result(10)
+    journal.close()
+
+    again = Journal(path, Receiver())
+    assert ([entry.body for entry in again.leftover()], again.damage) == ([b"whole", b"after"], "")
     again.close()
+
+
+def test_a_journal_that_cannot_be_written_anew_refuses_and_has_everything_once_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "journal.db"
+    journal = started(path, Receiver())
+    append(journal, b"first").result(10)
+    deleted(path)
+    path.parent.write_text("a file where a folder has to be")
+
+    with pytest.raises(StorageError):
+        append(journal, b"refused").result(10)
+    path.parent.unlink()
+    append(journal, b"second").result(10)
+    journal.close()
+
+    assert left_in(path) == [b"first", b"second"]
