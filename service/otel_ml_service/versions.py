@@ -10,7 +10,7 @@ __all__ = ["JOURNAL", "RUN", "SERVED"]
 JOURNAL = 1
 """Of `journal.db`: its tables. What they hold is OTLP."""
 
-RUN = 9
+RUN = 10
 """Of `run.db`: tables, records (`storage/record_codec.py`), the engine's state (`aggregation/snapshot.py`),
 and rows of both that are packed (`storage/packed_rows.py`)."""
 

@@ -12,7 +12,8 @@ import numpy as np
 from otel_ml_exporters.json_text import plain_json
 from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, STATS, SUM, WXSUM
 from otel_ml_service.aggregation.observation import Attributes, Buckets, Partials, ThirdPartyPoints
-from otel_ml_service.aggregation.quantiles import difference, narrowed
+from otel_ml_service.aggregation.points import ExplicitBuckets
+from otel_ml_service.aggregation.quantiles import came_since
 from otel_ml_service.aggregation.run_state import RunState
 
 __all__ = ["CumulativeKey", "CumulativeStream", "CumulativeStreams", "Fresh", "entry_of"]
@@ -50,7 +51,7 @@ class CumulativeStream(NamedTuple):
     start_ns: int
     time_ns: int
     stats: tuple[float, ...]
-    buckets: Buckets | None
+    buckets: Buckets | ExplicitBuckets | None
     received_at: float
 
 
@@ -60,14 +61,14 @@ class _Point(NamedTuple):
     start_ns: int
     time_ns: int
     stats: Sequence[float]
-    buckets: Buckets | None
+    buckets: Buckets | ExplicitBuckets | None
 
 
 class _Added(NamedTuple):
     """What a point adds to what was known."""
 
     stats: Sequence[float]
-    buckets: Buckets | None
+    buckets: Buckets | ExplicitBuckets | None
 
 
 class Fresh(NamedTuple):
@@ -277,7 +278,7 @@ def _histogram_since(key: CumulativeKey, point: _Point, before: CumulativeStream
         return _Added(stats, point.buckets)
     # What came since lies between the extremes of all, too.
     low, high = point.stats[MIN : MAX + 1]
-    return _Added(stats, narrowed(difference(point.buckets, before.buckets), low, high))
+    return _Added(stats, came_since(point.buckets, before.buckets, low, high))
 
 
 def _extremes(key: CumulativeKey, point: _Point, before: CumulativeStream) -> tuple[float, float]:

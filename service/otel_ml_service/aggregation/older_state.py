@@ -159,6 +159,12 @@ def _from_8(state: State) -> Iterator[tuple[str, bytes]]:
         yield key, plain_json({**json.loads(data), "version": 9}) if key == "run" else data
 
 
+def _from_9(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the form in which buckets with bounds of their own were kept spread over exponential ones."""
+    for key, data in state.items():
+        yield key, plain_json({**json.loads(data), "version": 10}) if key == "run" else data
+
+
 def _with_defaults(pieces: bytes) -> bytes:
     line, _, columns = pieces.partition(b"\n")
     headers = [{**header, "reduction": [header["reduction"], ""]} for header in json.loads(line)]
@@ -178,5 +184,5 @@ def _by_role(streams: list[list[Any]]) -> list[object]:
 
 
 _NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {
-    1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6, 7: _from_7, 8: _from_8,
+    1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6, 7: _from_7, 8: _from_8, 9: _from_9,
 }  # fmt: skip

@@ -21,6 +21,7 @@ __all__ = [
     "Attributes",
     "Buckets",
     "Column",
+    "ExplicitBuckets",
     "Held",
     "Kind",
     "Layout",
@@ -57,7 +58,7 @@ class SeriesKey(NamedTuple):
 class Buckets(NamedTuple):
     """Exponential buckets of one point (OTLP ExponentialHistogram data point).
 
-    Counts are whole numbers, but for histograms with other bounds, of which a bucket is spread over several.
+    Counts are whole numbers, but where buckets with other bounds were spread over them.
     """
 
     scale: int
@@ -66,6 +67,31 @@ class Buckets(NamedTuple):
     positive: tuple[float, ...]
     negative_offset: int
     negative: tuple[float, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, about."""
+        return 120 + 8 * (len(self.positive) + len(self.negative))
+
+
+class ExplicitBuckets(NamedTuple):
+    """Buckets of one point as other SDKs send them, with bounds of their own: spread only when they are reduced.
+
+    Attributes:
+        bounds: ascending, finite, at least one; bucket i holds (bounds[i - 1], bounds[i]].
+        counts: one more than there are bounds.
+        low, high: no record is smaller, or larger; None where nothing is known.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, about: the bounds are those of many points."""
+        return 120 + 8 * len(self.counts)
 
 
 class Partials(NamedTuple):
@@ -84,7 +110,7 @@ class Partials(NamedTuple):
     series: tuple[SeriesKey, ...]
     stats: Floats
     times: Ints
-    buckets: tuple[Buckets | None, ...] | None = None
+    buckets: tuple[Buckets | ExplicitBuckets | None, ...] | None = None
 
     @property
     def is_lone(self) -> bool:
@@ -112,8 +138,7 @@ class Partials(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes in memory, about."""
-        buckets = [bucket for bucket in self.buckets or () if bucket is not None]
-        held = sum(8 * (len(bucket.positive) + len(bucket.negative)) + 120 for bucket in buckets)
+        held = sum(bucket.nbytes for bucket in self.buckets or () if bucket is not None)
         return self.stats.nbytes + self.times.nbytes + held
 
     def unpack(self) -> Partials:

@@ -16,6 +16,7 @@ from otel_ml_service.aggregation.observation import (
     ThirdPartyPoints,
     Writer,
 )
+from otel_ml_service.aggregation.points import ExplicitBuckets
 
 __all__ = ["as_request"]
 
@@ -83,6 +84,10 @@ def _add_point(metric: Any, partials: Partials, row: int) -> None:
 def _set_buckets(point: Any, partials: Partials, row: int) -> None:
     buckets = partials.buckets[row] if partials.buckets is not None else None
     if buckets is None:
+        return
+    if isinstance(buckets, ExplicitBuckets):
+        point.explicit_bounds.extend(buckets.bounds)
+        point.bucket_counts.extend(buckets.counts)
         return
     point.scale, point.zero_count = buckets.scale, buckets.zero_count
     point.positive.offset, point.negative.offset = buckets.positive_offset, buckets.negative_offset

@@ -11,10 +11,11 @@ import numpy as np
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.reductions import STATISTICS, VALUE_ATTRIBUTES
 from otel_ml_exporters.records import JsonValue
+from otel_ml_service.aggregation.explicit_buckets import as_sent
 from otel_ml_service.aggregation.fold import STATS
 from otel_ml_service.aggregation.observation import Attributes, Buckets, Kind, Partials, SeriesKey
+from otel_ml_service.aggregation.points import ExplicitBuckets
 from otel_ml_service.receiver.attribute_values import LONGEST_NAME, as_text, plain
-from otel_ml_service.receiver.explicit_buckets import exponential
 from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.receiver.point_coordinates import COORDINATES, Coordinates, coordinates
 
@@ -37,7 +38,7 @@ class Columns:
         self.series: list[SeriesKey] = []
         self.stats: list[float] = []
         self.times: list[int] = []
-        self.buckets: dict[int, Buckets] = {}
+        self.buckets: dict[int, Buckets | ExplicitBuckets] = {}
 
     def __len__(self) -> int:
         return len(self.series)
@@ -127,7 +128,7 @@ def _moments(columns: Columns, series: SeriesKey, point: Any, values: Mapping[st
 def _explicit(columns: Columns, series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> None:
     _moments(columns, series, point, values)
     if point.explicit_bounds:
-        buckets = exponential(tuple(point.explicit_bounds), tuple(point.bucket_counts))
+        buckets = as_sent(tuple(point.explicit_bounds), tuple(point.bucket_counts))
         if buckets is not None:
             columns.buckets[len(columns) - 1] = buckets
 

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.exceptions import WireError
-from otel_ml_service.aggregation.observation import Buckets, Observation, ThirdPartyPoints, Writer
-from otel_ml_service.aggregation.points import Layout, Partials, SeriesKey
-from otel_ml_service.receiver.explicit_buckets import exponential
+from otel_ml_service.aggregation.explicit_buckets import as_sent
+from otel_ml_service.aggregation.observation import Observation, ThirdPartyPoints, Writer
+from otel_ml_service.aggregation.points import ExplicitBuckets, Layout, Partials, SeriesKey
 from otel_ml_service.receiver.message_templates import Forms, layout_of, mask_of
 from otel_ml_service.receiver.point_positions import PointPositions, UnknownError, point_places
 
@@ -40,8 +40,8 @@ class _Histogram:
     offset: int
     counts: struct.Struct
 
-    def read(self, message: bytes) -> Buckets | None:
-        return exponential(self.bounds, self.counts.unpack_from(message, self.offset))
+    def read(self, message: bytes) -> ExplicitBuckets | None:
+        return as_sent(self.bounds, self.counts.unpack_from(message, self.offset))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,8 +177,8 @@ def _histograms(message: bytes, points: Sequence[PointPositions]) -> Iterator[tu
 
 
 def _some(
-    buckets: Mapping[int, Buckets | None], like: ThirdPartyPoints, rows: npt.NDArray[np.int64] | slice
-) -> tuple[Buckets | None, ...] | None:
+    buckets: Mapping[int, ExplicitBuckets | None], like: ThirdPartyPoints, rows: npt.NDArray[np.int64] | slice
+) -> tuple[ExplicitBuckets | None, ...] | None:
     if not buckets:
         return None
     points = range(len(like.starts)) if isinstance(rows, slice) else rows.tolist()
