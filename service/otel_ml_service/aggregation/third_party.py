@@ -129,14 +129,17 @@ class ThirdParty:
         self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape, rows: list[int]
     ) -> list[int]:
         """Return the rows that did not come before."""
-        place, times = SeriesOrigin(writer.number, sent.scope, axis), sent.partials.times[:, 1].tolist()
-        digests = self._identities.of_all(place, shape, sent.step, sent.starts, times)
-        is_new = self._run.recent.add_digests([digests[row] for row in rows], self._run.now)
-        return rows if all(is_new) else [row for row, new in zip(rows, is_new, strict=True) if new]
+        run, origin = self._run, SeriesOrigin(writer.number, sent.scope, axis)
+        times = sent.partials.times[:, 1].tolist()
+        news = run.recent_points.news(origin, shape, sent.step, sent.starts, times, rows, run.now)
+        if not (news and run.recent.has_points(run.now)):
+            return news
+        digests = self._identities.of_all(origin, shape, sent.step, sent.starts, times)
+        return [row for row in news if not run.recent.knows(digests[row])]
 
     def _news(self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape, rows: list[int]) -> Partials:
         """Return what rows say that was not known: without those that hold no record, or were sent again."""
-        fresh = self._fresh(writer, sent, rows)
+        fresh = self._fresh(writer, sent, shape, rows)
         counts, repeated = fresh.partials.stats[:, COUNT].tolist(), self._sent_again(writer, sent, axis, shape)
         kept = [
             place
@@ -169,11 +172,13 @@ class ThirdParty:
         recent = start_ns > 0 and self._run.now - start_ns / 1e9 < self._run.settings.identity_memory_s
         return start_ns if recent else time_ns
 
-    def _fresh(self, writer: WriterState, sent: ThirdPartyPoints, rows: list[int]) -> Fresh:
+    def _fresh(self, writer: WriterState, sent: ThirdPartyPoints, shape: Shape, rows: list[int]) -> Fresh:
+        if not rows:
+            return Fresh(rows, sent.partials.some(rows))
         if _is_added_up(sent):
-            return self.streams.levels(writer.number, sent, rows)
+            return self.streams.levels(writer.number, sent, shape, rows)
         if sent.temporality == "cumulative" and sent.kind != "gauge" and not _is_level(sent):
-            return self.streams.increases(writer.number, sent, rows)
+            return self.streams.increases(writer.number, sent, shape, rows)
         return Fresh(rows, _some(sent.partials, rows))
 
     def _pieces(self, writer: WriterState, sent: ThirdPartyPoints, news: Partials) -> Iterator[Piece]:
