@@ -105,7 +105,7 @@ def streams(service: Service) -> dict[Any, Any]:
     for meter, table in service.engine._third_party.streams.tables.items():
         names = [(row, name) for row, name in enumerate(table.names) if name is not None]
         for row, name in names:
-            found[meter, name] = [part.tolist() if isinstance(part, np.ndarray) else part for part in table.at(np.array([row]))]
+            found[meter, name] = [np.asarray(part, dtype=object).tolist() for part in table.at(np.array([row]))]
     return found
 
 

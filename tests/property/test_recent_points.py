@@ -88,7 +88,7 @@ def test_series_that_are_never_the_same_are_bounded_as_moments_are() -> None:
     recent = RecentPoints(SPAN_S, most=100)
 
     for number in range(1_000):
-        series = tuple(SeriesKey(f"{number}/{name}", (), "order") for name in "abcd")
-        recent.news(SeriesOrigin(0, "", "time"), Shape(number, series), None, (0,) * 4, (number,) * 4, [0, 1, 2, 3], 1.0)
+        shape = Shape(number, tuple(SeriesKey(f"{number}/{name}", (), "order") for name in "abcd"))
+        recent.news(SeriesOrigin(0, "", "time"), shape, None, (0,) * 4, (number,) * 4, [0, 1, 2, 3], 1.0)
 
     assert 0 < len(recent) <= 200 // 4

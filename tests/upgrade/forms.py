@@ -27,8 +27,8 @@ from otel_ml_exporters import records
 from otel_ml_service.aggregation import state_entries
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.parameters import Owner
-from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.points import ExplicitBuckets
+from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.step_streams import Tally
 from otel_ml_service.aggregation.stream_table import Latest, Meter
 from otel_ml_service.aggregation.writer_progress import Progress

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, STATS, SUM
-from otel_ml_service.aggregation.observation import Partials, SeriesKey, ThirdPartyPoints
+from otel_ml_service.aggregation.observation import SeriesKey, ThirdPartyPoints
 from otel_ml_service.aggregation.piece import Shape
-from otel_ml_service.aggregation.points import Floats, Ints
+from otel_ml_service.aggregation.points import Floats, Ints, Points
 from otel_ml_service.aggregation.quantiles import came_since
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.stream_table import KEPT, AnyBuckets, Latest, Meter, StreamTable
@@ -38,7 +38,7 @@ class Fresh(NamedTuple):
     """What points add to what was known: which of them do, and how much."""
 
     rows: list[int]
-    partials: Partials
+    partials: Points
 
 
 class CumulativeStreams:
@@ -112,7 +112,7 @@ class CumulativeStreams:
 
     def _totals(self, meter: Meter, shape: Shape, rows: list[int], points: Latest) -> Floats:
         """Return points with what other meters of the process said last, lowest first."""
-        totals = points.stats[:, SUM].copy()
+        totals: Floats = points.stats[:, SUM].copy()
         window_ns = int(self._run.settings.third_party_window_s * 1e9)
         oldest = points.times - window_ns if meter.step is None else np.zeros_like(points.times)
         others: dict[int, list[float]] = {}
@@ -271,7 +271,7 @@ def _some(points: Latest, rows: Ints) -> Latest:
 def _fresh(
     sent: ThirdPartyPoints, rows: list[int], added: Ints, stats: Floats, buckets: Sequence[AnyBuckets | None]
 ) -> Fresh:
-    """Return what some of the points add, of which `stats` are those of all, and `buckets` of those that add something."""
+    """Return what some of the points add: `stats` are those of all, and `buckets` of those that add something."""
     if len(added) < len(rows):
         rows, stats = [rows[row] for row in added.tolist()], stats[added]
     partials = sent.partials if len(rows) == len(sent.partials.series) else sent.partials.some(rows)

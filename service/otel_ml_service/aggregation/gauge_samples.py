@@ -53,7 +53,7 @@ class GaugeSamples:
             shape: their series.
             step: of all.
             time_ns: when they were sampled.
-            values: one of each series.
+            values: one of each series, which nobody changes any more.
             closed: what is kept of the step, where it is closed: looked through where nothing is remembered.
         """
         key = (place, shape.number, step)
@@ -62,7 +62,7 @@ class GaugeSamples:
             self._count += len(values)
             self._forget_oldest()
             before = _newest_in(closed, place, shape)
-        newest = before if before is not None and before.time_ns > time_ns else _Newest(time_ns, values.copy())
+        newest = before if before is not None and before.time_ns > time_ns else _Newest(time_ns, values)
         self._newest[key] = newest
         if before is None:
             return np.zeros(len(values), bool)

@@ -135,6 +135,16 @@ class Partials(NamedTuple):
         """Time of the newest record; 0 where there is none."""
         return int(self.times[:, 1].max(initial=0))
 
+    def last_times(self) -> list[int]:
+        """Return the time of the last record of each."""
+        found: list[int] = self.times[:, 1].tolist()
+        return found
+
+    def sums(self) -> Floats:
+        """Return the sum of each, as an array of its own."""
+        found: Floats = self.stats[:, SUM].copy()
+        return found
+
     @property
     def nbytes(self) -> int:
         """Bytes in memory, about."""
@@ -181,6 +191,7 @@ class Layout:
         last: [n], offsets of the last record's time.
         is_lone: every point is one value: its sum says all of its statistics.
         held: where it is said how many values of the user they are.
+        has_starts: the first record's time is sent of some point.
     """
 
     series: tuple[SeriesKey, ...]
@@ -191,6 +202,7 @@ class Layout:
     last: Ints
     is_lone: bool
     held: Held
+    has_starts: bool
 
     def values(self, message: bytes, *, with_gauges: bool) -> int:
         """Return how many values of the user the points of a message stand for."""
@@ -227,21 +239,26 @@ class Layout:
 
     def times(self, messages: Sequence[bytes]) -> Ints:
         """Return [messages × n, 2]."""
-        return self._times(messages)[0]
-
-    def times_as_sent(self, message: bytes) -> tuple[Ints, npt.NDArray[np.uint64]]:
-        """Return the times of one message, and the first record's of each point as it was sent, 0 where it was not."""
-        times, first = self._times([message])
-        return times, first.reshape(-1).view(np.uint64)
-
-    def _times(self, messages: Sequence[bytes]) -> tuple[Ints, Ints]:
         words, starts = self._words(messages)
         times = np.empty((len(messages), len(self.series), 2), np.int64)
         times[..., 1] = last = words[starts + self.last]
         first = words[starts + np.maximum(self.first, 0)]
         first[:, self.first < 0] = 0
         times[..., 0] = np.where((first > 0) & (first <= last), first, last)
-        return times.reshape(-1, 2), first
+        return times.reshape(-1, 2)
+
+    def last_times(self, message: bytes) -> list[int]:
+        """Return the time of the last record of each point of one message."""
+        found: list[int] = _words(message)[self.last].tolist()
+        return found
+
+    def starts_as_sent(self, message: bytes) -> tuple[int, ...]:
+        """Return the time of the first record of each point of one message; 0 where it was not sent."""
+        if not self.has_starts:
+            return (0,) * len(self.series)
+        first = _words(message)[np.maximum(self.first, 0)]
+        first[self.first < 0] = 0
+        return tuple(first.view(np.uint64).tolist())
 
     def newest_ns(self, message: bytes) -> int:
         """Return the time of the newest record of one message."""
@@ -296,6 +313,14 @@ class Packed(NamedTuple):
     def newest_ns(self) -> int:
         """Time of the newest record."""
         return self.layout.newest_ns(self.message)
+
+    def last_times(self) -> list[int]:
+        """Return the time of the last record of each."""
+        return self.layout.last_times(self.message)
+
+    def sums(self) -> Floats:
+        """Return the sum of each, as an array of its own."""
+        return self.layout.sums([self.message])
 
     @property
     def nbytes(self) -> int:

@@ -216,7 +216,9 @@ def _spread(parts: Iterable[Part]) -> Iterator[tuple[Place, float]]:
     for bounds, counts in sums.items():
         found = np.flatnonzero(counts)
         places = spread_of(bounds).places
-        yield from ((places[number], count) for number, count in zip(found.tolist(), counts[found].tolist()))
+        yield from (
+            (places[number], count) for number, count in zip(found.tolist(), counts[found].tolist(), strict=True)
+        )
 
 
 def _limits_of(buckets: ExplicitBuckets, low: float, high: float) -> tuple[Place, Place]:
@@ -227,7 +229,8 @@ def _limits_of(buckets: ExplicitBuckets, low: float, high: float) -> tuple[Place
     within = _limits(
         math.nan if buckets.low is None else buckets.low, math.nan if buckets.high is None else buckets.high, SCALE
     )
-    return tuple(min(max(place, least), largest) for place in (min(within), within[1]))
+    lowest, highest = (min(max(place, least), largest) for place in (min(within), within[1]))
+    return lowest, highest
 
 
 def narrowed(buckets: Buckets, low: float, high: float) -> Buckets:
@@ -300,9 +303,7 @@ def came_since(
     if isinstance(now, ExplicitBuckets) and isinstance(before, ExplicitBuckets):
         added = increase(now, before)
         if added is not None:
-            return added._replace(
-                low=low if math.isfinite(low) else None, high=high if math.isfinite(high) else None
-            )
+            return added._replace(low=low if math.isfinite(low) else None, high=high if math.isfinite(high) else None)
     return narrowed(difference(_exponential(now), _exponential(before)), low, high)
 
 

@@ -76,6 +76,8 @@ class RecentPoints:
             now: seconds since the epoch.
         """
         self._turn(now)
+        if starts_ns.count(starts_ns[0]) == len(starts_ns) and times_ns.count(times_ns[0]) == len(times_ns):
+            return self._news(self._moment(origin, step, starts_ns[0], times_ns[0]), shape, rows)
         moments: dict[tuple[int, int], list[int]] = {}
         for row in rows:
             moments.setdefault((starts_ns[row], times_ns[row]), []).append(row)
@@ -84,7 +86,7 @@ class RecentPoints:
             for moment, members in moments.items()
             for row in self._news(self._moment(origin, step, *moment), shape, members)
         ]
-        return found if len(moments) < 2 else sorted(found)
+        return sorted(found)
 
     def _news(self, moment: bytes, shape: Shape, rows: list[int]) -> list[int]:
         name, digests = self._set_of(shape, rows)

@@ -2,8 +2,8 @@
 
 `run` · `said` · `findings` · `reductions` · `params` · `summaries` · `who/<n>` (a writer's resource) · `writer/<n>`
 (where it stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>/<k>` ·
-`recent/<generation>/<k>` · `moments/<generation>/<k>` · `unit/<n>` (what is known of it). What begins with `disk/` is read when it is needed:
-`disk/points/<n>/<k>` (points of a window, written once), and what `closed_steps.py` names.
+`recent/<generation>/<k>` · `moments/<generation>/<k>` · `unit/<n>` (what is known of it). What begins with `disk/` is
+read when it is needed: `disk/points/<n>/<k>` (points of a window, written once), and what `closed_steps.py` names.
 """
 
 from __future__ import annotations

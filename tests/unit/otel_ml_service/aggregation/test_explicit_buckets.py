@@ -107,8 +107,10 @@ def test_points_spread_together_give_what_each_gives_as_exponential_buckets(
 
 
 def told(found: Distribution) -> object:
-    sides = [{index: pytest.approx(count) for index, count in side.items() if count > 1e-12}
-             for side in (found.positive, found.negative)]
+    sides = [
+        {index: pytest.approx(count) for index, count in side.items() if count > 1e-12}
+        for side in (found.positive, found.negative)
+    ]
     return found.scale, pytest.approx(found.zero, abs=1e-12), *sides
 
 
@@ -123,7 +125,9 @@ def test_beside_coarser_buckets_explicit_ones_become_as_coarse() -> None:
 
 
 @given(
-    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5, unique=True).map(sorted).map(tuple),
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5, unique=True).map(
+        lambda found: tuple(sorted(found))
+    ),
     st.lists(st.integers(0, 1000), min_size=6, max_size=6).map(tuple),
 )
 def test_any_bounds_keep_every_record(bounds: tuple[float, ...], counts: tuple[int, ...]) -> None:
