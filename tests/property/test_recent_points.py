@@ -74,11 +74,10 @@ def test_a_point_is_known_for_one_to_two_spans_however_it_is_grouped(every: list
         now += sent.after
         rows = [row for row in range(len(sent.points)) if row not in sent.left_out]
         assert news(recent, sent, rows, now) == reference.news(sent, rows, now)
-        if number % 2 and (fresh := recent.take_fresh()):  # a commit
-            written.setdefault(recent.generation, []).append(fresh)
+        if number % 2 or number == stopped:  # a commit
+            for generation, added in recent.take_fresh():
+                written.setdefault(generation, []).append(added)
         if number == stopped:
-            if fresh := recent.take_fresh():
-                written.setdefault(recent.generation, []).append(fresh)
             state, recent = recent.state(), RecentPoints(SPAN_S)
             newest = {one: chunks for one, chunks in written.items() if one >= int(str(state[0])) - 1}
             recent.restore(state, newest)

@@ -44,6 +44,7 @@ class RecentPoints:
         self._told = 0
         self.generation = 0
         self._began: float | None = None
+        self._added: list[tuple[int, bytes]] = []
         self._fresh: list[bytes] = []
         self._fresh_sets: dict[_SetId, bytes] = {}
         self._origins: dict[SeriesOrigin, bytes] = {}
@@ -76,6 +77,8 @@ class RecentPoints:
             now: seconds since the epoch.
         """
         self._turn(now)
+        if not rows:
+            return rows
         if starts_ns.count(starts_ns[0]) == len(starts_ns) and times_ns.count(times_ns[0]) == len(times_ns):
             return self._news(self._moment(origin, step, starts_ns[0], times_ns[0]), shape, rows)
         moments: dict[tuple[int, int], list[int]] = {}
@@ -98,6 +101,7 @@ class RecentPoints:
             rows = [row for row, digest in zip(rows, _cut(digests), strict=True) if digest not in known]
             if not rows:
                 return rows
+            name, digests = self._set_of(shape, rows)
         self._young[moment] = (*young, name)
         self._fresh.append(moment + name)
         if name not in self._young_sets:
@@ -134,20 +138,23 @@ class RecentPoints:
         if self._began is None:
             self._began = now
         elif now - self._began >= self._span_s or len(self._young) + self._told >= self._most:
+            self._put_away()
             self._old, self._young = self._young, {}
             self._old_sets, self._young_sets = self._young_sets, {}
             self.generation += 1
             self._began, self._told = now, 0
-            self._fresh, self._fresh_sets = [], {}
 
-    def take_fresh(self) -> bytes:
-        """Return what was added since this was asked last; nothing where nothing was."""
-        if not self._fresh:
-            return b""
-        sets = {name.hex(): digests.hex() for name, digests in self._fresh_sets.items()}
-        data = json.dumps(sets).encode() + b"\n" + b"".join(self._fresh)
-        self._fresh, self._fresh_sets = [], {}
-        return data
+    def take_fresh(self) -> list[tuple[int, bytes]]:
+        """Return what was added since this was asked last, each with its generation."""
+        self._put_away()
+        added, self._added = self._added, []
+        return added
+
+    def _put_away(self) -> None:
+        if self._fresh:
+            sets = {name.hex(): digests.hex() for name, digests in self._fresh_sets.items()}
+            self._added.append((self.generation, json.dumps(sets).encode() + b"\n" + b"".join(self._fresh)))
+            self._fresh, self._fresh_sets = [], {}
 
     def state(self) -> list[object]:
         """Return what `restore` needs besides what was added."""

@@ -173,18 +173,19 @@ class Snapshot:
 
     def _recent(self) -> Iterator[tuple[str, bytes | None]]:
         recent, points = self._run.recent, self._run.recent_points
-        yield from self._added("recent", recent.generation, b"".join(recent.take_fresh()))
+        digests = b"".join(recent.take_fresh())
+        yield from self._added("recent", recent.generation, [(recent.generation, digests)] if digests else [])
         yield from self._added("moments", points.generation, points.take_fresh())
 
-    def _added(self, kind: str, newest: int, fresh: bytes) -> Iterator[tuple[str, bytes | None]]:
-        """Write what was added to a generation, and remove those before the last one."""
+    def _added(self, kind: str, newest: int, fresh: list[tuple[int, bytes]]) -> Iterator[tuple[str, bytes | None]]:
+        """Write what was added to generations, and remove those before the last one."""
         chunks = self._chunks[kind]
+        for generation, data in fresh:
+            chunk = chunks.get(generation, 0)
+            yield f"{kind}/{generation}/{chunk}", data
+            chunks[generation] = chunk + 1
         for old in [generation for generation in chunks if generation < newest - 1]:
             yield from ((f"{kind}/{old}/{chunk}", None) for chunk in range(chunks.pop(old)))
-        if fresh:
-            chunk = chunks.get(newest, 0)
-            yield f"{kind}/{newest}/{chunk}", fresh
-            chunks[newest] = chunk + 1
 
     def restore(self, state: Mapping[str, bytes]) -> None:
         """Read entries that an earlier engine wrote; those of a former version are all written again."""
