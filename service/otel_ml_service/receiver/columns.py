@@ -50,18 +50,21 @@ class Shapes:
     def __init__(self) -> None:
         self._known: dict[tuple[SeriesKey, ...], tuple[SeriesKey, ...]] = {}
 
-    def partials(self, columns: Columns) -> Partials:
-        """Return the columns as arrays."""
-        shape = tuple(columns.series)
-        known = self._known.get(shape)
+    def interned(self, series: tuple[SeriesKey, ...]) -> tuple[SeriesKey, ...]:
+        """Return the tuple that stands for all equal ones."""
+        known = self._known.get(series)
         if known is None:
             if len(self._known) >= _SHAPES:
                 self._known.clear()
-            known = self._known[shape] = shape
+            known = self._known[series] = series
+        return known
+
+    def partials(self, columns: Columns) -> Partials:
+        """Return the columns as arrays."""
         points = len(columns)
         found = columns.buckets
         return Partials(
-            series=known,
+            series=self.interned(tuple(columns.series)),
             stats=np.array(columns.stats, dtype=np.float64).reshape(points, STATS),
             times=np.array(columns.times, dtype=np.int64).reshape(points, 2),
             buckets=tuple(found.get(row) for row in range(points)) if found else None,
