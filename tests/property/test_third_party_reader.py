@@ -155,7 +155,9 @@ def test_attributes_that_are_new_each_time_do_not_fill_the_memory(monkeypatch: p
     for number in range(1, 40):
         body = message(number, "gauge")
         assert_same(decoder.protobuf("metrics", body), decoded_by_upb(body))
-        assert all(len(scope.numbers) <= 20 for scope in decoder._messages._reader._scopes.values() if scope)
+        reader = decoder._messages._reader
+        assert reader is not None
+        assert all(len(scope.numbers) <= 20 for scope in reader._scopes.values() if scope is not None)
 
 
 def test_where_nothing_is_compiled_all_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
