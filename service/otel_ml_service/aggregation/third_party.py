@@ -157,9 +157,7 @@ class ThirdParty:
             return None
         place = SeriesOrigin(writer.number, sent.scope, axis)
         closed = self._steps.kept_of(writer, axis, sent.step)
-        values, newest_ns = sent.partials.sums(), sent.partials.newest_ns
-        found = self._samples.repeated(place, shape, sent.step, newest_ns, values, closed or ())
-        return None if closed is None else found
+        return self._samples.repeated(place, shape, sent.step, sent.partials.newest_ns, sent.partials, closed)
 
     def _say_that_steps_are_lost(self, role: str) -> None:
         self._run.output.say(
