@@ -70,10 +70,15 @@ class Spread(NamedTuple):
 
     Attributes:
         places: the exponential ones, ascending.
+        indices: of each of the places, its number among those of its sign.
+        below, above: which of the places is the first that is not negative, and the first that is positive.
         shares: of each bucket the first of the places, and how much goes to it and to those after it.
     """
 
     places: Sequence[Place]
+    indices: npt.NDArray[np.int64]
+    below: int
+    above: int
     shares: Sequence[tuple[int, npt.NDArray[np.float64]]]
 
     def counts(self, buckets: ExplicitBuckets) -> npt.NDArray[np.float64]:
@@ -121,7 +126,9 @@ def spread_of(bounds: tuple[float, ...]) -> Spread:
         found.append(shares | ({_ZERO: at_zero} if at_zero else {}))
     places = sorted(set().union(*found))
     numbers = {place: number for number, place in enumerate(places)}
-    return Spread(places, [_together(shares, numbers) for shares in found])
+    indices = np.array([sign * signed for sign, signed in places], dtype=np.int64)
+    below, above = bisect_left(places, _ZERO), bisect_right(places, _ZERO)
+    return Spread(places, indices, below, above, [_together(shares, numbers) for shares in found])
 
 
 def _together(shares: dict[Place, float], numbers: dict[Place, int]) -> tuple[int, npt.NDArray[np.float64]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_service.aggregation.explicit_buckets import SCALE, Place, increase, spread_of
-from otel_ml_service.aggregation.points import Buckets, ExplicitBuckets
+from otel_ml_service.aggregation.explicit_buckets import SCALE, Place, Spread, increase, spread_of
+from otel_ml_service.aggregation.points import Buckets, ExplicitBuckets, Floats
 
 __all__ = ["FULL_SCALE", "Distribution", "Part", "came_since", "difference", "merged", "narrowed", "nearest_rank"]
 
@@ -182,9 +182,16 @@ def merged(parts: Sequence[Part]) -> Distribution:
         zero += buckets.zero_count
         _pour(positive, buckets.positive_offset, buckets.positive, shift)
         _pour(negative, buckets.negative_offset, buckets.negative, shift)
-    for (sign, signed), count in _spread(parts):
+    shift = SCALE - scale
+    sums, moved = _spread(parts)
+    for spread, counts in sums:
+        below, above = spread.below, spread.above
+        zero += float(counts[below:above].sum())
+        _add(negative, spread.indices[:below], counts[:below], shift)
+        _add(positive, spread.indices[above:], counts[above:], shift)
+    for (sign, signed), count in moved:
         if sign:
-            into, index = positive if sign > 0 else negative, sign * signed >> SCALE - scale
+            into, index = positive if sign > 0 else negative, sign * signed >> shift
             into[index] = into.get(index, 0) + count
         else:
             zero += count
@@ -201,24 +208,33 @@ def merged(parts: Sequence[Part]) -> Distribution:
     )
 
 
-def _spread(parts: Iterable[Part]) -> Iterator[tuple[Place, float]]:
-    """Yield how many records of explicit buckets lie in which exponential one; those with the same bounds at once."""
-    sums: dict[tuple[float, ...], npt.NDArray[np.float64]] = {}
+def _spread(parts: Iterable[Part]) -> tuple[list[tuple[Spread, Floats]], list[tuple[Place, float]]]:
+    """Return how many records of explicit buckets lie in exponential ones, and how many in those of their extremes.
+
+    Those with the same bounds are added up.
+    """
+    sums: dict[tuple[float, ...], Floats] = {}
+    moved: list[tuple[Place, float]] = []
     for part in parts:
         buckets = part.buckets
         if not isinstance(buckets, ExplicitBuckets):
             continue
         spread = spread_of(buckets.bounds)
-        kept, moved = spread.within(spread.counts(buckets), *_limits_of(buckets, part.low, part.high))
+        kept, beyond = spread.within(spread.counts(buckets), *_limits_of(buckets, part.low, part.high))
         known = sums.get(buckets.bounds)
         sums[buckets.bounds] = kept if known is None else known + kept
-        yield from moved
-    for bounds, counts in sums.items():
-        found = np.flatnonzero(counts)
-        places = spread_of(bounds).places
-        yield from (
-            (places[number], count) for number, count in zip(found.tolist(), counts[found].tolist(), strict=True)
-        )
+        moved += [(place, count) for place, count in beyond if count]
+    return [(spread_of(bounds), counts) for bounds, counts in sums.items()], moved
+
+
+def _add(into: dict[int, float], indices: npt.NDArray[np.int64], counts: Floats, shift: int) -> None:
+    found = np.flatnonzero(counts)
+    pairs = zip((indices[found] >> shift).tolist(), counts[found].tolist(), strict=True)
+    if not into and not shift:  # no index comes twice: in C, what the loop does one by one
+        into.update(pairs)
+    else:
+        for index, count in pairs:
+            into[index] = into.get(index, 0) + count
 
 
 def _limits_of(buckets: ExplicitBuckets, low: float, high: float) -> tuple[Place, Place]:
