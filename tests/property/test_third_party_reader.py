@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml_service.receiver.decode import Decoder
-from tests.otlp import START, set_attributes
+from tests.otlp import START, set_attributes, third_party_request
 from tests.property.decoding import CHANGES, ENCODERS, assert_same, assert_same_fate, changed, decoded_by_upb
 
 NUMBERS = st.one_of(st.floats(), st.sampled_from([0.0, -0.0, 1.0, math.inf]))
@@ -158,6 +158,30 @@ def test_attributes_that_are_new_each_time_do_not_fill_the_memory(monkeypatch: p
         reader = decoder._messages._reader
         assert reader is not None
         assert all(len(scope.numbers) <= 20 for scope in reader._scopes.values() if scope is not None)
+
+
+def test_where_points_are_new_each_time_they_are_decoded_and_known_ones_are_read_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("otel_ml_service.receiver.third_party_points._CREDIT", 20)
+    decoder = Decoder()
+    for number in range(60):
+        body = gauges([f"{number}/{index}" for index in range(4)])
+        assert_same(decoder.protobuf("metrics", body), decoded_by_upb(body))
+    reader = decoder._messages._reader
+    assert reader is not None
+    [scope] = reader._scopes.values()
+    assert scope is not None
+    assert 20 <= len(scope.numbers) <= 30
+
+    monkeypatch.setattr(decoder, "_add", None)  # decodes
+    decoder.protobuf("metrics", gauges(["0/0", "1/1"]))
+
+
+def gauges(routes: list[str]) -> bytes:
+    sent = [{"name": "load", "value": 1.0, "route": route} for route in routes]
+    request: bytes = third_party_request(sent).SerializeToString()
+    return request
 
 
 def test_where_nothing_is_compiled_all_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

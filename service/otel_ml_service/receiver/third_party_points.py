@@ -39,6 +39,12 @@ _SCOPES = 256
 _KNOWN, _PLANS = 65_536, 64
 """Of a scope: points that are told apart, and forms of messages."""
 
+_CREDIT, _EARNED = 10_000, 4
+"""Of a scope: points that may be new, and how many known ones earn one more.
+
+To ask what a point means takes twice as long as decoding it, which pays only where it comes again.
+"""
+
 _TOLD = MAX + 1
 """Statistics that a point tells: count, sum, minimum and maximum."""
 
@@ -129,6 +135,7 @@ class _Scope:
     def __init__(self, encoded: bytes, decode: _Decode, step: int | None) -> None:
         self.step = step
         self.numbers: dict[bytes, int] = {}
+        self._credit: float = _CREDIT
         self._encoded = encoded
         self._decode = decode
         self._meanings: list[tuple[_Kind, SeriesKey]] = []
@@ -141,8 +148,9 @@ class _Scope:
             key: what it is told by: tag, temporality, monotonicity, name and its length, attributes.
             head: bytes of it before the attributes.
         """
-        if len(self.numbers) >= _KNOWN:
+        if len(self.numbers) >= _KNOWN or self._credit < 1:
             return _UNUSUAL
+        self._credit -= 1
         found = self._meaning(key, head)
         self.numbers[key] = number = _UNUSUAL if found is None else len(self._meanings)
         if found is not None:
@@ -165,6 +173,7 @@ class _Scope:
     def plan(self, columns: _Columns) -> Iterable[tuple[_Group, int | None]]:
         """Yield the points of a message that come together, with their step, as the decoder groups them."""
         steps = columns.steps
+        self._credit = min(_CREDIT, self._credit + len(steps) / _EARNED)
         step = int(steps[0])
         if (steps != step).any():
             yield from self._grouped(columns.numbers.tolist(), steps.tolist())
