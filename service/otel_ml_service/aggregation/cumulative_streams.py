@@ -169,10 +169,10 @@ class CumulativeStreams:
         for key in keys:
             latest = unscoped.take(key[:2])
             if latest is not None:
-                [place] = table.rows_of(Shape(-1, (key,))).tolist()
-                table.put(np.array([place]) if place >= 0 else table.add([key]), latest)
+                place = table.row_of(key[:2])
+                table.put(table.add([key]) if place is None else np.array([place]), latest)
                 self._changed[table.meter] = table
-                self.count -= place >= 0
+                self.count -= place is not None
 
     def _note_scope(self, meter: Meter) -> None:
         scopes = self._scopes.setdefault(meter.writer, {})

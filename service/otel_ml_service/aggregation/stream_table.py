@@ -105,6 +105,10 @@ class StreamTable:
                 self._of_shapes[shape.number] = known
         return known
 
+    def row_of(self, name: Name) -> int | None:
+        """Return the row of a stream; None where it is not known."""
+        return self._rows.get(name)
+
     def add(self, keys: Sequence[SeriesKey]) -> Ints:
         """Add streams, and return their rows."""
         first = len(self.names)
