@@ -90,4 +90,4 @@ def test_series_that_are_never_the_same_are_bounded_as_moments_are() -> None:
         shape = Shape(number, tuple(SeriesKey(f"{number}/{name}", (), "order") for name in "abcd"))
         recent.news(SeriesOrigin(0, "", "time"), shape, None, (0,) * 4, (number,) * 4, [0, 1, 2, 3], 1.0)
 
-    assert 0 < len(recent) <= 200 // 4
+    assert 0 < len(recent) <= 2 * 100 // 4

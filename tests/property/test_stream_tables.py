@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_ml_exporters.json_text import plain_json
-from otel_ml_service.aggregation.observation import SeriesKey
+from otel_ml_service.aggregation.cumulative_streams import CumulativeStreams
+from otel_ml_service.aggregation.fold import STATS
+from otel_ml_service.aggregation.lazy_entries import LazyEntries
+from otel_ml_service.aggregation.observation import Partials, SeriesKey, ThirdPartyPoints, Writer
 from otel_ml_service.aggregation.older_state import in_this_form
 from otel_ml_service.aggregation.piece import Shape
 from otel_ml_service.aggregation.points import Buckets, ExplicitBuckets
+from otel_ml_service.aggregation.run_state import RunState
+from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.stream_table import CHUNK, KEPT, Latest, Meter, StreamTable, decoded
 
 SHAPES: dict[tuple[SeriesKey, ...], Shape] = {}
@@ -128,3 +134,36 @@ def test_streams_that_version_9_kept_one_by_one_are_those_of_their_meter() -> No
         [5], [7], np.array([rows]).tobytes(), [1e9], [Buckets(6, 0, 4, (0.5, 1.5), 0, ())]
     )  # fmt: skip
     assert json.loads(state["run"]) == {"version": 10, "recent": [2, 1e9, 3], "moments": [0, None]}
+
+
+def test_streams_of_which_version_1_did_not_tell_the_meter_are_those_of_the_first_meter_that_goes_on() -> None:
+    run = RunState("exp", EngineSettings(), LazyEntries(None, {}))
+    streams = CumulativeStreams(run)
+    names = ("a", "b", "c")
+    keys = tuple(SeriesKey(name, (), "moments") for name in names)
+    totals = np.array([[1.0, total, total, total, *[math.nan] * 3] for total in (10.0, 20.0, 30.0)])
+    ones = np.ones(3, np.int64)
+    before = Latest(ones.astype(np.uint64), ones, totals, np.ones(3), [None] * 3)
+    streams.restore(Meter(3, None, "step", 1), 0, keys, before)
+
+    sent = [
+        ThirdPartyPoints(
+            Writer("exp", "trainer", "sdk"), "sum", "cumulative", True, "step", 1, None, (1,) * len(rows),
+            Partials(
+                tuple(keys[row] for row in rows),
+                np.array([[1.0, total, total, total, *[math.nan] * (STATS - 4)] for total in newer]),
+                np.full((len(rows), 2), time),
+            ),
+            scope,
+        )
+        for scope, time, rows, newer in (
+            ("meter", 5, [2], [33.0]), ("meter", 6, [0, 1], [11.0, 22.0]), ("other", 7, [0], [5.0]),
+        )
+    ]  # fmt: skip
+    found = [
+        streams.increases(3, one, Shape(number, one.partials.series), list(range(len(one.starts))))
+        for number, one in enumerate(sent)
+    ]
+
+    assert [one.partials.stats[:, 1].tolist() for one in found] == [[3.0], [1.0, 2.0], [5.0]]
+    assert streams.count == sum(map(len, streams.tables.values())) == 4

@@ -31,7 +31,7 @@ class RecentPoints:
 
     Args:
         span_s: seconds of a generation.
-        most: moments of a generation, and series that are told for them; one that has them is over.
+        most: moments of a generation, or series that are told for them; one that has them is over.
     """
 
     def __init__(self, span_s: float, most: int = 500_000) -> None:
@@ -137,7 +137,7 @@ class RecentPoints:
     def _turn(self, now: float) -> None:
         if self._began is None:
             self._began = now
-        elif now - self._began >= self._span_s or len(self._young) + self._told >= self._most:
+        elif now - self._began >= self._span_s or max(len(self._young), self._told) >= self._most:
             self._put_away()
             self._old, self._young = self._young, {}
             self._old_sets, self._young_sets = self._young_sets, {}

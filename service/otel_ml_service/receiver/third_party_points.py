@@ -274,7 +274,7 @@ class ThirdPartyReader:
 
 
 def points_of(decode: _Decode, scope: bytes, key: bytes, head: int, *, step: int | None) -> Sequence[Observation]:
-    """Return what the decoder makes of one point; nothing where it is no protobuf.
+    """Return what the decoder makes of one point; nothing where it cannot be decoded.
 
     Args:
         decode: returns the observations of an encoded ScopeMetrics.
