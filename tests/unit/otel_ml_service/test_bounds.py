@@ -73,7 +73,7 @@ def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pyte
 
     assert len(decoder._writers._known) <= 10
     assert len(decoder._writers._encoded) <= 10
-    assert len(decoder._metrics._shapes._known) <= 10
+    assert len(decoder._metrics.shapes._known) <= 10
 
 
 def test_attributes_of_others_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
