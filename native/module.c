@@ -100,6 +100,7 @@ static int execute(PyObject *module)
         record_functions, step_functions,     timing_functions, begin_functions, fold_functions,  encode_functions,
         span_functions,   measures_functions, norms_functions,  statm_functions, signal_functions,
         gather_functions, request_functions,  span_text_functions, span_lines_functions,
+        third_party_functions,
     };
     for (size_t i = 0; i < sizeof every / sizeof *every; i++)
         if (PyModule_AddFunctions(module, every[i]) < 0)

@@ -34,12 +34,16 @@ class Program(NamedTuple):
 
     Attributes:
         instrument: `counter`, `updown`, `gauge`, `histogram`, `exponential`.
-        has_step: each record has `ml.step` among its attributes, one step an export.
+        has_step: each record has `ml.step` among its attributes.
+        steps: of an export, where records have one.
+        varies: each export has attributes that none before it had.
     """
 
     instrument: str
     temporality: AggregationTemporality
     has_step: bool
+    steps: int = 1
+    varies: bool = False
 
 
 _CUMULATIVE, _DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
@@ -54,6 +58,8 @@ KINDS: Mapping[str, Program] = {
     "histogram, cumulative": Program("histogram", _CUMULATIVE, has_step=False),
     "exponential, cumulative": Program("exponential", _CUMULATIVE, has_step=False),
     "exponential with a step, delta": Program("exponential", _DELTA, has_step=True),
+    "gauge of five steps, delta": Program("gauge", _DELTA, has_step=True, steps=5),
+    "counter of new attributes, delta": Program("counter", _DELTA, has_step=False, varies=True),
 }
 
 
@@ -97,10 +103,13 @@ def _exports(
     for number in range(exports):
         for index, record in enumerate(records):
             said: dict[str, Any] = {"layer": f"block {index}", "kind": "attention"} if attributes else {}
-            if program.has_step:
-                said["ml.step"] = 1_000 + number
-            for repeat in range(3):
-                record(0.37 + (number * 13 + index * 7 + repeat * 3) % 97, said)
+            if program.varies:
+                said["request"] = f"{number:08d}"
+            for step in range(number * program.steps, (number + 1) * program.steps):
+                if program.has_step:
+                    said["ml.step"] = 1_000 + step
+                for repeat in range(3):
+                    record(0.37 + (step * 13 + index * 7 + repeat * 3) % 97, said)
         data = reader.get_metrics_data()
         assert data is not None
         request = encode_metrics(data)
@@ -146,7 +155,7 @@ def _told() -> Iterator[str]:
         for streams in (1, 50):
             for attributes in (False, True):
                 bodies = recorded(program, streams, attributes=attributes)
-                points = streams * len(bodies)
+                points = streams * len(bodies) * program.steps
                 best = [min(measure(bodies) for _ in range(TURNS)) / points * 1e6 for measure in (decoding, reducing)]
                 what = f"{kind}, {streams} stream{'s' * (streams > 1)}{' with attributes' * attributes}"
                 yield f"{what:<62} {best[0]:6.1f} µs decoding {best[1]:6.1f} µs engine, a point"

@@ -96,8 +96,17 @@ def told(service: Service) -> Any:
         for step, row in service.rows(axis=axis, own=True).items()
         for name, value in row.items()
     }
-    streams = service.engine._third_party.streams.known
-    return rows, {repr(key): repr(stream) for key, stream in streams.items()}
+    return rows, {repr(key): repr(stream) for key, stream in streams(service).items()}
+
+
+def streams(service: Service) -> dict[Any, Any]:
+    """Return the newest point of each stream that accumulates."""
+    found = {}
+    for meter, table in service.engine._third_party.streams.tables.items():
+        names = [(row, name) for row, name in enumerate(table.names) if name is not None]
+        for row, name in names:
+            found[meter, name] = [np.asarray(part, dtype=object).tolist() for part in table.at(np.array([row]))]
+    return found
 
 
 def taken(sent: Sequence[ThirdPartyPoints], *, together: bool) -> Service:

@@ -54,18 +54,6 @@ def test_one_by_one_each_is_known_for_one_to_two_spans(arrivals: list[tuple[floa
         assert recent.fresh == reference.spans[-1]
 
 
-@given(_arrivals)
-def test_together_they_are_what_they_are_one_by_one(arrivals: list[tuple[float, list[int]]]) -> None:
-    together, alone, now = RecentIdentities(SPAN_S), RecentIdentities(SPAN_S), 100.0
-
-    for after, numbers in arrivals:
-        now += after
-        digests = [digest(number) for number in numbers]
-        if digests:
-            assert together.add_digests(digests, now) == [alone.add_digest(one, now) for one in digests]
-            assert (together.generation, together.fresh) == (alone.generation, alone.fresh)
-
-
 @given(_arrivals, _arrivals)
 def test_after_a_restart_what_was_known_is_known(
     before: list[tuple[float, list[int]]], then: list[tuple[float, list[int]]]

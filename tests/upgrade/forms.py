@@ -25,11 +25,12 @@ from otel_ml.wire.spool_format import Frame, encode_frame
 from otel_ml.wire.versions import RENDEZVOUS, SPOOL, own_version
 from otel_ml_exporters import records
 from otel_ml_service.aggregation import state_entries
-from otel_ml_service.aggregation.cumulative_streams import CumulativeKey, CumulativeStream
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.parameters import Owner
+from otel_ml_service.aggregation.points import ExplicitBuckets
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.step_streams import Tally
+from otel_ml_service.aggregation.stream_table import Latest, Meter
 from otel_ml_service.aggregation.writer_progress import Progress
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.live_runs.served_settings import ServedSettings
@@ -55,8 +56,9 @@ NAMED = {
     "tally": tuple(field.name for field in fields(Tally)),
     "finding": tuple(field.name for field in fields(Finding)),
     "owner of a parameter": Owner._fields,
-    "key of a stream": CumulativeKey._fields,
-    "stream": CumulativeStream._fields,
+    "meter of streams": Meter._fields,
+    "streams": Latest._fields,
+    "buckets with bounds": ExplicitBuckets._fields,
 }
 """What is stored as a list: the names of its items."""
 
@@ -124,6 +126,12 @@ def read(key: str, data: bytes) -> tuple[str, list[Any]]:
     kind, *rest = key.split("/")
     if kind == "recent":
         return kind, [data.hex()]
+    if kind == "moments":
+        line, _, moments = data.partition(b"\n")
+        return kind, [[json.loads(line), moments.hex()]]
+    if kind == "stream":
+        head, buckets, columns = data.split(b"\n", 2)
+        return kind, [[json.loads(head), json.loads(buckets), columns.hex()]]
     if kind == "disk":
         kind = f"disk {rest[0]}"
     if kind == "disk points":

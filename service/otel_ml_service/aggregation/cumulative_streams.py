@@ -1,21 +1,25 @@
-"""Streams of other SDKs that accumulate: what a point of one adds to the points before it (docs/protocol.md §4.11)."""
+"""Streams of other SDKs that accumulate: what a point of one adds to the points before it (docs/protocol.md §4.11).
+
+Points of a meter come together, and are compared with those before them together: numpy's price is the call.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from hashlib import blake2b
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from otel_ml_exporters.json_text import plain_json
-from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, STATS, SUM, WXSUM
-from otel_ml_service.aggregation.observation import Attributes, Buckets, Partials, ThirdPartyPoints
-from otel_ml_service.aggregation.quantiles import difference, narrowed
+from otel_ml_service.aggregation.fold import COUNT, M2, MAX, MIN, STATS, SUM
+from otel_ml_service.aggregation.observation import SeriesKey, ThirdPartyPoints
+from otel_ml_service.aggregation.piece import Shape
+from otel_ml_service.aggregation.points import Floats, Ints, Points
+from otel_ml_service.aggregation.quantiles import came_since
 from otel_ml_service.aggregation.run_state import RunState
+from otel_ml_service.aggregation.stream_table import KEPT, AnyBuckets, Latest, Meter, StreamTable
 
-__all__ = ["CumulativeKey", "CumulativeStream", "CumulativeStreams", "Fresh", "entry_of"]
+__all__ = ["CumulativeStreams", "Fresh"]
 
 EXPIRY_CHECK_S = 60.0
 """Seconds from one search for idle streams to the next: it looks at all of them."""
@@ -27,145 +31,153 @@ MAX_STREAMS = 200_000
 MAX_METERS = 64
 """Meters of a process whose levels are added up: each costs a look at every level; of further ones the last counts."""
 
-
-class CumulativeKey(NamedTuple):
-    """What tells a stream from others.
-
-    Attributes:
-        writer: the engine's number of it.
-        scope: None where the first version of the state did not tell it.
-    """
-
-    writer: int
-    scope: str | None
-    metric: str
-    attributes: Attributes
-    axis: str | None
-    step: int | None
-
-
-class CumulativeStream(NamedTuple):
-    """The newest cumulative point of a stream, and when it was received."""
-
-    start_ns: int
-    time_ns: int
-    stats: tuple[float, ...]
-    buckets: Buckets | None
-    received_at: float
-
-
-class _Point(NamedTuple):
-    """A point as it was sent: what a stream has in all."""
-
-    start_ns: int
-    time_ns: int
-    stats: Sequence[float]
-    buckets: Buckets | None
-
-
-class _Added(NamedTuple):
-    """What a point adds to what was known."""
-
-    stats: Sequence[float]
-    buckets: Buckets | None
+Flags = npt.NDArray[np.bool_]
 
 
 class Fresh(NamedTuple):
     """What points add to what was known: which of them do, and how much."""
 
     rows: list[int]
-    partials: Partials
+    partials: Points
 
 
 class CumulativeStreams:
-    """Remembers the newest point of each stream; `changed` are those that a commit has to write."""
+    """Remembers the newest point of each stream."""
 
     def __init__(self, run: RunState) -> None:
         self._run = run
-        self.known: dict[CumulativeKey, CumulativeStream] = {}
-        self.changed: dict[CumulativeKey, None] = {}
+        self.tables: dict[Meter, StreamTable] = {}
+        self.count = 0
+        self._changed: dict[Meter, StreamTable] = {}
+        self._gone: list[StreamTable] = []
         self._scopes: dict[int, dict[str, None]] = {}
         self._checked_at = 0.0
         self._has_unscoped = False
 
-    def increases(self, writer: int, sent: ThirdPartyPoints, rows: list[int]) -> Fresh:
-        """Return what cumulative points add; without those that add nothing, or nothing of this run."""
-        return self._fresh(writer, sent, rows, self._increase)
+    def increases(self, writer: int, sent: ThirdPartyPoints, shape: Shape, rows: list[int]) -> Fresh:
+        """Return what cumulative points add; without those that add nothing, or nothing of this run.
 
-    def levels(self, writer: int, sent: ThirdPartyPoints, rows: list[int]) -> Fresh:
+        Args:
+            writer: the engine's number of who sent them.
+            sent: the points.
+            shape: the series of them.
+            rows: those that count, ascending.
+        """
+        table = self._table(writer, sent)
+        places = self._places(table, shape, rows)
+        points, before = _latest(sent, rows, self._run.now), table.at(places)
+        is_new = places < 0
+        is_newer = is_new | (points.times > before.times)
+        begins = _begin_after(points, before)
+        again = is_newer & ~is_new & _say_the_same(sent, points, before, begins)
+        self._refresh(table, places[again])
+        taken = np.flatnonzero(is_newer & ~again)
+        self._keep(table, sent, shape, rows, taken, places, points)
+        column = SUM if sent.kind == "sum" else COUNT
+        whole = begins | (points.stats[:, column] < before.stats[:, column]) | is_new
+        counts = ~is_new | self._within_run(sent, points)
+        added = taken[counts[taken]]
+        if sent.kind == "sum":
+            stats = _sums_since(points.stats, before.stats)
+        else:
+            stats = _histograms_since(sent, points.stats, before.stats)
+        stats[whole] = sent.partials.stats[rows][whole]
+        buckets = _buckets_since(points, before, whole, added) if sent.partials.buckets is not None else ()
+        return _fresh(sent, rows, added, stats, buckets)
+
+    def levels(self, writer: int, sent: ThirdPartyPoints, shape: Shape, rows: list[int]) -> Fresh:
         """Return the levels of a whole process: what each of its meters said last of up-down counters, added up.
 
         Without those that are no news.
+
+        Args:
+            writer: the engine's number of who sent them.
+            sent: the points.
+            shape: the series of them.
+            rows: those that count, ascending.
         """
-        return self._fresh(writer, sent, rows, self._level)
+        table = self._table(writer, sent)
+        places = self._places(table, shape, rows)
+        points, before = _latest(sent, rows, self._run.now), table.at(places)
+        is_new = places < 0
+        again = ~is_new & _say_the_same(sent, points, before, _begin_after(points, before))
+        self._refresh(table, places[again])
+        newer = np.flatnonzero(~again & (is_new | (points.times > before.times)))
+        self._keep(table, sent, shape, rows, newer, places, points)
+        self._note_scope(table.meter)
+        taken = np.flatnonzero(~again)
+        stats = sent.partials.stats[rows]
+        stats[:, SUM : MAX + 1] = self._totals(table.meter, shape, rows, points)[:, None]
+        return _fresh(sent, rows, taken, stats, ())
 
-    def _fresh(
-        self,
-        writer: int,
-        sent: ThirdPartyPoints,
-        rows: list[int],
-        added_by: Callable[[CumulativeKey, _Point, ThirdPartyPoints], _Added | None],
-    ) -> Fresh:
-        found: list[tuple[int, _Added]] = []
-        for row, (key, point) in _points(writer, sent, rows):
-            added = added_by(key, point, sent)
-            if added is not None:
-                found.append((row, added))
-        rows = [row for row, _ in found]
-        stats = np.array([added.stats for _, added in found], dtype=np.float64).reshape(len(found), STATS)
-        buckets = tuple(added.buckets for _, added in found)
-        return Fresh(rows, sent.partials.some(rows)._replace(stats=stats, buckets=buckets if any(buckets) else None))
+    def _totals(self, meter: Meter, shape: Shape, rows: list[int], points: Latest) -> Floats:
+        """Return points with what other meters of the process said last, lowest first."""
+        totals: Floats = points.stats[:, SUM].copy()
+        window_ns = int(self._run.settings.third_party_window_s * 1e9)
+        oldest = points.times - window_ns if meter.step is None else np.zeros_like(points.times)
+        others: dict[int, list[float]] = {}
+        for scope in self._scopes[meter.writer]:
+            table = self.tables.get(meter._replace(scope=scope))
+            if table is None or scope == meter.scope:
+                continue
+            places = table.rows_of(shape)[rows]
+            known = table.at(places)
+            for row in np.flatnonzero((places >= 0) & (known.times > oldest)).tolist():
+                others.setdefault(row, []).append(float(known.stats[row, SUM]))
+        for row, values in others.items():
+            totals[row] = sum(sorted(values), float(totals[row]))
+        return totals
 
-    def _increase(self, key: CumulativeKey, point: _Point, sent: ThirdPartyPoints) -> _Added | None:
-        before = self._before(key)
-        if before is not None and point.time_ns <= before.time_ns:
-            return None
-        if before is not None and _says_the_same(key, point, before):
-            self._refresh(key, before)
-            return None
-        self._keep(key, point)
-        if before is None:
-            return _whole(point) if self._within_run(key, point) else None
-        is_sum = sent.kind == "sum"
-        if _begins_after(point, before) or _is_lower(point, before, SUM if is_sum else COUNT):
-            return _whole(point)
-        return _sum_since(point, before) if is_sum else _histogram_since(key, point, before)
+    def restore(self, meter: Meter, chunk: int, keys: Sequence[SeriesKey], latest: Latest) -> None:
+        """Know the streams of an entry that an earlier engine committed."""
+        table = self.tables.get(meter)
+        if table is None:
+            table = self.tables[meter] = StreamTable(meter)
+        table.restore(chunk, keys, latest)
+        self.count += len(keys)
+        self._note_scope(meter)
+        self._has_unscoped |= meter.scope is None
 
-    def _level(self, key: CumulativeKey, point: _Point, _sent: ThirdPartyPoints) -> _Added | None:
-        before = self._before(key)
-        if before is not None and _says_the_same(key, point, before):
-            self._refresh(key, before)
-            return None
-        if before is None or point.time_ns > before.time_ns:
-            self._keep(key, point)
-        self._note_scope(key)
-        oldest_ns = 0 if key.step is not None else point.time_ns - int(self._run.settings.third_party_window_s * 1e9)
-        siblings = (
-            self.known.get(key._replace(scope=scope)) for scope in self._scopes[key.writer] if scope != key.scope
-        )
-        others = sorted(found.stats[SUM] for found in siblings if found is not None and found.time_ns > oldest_ns)
-        total = list(point.stats)
-        total[SUM : MAX + 1] = [sum(others, point.stats[SUM])] * (MAX + 1 - SUM)
-        return _Added(total, None)
+    def changes(self) -> Iterator[tuple[str, bytes | None]]:
+        """Yield the entries of the state that a commit has to write."""
+        for table in self._gone:
+            yield from table.removal()
+        self._gone.clear()
+        for table in self._changed.values():
+            yield from table.changes()
+        self._changed.clear()
 
-    def restore(self, key: CumulativeKey, stream: CumulativeStream) -> None:
-        """Know a stream that an earlier engine committed."""
-        self.known[key] = stream
-        self._note_scope(key)
-        self._has_unscoped |= key.scope is None
+    def _table(self, writer: int, sent: ThirdPartyPoints) -> StreamTable:
+        meter = Meter(writer, sent.scope, sent.axis, sent.step)
+        table = self.tables.get(meter)
+        if table is None:
+            table = self.tables[meter] = StreamTable(meter)
+        return table
 
-    def _before(self, key: CumulativeKey) -> CumulativeStream | None:
-        """Return the newest point of a stream; one of which the scope was not known is the first's that is heard."""
-        if self._has_unscoped and (unscoped := key._replace(scope=None)) in self.known:
-            self.known[key] = self.known[unscoped]
-            self.changed[key] = None
-            self._forget(unscoped)
-        return self.known.get(key)
+    def _places(self, table: StreamTable, shape: Shape, rows: list[int]) -> Ints:
+        """Return the rows of streams; one of which the scope was not known is the first's that is heard."""
+        if self._has_unscoped:
+            self._adopt(table, [shape.series[row] for row in rows])
+        places = table.rows_of(shape)
+        return places if len(rows) == len(places) else places[rows]
 
-    def _note_scope(self, key: CumulativeKey) -> None:
-        scopes = self._scopes.setdefault(key.writer, {})
-        if key.scope is not None and len(scopes) < MAX_METERS:
-            scopes[key.scope] = None
+    def _adopt(self, table: StreamTable, keys: Sequence[SeriesKey]) -> None:
+        unscoped = self.tables.get(table.meter._replace(scope=None))
+        if unscoped is None:
+            return
+        self._changed[unscoped.meter] = unscoped
+        for key in keys:
+            latest = unscoped.take(key[:2])
+            if latest is not None:
+                place = table.row_of(key[:2])
+                table.put(table.add([key]) if place is None else np.array([place]), latest)
+                self._changed[table.meter] = table
+                self.count -= place is not None
+
+    def _note_scope(self, meter: Meter) -> None:
+        scopes = self._scopes.setdefault(meter.writer, {})
+        if meter.scope is not None and len(scopes) < MAX_METERS:
+            scopes[meter.scope] = None
 
     def forget_idle(self) -> None:
         """Let go of streams of single steps that were idle for as long as identities are remembered."""
@@ -174,122 +186,157 @@ class CumulativeStreams:
             return
         self._checked_at = now
         limit = now - self._run.settings.identity_memory_s
-        idle = [key for key, stream in self.known.items() if key.step is not None and stream.received_at < limit]
-        for key in idle:
-            self._forget(key)
+        tables = [table for meter, table in self.tables.items() if meter.step is not None]
+        for table in tables:
+            if table.received_at < limit:
+                self._forget(table)
 
-    def _keep(self, key: CumulativeKey, point: _Point) -> None:
-        if key not in self.known and len(self.known) >= MAX_STREAMS:
-            self._forget_oldest()
-        kept = tuple(point.stats[: WXSUM + 1])  # points of others tell no more
-        self.known[key] = CumulativeStream(point.start_ns, point.time_ns, kept, point.buckets, self._run.now)
-        self.changed[key] = None
+    def _keep(
+        self,
+        table: StreamTable,
+        sent: ThirdPartyPoints,
+        shape: Shape,
+        rows: list[int],
+        taken: Ints,
+        places: Ints,
+        points: Latest,
+    ) -> None:
+        """Know newer points, of new streams too."""
+        if not len(taken):
+            return
+        new = taken[places[taken] < 0].tolist()
+        if new:
+            while self.count + len(new) > MAX_STREAMS and self._forget_oldest(table):
+                pass
+            self.count += len(new)
+            places = places.copy()
+            places[new] = table.add([shape.series[rows[row]] for row in new])
+        table.put(places[taken], _some(points, taken))
+        self._changed[table.meter] = table
 
-    def _refresh(self, key: CumulativeKey, stream: CumulativeStream) -> None:
-        """Keep one that is sent again and again; what is committed of it need not be newer than is remembered."""
-        if self._run.now - stream.received_at > self._run.settings.identity_memory_s / 4:
-            self.known[key] = stream._replace(received_at=self._run.now)
-            self.changed[key] = None
+    def _refresh(self, table: StreamTable, places: Ints) -> None:
+        """Keep those that are sent again and again; what is committed of them need not be newer than is remembered."""
+        if not len(places):
+            return
+        known = table.at(places)
+        late = self._run.now - known.received > self._run.settings.identity_memory_s / 4
+        if late.any():
+            now = np.full(late.sum(), self._run.now)
+            table.put(places[late], _some(known, np.flatnonzero(late))._replace(received=now))
+            self._changed[table.meter] = table
 
-    def _forget_oldest(self) -> None:
+    def _forget_oldest(self, but: StreamTable) -> bool:
         """Let go of the older half, of those of single steps if there are any; their next point counts from zero."""
-        candidates = [key for key in self.known if key.step is not None] or list(self.known)
-        candidates.sort(key=lambda key: self.known[key].received_at)
-        for key in candidates[: max(1, len(candidates) // 2)]:
-            self._forget(key)
+        others = [table for table in self.tables.values() if table is not but and len(table)]
+        candidates = [table for table in others if table.meter.step is not None] or others
+        candidates.sort(key=lambda table: table.received_at)
+        enough = sum(map(len, candidates)) // 2
+        for table in candidates:
+            self._forget(table)
+            enough -= len(table)
+            if enough <= 0:
+                break
+        return bool(candidates)
 
-    def _forget(self, key: CumulativeKey) -> None:
-        del self.known[key]
-        self.changed[key] = None
+    def _forget(self, table: StreamTable) -> None:
+        del self.tables[table.meter]
+        self._changed.pop(table.meter, None)
+        self._gone.append(table)
+        self.count -= len(table)
 
-    def _within_run(self, key: CumulativeKey, point: _Point) -> bool:
-        if key.step is not None:
+    def _within_run(self, sent: ThirdPartyPoints, points: Latest) -> Flags | bool:
+        if sent.step is not None:
             return True  # whoever names a step counts for this run
-        return _tells_its_start(point) and self._run.origin_ns is not None and point.start_ns >= self._run.origin_ns
+        origin_ns = self._run.origin_ns
+        return _tell_their_start(points) & (points.starts >= max(0, origin_ns)) if origin_ns is not None else False
 
 
-def _points(writer: int, sent: ThirdPartyPoints, rows: list[int]) -> Iterator[tuple[int, tuple[CumulativeKey, _Point]]]:
-    """Yield those rows, each with the stream it is of."""
-    series, stats, _, buckets = sent.partials
-    times, numbers = sent.partials.times[:, 1].tolist(), stats.tolist()
-    for row in rows:
-        name, attributes, _kind = series[row]
-        key = CumulativeKey(writer, sent.scope, name, attributes, sent.axis, sent.step)
-        yield row, (key, _Point(sent.starts[row], times[row], numbers[row], None if buckets is None else buckets[row]))
+def _latest(sent: ThirdPartyPoints, rows: list[int], now: float) -> Latest:
+    """Return points as they were sent: what each stream has in all."""
+    starts, partials = np.array(sent.starts, np.uint64), sent.partials
+    times, stats, buckets = partials.times[:, 1], partials.stats[:, :KEPT], partials.buckets
+    if len(rows) < len(starts):
+        starts, times, stats = starts[rows], times[rows], stats[rows]
+        buckets = None if buckets is None else tuple(buckets[row] for row in rows)
+    return Latest(starts, times, stats, np.full(len(rows), now), (None,) * len(rows) if buckets is None else buckets)
 
 
-def entry_of(key: Sequence[object]) -> str:
-    """Return the name of a stream's entry in the engine's state."""
-    return f"stream/{blake2b(plain_json(key), digest_size=12).hexdigest()}"
+def _some(points: Latest, rows: Ints) -> Latest:
+    if len(rows) == len(points.times):
+        return points
+    starts, times, stats, received, buckets = points
+    return Latest(starts[rows], times[rows], stats[rows], received[rows], [buckets[row] for row in rows.tolist()])
 
 
-def _whole(point: _Point) -> _Added:
-    """Return what a point says of the whole life of its stream."""
-    return _Added(point.stats, point.buckets)
+def _fresh(
+    sent: ThirdPartyPoints, rows: list[int], added: Ints, stats: Floats, buckets: Sequence[AnyBuckets | None]
+) -> Fresh:
+    """Return what some of the points add: `stats` are those of all, and `buckets` of those that add something."""
+    if len(added) < len(rows):
+        rows, stats = [rows[row] for row in added.tolist()], stats[added]
+    partials = sent.partials if len(rows) == len(sent.partials.series) else sent.partials.some(rows)
+    found = tuple(buckets) if any(bucket is not None for bucket in buckets) else None
+    return Fresh(rows, partials.unpack()._replace(stats=stats, buckets=found))
 
 
-def _says_the_same(key: CumulativeKey, point: _Point, before: CumulativeStream) -> bool:
-    """Whether a point at a step is the one before it, sent once more: an SDK that accumulates sends all it ever had."""
-    if key.step is None or _begins_after(point, before):
-        return False
-    return all(_is_same(point.stats[column], before.stats[column]) for column in (COUNT, SUM))
+def _say_the_same(sent: ThirdPartyPoints, points: Latest, before: Latest, begins: Flags) -> Flags:
+    """Whether points at a step are those before them, sent once more: an SDK that accumulates sends all it ever had."""
+    if sent.step is None:
+        return np.zeros(len(begins), bool)
+    new, old = points.stats[:, COUNT : SUM + 1], before.stats[:, COUNT : SUM + 1]
+    same: Flags = ((new == old) | (np.isnan(new) & np.isnan(old))).all(axis=1) & ~begins
+    return same
 
 
-def _is_same(one: float, other: float) -> bool:
-    return one == other or (math.isnan(one) and math.isnan(other))
-
-
-def _begins_after(point: _Point, before: CumulativeStream) -> bool:
-    """Whether the stream begins anew after the newest point of the one before it: its program was started again.
+def _begin_after(points: Latest, before: Latest) -> Flags:
+    """Whether streams begin anew after the newest point of those before them: their program was started again.
 
     One that begins earlier than that is what a second reader of the same program sends (ADR 0072).
     """
-    return point.start_ns > before.start_ns and point.start_ns >= before.time_ns and _tells_its_start(point)
+    starts = points.starts
+    return (starts > before.starts) & (starts >= before.times.view(np.uint64)) & _tell_their_start(points)
 
 
-def _tells_its_start(point: _Point) -> bool:
+def _tell_their_start(points: Latest) -> Flags:
     # A start equal to the time is a receiver's "I saw it first now": the value is of an unknown past.
-    return 0 < point.start_ns < point.time_ns
+    return (points.starts > 0) & (points.starts < points.times.view(np.uint64))
 
 
-def _is_lower(point: _Point, before: CumulativeStream, column: int) -> bool:
-    return point.stats[column] < before.stats[column]
+def _sums_since(now: Floats, before: Floats) -> Floats:
+    """Subtract what was known of sums."""
+    stats = np.full((len(now), STATS), np.nan)
+    stats[:, COUNT] = 1.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        stats[:, SUM : MAX + 1] = (now[:, SUM] - before[:, SUM])[:, None]
+    return stats
 
 
-def _sum_since(point: _Point, before: CumulativeStream) -> _Added:
-    """Subtract what was known of a sum."""
-    stats = list(_UNKNOWN)
-    stats[COUNT] = 1.0
-    stats[SUM] = stats[MIN] = stats[MAX] = point.stats[SUM] - before.stats[SUM]
-    return _Added(stats, None)
-
-
-def _histogram_since(key: CumulativeKey, point: _Point, before: CumulativeStream) -> _Added:
-    """Subtract what was known of a histogram."""
-    stats = list(_UNKNOWN)
-    stats[SUM] = point.stats[SUM] - before.stats[SUM]
-    stats[COUNT] = point.stats[COUNT] - before.stats[COUNT]
-    stats[MIN], stats[MAX] = _extremes(key, point, before)
-    if stats[COUNT] == 1:
-        stats[MIN] = stats[MAX] = stats[SUM]
-        stats[M2] = 0.0
-    if point.buckets is None or before.buckets is None:
-        return _Added(stats, point.buckets)
-    # What came since lies between the extremes of all, too.
-    low, high = point.stats[MIN : MAX + 1]
-    return _Added(stats, narrowed(difference(point.buckets, before.buckets), low, high))
-
-
-def _extremes(key: CumulativeKey, point: _Point, before: CumulativeStream) -> tuple[float, float]:
-    """Return the least and the largest value since the point before, as far as they are known: NaN is unknown.
+def _histograms_since(sent: ThirdPartyPoints, now: Floats, before: Floats) -> Floats:
+    """Subtract what was known of histograms.
 
     A stream with a step lives within that step. One without tells the extremes of its whole life: those of an interval
     are known where they are new ones; that a bucket grew would only say between which bounds they lie.
     """
-    low, high = point.stats[MIN : MAX + 1]
-    if key.step is not None:
-        return low, high
-    return low if low < before.stats[MIN] else math.nan, high if high > before.stats[MAX] else math.nan
+    stats = np.full((len(now), STATS), np.nan)
+    with np.errstate(invalid="ignore", over="ignore"):
+        stats[:, COUNT : SUM + 1] = now[:, COUNT : SUM + 1] - before[:, COUNT : SUM + 1]
+    low, high = now[:, MIN], now[:, MAX]
+    if sent.step is not None:
+        stats[:, MIN], stats[:, MAX] = low, high
+    else:
+        stats[:, MIN] = np.where(low < before[:, MIN], low, np.nan)
+        stats[:, MAX] = np.where(high > before[:, MAX], high, np.nan)
+    single = stats[:, COUNT] == 1
+    stats[single, MIN] = stats[single, MAX] = stats[single, SUM]
+    stats[single, M2] = 0.0
+    return stats
 
 
-_UNKNOWN = (math.nan,) * STATS
+def _buckets_since(points: Latest, before: Latest, whole: Flags, added: Ints) -> list[AnyBuckets | None]:
+    """Return the buckets of what came since; that lies between the extremes of all, too."""
+    found: list[AnyBuckets | None] = []
+    extremes = points.stats[added, MIN : MAX + 1].tolist()
+    for row, is_whole, (low, high) in zip(added.tolist(), whole[added].tolist(), extremes, strict=True):
+        now, then = points.buckets[row], before.buckets[row]
+        found.append(now if is_whole or now is None or then is None else came_since(now, then, low, high))
+    return found

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.wire.reduction import Reduction
-from otel_ml_service.aggregation.fold import SUM
 from otel_ml_service.aggregation.observation import SeriesKey
 from otel_ml_service.aggregation.piece import Piece, Shape
 from otel_ml_service.aggregation.point_identities import SeriesOrigin
+from otel_ml_service.aggregation.points import Points
 
 __all__ = ["GaugeSamples", "newest_samples"]
 
@@ -27,7 +27,7 @@ _MOST = 200_000
 
 class _Newest(NamedTuple):
     time_ns: int
-    values: npt.NDArray[np.float64]
+    points: Points
 
 
 class GaugeSamples:
@@ -43,43 +43,46 @@ class GaugeSamples:
         shape: Shape,
         step: int,
         time_ns: int,
-        values: npt.NDArray[np.float64],
-        closed: Iterable[Piece],
-    ) -> npt.NDArray[np.bool_]:
+        points: Points,
+        closed: Iterable[Piece] | None,
+    ) -> npt.NDArray[np.bool_] | None:
         """Return which values are those that were sent last of these series at this step, and remember them.
+
+        None where the step is open: each of its samples counts.
 
         Args:
             place: where they come from.
             shape: their series.
             step: of all.
             time_ns: when they were sampled.
-            values: one of each series.
-            closed: what is kept of the step, where it is closed: looked through where nothing is remembered.
+            points: one of each series.
+            closed: what is kept of the step, looked through where nothing is remembered; None where it is open.
         """
         key = (place, shape.number, step)
         before = self._newest.pop(key, None)
         if before is None:
-            self._count += len(values)
+            self._count += len(points.series)
             self._forget_oldest()
-            before = _newest_in(closed, place, shape)
-        newest = before if before is not None and before.time_ns > time_ns else _Newest(time_ns, values.copy())
+            before = _newest_in(closed or (), place, shape)
+        newest = before if before is not None and before.time_ns > time_ns else _Newest(time_ns, points)
         self._newest[key] = newest
-        if before is None:
-            return np.zeros(len(values), bool)
-        same: npt.NDArray[np.bool_] = (before.values == values) | (np.isnan(before.values) & np.isnan(values))
+        if before is None or closed is None:
+            return None
+        values, known = points.sums(), before.points.sums()
+        same: npt.NDArray[np.bool_] = (known == values) | (np.isnan(known) & np.isnan(values))
         return same
 
     def _forget_oldest(self) -> None:
         while self._count > _MOST and self._newest:
             oldest = self._newest.pop(next(iter(self._newest)))
-            self._count -= len(oldest.values)
+            self._count -= len(oldest.points.series)
 
 
 def _newest_in(pieces: Iterable[Piece], place: SeriesOrigin, shape: Shape) -> _Newest | None:
     """Return the newest samples of one meter in a step."""
     own = (piece for piece in pieces if piece.source.number == place.writer and piece.meter == place.scope)
     newest = max((piece for piece in own if piece.shape is shape), key=lambda piece: piece.newest_ns, default=None)
-    return None if newest is None else _Newest(newest.newest_ns, newest.partials.stats[:, SUM].copy())
+    return None if newest is None else _Newest(newest.newest_ns, newest.partials)
 
 
 _Meter = tuple[int, str | None, Reduction]

@@ -195,7 +195,7 @@ class ThirdPartyPoints(NamedTuple):
     step: int | None
     reduction: Reduction | None
     starts: tuple[int, ...]
-    partials: Partials
+    partials: Points
     scope: str = ""
 
     @property

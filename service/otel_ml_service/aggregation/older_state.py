@@ -6,12 +6,14 @@ Each function takes a state from one version to the next; a change of the form a
 from __future__ import annotations
 
 import json
+import math
+import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 from otel_ml_exporters.json_text import plain_json
-from otel_ml_service.aggregation.cumulative_streams import entry_of
 from otel_ml_service.versions import RUN
 
 __all__ = ["in_this_form", "version_of"]
@@ -30,6 +32,9 @@ _REDUCTIONS = 4
 _STREAM_KEY, _WITHOUT_SCOPE = 0, 5
 """Place in the entry of a stream, and how long its key was before streams had a scope."""
 
+
+_TOGETHER, _STATISTICS = 256, 7
+"""Streams in an entry of version 10, and what is kept of each."""
 
 _OF_POINTS = 2
 """Slashes in the key of a window's points."""
@@ -72,7 +77,11 @@ def _with_scope(entry: list[Any]) -> tuple[str, bytes]:
     writer, *rest = entry[_STREAM_KEY]
     if len(entry[_STREAM_KEY]) == _WITHOUT_SCOPE:
         entry[_STREAM_KEY] = [writer, None, *rest]
-    return entry_of(entry[_STREAM_KEY]), plain_json(entry)
+    return f"stream/{_digest_of(entry[_STREAM_KEY])}", plain_json(entry)
+
+
+def _digest_of(key: object) -> str:
+    return blake2b(plain_json(key), digest_size=12).hexdigest()
 
 
 def _from_2(state: State) -> Iterator[tuple[str, bytes]]:
@@ -159,6 +168,40 @@ def _from_8(state: State) -> Iterator[tuple[str, bytes]]:
         yield key, plain_json({**json.loads(data), "version": 9}) if key == "run" else data
 
 
+def _from_9(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the form in which each point had a digest, and each stream that accumulates an entry.
+
+    Buckets with bounds were kept spread over exponential ones, and stay so until the next point of their stream.
+    """
+    meters: dict[tuple[Any, ...], list[list[Any]]] = {}
+    for key, data in state.items():
+        if key.startswith("stream/"):
+            (writer, scope, metric, attributes, axis, step), stream = json.loads(data)
+            meters.setdefault((writer, scope, axis, step), []).append([[metric, attributes], *stream])
+        elif key == "run":
+            yield key, plain_json(_with_moments(json.loads(data)))
+        else:
+            yield key, data
+    for meter, streams in meters.items():
+        for chunk in range(0, len(streams), _TOGETHER):
+            number, some = chunk // _TOGETHER, streams[chunk : chunk + _TOGETHER]
+            yield f"stream/{_digest_of(meter)}/{number}", _as_columns(meter, number, some)
+
+
+def _as_columns(meter: tuple[Any, ...], number: int, streams: Sequence[list[Any]]) -> bytes:
+    names, starts, times, stats, buckets, received = zip(*streams, strict=True)
+    head = plain_json([meter, number, names])
+    kept = [value for row in stats for value in (*row, *[math.nan] * _STATISTICS)[:_STATISTICS]]
+    numbers = struct.pack(f"<{len(names)}Q", *starts) + struct.pack(f"<{len(names)}q", *times)
+    numbers += struct.pack(f"<{len(kept)}d", *kept) + struct.pack(f"<{len(names)}d", *received)
+    return head + b"\n" + plain_json(buckets if any(buckets) else None) + b"\n" + numbers
+
+
+def _with_moments(run: dict[str, Any]) -> dict[str, Any]:
+    generation, began = run["recent"]
+    return {**run, "version": 10, "recent": [generation, began, generation + 1], "moments": [0, None]}
+
+
 def _with_defaults(pieces: bytes) -> bytes:
     line, _, columns = pieces.partition(b"\n")
     headers = [{**header, "reduction": [header["reduction"], ""]} for header in json.loads(line)]
@@ -178,5 +221,5 @@ def _by_role(streams: list[list[Any]]) -> list[object]:
 
 
 _NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {
-    1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6, 7: _from_7, 8: _from_8,
+    1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6, 7: _from_7, 8: _from_8, 9: _from_9,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What tells points without running numbers apart: writer, scope, series, step, times (docs/protocol.md §4.5)."""
+"""What told points without running numbers apart in version 9 of the state: a digest of each (ADR 0030, ADR 0077)."""
 
 from __future__ import annotations
 

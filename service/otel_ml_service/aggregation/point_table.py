@@ -12,7 +12,7 @@ import numpy.typing as npt
 from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.fold import COUNT, MAX, STATS, SUM, Rows, layers
 from otel_ml_service.aggregation.piece import ColumnId, Piece
-from otel_ml_service.aggregation.points import Attributes, Buckets, Points, stats_of, times_of
+from otel_ml_service.aggregation.points import Attributes, Buckets, ExplicitBuckets, Points, stats_of, times_of
 
 __all__ = ["Table", "tabulate"]
 
@@ -56,7 +56,7 @@ class Table(NamedTuple):
     lone_ranks: bool
     exact: bool
     in_pairs: Flags | None
-    buckets: Sequence[Buckets | None]
+    buckets: Sequence[Buckets | ExplicitBuckets | None]
 
     def rows_by_column(self) -> Sequence[Ints]:
         """Return the row numbers of each column."""
@@ -188,7 +188,7 @@ def _families(columns: Iterable[ColumnId]) -> tuple[Flags, Flags]:
     return np.array(order, dtype=bool), np.array(moments, dtype=bool)
 
 
-def _buckets(every: Sequence[Points]) -> Sequence[Buckets | None]:
+def _buckets(every: Sequence[Points]) -> Sequence[Buckets | ExplicitBuckets | None]:
     if all(points.buckets is None for points in every):
         return ()
     return [bucket for points in every for bucket in points.buckets or [None] * len(points.series)]

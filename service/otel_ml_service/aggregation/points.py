@@ -22,6 +22,7 @@ __all__ = [
     "Attributes",
     "Buckets",
     "Column",
+    "ExplicitBuckets",
     "Held",
     "Kind",
     "Layout",
@@ -62,7 +63,7 @@ class SeriesKey(NamedTuple):
 class Buckets(NamedTuple):
     """Exponential buckets of one point (OTLP ExponentialHistogram data point).
 
-    Counts are whole numbers, but for histograms with other bounds, of which a bucket is spread over several.
+    Counts are whole numbers, but where buckets with other bounds were spread over them.
     """
 
     scale: int
@@ -71,6 +72,31 @@ class Buckets(NamedTuple):
     positive: tuple[float, ...]
     negative_offset: int
     negative: tuple[float, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, about."""
+        return 120 + 8 * (len(self.positive) + len(self.negative))
+
+
+class ExplicitBuckets(NamedTuple):
+    """Buckets of one point as other SDKs send them, with bounds of their own: spread only when they are reduced.
+
+    Attributes:
+        bounds: ascending, finite, at least one; bucket i holds (bounds[i - 1], bounds[i]].
+        counts: one more than there are bounds.
+        low, high: no record is smaller, or larger; None where nothing is known.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, about: the bounds are those of many points."""
+        return 120 + 8 * len(self.counts)
 
 
 class Partials(NamedTuple):
@@ -89,7 +115,7 @@ class Partials(NamedTuple):
     series: tuple[SeriesKey, ...]
     stats: Floats
     times: Ints
-    buckets: tuple[Buckets | None, ...] | None = None
+    buckets: tuple[Buckets | ExplicitBuckets | None, ...] | None = None
 
     @property
     def is_lone(self) -> bool:
@@ -114,11 +140,20 @@ class Partials(NamedTuple):
         """Time of the newest record; 0 where there is none."""
         return int(self.times[:, 1].max(initial=0))
 
+    def last_times(self) -> list[int]:
+        """Return the time of the last record of each."""
+        found: list[int] = self.times[:, 1].tolist()
+        return found
+
+    def sums(self) -> Floats:
+        """Return the sum of each, as an array of its own."""
+        found: Floats = self.stats[:, SUM].copy()
+        return found
+
     @property
     def nbytes(self) -> int:
         """Bytes in memory, about."""
-        buckets = [bucket for bucket in self.buckets or () if bucket is not None]
-        held = sum(8 * (len(bucket.positive) + len(bucket.negative)) + 120 for bucket in buckets)
+        held = sum(bucket.nbytes for bucket in self.buckets or () if bucket is not None)
         return self.stats.nbytes + self.times.nbytes + held
 
     def unpack(self) -> Partials:
@@ -161,6 +196,7 @@ class Layout:
         last: [n], offsets of the last record's time.
         is_lone: every point is one value: its sum says all of its statistics.
         held: where it is said how many values of the user they are.
+        has_starts: the first record's time is sent of some point.
     """
 
     series: tuple[SeriesKey, ...]
@@ -171,6 +207,7 @@ class Layout:
     last: Ints
     is_lone: bool
     held: Held
+    has_starts: bool
 
     def values(self, message: bytes, *, with_gauges: bool) -> int:
         """Return how many values of the user the points of a message stand for."""
@@ -205,19 +242,24 @@ class Layout:
 
     def times(self, messages: Sequence[bytes]) -> Ints:
         """Return [messages × n, 2]."""
-        return self._times(messages)[0]
-
-    def times_as_sent(self, message: bytes) -> tuple[Ints, npt.NDArray[np.uint64]]:
-        """Return the times of one message, and the first record's of each point as it was sent, 0 where it was not."""
-        times, first = self._times([message])
-        return times, first.reshape(-1).view(np.uint64)
-
-    def _times(self, messages: Sequence[bytes]) -> tuple[Ints, Ints]:
         times = np.empty((len(messages), len(self.series), 2), np.int64)
         times[..., 1] = last = self._words(messages, self.last)
         first = np.where(self.first < 0, 0, self._words(messages, np.maximum(self.first, 0)))
         times[..., 0] = np.where((first > 0) & (first <= last), first, last)
-        return times.reshape(-1, 2), first
+        return times.reshape(-1, 2)
+
+    def last_times(self, message: bytes) -> list[int]:
+        """Return the time of the last record of each point of one message."""
+        found: list[int] = _words(message)[self.last].tolist()
+        return found
+
+    def starts_as_sent(self, message: bytes) -> tuple[int, ...]:
+        """Return the time of the first record of each point of one message; 0 where it was not sent."""
+        if not self.has_starts:
+            return (0,) * len(self.series)
+        first = _words(message)[np.maximum(self.first, 0)]
+        first[self.first < 0] = 0
+        return tuple(first.view(np.uint64).tolist())
 
     def newest_ns(self, message: bytes) -> int:
         """Return the time of the newest record of one message."""
@@ -289,6 +331,14 @@ class Packed(NamedTuple):
     def newest_ns(self) -> int:
         """Time of the newest record."""
         return self.layout.newest_ns(self.message)
+
+    def last_times(self) -> list[int]:
+        """Return the time of the last record of each."""
+        return self.layout.last_times(self.message)
+
+    def sums(self) -> Floats:
+        """Return the sum of each, as an array of its own."""
+        return self.layout.sums([self.message])
 
     @property
     def nbytes(self) -> int:

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
-from otel_ml_service.aggregation.observation import Buckets
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["FULL_SCALE", "Distribution", "Part", "difference", "merged", "narrowed", "nearest_rank"]
+from otel_ml_service.aggregation.explicit_buckets import SCALE, Place, Spread, increase, spread_of
+from otel_ml_service.aggregation.points import Buckets, ExplicitBuckets, Floats
+
+__all__ = ["FULL_SCALE", "Distribution", "Part", "came_since", "difference", "merged", "narrowed", "nearest_rank"]
 
 FULL_SCALE = 6
 """What our own writers send; less means that the data was too wide, and quantiles are coarser."""
@@ -29,7 +36,7 @@ MAX_BINS = 512
 """W&B refuses a histogram with more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Distribution:
     """Merged buckets at one scale.
 
@@ -72,21 +79,17 @@ class Distribution:
         return self._clipped(self._at_rank(rank))
 
     def _at_rank(self, rank: float) -> float:
-        rank -= _TOLERANCE
-        for index in sorted(self.negative, reverse=True):
-            rank -= self.negative[index]
-            if rank <= 0:
-                return -_representative(index, self.scale)
-        rank -= self.zero
-        if rank <= 0:
-            return 0.0
-        last = 0.0
-        for index in sorted(self.positive):
-            rank -= self.positive[index]
-            last = _representative(index, self.scale)
-            if rank <= 0:
-                break
-        return last
+        places, records = self._ranked
+        place = bisect_left(records, rank - _TOLERANCE)
+        sign, signed = places[min(place, len(places) - 1)]
+        return sign * _representative(sign * signed, self.scale) if sign > 0 or (sign and place < len(places)) else 0.0
+
+    @cached_property
+    def _ranked(self) -> tuple[Sequence[Place], Sequence[float]]:
+        """Return the buckets in the order of what is in them, and how many records are in each and those before it."""
+        below, above = sorted(self.negative, reverse=True), sorted(self.positive)
+        counts = (*map(self.negative.__getitem__, below), self.zero, *map(self.positive.__getitem__, above))
+        return [*((-1, -i) for i in below), _ZERO, *((1, i) for i in above)], [*accumulate(counts)]
 
     def _clipped(self, value: float) -> float:
         if math.isfinite(self.low) and value < self.low:
@@ -158,7 +161,7 @@ def nearest_rank(q: float, count: int) -> int:
 class Part(NamedTuple):
     """One point's buckets with what else it says."""
 
-    buckets: Buckets
+    buckets: Buckets | ExplicitBuckets
     records: float
     total: float
     low: float
@@ -167,16 +170,31 @@ class Part(NamedTuple):
 
 def merged(parts: Sequence[Part]) -> Distribution:
     """Merge several points at the lowest scale among them; what one knows of its extremes narrows its buckets."""
-    parts = [part._replace(buckets=narrowed(part.buckets, part.low, part.high)) for part in parts]
-    scale = min(part.buckets.scale for part in parts)
+    points = [narrowed(part.buckets, part.low, part.high) for part in parts if isinstance(part.buckets, Buckets)]
+    scale = min([buckets.scale for buckets in points] or [SCALE])
+    if len(points) < len(parts):
+        scale = min(scale, SCALE)
     positive: dict[int, float] = {}
     negative: dict[int, float] = {}
     zero = 0.0
-    for buckets in (part.buckets for part in parts):
+    for buckets in points:
         shift = buckets.scale - scale
         zero += buckets.zero_count
         _pour(positive, buckets.positive_offset, buckets.positive, shift)
         _pour(negative, buckets.negative_offset, buckets.negative, shift)
+    shift = SCALE - scale
+    sums, moved = _spread(parts)
+    for spread, counts in sums:
+        below, above = spread.below, spread.above
+        zero += float(counts[below:above].sum())
+        _add(negative, spread.indices[:below], counts[:below], shift)
+        _add(positive, spread.indices[above:], counts[above:], shift)
+    for (sign, signed), count in moved:
+        if sign:
+            into, index = positive if sign > 0 else negative, sign * signed >> shift
+            into[index] = into.get(index, 0) + count
+        else:
+            zero += count
     lows, highs = [part.low for part in parts], [part.high for part in parts]
     return Distribution(
         scale=scale,
@@ -188,6 +206,47 @@ def merged(parts: Sequence[Part]) -> Distribution:
         total=sum(part.total for part in parts),
         records=round(sum(part.records for part in parts)),
     )
+
+
+def _spread(parts: Iterable[Part]) -> tuple[list[tuple[Spread, Floats]], list[tuple[Place, float]]]:
+    """Return how many records of explicit buckets lie in exponential ones, and how many in those of their extremes.
+
+    Those with the same bounds are added up.
+    """
+    sums: dict[tuple[float, ...], Floats] = {}
+    moved: list[tuple[Place, float]] = []
+    for part in parts:
+        buckets = part.buckets
+        if not isinstance(buckets, ExplicitBuckets):
+            continue
+        spread = spread_of(buckets.bounds)
+        kept, beyond = spread.within(spread.counts(buckets), *_limits_of(buckets, part.low, part.high))
+        known = sums.get(buckets.bounds)
+        sums[buckets.bounds] = kept if known is None else known + kept
+        moved += [(place, count) for place, count in beyond if count]
+    return [(spread_of(bounds), counts) for bounds, counts in sums.items()], moved
+
+
+def _add(into: dict[int, float], indices: npt.NDArray[np.int64], counts: Floats, shift: int) -> None:
+    found = np.flatnonzero(counts)
+    pairs = zip((indices[found] >> shift).tolist(), counts[found].tolist(), strict=True)
+    if not into and not shift:  # no index comes twice: in C, what the loop does one by one
+        into.update(pairs)
+    else:
+        for index, count in pairs:
+            into[index] = into.get(index, 0) + count
+
+
+def _limits_of(buckets: ExplicitBuckets, low: float, high: float) -> tuple[Place, Place]:
+    """Return between which places the records are: of what the stream said of all, and the point of its own."""
+    least, largest = _limits(low, high, SCALE)
+    if buckets.low is None and buckets.high is None:
+        return least, largest
+    within = _limits(
+        math.nan if buckets.low is None else buckets.low, math.nan if buckets.high is None else buckets.high, SCALE
+    )
+    lowest, highest = (min(max(place, least), largest) for place in (min(within), within[1]))
+    return lowest, highest
 
 
 def narrowed(buckets: Buckets, low: float, high: float) -> Buckets:
@@ -204,12 +263,11 @@ def narrowed(buckets: Buckets, low: float, high: float) -> Buckets:
         >>> narrowed(Buckets(0, 0, 0, (1, 1, 1), 0, ()), math.nan, 1.5)
         Buckets(scale=0, zero_count=0.0, positive_offset=0, positive=(3,), negative_offset=0, negative=())
     """
-    least = _place(low - abs(low) * _ROUNDING, buckets.scale) if math.isfinite(low) else _LEAST
-    largest = _place(high + abs(high) * _ROUNDING, buckets.scale) if math.isfinite(high) else _LARGEST
+    least, largest = _limits(low, high, buckets.scale)
     places = _counts(buckets)
     if not places or (least <= min(places) and max(places) <= largest):
         return buckets
-    kept: dict[_Place, float] = {}
+    kept: dict[Place, float] = {}
     for place, count in places.items():
         inside = min(max(place, least), largest)
         kept[inside] = kept.get(inside, 0) + count
@@ -218,12 +276,18 @@ def narrowed(buckets: Buckets, low: float, high: float) -> Buckets:
     return Buckets(buckets.scale, kept.get(_ZERO, 0.0), *positive, *negative)
 
 
-_Place = tuple[int, int]
-"""Sign and index of a bucket, such that buckets ascend with what is in them."""
 _LEAST, _ZERO, _LARGEST = (-2, 0), (0, 0), (2, 0)
 
 
-def _place(value: float, scale: int) -> _Place:
+def _limits(low: float, high: float, scale: int) -> tuple[Place, Place]:
+    """Return the buckets of the extremes, where these are known."""
+    return (
+        _place(low - abs(low) * _ROUNDING, scale) if math.isfinite(low) else _LEAST,
+        _place(high + abs(high) * _ROUNDING, scale) if math.isfinite(high) else _LARGEST,
+    )
+
+
+def _place(value: float, scale: int) -> Place:
     if value == 0:
         return _ZERO
     size = min(abs(value), sys.float_info.max)  # what is a rounding beyond the largest double is infinite
@@ -231,14 +295,39 @@ def _place(value: float, scale: int) -> _Place:
     return (1, index) if value > 0 else (-1, -index)
 
 
-def _counts(buckets: Buckets) -> dict[_Place, float]:
-    found: dict[_Place, float] = {_ZERO: buckets.zero_count} if buckets.zero_count else {}
+def _counts(buckets: Buckets) -> dict[Place, float]:
+    found: dict[Place, float] = {_ZERO: buckets.zero_count} if buckets.zero_count else {}
     for sign, offset, counts in (
         (1, buckets.positive_offset, buckets.positive),
         (-1, buckets.negative_offset, buckets.negative),
     ):
         found |= {(sign, sign * index): count for index, count in enumerate(counts, offset) if count}
     return found
+
+
+def came_since(
+    now: Buckets | ExplicitBuckets, before: Buckets | ExplicitBuckets, low: float, high: float
+) -> Buckets | ExplicitBuckets:
+    """Return the records of a stream that accumulates that came since a point before.
+
+    Args:
+        now: of the newest point.
+        before: of the one before it.
+        low: no record of the stream is smaller; NaN where nothing is known.
+        high: no record of the stream is larger; NaN where nothing is known.
+    """
+    if isinstance(now, ExplicitBuckets) and isinstance(before, ExplicitBuckets):
+        added = increase(now, before)
+        if added is not None:
+            return added._replace(low=low if math.isfinite(low) else None, high=high if math.isfinite(high) else None)
+    return narrowed(difference(_exponential(now), _exponential(before)), low, high)
+
+
+def _exponential(buckets: Buckets | ExplicitBuckets) -> Buckets:
+    if isinstance(buckets, Buckets):
+        return buckets
+    spread = spread_of(buckets.bounds)
+    return spread.dense(spread.counts(buckets))
 
 
 def difference(whole: Buckets, before: Buckets) -> Buckets:

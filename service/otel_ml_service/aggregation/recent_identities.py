@@ -1,8 +1,7 @@
-"""Identities of points and events without a running number, remembered for a while (docs/protocol.md §4.5)."""
+"""Identities of spans, and of events without a running number, remembered for a while (docs/protocol.md §4.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from hashlib import blake2b
 
 __all__ = ["RecentIdentities"]
@@ -29,6 +28,7 @@ class RecentIdentities:
         self._old: set[bytes] = set()
         self.generation = 0
         self._began: float | None = None
+        self._of_points = -1
         self.fresh: list[bytes] = []
 
     def add(self, identity: object, now: float) -> bool:
@@ -45,15 +45,14 @@ class RecentIdentities:
         self.fresh.append(digest)
         return True
 
-    def add_digests(self, digests: Sequence[bytes], now: float) -> list[bool]:
-        """Do so for each; mostly all are new, and sets tell that at once."""
+    def has_points(self, now: float) -> bool:
+        """Whether there are digests of points, of when each of them had one."""
         self._turn(now)
-        several = set(digests)
-        if len(several) == len(digests) and several.isdisjoint(self._young) and several.isdisjoint(self._old):
-            self._young |= several
-            self.fresh += digests
-            return [True] * len(digests)
-        return [self.add_digest(digest, now) for digest in digests]
+        return self.generation <= self._of_points
+
+    def knows(self, digest: bytes) -> bool:
+        """Whether a digest is remembered."""
+        return digest in self._young or digest in self._old
 
     def take_fresh(self) -> list[bytes]:
         """Return the digests added since this was asked last."""
@@ -71,11 +70,11 @@ class RecentIdentities:
 
     def state(self) -> list[object]:
         """Return what `restore` needs besides the digests."""
-        return [self.generation, self._began]
+        return [self.generation, self._began, self._of_points]
 
     def restore(self, state: list[object], digests: dict[int, bytes]) -> None:
         """Continue from `state()` and the digests of each generation."""
-        self.generation, self._began = state  # type: ignore[assignment]
+        self.generation, self._began, self._of_points = state  # type: ignore[assignment]
         for generation, joined in digests.items():
             parts = {joined[i : i + SIZE] for i in range(0, len(joined), SIZE)}
             (self._young if generation == self.generation else self._old).update(parts)

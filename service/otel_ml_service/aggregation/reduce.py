@@ -32,7 +32,7 @@ from otel_ml_service.aggregation.lone_values import lone_values
 from otel_ml_service.aggregation.observation import Attributes
 from otel_ml_service.aggregation.piece import Piece, Shape
 from otel_ml_service.aggregation.point_table import Table, tabulate
-from otel_ml_service.aggregation.points import Buckets
+from otel_ml_service.aggregation.points import Buckets, ExplicitBuckets
 from otel_ml_service.aggregation.quantiles import FULL_SCALE, Distribution, Part, merged, nearest_rank
 
 __all__ = ["Bins", "Reduced", "Value", "reduce_windows"]
@@ -97,9 +97,10 @@ def reduce_windows(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> 
         table = _combined_within(table, REDUCTIONS[reduction.within])
     folded = fold_rows(table.rows, frozenset[int]().union(*map(columns_of, reduction.rows)))
     results = [Reduced() for _ in windows]
+    distributions = _Distributions(table)
     for place, (across, row) in enumerate(zip(reduction.across, reduction.rows, strict=True)):
         if row.point == "buckets":
-            _spread(results, table, across, place)
+            _spread(results, distributions, across, place)
         elif row.publishes == "ranks":
             _each_rank(results, table, place)
         else:
@@ -254,8 +255,23 @@ def _combined_within(table: Table, within: Row) -> Table:
     return table.of_values(per_writer.outer, values, present)
 
 
-def _spread(results: Sequence[Reduced], table: Table, across: str, place: int) -> None:
+class _Distributions:
+    """The merged buckets of each column of a table, merged once for all that is asked of them."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._known: dict[int, Distribution | None] = {}
+
+    def of(self, column: int, rows: Ints) -> Distribution | None:
+        """Return that of a column; None where it has no buckets."""
+        if column not in self._known:
+            self._known[column] = _distribution(self.table, rows)
+        return self._known[column]
+
+
+def _spread(results: Sequence[Reduced], distributions: _Distributions, across: str, place: int) -> None:
     """Quantiles and the histogram itself: from exact values after `within`, else from buckets."""
+    table = distributions.table
     for column, rows in enumerate(table.rows_by_column()):
         window, number = divmod(column, table.width)
         if not table.moments[number]:
@@ -264,7 +280,7 @@ def _spread(results: Sequence[Reduced], table: Table, across: str, place: int) -
         if table.exact or _are_single_values(table, rows):
             if len(rows):
                 _spread_exact(result, value, table.rows.stats[rows, SUM], across)
-        elif (distribution := _distribution(table, rows)) is not None:
+        elif (distribution := distributions.of(column, rows)) is not None:
             _spread_buckets(result, value, distribution, across)
 
 
@@ -282,7 +298,7 @@ def _distribution(table: Table, rows: Ints) -> Distribution | None:
     return merged(parts) if parts else None
 
 
-def _buckets_of(table: Table, row: int, count: float, total: float) -> Buckets | None:
+def _buckets_of(table: Table, row: int, count: float, total: float) -> Buckets | ExplicitBuckets | None:
     """Return those of a row: of a single value, a gauge of another SDK beside what has buckets, the one it lies in."""
     known = table.buckets[row] if table.buckets else None
     return bucket_of(total) if known is None and table.buckets and count == 1 else known

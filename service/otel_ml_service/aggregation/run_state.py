@@ -14,6 +14,7 @@ from otel_ml_service.aggregation.outage import LATE_S, Outage
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.piece import Piece
 from otel_ml_service.aggregation.recent_identities import RecentIdentities
+from otel_ml_service.aggregation.recent_points import RecentPoints
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.stale_samples import StaleSamples
 from otel_ml_service.aggregation.step_streams import Attempt, StepStreams
@@ -73,6 +74,7 @@ class RunState:
         self.stale_samples = StaleSamples(self.output)
         self.training = TrainingClock()
         self.recent = RecentIdentities(settings.identity_memory_s, settings.identities)
+        self.recent_points = RecentPoints(settings.identity_memory_s, settings.identities)
         self.now = 0.0
         self.beat_at: float | None = None
         self.resumed_at: float | None = None

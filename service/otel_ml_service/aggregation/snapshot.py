@@ -1,9 +1,9 @@
 """An engine's memory as small entries (key → bytes): a commit writes what changed, a start reads all (ADR 0001).
 
 `run` · `said` · `findings` · `reductions` · `params` · `summaries` · `who/<n>` (a writer's resource) · `writer/<n>`
-(where it stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>` ·
-`recent/<generation>/<k>` · `unit/<n>` (what is known of it). What begins with `disk/` is read when it is needed:
-`disk/points/<n>/<k>` (points of a window, written once), and what `closed_steps.py` names.
+(where it stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>/<k>` ·
+`recent/<generation>/<k>` · `moments/<generation>/<k>` · `unit/<n>` (what is known of it). What begins with `disk/` is
+read when it is needed: `disk/points/<n>/<k>` (points of a window, written once), and what `closed_steps.py` names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from otel_ml_exporters.json_text import finite_json, plain_json
 from otel_ml_service.aggregation.closed_steps import ClosedSteps
-from otel_ml_service.aggregation.cumulative_streams import CumulativeKey, CumulativeStream, CumulativeStreams, entry_of
+from otel_ml_service.aggregation.cumulative_streams import CumulativeStreams
 from otel_ml_service.aggregation.intervals import IntervalSet
 from otel_ml_service.aggregation.observation import SeriesKey
 from otel_ml_service.aggregation.older_state import in_this_form
@@ -37,8 +37,9 @@ from otel_ml_service.aggregation.state_entries import (
     writer_entry,
 )
 from otel_ml_service.aggregation.step_window import StepWindow
+from otel_ml_service.aggregation.stream_table import decoded
 from otel_ml_service.aggregation.summaries import Summaries
-from otel_ml_service.aggregation.window_chunks import bucket_of, decode_pieces, encode_windows, points_key
+from otel_ml_service.aggregation.window_chunks import decode_pieces, encode_windows, points_key
 from otel_ml_service.versions import RUN
 
 __all__ = ["Snapshot"]
@@ -69,7 +70,7 @@ class Snapshot:
         self._spans = spans
         self._written: dict[str, bytes] = {}
         self._put_into_form: dict[str, bytes | None] = {}
-        self._recent_chunks: dict[int, int] = {}
+        self._chunks: dict[str, dict[int, int]] = {"recent": {}, "moments": {}}
 
     def changes(self) -> dict[str, bytes | None]:
         """Return the entries that changed since the last call."""
@@ -87,7 +88,7 @@ class Snapshot:
         self._closed.forget_shapes(idle)
         out.update((f"spans/{n}", finite_json(self._spans.seen[n].pairs())) for n in self._spans.changed)
         self._spans.changed.clear()
-        out.update(self._changed_streams())
+        out.update(self._streams.changes())
         out.update(self._recent())
         if self._parameters.changed:
             self._parameters.note_committed()
@@ -130,6 +131,7 @@ class Snapshot:
             "attempts": run.attempts.state(),
             "training": run.training.state(),
             "recent": run.recent.state(),
+            "moments": run.recent_points.state(),
             "started_at": run.started_at,
             "origin_ns": run.origin_ns,
             "next_unit": run.next_window,
@@ -169,20 +171,21 @@ class Snapshot:
             yield points_key(window.number, window.chunks), data
             window.note_stored(len(data))
 
-    def _changed_streams(self) -> Iterator[tuple[str, bytes | None]]:
-        for key in self._streams.changed:
-            stream = self._streams.known.get(key)
-            yield entry_of(key), None if stream is None else plain_json([key, stream])
-        self._streams.changed.clear()
-
     def _recent(self) -> Iterator[tuple[str, bytes | None]]:
-        recent, chunks = self._run.recent, self._recent_chunks
-        for old in [generation for generation in chunks if generation < recent.generation - 1]:
-            yield from ((f"recent/{old}/{chunk}", None) for chunk in range(chunks.pop(old)))
-        if recent.fresh:
-            chunk = chunks.get(recent.generation, 0)
-            yield f"recent/{recent.generation}/{chunk}", b"".join(recent.take_fresh())
-            chunks[recent.generation] = chunk + 1
+        recent, points = self._run.recent, self._run.recent_points
+        digests = b"".join(recent.take_fresh())
+        yield from self._added("recent", recent.generation, [(recent.generation, digests)] if digests else [])
+        yield from self._added("moments", points.generation, points.take_fresh())
+
+    def _added(self, kind: str, newest: int, fresh: list[tuple[int, bytes]]) -> Iterator[tuple[str, bytes | None]]:
+        """Write what was added to generations, and remove those before the last one."""
+        chunks = self._chunks[kind]
+        for generation, data in fresh:
+            chunk = chunks.get(generation, 0)
+            yield f"{kind}/{generation}/{chunk}", data
+            chunks[generation] = chunk + 1
+        for old in [generation for generation in chunks if generation < newest - 1]:
+            yield from ((f"{kind}/{old}/{chunk}", None) for chunk in range(chunks.pop(old)))
 
     def restore(self, state: Mapping[str, bytes]) -> None:
         """Read entries that an earlier engine wrote; those of a former version are all written again."""
@@ -208,13 +211,20 @@ class Snapshot:
         self._restore_windows(entries.get("unit", {}), lambda key: state.get(key) or self._run.disk.get(key))
         self._restore_rest(entries)
         self._restore_run(json.loads(state["run"]))
-        digests: dict[int, bytes] = {}
-        for key, data in entries.get("recent", {}).items():
-            generation = int(key.partition("/")[0])
-            digests[generation] = digests.get(generation, b"") + data
-            self._recent_chunks[generation] = self._recent_chunks.get(generation, 0) + 1
-        self._run.recent.restore(json.loads(state["run"])["recent"], digests)
+        digests = self._read_added("recent", entries)
+        joined = {generation: b"".join(chunks) for generation, chunks in digests.items()}
+        run = json.loads(state["run"])
+        self._run.recent.restore(run["recent"], joined)
+        self._run.recent_points.restore(run["moments"], self._read_added("moments", entries))
         self._written = {key: state[key] for key in state if key.partition("/")[0] in _COMPARED}
+
+    def _read_added(self, kind: str, entries: Mapping[str, Mapping[str, bytes]]) -> dict[int, list[bytes]]:
+        """Return what was added to each generation."""
+        found: dict[int, list[bytes]] = {}
+        for key, data in entries.get(kind, {}).items():
+            found.setdefault(int(key.partition("/")[0]), []).append(data)
+        self._chunks[kind] = {generation: len(chunks) for generation, chunks in found.items()}
+        return found
 
     def _restore_windows(self, entries: Mapping[str, bytes], points: Callable[[str], bytes | None]) -> None:
         run = self._run
@@ -232,11 +242,7 @@ class Snapshot:
         for number, data in entries.get("spans", {}).items():
             self._spans.seen[int(number)] = IntervalSet(json.loads(data))
         for data in entries.get("stream", {}).values():
-            (writer, scope, metric, attributes, axis, step), stored = json.loads(data)
-            start, time, stats, buckets, received_at = stored
-            key = CumulativeKey(writer, scope, metric, pairs(attributes), axis, step)
-            kept = None if buckets is None else bucket_of(buckets)
-            self._streams.restore(key, CumulativeStream(start, time, tuple(stats), kept, received_at))
+            self._streams.restore(*decoded(data))
         for path, *owner in json.loads(entries.get("params", {}).get("", b"[]")):
             self._parameters.owners[tuple(path)] = Owner(*owner)
         self._summaries.restore(json.loads(entries.get("summaries", {}).get("", b"[]")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from otel_ml_service.aggregation.observation import (
 )
 from otel_ml_service.aggregation.piece import Piece, Shape
 from otel_ml_service.aggregation.point_identities import PointIdentities, SeriesOrigin
+from otel_ml_service.aggregation.points import Points
 from otel_ml_service.aggregation.quota import Quota
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.series_budget import SeriesBudget
@@ -79,9 +80,10 @@ class ThirdParty:
         rows = self._admitted(writer, sent, shape, tally)
         if not rows:
             return
+        times = sent.partials.last_times()
         if run.origin_ns is None:
-            run.begin_time(self._origin(sent.starts[rows[0]], int(sent.partials.times[rows[0], 1])))
-        unknown = self._unknown(writer, sent, axis, shape, rows)
+            run.begin_time(self._origin(sent.starts[rows[0]], times[rows[0]]))
+        unknown = self._unknown(writer, sent, axis, shape, rows, times)
         tally.repeat(len(rows) - len(unknown))
         news = self._news(writer, sent, axis, shape, unknown)
         ignored = len(unknown) - len(news.series)
@@ -126,35 +128,36 @@ class ThirdParty:
         return verdict == "taken"
 
     def _unknown(
-        self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape, rows: list[int]
+        self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape, rows: list[int], times: list[int]
     ) -> list[int]:
         """Return the rows that did not come before."""
-        place, times = SeriesOrigin(writer.number, sent.scope, axis), sent.partials.times[:, 1].tolist()
-        digests = self._identities.of_all(place, shape, sent.step, sent.starts, times)
-        is_new = self._run.recent.add_digests([digests[row] for row in rows], self._run.now)
-        return rows if all(is_new) else [row for row, new in zip(rows, is_new, strict=True) if new]
+        run, origin = self._run, SeriesOrigin(writer.number, sent.scope, axis)
+        news = run.recent_points.news(origin, shape, sent.step, sent.starts, times, rows, run.now)
+        if not (news and run.recent.has_points(run.now)):
+            return news
+        digests = self._identities.of_all(origin, shape, sent.step, sent.starts, times)
+        return [row for row in news if not run.recent.knows(digests[row])]
 
-    def _news(self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape, rows: list[int]) -> Partials:
+    def _news(self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape, rows: list[int]) -> Points:
         """Return what rows say that was not known: without those that hold no record, or were sent again."""
-        fresh = self._fresh(writer, sent, rows)
-        counts, repeated = fresh.partials.stats[:, COUNT].tolist(), self._sent_again(writer, sent, axis, shape)
-        kept = [
-            place
-            for place, (row, count) in enumerate(zip(fresh.rows, counts, strict=True))
-            if count != 0 and not repeated[row]
-        ]
-        return _some(fresh.partials, kept)
+        fresh = self._fresh(writer, sent, shape, rows)
+        again = self._sent_again(writer, sent, axis, shape)
+        if again is None and fresh.partials.is_lone:
+            return fresh.partials
+        kept = fresh.partials.stats[:, COUNT] != 0
+        if again is not None:
+            kept &= ~again[fresh.rows]
+        return fresh.partials if kept.all() else fresh.partials.some(np.flatnonzero(kept).tolist())
 
-    def _sent_again(self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape) -> Sequence[bool]:
-        """Return which of them are samples of a closed step that say what the ones before said."""
-        partials = sent.partials
+    def _sent_again(
+        self, writer: WriterState, sent: ThirdPartyPoints, axis: str, shape: Shape
+    ) -> npt.NDArray[np.bool_] | None:
+        """Return which of them are samples of a closed step that say what the ones before said; None where none are."""
         if sent.step is None or not (sent.kind == "gauge" or _is_level(sent)):
-            return [False] * len(partials.series)
+            return None
         place = SeriesOrigin(writer.number, sent.scope, axis)
         closed = self._steps.kept_of(writer, axis, sent.step)
-        values = partials.stats[:, SUM]
-        found = self._samples.repeated(place, shape, sent.step, partials.newest_ns, values, closed or ())
-        return [closed is not None and repeated for repeated in found.tolist()]
+        return self._samples.repeated(place, shape, sent.step, sent.partials.newest_ns, sent.partials, closed)
 
     def _say_that_steps_are_lost(self, role: str) -> None:
         self._run.output.say(
@@ -169,26 +172,37 @@ class ThirdParty:
         recent = start_ns > 0 and self._run.now - start_ns / 1e9 < self._run.settings.identity_memory_s
         return start_ns if recent else time_ns
 
-    def _fresh(self, writer: WriterState, sent: ThirdPartyPoints, rows: list[int]) -> Fresh:
+    def _fresh(self, writer: WriterState, sent: ThirdPartyPoints, shape: Shape, rows: list[int]) -> Fresh:
+        if not rows:
+            return Fresh(rows, sent.partials.some(rows))
+        if sent.temporality == "cumulative" or _is_added_up(sent):
+            sent = sent._replace(partials=sent.partials.unpack())
         if _is_added_up(sent):
-            return self.streams.levels(writer.number, sent, rows)
+            return self.streams.levels(writer.number, sent, shape, rows)
         if sent.temporality == "cumulative" and sent.kind != "gauge" and not _is_level(sent):
-            return self.streams.increases(writer.number, sent, rows)
+            return self.streams.increases(writer.number, sent, shape, rows)
         return Fresh(rows, _some(sent.partials, rows))
 
-    def _pieces(self, writer: WriterState, sent: ThirdPartyPoints, news: Partials) -> Iterator[Piece]:
+    def _pieces(self, writer: WriterState, sent: ThirdPartyPoints, news: Points) -> Iterator[Piece]:
         """Yield what goes into rows, in parts of which each has one reduction."""
         meter = None if _kind_of(sent) != "order" or _is_added_up(sent) else sent.scope
         for asked, partials in _by_reduction(sent, news):
             newest = partials.newest_ns
             shape = self._run.shapes.of(self._series_in_rows(sent, partials.series))
-            stats = (
-                _per_second(partials.stats, self._run.settings.third_party_window_s) if sent.is_rate else partials.stats
-            )
-            times = partials.times if _is_of_an_interval(sent) else np.repeat(partials.times[:, 1:], 2, axis=1)
-            kept = Partials(shape.series, stats, times, partials.buckets)
+            kept = partials
+            if shape.series is not kept.series or sent.is_rate or not _is_of_an_interval(sent):
+                kept = self._in_rows_as(sent, shape, partials.unpack())
             # Points have no running number: their time puts them in order.
             yield Piece(writer.source, newest, _reduction_of(sent, asked), shape, kept, newest, meter)
+
+    def _in_rows_as(self, sent: ThirdPartyPoints, shape: Shape, news: Partials) -> Partials:
+        """Return points under their names in rows, with the times that count there, and increases as rates."""
+        _, stats, times, buckets = news
+        if sent.is_rate:
+            stats = _per_second(stats, self._run.settings.third_party_window_s)
+        if not _is_of_an_interval(sent):
+            times = np.repeat(times[:, 1:], 2, axis=1)
+        return Partials(shape.series, stats, times, buckets)
 
     def _series_in_rows(self, sent: ThirdPartyPoints, series: tuple[SeriesKey, ...]) -> tuple[SeriesKey, ...]:
         """Return what series are called in a row, and as which kind they are reduced there."""
@@ -204,34 +218,42 @@ class ThirdParty:
         return known[1]
 
 
-def _some(partials: Partials, rows: list[int]) -> Partials:
-    return partials if len(rows) == len(partials.series) else partials.some(rows)
+def _some(points: Points, rows: list[int]) -> Points:
+    return points if len(rows) == len(points.series) else points.some(rows)
 
 
-def _by_reduction(sent: ThirdPartyPoints, news: Partials) -> Iterator[tuple[Reduction | None, Partials]]:
+def _by_reduction(sent: ThirdPartyPoints, news: Points) -> Iterator[tuple[Reduction | None, Points]]:
     """Yield points with the reduction that they ask for: what is scraped and has buckets is asked for its spread.
 
     What has no buckets is apart: where one of its piece has some, it would count as a point whose buckets are empty.
     """
     spread = _SPREAD if sent.step is None and sent.reduction is None else sent.reduction
     for partials in _by_time(sent, news):
+        if partials.buckets is None:
+            if len(partials.series):
+                yield sent.reduction, partials
+            continue
         rows: dict[bool, list[int]] = {True: [], False: []}
         for row in range(len(partials.series)):
             rows[partials.buckets is not None and partials.buckets[row] is not None].append(row)
         if rows[True]:
             yield spread, _some(partials, rows[True])
         if rows[False]:
-            yield sent.reduction, _some(partials, rows[False])._replace(buckets=None)
+            yield sent.reduction, _some(partials, rows[False]).unpack()._replace(buckets=None)
 
 
-def _by_time(sent: ThirdPartyPoints, news: Partials) -> Iterator[Partials]:
+def _by_time(sent: ThirdPartyPoints, news: Points) -> Iterator[Points]:
     """Yield points apart whose order among others their time decides: an SDK stamps all points of an export alike."""
-    times = set(news.times[:, 1].tolist())
-    if len(times) < 2 or _is_of_an_interval(sent):
+    if _is_of_an_interval(sent):
         yield news
         return
-    for time_ns in sorted(times):
-        yield news.some(np.flatnonzero(news.times[:, 1] == time_ns).tolist())
+    times = news.last_times()
+    moments = sorted(set(times))
+    if len(moments) < 2:
+        yield news
+        return
+    for time_ns in moments:
+        yield news.some([row for row, one in enumerate(times) if one == time_ns])
 
 
 def _is_of_an_interval(sent: ThirdPartyPoints) -> bool:

@@ -13,7 +13,7 @@ from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.fold import STATS, SUM
 from otel_ml_service.aggregation.lazy_entries import PREFIX
 from otel_ml_service.aggregation.piece import Piece, Shape, Source
-from otel_ml_service.aggregation.points import Buckets, Partials, Points, stats_of, sums_of, times_of
+from otel_ml_service.aggregation.points import Buckets, ExplicitBuckets, Partials, Points, stats_of, sums_of, times_of
 
 __all__ = ["bucket_of", "decode_pieces", "encode_windows", "points_key"]
 
@@ -152,13 +152,16 @@ def _same_bits(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) ->
     return bool(np.array_equal(np.ascontiguousarray(left).view(np.int64), np.ascontiguousarray(right).view(np.int64)))
 
 
-def _buckets(stored: list[list[Any] | None] | None) -> tuple[Buckets | None, ...] | None:
+def _buckets(stored: list[list[Any] | None] | None) -> tuple[Buckets | ExplicitBuckets | None, ...] | None:
     if stored is None:
         return None
     return tuple(None if entry is None else bucket_of(entry) for entry in stored)
 
 
-def bucket_of(entry: list[Any]) -> Buckets:
+def bucket_of(entry: list[Any]) -> Buckets | ExplicitBuckets:
     """Return buckets from their JSON form."""
+    if len(entry) == len(ExplicitBuckets._fields):
+        bounds, counts, low, high = entry
+        return ExplicitBuckets(tuple(bounds), tuple(counts), low, high)
     scale, zero, positive_offset, positive, negative_offset, negative = entry
     return Buckets(scale, zero, positive_offset, tuple(positive), negative_offset, tuple(negative))

@@ -16,6 +16,7 @@ from otel_ml_service.aggregation.observation import (
     ThirdPartyPoints,
     Writer,
 )
+from otel_ml_service.aggregation.points import ExplicitBuckets
 
 __all__ = ["as_request"]
 
@@ -39,21 +40,22 @@ def as_request(late: Sent) -> Any:
             _add_point(scope.metrics.add(), partials, row)
     elif isinstance(late, ThirdPartyPoints):
         scope.scope.name = late.scope
+        partials = late.partials.unpack()
         for row, start_ns in enumerate(late.starts):
             metric = scope.metrics.add()
-            _add_point(metric, late.partials, row)
-            _set_kind(metric, late, row, start_ns)
+            _add_point(metric, partials, row)
+            _set_kind(metric, late, partials, row, start_ns)
     _set_attributes(scope.scope.attributes, where)
     return request
 
 
-def _set_kind(metric: Any, late: ThirdPartyPoints, row: int, start_ns: int) -> None:
+def _set_kind(metric: Any, late: ThirdPartyPoints, partials: Partials, row: int, start_ns: int) -> None:
     """Make a point of `metric` again what the other SDK sent, as far as it counts."""
     if late.kind == "sum":
-        value, time_ns = float(late.partials.stats[row, 1]), int(late.partials.times[row, 1])
+        value, time_ns = float(partials.stats[row, 1]), int(partials.times[row, 1])
         metric.sum.is_monotonic = bool(late.monotonic)
         point = metric.sum.data_points.add(as_double=value, time_unix_nano=time_ns)
-        _set_attributes(point.attributes, dict(late.partials.series[row].attributes))
+        _set_attributes(point.attributes, dict(partials.series[row].attributes))
     data = getattr(metric, metric.WhichOneof("data"))
     data.data_points[0].start_time_unix_nano = start_ns
     if late.kind != "gauge":
@@ -83,6 +85,10 @@ def _add_point(metric: Any, partials: Partials, row: int) -> None:
 def _set_buckets(point: Any, partials: Partials, row: int) -> None:
     buckets = partials.buckets[row] if partials.buckets is not None else None
     if buckets is None:
+        return
+    if isinstance(buckets, ExplicitBuckets):
+        point.explicit_bounds.extend(buckets.bounds)
+        point.bucket_counts.extend(buckets.counts)
         return
     point.scale, point.zero_count = buckets.scale, buckets.zero_count
     point.positive.offset, point.negative.offset = buckets.positive_offset, buckets.negative_offset

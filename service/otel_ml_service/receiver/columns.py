@@ -11,10 +11,11 @@ import numpy as np
 from otel_ml.wire import attributes as wire
 from otel_ml.wire.reductions import STATISTICS, VALUE_ATTRIBUTES
 from otel_ml_exporters.records import JsonValue
+from otel_ml_service.aggregation.explicit_buckets import as_sent
 from otel_ml_service.aggregation.fold import STATS
 from otel_ml_service.aggregation.observation import Attributes, Buckets, Kind, Partials, SeriesKey
+from otel_ml_service.aggregation.points import ExplicitBuckets
 from otel_ml_service.receiver.attribute_values import LONGEST_NAME, as_text, plain
-from otel_ml_service.receiver.explicit_buckets import exponential
 from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.receiver.point_coordinates import COORDINATES, Coordinates, coordinates
 
@@ -37,7 +38,7 @@ class Columns:
         self.series: list[SeriesKey] = []
         self.stats: list[float] = []
         self.times: list[int] = []
-        self.buckets: dict[int, Buckets] = {}
+        self.buckets: dict[int, Buckets | ExplicitBuckets] = {}
 
     def __len__(self) -> int:
         return len(self.series)
@@ -49,18 +50,21 @@ class Shapes:
     def __init__(self) -> None:
         self._known: dict[tuple[SeriesKey, ...], tuple[SeriesKey, ...]] = {}
 
-    def partials(self, columns: Columns) -> Partials:
-        """Return the columns as arrays."""
-        shape = tuple(columns.series)
-        known = self._known.get(shape)
+    def interned(self, series: tuple[SeriesKey, ...]) -> tuple[SeriesKey, ...]:
+        """Return the tuple that stands for all equal ones."""
+        known = self._known.get(series)
         if known is None:
             if len(self._known) >= _SHAPES:
                 self._known.clear()
-            known = self._known[shape] = shape
+            known = self._known[series] = series
+        return known
+
+    def partials(self, columns: Columns) -> Partials:
+        """Return the columns as arrays."""
         points = len(columns)
         found = columns.buckets
         return Partials(
-            series=known,
+            series=self.interned(tuple(columns.series)),
             stats=np.array(columns.stats, dtype=np.float64).reshape(points, STATS),
             times=np.array(columns.times, dtype=np.int64).reshape(points, 2),
             buckets=tuple(found.get(row) for row in range(points)) if found else None,
@@ -127,7 +131,7 @@ def _moments(columns: Columns, series: SeriesKey, point: Any, values: Mapping[st
 def _explicit(columns: Columns, series: SeriesKey, point: Any, values: Mapping[str, JsonValue]) -> None:
     _moments(columns, series, point, values)
     if point.explicit_bounds:
-        buckets = exponential(tuple(point.explicit_bounds), tuple(point.bucket_counts))
+        buckets = as_sent(tuple(point.explicit_bounds), tuple(point.bucket_counts))
         if buckets is not None:
             columns.buckets[len(columns) - 1] = buckets
 

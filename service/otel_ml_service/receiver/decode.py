@@ -36,6 +36,7 @@ from otel_ml_service.receiver.request_parts import ResourcePart, parts
 from otel_ml_service.receiver.resource import Writers
 from otel_ml_service.receiver.span_decoder import decode_spans
 from otel_ml_service.receiver.span_fast_path import SpanFastPath
+from otel_ml_service.receiver.third_party_points import ThirdPartyReader
 
 __all__ = ["NO_ALIASES", "SIGNALS", "Decoded", "Decoder", "Signal", "response"]
 
@@ -72,7 +73,9 @@ class Decoder:
         self._aliases = Aliases(aliases)
         self._writers = Writers(self._aliases)
         self._metrics = MetricsDecoder()
-        self._messages = FastPath(self._metrics_of)
+        # An alias of a step is an attribute that the reader does not know of.
+        reader = None if aliases else ThirdPartyReader(self._metrics_of, self._metrics.shapes.interned)
+        self._messages = FastPath(self._metrics_of, reader)
         self._timers = SpanFastPath()
         self._fast: Mapping[Signal, Callable[[Writer, bytes], Sequence[Observation] | None]] = {
             "metrics": self._messages.take,

@@ -27,6 +27,7 @@ from otel_ml_service.receiver.request_parts import head_and_rest
 from otel_ml_service.receiver.resource import seconds
 from otel_ml_service.receiver.scope_cache import ScopeCache, ScopeForm, ScopeHead
 from otel_ml_service.receiver.third_party_fast_path import Decode, ThirdPartyFastPath
+from otel_ml_service.receiver.third_party_points import ThirdPartyReader
 
 __all__ = ["WATERMARKS", "FastPath", "known", "known_in_python"]
 
@@ -38,12 +39,18 @@ _NUMBERS = struct.Struct("<Qqd")
 
 
 class FastPath:
-    """Takes messages whose form is known; learns the forms of others."""
+    """Takes messages whose form is known; learns the forms of others.
 
-    def __init__(self, decode: Decode) -> None:
+    Args:
+        decode: returns the observations of an encoded ScopeMetrics.
+        reader: of messages of other SDKs whose form is not known; None where the decoder has to look at them all.
+    """
+
+    def __init__(self, decode: Decode, reader: ThirdPartyReader | None) -> None:
         self._scopes = ScopeCache()
         self._templates = MessageTemplates()
         self._third_party = ThirdPartyFastPath(decode)
+        self._reader = reader
 
     def known(self, writer: Writer, body: bytes, places: list[tuple[int, int]]) -> list[Fragment | Watermark | None]:
         """Return what each ScopeMetrics of a request says, at its place; None where `take` or a decoder has to look."""
@@ -60,9 +67,20 @@ class FastPath:
         split = head_and_rest(message)
         head = self._scopes.of(split[0]) if split is not None else None
         if split is None or head is None:
-            return self._third_party.take(writer, message)
+            return self._of_others(writer, message, split)
         found = _meant(writer, head, split[1], self._templates.known, WATERMARKS) or _position(writer, head, split[1])
         return None if found is None else (found,)
+
+    def _of_others(
+        self, writer: Writer, message: bytes, split: tuple[bytes, bytes] | None
+    ) -> Sequence[Observation] | None:
+        known = self._third_party.take(writer, message)
+        if known is not None or self._reader is None or split is None:
+            return known
+        found = self._reader.take(writer, *split)
+        if found is not None:
+            self._third_party.learn(message, found)
+        return found
 
     def learn(self, message: bytes, found: Sequence[Observation]) -> None:
         """Note how a ScopeMetrics was decoded."""

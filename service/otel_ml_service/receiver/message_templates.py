@@ -134,7 +134,7 @@ def layout_of(points: Sequence[PointPositions], series: tuple[SeriesKey, ...], s
     columns = tuple(_columns(points, stats))
     # A weighted value has its weight and product, too.
     is_lone = bool(lone.all()) and all(column.statistic == SUM for column in columns)
-    return Layout(series, size, columns, lone, first, last, is_lone, _held(series, stats))
+    return Layout(series, size, columns, lone, first, last, is_lone, _held(series, stats), bool((first >= 0).any()))
 
 
 def _held(series: tuple[SeriesKey, ...], stats: Sequence[Mapping[int, int]]) -> Held:

@@ -25,11 +25,15 @@ __all__ = ["MetricsDecoder"]
 
 
 class MetricsDecoder:
-    """Decodes `ScopeMetrics` messages; equal shapes become the same object."""
+    """Decodes `ScopeMetrics` messages; equal shapes become the same object.
+
+    Attributes:
+        shapes: interns series.
+    """
 
     def __init__(self) -> None:
-        self._shapes = Shapes()
-        self._third_party = ThirdPartyDecoder(self._shapes)
+        self.shapes = Shapes()
+        self._third_party = ThirdPartyDecoder(self.shapes)
 
     def scope(self, writer: Writer, scope_metrics: Any, rejections: Rejections) -> list[Observation]:
         """Return the observations of one ScopeMetrics; what cannot be used is added to `rejections`."""
@@ -86,12 +90,12 @@ class MetricsDecoder:
                 rejections.add(str(error), len(columns))
                 continue
             axis = None if here.step is None else here.axis
-            found.append(Fragment(writer, axis, here.step, reduction, seq, total, self._shapes.partials(columns)))
+            found.append(Fragment(writer, axis, here.step, reduction, seq, total, self.shapes.partials(columns)))
         return found or [self._nothing(writer, seq)]
 
     def _nothing(self, writer: Writer, seq: int) -> Fragment:
         """Return what a rejected ScopeMetrics becomes: its running number is not a gap that steps would wait for."""
-        return Fragment(writer, None, None, Reduction.parse(DEFAULT), seq, 0, self._shapes.partials(Columns()))
+        return Fragment(writer, None, None, Reduction.parse(DEFAULT), seq, 0, self.shapes.partials(Columns()))
 
 
 def count_points(scope_metrics: Any) -> int:

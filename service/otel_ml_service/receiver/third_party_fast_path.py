@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml.exceptions import WireError
-from otel_ml_service.aggregation.observation import Buckets, Observation, ThirdPartyPoints, Writer
-from otel_ml_service.aggregation.points import Layout, Partials, SeriesKey
-from otel_ml_service.receiver.explicit_buckets import exponential
+from otel_ml_service.aggregation.explicit_buckets import as_sent
+from otel_ml_service.aggregation.observation import Observation, ThirdPartyPoints, Writer
+from otel_ml_service.aggregation.points import ExplicitBuckets, Layout, Packed, Partials, Points, SeriesKey
 from otel_ml_service.receiver.message_templates import Forms, layout_of, mask_of
 from otel_ml_service.receiver.point_positions import PointPositions, UnknownError, point_places
 
@@ -40,8 +40,8 @@ class _Histogram:
     offset: int
     counts: struct.Struct
 
-    def read(self, message: bytes) -> Buckets | None:
-        return exponential(self.bounds, self.counts.unpack_from(message, self.offset))
+    def read(self, message: bytes) -> ExplicitBuckets | None:
+        return as_sent(self.bounds, self.counts.unpack_from(message, self.offset))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,15 +51,15 @@ class _Form:
     Attributes:
         steps: [points, digits], offsets of the bytes of the step of each point that has one.
         digits: what each of the digits is worth.
-        groups: an observation for each group of points, as another message had it, and the points that are its rows; a
-            slice where it has all of them in their order.
+        groups: an observation for each group of points, as another message had it, and the points that are its rows;
+            None where it has all of them in their order.
         histograms: of the points that have explicit buckets.
     """
 
     layout: Layout
     steps: npt.NDArray[np.int64]
     digits: npt.NDArray[np.int64]
-    groups: tuple[tuple[ThirdPartyPoints, npt.NDArray[np.int64] | slice], ...]
+    groups: tuple[tuple[ThirdPartyPoints, npt.NDArray[np.int64] | None], ...]
     histograms: Mapping[int, _Histogram]
 
     def read(self, writer: Writer, message: bytes) -> list[Observation] | None:
@@ -68,18 +68,18 @@ class _Form:
         steps = digits @ self.digits
         if len(steps) and (steps != steps[0]).any():
             return None
-        stats = self.layout.stats([message])
-        times, starts = self.layout.times_as_sent(message)
+        step = int(steps[0]) if len(steps) else None
+        starts = self.layout.starts_as_sent(message)
+        if self.groups[0][1] is None and not self.histograms:
+            return [_like(self.groups[0][0], writer, step, starts, Packed(self.layout, message))]
+        stats, times = self.layout.stats([message]), self.layout.times([message])
         buckets = {point: histogram.read(message) for point, histogram in self.histograms.items()}
-        return [
-            like._replace(
-                writer=writer,
-                step=int(steps[0]) if len(steps) and like.step is not None else like.step,
-                starts=tuple(starts[rows].tolist()),
-                partials=Partials(like.partials.series, stats[rows], times[rows], _some(buckets, like, rows)),
-            )
-            for like, rows in self.groups
-        ]
+        found: list[Observation] = []
+        for like, rows in self.groups:
+            chosen = range(len(starts)) if rows is None else rows.tolist()
+            partials = Partials(like.partials.series, stats[chosen], times[chosen], _some(buckets, chosen))
+            found.append(_like(like, writer, step, tuple([starts[row] for row in chosen]), partials))
+        return found
 
 
 class ThirdPartyFastPath:
@@ -118,7 +118,7 @@ class ThirdPartyFastPath:
             if point.counts is not None:
                 mask[point.counts.start : point.counts.end] = 0
         everything = np.arange(len(points))
-        rows = tuple((one, slice(None) if np.array_equal(rows, everything) else rows) for one, rows in groups)
+        rows = tuple((one, None if np.array_equal(rows, everything) else rows) for one, rows in groups)
         digits = 1 << 7 * np.arange(steps.shape[1])  # seven bits of a number in each byte of a varint
         form = _Form(layout, steps, digits, rows, dict(_histograms(message, points)))
         if _agree(form.read(found[0].writer, message), found):
@@ -176,12 +176,20 @@ def _histograms(message: bytes, points: Sequence[PointPositions]) -> Iterator[tu
             yield number, _Histogram(tuple(bounds.tolist()), point.counts.start, counts)
 
 
+def _like(
+    like: ThirdPartyPoints, writer: Writer, step: int | None, starts: tuple[int, ...], partials: Points
+) -> ThirdPartyPoints:
+    """Return points as another message had them, with their own numbers; without a step where those had none."""
+    of = like.step if step is None or like.step is None else step
+    _, kind, temporality, monotonic, axis, _, reduction, _, _, scope = like
+    return ThirdPartyPoints(writer, kind, temporality, monotonic, axis, of, reduction, starts, partials, scope)
+
+
 def _some(
-    buckets: Mapping[int, Buckets | None], like: ThirdPartyPoints, rows: npt.NDArray[np.int64] | slice
-) -> tuple[Buckets | None, ...] | None:
+    buckets: Mapping[int, ExplicitBuckets | None], points: Sequence[int]
+) -> tuple[ExplicitBuckets | None, ...] | None:
     if not buckets:
         return None
-    points = range(len(like.starts)) if isinstance(rows, slice) else rows.tolist()
     found = tuple(map(buckets.get, points))
     return found if any(one is not None for one in found) else None
 
@@ -197,6 +205,7 @@ def _of_others(found: Sequence[Observation]) -> Iterator[ThirdPartyPoints]:
 
 def _plain(one: ThirdPartyPoints) -> tuple[Any, ...]:
     """Return what can be compared, NaN too."""
-    stats = np.ascontiguousarray(one.partials.stats)
-    numbers = (stats.tobytes(), one.partials.times.tobytes(), one.partials.buckets, one.partials.series)
+    partials = one.partials.unpack()
+    stats = np.ascontiguousarray(partials.stats)
+    numbers = (stats.tobytes(), partials.times.tobytes(), partials.buckets, partials.series)
     return one.kind, one.temporality, one.monotonic, one.scope, one.axis, one.step, one.reduction, one.starts, numbers

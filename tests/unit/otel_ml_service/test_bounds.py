@@ -58,8 +58,9 @@ def test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest(monkeypatch
         point = cumulative(writer(role="other"), "tokens", 5.0, start=START, time=START + 1 + step, step=step)
         engine.observe(point, START + step)
 
-    assert len(engine._third_party.streams.known) <= 50
-    assert max(key.step or 0 for key in engine._third_party.streams.known) == 199
+    streams = engine._third_party.streams
+    assert streams.count == sum(map(len, streams.tables.values())) <= 50
+    assert max(meter.step or 0 for meter in streams.tables) == 199
 
 
 def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +73,7 @@ def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pyte
 
     assert len(decoder._writers._known) <= 10
     assert len(decoder._writers._encoded) <= 10
-    assert len(decoder._metrics._shapes._known) <= 10
+    assert len(decoder._metrics.shapes._known) <= 10
 
 
 def test_attributes_of_others_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

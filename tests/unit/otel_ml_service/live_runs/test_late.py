@@ -36,10 +36,22 @@ def cumulative() -> Any:
     return request
 
 
+def histogram() -> Any:
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    set_attributes(resource.resource.attributes, {"ml.experiment.id": "run-1"})
+    data = resource.scope_metrics.add().metrics.add(name="latency").histogram
+    data.aggregation_temporality = 1
+    point = data.data_points.add(count=3, sum=9.0, min=1.0, max=5.0, time_unix_nano=START, bucket_counts=[1, 2, 0])
+    point.explicit_bounds.extend([2.0, 5.0])
+    set_attributes(point.attributes, {"ml.step": 4})
+    return request
+
+
 @pytest.mark.parametrize(
     "request_",
-    [weighted(), third_party_request([{"name": "gpu", "value": 1.0, "ml.step": 2}]), cumulative()],
-    ids=["own", "gauge", "sum"],
+    [weighted(), third_party_request([{"name": "gpu", "value": 1.0, "ml.step": 2}]), cumulative(), histogram()],
+    ids=["own", "gauge", "sum", "histogram with bounds"],
 )
 def test_what_is_in_the_file_decodes_to_what_came_too_late(tmp_path: Path, request_: Any) -> None:
     sent = Decoder().protobuf("metrics", request_.SerializeToString()).observations["run-1"][0]
@@ -55,5 +67,6 @@ def test_what_is_in_the_file_decodes_to_what_came_too_late(tmp_path: Path, reque
     for name in set(type(sent)._fields) - {"partials"}:
         assert getattr(back, name) == getattr(sent, name), name
     assert back.partials.series == sent.partials.series
+    assert back.partials.buckets == sent.partials.buckets
     np.testing.assert_array_equal(back.partials.stats, sent.partials.stats)
     np.testing.assert_array_equal(back.partials.times, sent.partials.times)
