@@ -94,6 +94,20 @@ def test_after_a_restart_the_same_is_shown_of_the_same_records() -> None:
     assert [after.select(record) for record in records] == [None, records[1], records[2]]
 
 
+def test_what_is_kept_of_it_is_the_same_text_until_something_is_found_that_was_not_there() -> None:
+    """Whoever stores it does so where it has changed, and each row of a run that loses something tells so again."""
+    late = "otel_ml/too_late"
+    found = SelfTelemetryFilter()
+    found.note([row(1, {LOST: 4.0, late: 2.0})])
+    kept = found.since
+
+    found.note([row(2, {late: 2.0, LOST: 5.0}), row(3, {late: 3.0})])
+
+    assert found.since == kept == SelfTelemetryFilter(kept).since
+    found.note([row(4, {"otel_ml/rejected": 1.0})])
+    assert found.since != kept
+
+
 def test_every_loss_of_the_catalogue_is_a_count() -> None:
     losses = [name for name, (_, meaning) in CATALOGUE.items() if "lost" in meaning or "never be accepted" in meaning]
 
