@@ -197,6 +197,30 @@ def test_a_gauge_that_is_sent_again_of_closed_steps_is_no_news_to_a_service_that
     assert service.amendments == 0
 
 
+@pytest.mark.parametrize("apart", ["rank", "meter"])
+def test_what_one_gauge_says_late_counts_though_another_one_has_said_the_same_before_the_service_was_started_again(
+    apart: str,
+) -> None:
+    service, ranks = Service(), [Sdk(0, temporality=DELTA), Sdk(1, temporality=DELTA)]
+    if apart == "rank":
+        first, second = (_gauge(rank.meter("a")) for rank in ranks)
+    else:
+        first, second = (_gauge(ranks[0].meter(name)) for name in "ab")
+    for step in range(4):
+        first.set(2.0, at(step, "sum"))
+        second.set(5.0, at(step, "sum"))
+        for rank in ranks:
+            rank.export(service)
+    service.wait(20)
+    assert service.rows()[0] == {"rate": 7.0}
+    service.restart()
+
+    first.set(5.0, at(0, "sum"))
+    ranks[0].export(service)
+
+    assert ended(service)[0] == {"rate": 10.0}
+
+
 def _windows(service: Service) -> list[dict[str, float]]:
     service.wait(400)
     return list(service.rows(axis="time").values())
