@@ -61,3 +61,17 @@ def test_steps_that_follow_each_other_take_as_much_room_in_whatever_order_they_c
     any_order = [in_order[0], in_order[-1], *(in_order[step] for step in order)]
 
     assert noted(any_order, set()).get("disk/names/0/0") == noted(in_order, set()).get("disk/names/0/0")
+
+
+def test_what_is_on_the_disk_is_written_again_where_it_changed_and_nowhere_else() -> None:
+    disk = LazyEntries(None, {})
+    series = ExportedSeries(disk)
+    for step in (0, 2_000):
+        series.note(0, step, SETS[0])
+    series.store()
+    disk.hand_out()
+
+    series.note(0, 2_001, SETS[0])
+    series.store()
+
+    assert disk.hand_out().keys() == {"disk/names/0/1"}
