@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_ml_exporters import Record, StepRecord, Summary
-from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, is_count, selection_of
+from otel_ml_service.delivery.self_telemetry_filter import LagWatch, SelfTelemetryFilter, is_count, selection_of
 from otel_ml_service.telemetry import CATALOGUE
 
 LOST = "otel_ml/lost/exporter/wandb"
@@ -70,6 +70,18 @@ def test_an_exporter_that_lacks_what_was_there_half_a_minute_ago_lags_until_it_i
     lags = [None if values is None else values.get(LAG) for values in shown([*stuck, over])]
 
     assert lags == [None, None, None, 395.0, 495.0, 0.0]
+
+
+@pytest.mark.parametrize(("apart_s", "first"), [(10, 14), (29, 13), (30, 12), (40, 12)])
+def test_an_exporter_that_kept_up_and_is_stuck_lags_from_when_what_it_lacks_was_there_half_a_minute_ago(
+    apart_s: int, first: int
+) -> None:
+    watch, behind = LagWatch(), []
+    for number in range(1, 20):
+        delivered, newest = 100.0 * min(number, 10), 100.0 * number  # row 11 has the first record that it lacks
+        behind.append(watch.behind(apart_s * number, {DELIVERED: delivered, LAG: newest - delivered}))
+
+    assert behind == [set()] * (first - 1) + [{LAG}] * (20 - first)
 
 
 def test_an_exporter_that_keeps_up_with_what_is_always_new_does_not_lag() -> None:
