@@ -162,5 +162,4 @@ def _quarantine(folder: Path, path: Path) -> None:
     if os.path.lexists(quarantine) and not is_ours(quarantine):
         quarantine.rename(folder / f"{QUARANTINE}-{uuid.uuid4().hex}")
     quarantine.mkdir(mode=0o700, exist_ok=True)
-    number = sum(1 for _ in quarantine.iterdir())
-    path.rename(quarantine / f"{number}-{path.name}")
+    path.rename(quarantine / f"{len([*quarantine.iterdir()])}-{path.name}")

@@ -58,7 +58,7 @@ def _pieces() -> Iterable[Path]:
     yield from sorted(path for path in (_TESTS / "integration").glob("test_*.py") if _is_one_process(path))
     for package in sorted(path for path in (_TESTS / "unit").iterdir() if path.is_dir()):
         yield from sorted(path for path in package.iterdir() if _has_tests(path))
-    yield from (_TESTS / "contract", _TESTS / "security", *_DOCTESTS)
+    yield from (_TESTS / "contract", _TESTS / "security", _TESTS / "upgrade" / "test_upgrades.py", *_DOCTESTS)
 
 
 def _is_one_process(path: Path) -> bool:

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 __all__ = ["HANGS", "KILLED", "SURVIVED", "UNTESTED", "Outcome", "Trials"]
 
@@ -124,8 +125,9 @@ def _run(copy: Path, report: Path, tests: Sequence[str]) -> None:
     roots = [str(copy), str(copy / "exporters"), str(copy / "service")]
     os.environ |= {"PYTHONPATH": os.pathsep.join(roots), "MUTANTS_REPORT": str(report), "CI": "1"}
     sys.path[:] = roots + [path for path in sys.path if path not in ("", os.environ.get("PWD", ""))]
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("tests", "__main__")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
+    sys.modules["__main__"] = ModuleType("__main__")
     sys.argv = ["pytest"]
     with (copy / "log").open("wb") as log:
         for stream in (1, 2):

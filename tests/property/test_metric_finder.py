@@ -67,6 +67,7 @@ LINES = {
     "a quote in the role": (HEAD % 'a\\"b' + '{"loss":0.5}}', (7, "step", 3, 2, 0.5)),
     "spaces": ('{"seq": 7, "step": 3, "values": {"x": 1, "loss":0.5}}', (7, "step", 3, 0, 0.5)),
     "a number as text": (HEAD % "" + '{"loss":"0.5"}}', (7, "step", 3, 2, 0.5)),
+    "no place but a step": ('{"step":3,"values":{"loss":0.5}}', (0, "step", 3, 0, 0.5)),
     "no step": ('{"seq":7,"values":{"loss":0.5}}', None),
 }
 """As a program of somebody else may write them into the file."""
@@ -75,3 +76,10 @@ LINES = {
 @pytest.mark.parametrize(("line", "expected"), LINES.values(), ids=LINES)
 def test_a_line_of_another_form_is_read_as_a_whole(line: str, expected: tuple[object, ...] | None) -> None:
     assert MetricFinder("loss").find(line.encode()) == expected
+
+
+@pytest.mark.parametrize("values", ['{"loss":0.5,', '{"lr":1.0,"loss":0.5,'], ids=["the first value", "a later one"])
+def test_of_a_record_nothing_is_asked_for_behind_the_metric(values: str) -> None:
+    cut = f"{HEAD % 'trainer'}{values}"
+
+    assert MetricFinder("loss").find(cut.encode()) == (7, "step", 3, 2, 0.5)

@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.upgrade import job
 from tests.waiting import eventually, whole_lines
 
-__all__ = ["KEPT", "half_done", "interrupted", "lines", "post", "running", "unpacked"]
+__all__ = ["KEPT", "half_done", "interrupted", "left_at", "lines", "post", "running", "unpacked"]
 
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).with_name("kept")
@@ -35,13 +35,12 @@ def running(folder: Path, *arguments: str, code: Path = ROOT) -> Iterator[subpro
     (folder / "address").unlink(missing_ok=True)
     path = os.pathsep.join(map(str, (code, code / "exporters", code / "service", ROOT)))
     environ = {**os.environ, "PYTHONPATH": path}
-    now = (folder / "now").read_text() if (folder / "now").exists() else str(time.time())
     with (folder / "log").open("ab") as log:
         command = [
             sys.executable,
             str(Path(__file__).with_name("service.py")),
             str(folder),
-            now,
+            str(left_at(folder)),
             *arguments,
         ]
         process = subprocess.Popen(command, env=environ, stderr=log, cwd=folder, start_new_session=True)
@@ -51,6 +50,11 @@ def running(folder: Path, *arguments: str, code: Path = ROOT) -> Iterator[subpro
     finally:
         process.kill()
         process.wait()
+
+
+def left_at(folder: Path) -> float:
+    """Return when a folder's service was killed, in seconds since the epoch; now, where there was none."""
+    return float((folder / "now").read_text()) if (folder / "now").exists() else time.time()
 
 
 def post(folder: Path, requests: Iterable[job.Request]) -> list[int]:
@@ -92,8 +96,7 @@ def unpacked(name: str, folder: Path) -> Path:
     """Unpack what is kept under `name` into `folder`, and return it; its services believe that it was left just now."""
     with tarfile.open(KEPT / f"{name}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
-    left_at = max(path.stat().st_mtime for path in folder.rglob("*"))
-    (folder / "now").write_text(str(left_at))
+    (folder / "now").write_text(str(max(path.stat().st_mtime for path in folder.rglob("*"))))
     return folder
 
 

@@ -19,7 +19,7 @@ from otel_ml_exporters import Exporter, Record, RetryableExportError, RunInfo, R
 from otel_ml_service.config import Limits, ServiceConfig
 from otel_ml_service.service import Service
 
-__all__: list[str] = []
+__all__ = ["started"]
 
 HELD = "--held" in sys.argv
 HELD_AT = 5
@@ -75,18 +75,23 @@ def _content(record: Record) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def main() -> None:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    folder = Path(sys.argv[1])
+def started(folder: Path, now: float) -> Service:
+    """Start the service of a folder in this process, and say where it is in the folder's file `address`."""
     environ = {"OTEL_ML_LISTEN_HTTP": "127.0.0.1:0", "OTEL_ML_LISTEN_GRPC": "127.0.0.1:0"}
     config = ServiceConfig.load(directory=folder / "runs", environ=environ)
     config = replace(config, exporters={}, limits=replace(Limits(), retained=7_000, closed=2_400), end_silence_s=600.0)
 
-    ahead = time.time() - float(sys.argv[2])
+    ahead = time.time() - now
     makers = {"lines": LinesExporter, "held": HeldExporter}
     service = Service(config, makers=makers, clock=lambda: time.time() - ahead)
     (folder / "address.new").write_text(service.start())
     (folder / "address.new").replace(folder / "address")
+    return service
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    started(Path(sys.argv[1]), float(sys.argv[2]))
     threading.Event().wait()
 
 

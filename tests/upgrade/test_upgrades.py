@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from otel_ml_service.aggregation.older_state import in_this_form
+from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.versions import JOURNAL, RUN
 from tests.upgrade import job
-from tests.upgrade.keep import KEPT, half_done, lines, post, running, unpacked
+from tests.upgrade.keep import KEPT, half_done, left_at, lines, post, running, unpacked
+from tests.upgrade.service import started
 from tests.waiting import eventually
 
 NEWEST = f"run-{RUN}"
@@ -37,6 +42,16 @@ def finish(folder: Path) -> None:
     assert set(post(folder, job.after())) == {200}
     for exporter in EXPORTERS:
         eventually(lambda exporter=exporter: is_over(folder, exporter), timeout=60.0)  # type: ignore[misc]
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[None]:
+    """Run the service of `folder` in this process: `make mutants` sees what it runs of former versions' forms."""
+    service = started(folder, left_at(folder))
+    try:
+        yield
+    finally:
+        service.stop(1.0)
 
 
 def is_over(folder: Path, exporter: str) -> bool:
@@ -73,18 +88,17 @@ def with_former_quantiles(uninterrupted: Content, before: Content) -> Content:
 
 @pytest.mark.parametrize("name", sorted(path.name.partition(".")[0] for path in KEPT.iterdir()))
 def test_a_run_that_any_former_version_left_in_the_middle_goes_on_as_if_nothing_had_happened(
-    name: str, tmp_path: Path, uninterrupted: Content
+    name: str, tmp_path: Path, uninterrupted: Content, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = unpacked(name, tmp_path)
     before = {exporter: lines(folder, exporter) for exporter in EXPORTERS}
     expected = with_former_quantiles(uninterrupted, content(folder, "lines"))
 
-    with running(folder):
+    with served(folder):
         finish(folder)
 
-    log = (folder / "log").read_text()
-    assert "damaged" not in log
-    assert "cannot" not in log
+    assert "damaged" not in caplog.text
+    assert "cannot" not in caplog.text
     for exporter in EXPORTERS:
         assert lines(folder, exporter)[: len(before[exporter])] == before[exporter]
         found = content(folder, exporter)
@@ -110,6 +124,28 @@ def test_killed_again_while_it_is_put_into_the_new_form_it_still_goes_on(
 
     found = content(folder, "held")
     assert {key: found.get(key) for key in expected} == expected
+
+
+def remembered(name: str, folder: Path) -> dict[str, Any]:
+    """Return what is kept under `name` of a service's memory, in the form of today."""
+    found = unpacked(name, folder / name)
+    with closing(Outbox(found / "runs" / "job" / "upgraded" / "state" / "run.db")) as outbox:
+        state = in_this_form(outbox.state())
+    return {key: json.loads(data) for key, data in state.items() if key in {"run", "reductions"}} | {
+        "shapes": [int(key.partition("/")[2]) for key in state if key.startswith("shape/")]
+    }
+
+
+@pytest.mark.parametrize("name", sorted(path.name.partition(".")[0] for path in KEPT.iterdir()))
+def test_what_a_former_version_knew_of_series_is_known_and_none_that_comes_takes_the_place_of_one(
+    name: str, tmp_path: Path
+) -> None:
+    found, newest = remembered(name, tmp_path), remembered(NEWEST, tmp_path / "newest")
+
+    assert max(found["shapes"]) < found["run"]["next_shape"]
+    assert found["reductions"][0] == newest["reductions"][0]
+    first, following, size = found["run"]["closed"]
+    assert (following - first, size) == (0, 0), "no closed step waits to be forgotten"
 
 
 def test_the_newest_version_is_among_those_that_are_kept() -> None:

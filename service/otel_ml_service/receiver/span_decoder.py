@@ -14,7 +14,7 @@ from otel_ml_service.receiver.point_coordinates import coordinates
 
 __all__ = ["decode_spans", "links_of"]
 
-_STATUS: Mapping[int, Literal["unset", "ok", "error"]] = {0: "unset", 1: "ok", 2: "error"}
+_STATUS: Mapping[int, Literal["unset", "ok", "error"]] = {1: "ok", 2: "error"}
 
 
 def decode_spans(writer: Writer, scope_spans: Any, rejections: Rejections) -> list[Spans]:

@@ -197,6 +197,27 @@ def test_a_gauge_that_is_sent_again_of_closed_steps_is_no_news_to_a_service_that
     assert service.amendments == 0
 
 
+@pytest.mark.parametrize("apart", ["ranks", "meters"])
+def test_what_one_gauge_says_late_counts_though_another_one_has_said_the_same_before_the_service_was_started_again(
+    apart: str,
+) -> None:
+    service, ranks = Service(), [Sdk(0, temporality=DELTA), Sdk(1, temporality=DELTA)]
+    places = [(ranks[0], "a"), (ranks[1], "a") if apart == "ranks" else (ranks[0], "b")]
+    gauges = [_gauge(sdk.meter(name)) for sdk, name in places]
+    for step in range(4):
+        for gauge, (sdk, _), value in zip(gauges, places, (2.0, 5.0), strict=True):
+            gauge.set(value, at(step, "mean"))
+            sdk.export(service)
+    service.wait(20)
+    assert service.rows()[0] == {"rate": 3.5}
+    service.restart()
+
+    gauges[0].set(5.0, at(0, "mean"))
+    ranks[0].export(service)
+
+    assert ended(service)[0] == {"rate": 5.0}
+
+
 def _windows(service: Service) -> list[dict[str, float]]:
     service.wait(400)
     return list(service.rows(axis="time").values())

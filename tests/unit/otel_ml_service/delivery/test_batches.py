@@ -114,6 +114,29 @@ def test_records_that_are_no_longer_kept_stay_counted_where_the_exporter_is_repl
     assert sum(pipeline.status.lost.values()) == 5
 
 
+@pytest.mark.parametrize("gone", [1, 5])
+def test_records_that_are_no_longer_kept_are_counted_once_where_the_backend_says_that_it_has_none_of_them(
+    driver: Driver, gone: int
+) -> None:
+    class Empty(RecordingExporter):
+        def position(self) -> int | None:
+            return 0
+
+    class EmptyAtFirst(Empty):
+        def export(self, records: Sequence[Record]) -> None:
+            raise RestartExporterError("anew")
+
+    source = MemorySource(steps(10))
+    source.first_seq = gone + 1
+    made = [EmptyAtFirst(), Empty()]
+
+    pipeline = driver.start_with(iter(made).__next__, source)
+    eventually(lambda: pipeline.status.delivered == 10)
+
+    assert seqs(made[1]) == list(range(gone + 1, 11))
+    assert sum(pipeline.status.lost.values()) == gone
+
+
 def test_records_of_which_none_is_kept_are_counted_once_each(driver: Driver) -> None:
     source, exporter = MemorySource(steps(10)), RecordingExporter()
     source.first_seq = 11

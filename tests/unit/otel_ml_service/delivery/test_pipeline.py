@@ -97,6 +97,28 @@ def test_a_backend_that_does_not_take_tags_is_asked_again_or_says_so_and_gets_it
     assert pipeline.status.problem is None
 
 
+def test_a_backend_that_takes_tags_at_last_has_no_problem_any_more_though_there_is_nothing_to_export(
+    driver: Driver,
+) -> None:
+    class Away(RecordingExporter):
+        is_away = True
+
+        def describe(self, run: RunInfo) -> None:
+            if self.is_away:
+                raise RetryableExportError("away")
+
+    exporter, source = Away(), MemorySource(steps(1))
+    pipeline = driver.start(exporter, source)
+    eventually(lambda: pipeline.status.delivered == 1)
+    pipeline.describe(replace(driver.run, notes="new"))
+    eventually(lambda: pipeline.status.problem is not None)
+
+    exporter.is_away = False
+
+    eventually(lambda: pipeline.status.state == "running")
+    assert pipeline.status.problem is None
+
+
 def test_an_exporter_that_hangs_is_given_up_at_the_deadline_and_the_log_says_so(
     driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:

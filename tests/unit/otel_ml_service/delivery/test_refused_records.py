@@ -50,13 +50,16 @@ def test_what_an_exporter_raises_unexpectedly_is_retried_a_few_times_and_then_co
     assert any("otel-ml replay run-1 --to test" in sentence for sentence in driver.said)
 
 
-def test_records_of_a_batch_that_raises_whatever_is_in_it_are_not_tried_as_often_one_by_one(driver: Driver) -> None:
+def test_records_of_a_batch_that_raises_whatever_is_in_it_are_not_tried_as_often_one_by_one(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
     exporter = FlakyExporter(lambda *_: ValueError("odd"))
 
     pipeline = driver.drain(exporter, MemorySource(steps(8)))
 
     assert pipeline.status.lost == {"unexpected ValueError: odd": 8}
     assert exporter.calls == 4 + 2 + 4 + 8  # the batch with three more tries, halves, quarters, and each record
+    assert len([said for said in caplog.messages if "raised something unexpected" in said]) == 1
 
 
 def test_what_one_batch_was_given_up_for_is_tried_again_in_the_next_where_it_may_pass(driver: Driver) -> None:
@@ -75,6 +78,26 @@ def test_what_one_batch_was_given_up_for_is_tried_again_in_the_next_where_it_may
 
     assert seqs(exporter) == [1, 3, 4, 5, 6, 7, 8]
     assert pipeline.status.lost == {"unexpected ValueError: odd": 1}
+
+
+def test_a_record_is_tried_again_by_itself_where_so_far_only_a_half_of_its_batch_has_raised_the_same(
+    driver: Driver,
+) -> None:
+    with_the_second: list[int] = []
+
+    def odd(_: int, records: Sequence[Record]) -> Exception | None:
+        if len(records) == 4:
+            return ValueError("too many")
+        if any(record.seq == 2 for record in records):
+            with_the_second.append(len(records))
+        return ValueError("odd") if with_the_second in ([2], [2, 1], [2, 1, 1]) and records[-1].seq == 2 else None
+
+    exporter = FlakyExporter(odd)
+
+    pipeline = driver.drain(exporter, MemorySource(steps(4)))
+
+    assert with_the_second == [2, 1, 1, 1]
+    assert (seqs(exporter), pipeline.status.lost) == ([1, 2, 3, 4], {})
 
 
 def test_a_refused_batch_is_halved_and_not_sent_one_by_one(driver: Driver) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_ml_exporters import Record, StepRecord, Summary
-from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, is_count, selection_of
+from otel_ml_service.delivery.self_telemetry_filter import LagWatch, SelfTelemetryFilter, is_count, selection_of
 from otel_ml_service.telemetry import CATALOGUE
 
 LOST = "otel_ml/lost/exporter/wandb"
@@ -72,6 +72,18 @@ def test_an_exporter_that_lacks_what_was_there_half_a_minute_ago_lags_until_it_i
     assert lags == [None, None, None, 395.0, 495.0, 0.0]
 
 
+@pytest.mark.parametrize(("apart_s", "first"), [(10, 14), (29, 13), (30, 12), (40, 12)])
+def test_an_exporter_that_kept_up_and_is_stuck_lags_from_when_what_it_lacks_was_there_half_a_minute_ago(
+    apart_s: int, first: int
+) -> None:
+    watch, behind = LagWatch(), []
+    for number in range(1, 20):
+        delivered, newest = 100.0 * min(number, 10), 100.0 * number  # row 11 has the first record that it lacks
+        behind.append(watch.behind(apart_s * number, {DELIVERED: delivered, LAG: newest - delivered}))
+
+    assert behind == [set()] * (first - 1) + [{LAG}] * (20 - first)
+
+
 def test_an_exporter_that_keeps_up_with_what_is_always_new_does_not_lag() -> None:
     busy = [lagging(seq, delivered=1000.0 * seq - 900.0, newest=1000.0 * seq) for seq in range(1, 20)]
 
@@ -92,6 +104,20 @@ def test_after_a_restart_the_same_is_shown_of_the_same_records() -> None:
     after = SelfTelemetryFilter(before.since)
 
     assert [after.select(record) for record in records] == [None, records[1], records[2]]
+
+
+def test_what_is_kept_of_it_is_the_same_text_until_something_is_found_that_was_not_there() -> None:
+    """Whoever stores it does so where it has changed, and each row of a run that loses something tells so again."""
+    late = "otel_ml/too_late"
+    found = SelfTelemetryFilter()
+    found.note([row(1, {LOST: 4.0, late: 2.0})])
+    kept = found.since
+
+    found.note([row(2, {late: 2.0, LOST: 5.0}), row(3, {late: 3.0})])
+
+    assert found.since == kept == SelfTelemetryFilter(kept).since
+    found.note([row(4, {"otel_ml/rejected": 1.0})])
+    assert found.since != kept
 
 
 def test_every_loss_of_the_catalogue_is_a_count() -> None:

@@ -104,6 +104,18 @@ def is_explained(answer: Response) -> bool:
     return f"(otel-ml explain {SLUGS.get(answer.status, 'bad-request')})" in said
 
 
+def test_who_sends_a_large_request_to_a_service_that_stops_is_asked_to_send_it_again() -> None:
+    stopping, answers = routes(), list[Response]()
+    stopping.close()
+    head = Head("POST", "/v1/metrics", {"content-type": PROTOBUF, "host": "localhost"}, keep_alive=True)
+
+    stopping.export(head, "metrics", bytes(2**20), lambda make: answers.append(make()))
+
+    [answer] = answers
+    assert (answer.status, status_of(answer).code, answer.headers) == (503, UNAVAILABLE, {"retry-after": "1"})
+    assert is_explained(answer)
+
+
 def asked(target: str, method: str = "GET", *, runs: Runs | None = None, media: str = "") -> Response:
     head = Head(method, target, {"host": "localhost", "content-type": media}, keep_alive=True)
     return asyncio.run(routes(runs=runs or Runs()).look(head))

@@ -268,6 +268,18 @@ def test_a_step_that_is_none_is_rejected_and_the_other_points_are_taken(step: ob
     assert f"ml.step={step!r}" in found.rejections.message
 
 
+@pytest.mark.parametrize("axis", ["", 5, True])
+def test_an_axis_that_is_no_name_is_rejected_and_the_other_points_are_taken(axis: object) -> None:
+    bad = {"name": "bad", "value": 1.0, "ml.step": 1, "ml.step.axis": axis}
+    found = decoded(third_party_request([bad, {"name": "good", "value": 2.0, "ml.step": 1}]))
+
+    [points] = found.observations["run-1"]
+    assert isinstance(points, ThirdPartyPoints)
+    assert [key.name for key in points.partials.series] == ["good"]
+    assert found.rejections.total == 1
+    assert f"ml.step.axis={axis!r}" in found.rejections.message
+
+
 def test_an_unknown_reduction_is_rejected_with_the_nearest_known_one() -> None:
     found = decoded(FakeWriter().step(1, {"a": 1.0, "b": 1.0}, reduction="maen"))
 

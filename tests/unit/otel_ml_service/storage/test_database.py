@@ -51,8 +51,9 @@ MIB = 2**20
         ([MIB] * 3, [1, 1, 1]),
         ([MIB // 2] * 5, [2, 2, 1]),
         ([1] * 10 + [MIB] + [1] * 40, [11, 32, 8]),
+        ([MIB - 1, 1, MIB - 2, 1, 1, 1], [2, 3, 1]),
     ],
-    ids=["small", "large", "half", "one of them large"],
+    ids=["small", "large", "half", "one of them large", "large to the last byte"],
 )
 def test_rows_share_a_statement_while_they_are_few_and_small(sizes: list[int], rows: list[int]) -> None:
     """Each statement lets go of Python's lock and takes it again; SQLite copies all that one is given."""

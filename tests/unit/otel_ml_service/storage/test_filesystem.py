@@ -15,6 +15,12 @@ def test_a_mount_with_a_space_in_its_name_and_one_beneath_it_are_told_apart() ->
     assert network_file_system(Path("/elsewhere"), mounts) is None
 
 
+def test_a_line_of_the_table_counts_that_says_what_is_mounted_where_and_of_which_kind_and_no_shorter_one() -> None:
+    mounts = "disk / ext4 rw 0 0\nserver:/a /runs nfs4\nserver:/b /runs/local\nserver:/c\n"
+
+    assert network_file_system(Path("/runs/local/one"), mounts) == "nfs4"
+
+
 def test_of_two_mounts_on_one_point_the_later_one_counts() -> None:
     mounts = "disk / ext4 rw 0 0\nserver:/a /runs nfs4 rw 0 0\ndisk2 /runs xfs rw 0 0"
 
