@@ -71,7 +71,7 @@ class ConfigError(OtelMLError, ValueError):
         super().__init__("\n  ".join([f"{title}:", *problems]), slug=slug)
 
 
-class MissingDependencyError(OtelMLError, ImportError):
+class MissingDependencyError(OtelMLError, ModuleNotFoundError):
     """An optional package is needed and not installed.
 
     Examples:

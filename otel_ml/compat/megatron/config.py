@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ from otel_ml import Run
 from otel_ml.compat.megatron import distributed
 from otel_ml.compat.megatron.log_levels import setup_logging
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
-from otel_ml.exceptions import ConfigError
+from otel_ml.config import Config
+from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.warn_once import say
 
 __all__ = ["NO_MEANING", "LoggerConfig", "start"]
@@ -150,10 +153,15 @@ class LoggerConfig:
 
         Raises:
             ConfigError: fields are wrong; all that are, in one message.
+            MissingDependencyError: the run goes to MLflow from this machine, which does not have its package.
         """
         problems = [*self._numbers(), *self._choices(), *self._names()]
         if problems:
             raise ConfigError(*problems)
+        if self._writes_to_mlflow_here() and find_spec("mlflow") is None:
+            raise MissingDependencyError(
+                f"LoggerConfig.mlflow_experiment={self.mlflow_experiment!r}", package="mlflow", extra="mlflow"
+            )
         for name in self.given():
             if name in NO_MEANING:
                 say("compat-megatron", f"LoggerConfig.{name} has no meaning here: {NO_MEANING[name]}. Leave it out.")
@@ -174,6 +182,10 @@ class LoggerConfig:
         }
         names = [name for name, value in asked.items() if value]
         return ["jsonl", *names] if names else None
+
+    def _writes_to_mlflow_here(self) -> bool:
+        asked = self.exporters and with_exporters_of_the_job(self.exporters)
+        return bool(asked) and "mlflow" in asked and not Config.from_env(os.environ).is_remote
 
     def _numbers(self) -> list[str]:
         whole = {

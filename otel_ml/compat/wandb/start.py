@@ -20,6 +20,7 @@ from otel_ml.compat.wandb.disabled_run import DisabledRun
 from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.login import api
 from otel_ml.compat.wandb.parameters import Config, as_mapping, of_sweep, with_files
+from otel_ml.compat.wandb.rank_by_id import leave, rank_by_id, say_rank
 from otel_ml.compat.wandb.recording_run import Run
 from otel_ml.compat.wandb.resuming import goes_on, next_step
 from otel_ml.compat.wandb.run_facts import InitArguments, is_offline
@@ -80,6 +81,7 @@ class State:
     def ended(self, run: Run) -> None:
         """Forget the run, if it is still the one."""
         self._left = (run.id, run.next_step)
+        leave(run.id)
         if self._run is run:
             self._run = None
             self.config = Config()
@@ -204,7 +206,11 @@ def _started(asked: InitArguments, run_id: str | None, name: str | None) -> Run:
     joins = RUNTIME.is_chosen  # begun by the program itself or by another of these interfaces
     if not joins:
         state.environment.set(_for_the_exporter(asked))
-    begun = otel_ml.init() if joins else otel_ml.init(**_arguments(asked, run_id, name))
+    arguments = {} if joins else _arguments(asked, run_id, name)
+    rank = None if joins else rank_by_id(arguments)
+    begun = otel_ml.init(**arguments, rank=rank)
+    if rank is not None:
+        say_rank(begun.id)
     run = _run_of(begun, state.config, replace(asked, joins=joins))
     state.began(run)
     return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -87,6 +88,29 @@ def test_every_field_without_a_meaning_says_why(caplog: pytest.LogCaptureFixture
 
     for name, why in NO_MEANING.items():
         assert f"LoggerConfig.{name} has no meaning here: {why}." in caplog.text
+
+
+WITH_MLFLOW: dict[str, Any] = {"mlflow_experiment": "e", "mlflow_run_name": "r"}
+
+
+def test_as_there_mlflow_has_to_be_installed_where_the_run_is_to_go_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+
+    with pytest.raises(ModuleNotFoundError, match=r"mlflow_experiment='e'.*pip install 'otel-ml\[mlflow\]'"):
+        LoggerConfig(**WITH_MLFLOW).finalize()
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [{"OTEL_ML_EXPORTERS": "none"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}], ids=str
+)
+def test_where_mlflow_is_written_by_nobody_here_it_need_not_be_installed(
+    elsewhere: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    for name, value in elsewhere.items():
+        monkeypatch.setenv(name, value)
+
+    LoggerConfig(**WITH_MLFLOW).finalize()
 
 
 def test_all_wrong_fields_are_said_at_once() -> None:
