@@ -28,6 +28,7 @@ from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.series_json import Json, json_value, metric_json
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, is_exposed, time_account
 from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, is_position
+from otel_ml_service.findings.whose_account import of_rank_text
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.deliveries import Delivery, deliveries, lacking
 from otel_ml_service.stored_runs.failure import failure_lines
@@ -71,7 +72,7 @@ def command(
         _print_chosen(output, chosen, as_csv=as_csv, height=height, log=log)
     else:
         _print_overview(output, folder, read, chosen, everything=everything)
-        _print_time(output, time_account(read), tables.values())
+        _print_time(output, folder.id, time_account(read), tables.values())
 
 
 def _print_chosen(output: Screen, chosen: Chosen, *, as_csv: bool, height: int, log: bool) -> None:
@@ -87,10 +88,14 @@ def _note_findings(tables: dict[str, Table], record: Record) -> None:
         tables[record.name] = record
 
 
-def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table]) -> None:
+def _print_time(output: Screen, run: str, account: Sequence[Share], tables: Iterable[Table]) -> None:
     if account:
         output.line()
-        output.line("where the time goes: what each phase adds to the step of the slowest rank", style="bold")
+        of_one = {one.place: of_rank_text(one.of_rank, run, one.last) for one in account if one.of_rank is not None}
+        of_all = "" if of_one else ": what each phase adds to the step of the slowest rank"
+        output.line(f"where the time goes{of_all}", style="bold")
+        for place, whose in of_one.items():
+            output.line(": ".join(filter(None, [place.removesuffix("/"), whose])), style="dim")
         rows = [[one.place + one.phase, seconds(one.seconds), percent(one.share), str(one.rank)] for one in account]
         columns = ["phase", "a step", "share", "rank in front"]
         output.table(columns, rows, right=columns[1:])
