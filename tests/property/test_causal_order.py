@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_ml_exporters.records import Span, SpanLink
+from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.findings.causal_order import causal_shifts, in_causal_order
+from otel_ml_service.perfetto.span_table import SpanTable
 
 HOUR = 3600 * 10**9
 
@@ -76,6 +80,31 @@ def test_clocks_that_drift_are_put_in_order(seed: int, skews: list[int], drifts:
 
     assert shifts is None or are_ordered(in_causal_order(spans))
     assert shifts is not None, "a ten-thousandth of these seconds is less than anything takes on its way"
+
+
+@given(SEEDS, SKEWS, st.lists(st.floats(-1e-4, 1e-4), min_size=5, max_size=5))
+def test_a_trace_has_nothing_before_its_cause_whatever_clocks_say(
+    seed: int, skews: list[int], drifts: list[float]
+) -> None:
+    spans = by_clocks(job(seed, 4, 6), skews, drifts)
+    with closing(SpanTable()) as table:
+        for line in SpanLines.of(spans).lines:
+            table.add(json.loads(line))
+
+        clocks = table.align_clocks()
+
+        drawn = [span for process in table.processes for span in table.of(process)]
+        assert clocks.fit
+        begins = {span["span_id"]: span["start_ns"] for span in drawn}
+        ends = {span["span_id"]: span["end_ns"] for span in drawn}
+        assert all(begins[link.span_id] <= ends[span.span_id] for span in spans for link in span.links)
+        assert sum(one.is_forward for one in table.flows()) >= sum(
+            begins[link.span_id] < begins[span.span_id] for span in spans for link in span.links
+        )
+        kept = {span.span_id: span.start_ns for span in spans if span.role == "trainer"}
+        assert {name: begins[name] for name in kept} == kept, "metrics go by the trainer's clock"
+        if not any(skews) and not any(drifts):
+            assert clocks.moved == 0
 
 
 @given(SEEDS)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["CHANGES", "DOCS", "JOBS", "TRACES", "table_of", "write"]
+__all__ = ["CHANGES", "DOCS", "JOBS", "ROLES", "TRACES", "table_of", "write"]
 
 DOCS = Path(__file__).parents[2] / "docs" / "diagnostics"
 
-JOBS, TRACES, CHANGES = ("stragglers.md", "jobs"), ("stragglers.md", "traces"), ("why.md", "changes")
+JOBS, ROLES, TRACES = ("stragglers.md", "jobs"), ("stragglers.md", "roles"), ("stragglers.md", "traces")
+CHANGES = ("why.md", "changes")
 """Pages of that folder, and the names of the places."""
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.quality import changes
 from tests.quality.jobs import KINDS, job
-from tests.quality.pages import CHANGES, JOBS, TRACES
+from tests.quality.pages import CHANGES, JOBS, ROLES, TRACES
+from tests.quality.roles import role_job, score_roles
 from tests.quality.score import Score, score
 from tests.quality.score import table as scores
 from tests.quality.traces import traces
 
-__all__ = ["PARTS", "SEEDS", "SERIES", "Asked", "Part", "Tell", "by_kind"]
+__all__ = ["PARTS", "SEEDS", "SERIES", "Asked", "Part", "Tell", "by_kind", "by_kind_of_roles"]
 
 COMMAND = "python -m tests.quality"
 
@@ -48,18 +49,26 @@ class Part:
 
 def by_kind(seeds: range, tell: Tell = lambda _: None) -> Mapping[str, Score]:
     """Return the score of each kind of job, over the jobs of these seeds, and of all together."""
+    return _summed(((one.kind, score(one)) for one in map(job, seeds)), len(seeds), tell)
+
+
+def by_kind_of_roles(seeds: range, tell: Tell = lambda _: None) -> Mapping[str, Score]:
+    """Return the same of jobs of two roles."""
+    return _summed(((one.kind, score_roles(one)) for one in map(role_job, seeds)), len(seeds), tell)
+
+
+def _summed(of_jobs: Iterable[tuple[str, Score]], count: int, tell: Tell) -> Mapping[str, Score]:
     found: dict[str, Score] = defaultdict(Score)
-    for done, seed in enumerate(seeds):
-        tell(f"{done:,} of {len(seeds):,} jobs")
-        one = job(seed)
-        found[one.kind] += score(one)
+    for done, (kind, of_job) in enumerate(of_jobs, 1):
+        found[kind] += of_job
+        tell(f"{done:,} of {count:,} jobs")
     found["all"] = sum(found.values(), Score())
     return found
 
 
-def _jobs(asked: Asked) -> str:
+def _seeds_of(asked: Asked, name: str) -> str:
     beginning = f" --from {asked.seeds.start}" if asked.seeds.start else ""
-    return f"{COMMAND} jobs --seeds {len(asked.seeds)}{beginning}"
+    return f"{COMMAND} {name} --seeds {len(asked.seeds)}{beginning}"
 
 
 def _traces(asked: Asked, tell: Tell) -> str:
@@ -69,7 +78,16 @@ def _traces(asked: Asked, tell: Tell) -> str:
 
 
 PARTS: Mapping[str, Part] = {
-    "jobs": Part(JOBS, _jobs, lambda asked, tell: scores(by_kind(asked.seeds, tell).items())),
+    "jobs": Part(
+        JOBS,
+        lambda asked: _seeds_of(asked, "jobs"),
+        lambda asked, tell: scores(by_kind(asked.seeds, tell).items()),
+    ),
+    "roles": Part(
+        ROLES,
+        lambda asked: _seeds_of(asked, "roles"),
+        lambda asked, tell: scores(by_kind_of_roles(asked.seeds, tell).items()),
+    ),
     "traces": Part(TRACES, lambda _: f"{COMMAND} traces --traces FOLDER", _traces),
     "changes": Part(
         CHANGES,

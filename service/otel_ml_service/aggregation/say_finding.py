@@ -5,7 +5,7 @@ from __future__ import annotations
 from otel_ml.quantities import figure, percent, seconds
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.findings.evidence_span import where_shown
-from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.finding import Finding, role_of_place
 from otel_ml_service.findings.phases import UNTIMED
 from otel_ml_service.findings.wording import signed
 
@@ -21,19 +21,20 @@ def say_finding(output: Output, finding: Finding, role: str, axis: str) -> None:
 
 
 def _slow(output: Output, finding: Finding, role: str, axis: str) -> None:
-    who = f"{_capital(finding.place)} of role {role!r}"
-    where = _where(finding)
+    is_role = bool(role_of_place(finding.place))
+    who = f"Role {role!r}" if is_role else f"{_capital(finding.place)} of role {role!r}"
+    than, where = "before" if is_role else "the usual rank", _where(finding)
     if finding.is_over:
         output.say(
             "straggler",
             f"{who} is no longer slow {where}: from {axis} {finding.since} to {finding.last}, "
-            f"{seconds(finding.cost_s)} longer than the usual rank in all.{where_shown(finding)}",
+            f"{seconds(finding.cost_s)} longer than {than} in all.{where_shown(finding)}",
         )
     else:
         output.say(
             "straggler",
-            f"{who} is slow {where} since {axis} {finding.since}: {seconds(finding.extra_s)} longer than the usual "
-            f"rank, {_longer(finding)}{_without(finding)} ({finding.level}).{_ranks(finding)}{where_shown(finding)}",
+            f"{who} is slow {where} since {axis} {finding.since}: {seconds(finding.extra_s)} longer than {than}, "
+            f"{_longer(finding)}{_without(finding)} ({finding.level}).{_ranks(finding)}{where_shown(finding)}",
         )
 
 

@@ -25,6 +25,7 @@ from otel_ml_service.findings.frontier import Exposed
 from otel_ml_service.findings.heatmap import Heatmap
 from otel_ml_service.findings.nesting import order_of, parents_of
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind
+from otel_ml_service.findings.slow_role import Beside, SlowRole
 from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
 
@@ -166,6 +167,7 @@ class Stragglers:
         self._timers = RankTimers()
         self._watches: dict[tuple[str, str], _Watch] = {}
         self._kinds: dict[str, dict[str, TimerKind]] = {}
+        self._roles: dict[str, dict[str, SlowRole]] = {}
 
     def declare(self, role: str, kinds: Iterable[tuple[str, TimerKind]]) -> None:
         """Take what a writer says that timers of its role measure; who says it first counts."""
@@ -187,8 +189,10 @@ class Stragglers:
             time_ns: of its row.
         """
         stream = attempt.stream
+        self._roles.setdefault(attempt.stream.role, {})
         watch = self._watch(attempt, window, absent) if self._is_on or self._top_ranks.is_asked else None
         if watch is None:
+            self._look_at_one_rank(attempt, window, absent, time_ns)
             return {}
         watch.close(window.step, time_ns)
         timers = self._timers.of(window, absent)._replace(kinds=self._kinds.get(stream.role, NOTHING_SAID))
@@ -201,7 +205,7 @@ class Stragglers:
             return {}
         parents = self._parents(stream, watch, timers)
         timers = timers.in_order_of(watch.order)
-        found = watch.step_findings.step(window.step, timers, parents)
+        found = watch.step_findings.step(window.step, timers, parents, self._beside(stream, watch, time_ns))
         changes = [self._linked(stream, watch, finding) for finding in found]
         watch.heat.add(window.step, watch.step_findings.slowdowns)
         self._note(stream, watch, changes)
@@ -285,6 +289,22 @@ class Stragglers:
             self._top_ranks.publish(attempt.stream)
             watch.follow(attempt.ordinal, window.step)
         return watch
+
+    def _beside(self, stream: StepStream, watch: _Watch, time_ns: int) -> Beside | None:
+        """Return the other roles of the run; None where there is one alone."""
+        self._roles[stream.role][stream.axis] = watch.step_findings.of_role
+        others = [tuple(axes.values()) for role, axes in self._roles.items() if role not in {stream.role, ""}]
+        return Beside(stream.role, time_ns, others) if others else None
+
+    def _look_at_one_rank(self, attempt: Attempt, window: StepWindow, absent: frozenset[int], time_ns: int) -> None:
+        """Follow how long a rank takes that is alone in its role: whether another role waits for it."""
+        stream = attempt.stream
+        if not self._is_on or stream.axis == TIME_AXIS or (stream.role, stream.axis) in self._watches:
+            return
+        if len(self._roles.keys() - {""}) > 1:
+            of_role = self._roles[stream.role].setdefault(stream.axis, SlowRole())
+            timers = self._timers.of(window, absent)._replace(kinds=self._kinds.get(stream.role, NOTHING_SAID))
+            of_role.step(window.step, timers, {}, Beside(stream.role, time_ns, ()))
 
     def _without_who_hangs(
         self, stream: StepStream, watch: _Watch, timers: StepTimers, held_by: frozenset[int]

@@ -54,7 +54,8 @@ def _print(output: Screen, found: Comparison, names: Sequence[str]) -> None:
     _print_changed(output, "Parameters", found.params)
     _print_changed(output, "Code", found.code)
     _print_changed(output, "Packages", found.packages)
-    title = "Where the time goes" if found.adds_up else "Timers (slowest rank of each; they do not add up)"
+    of_whom = " (of the rank that works longest in each)" if found.of_one_rank else ""
+    title = f"Where the time goes{of_whom}" if found.adds_up else "Timers (slowest rank of each; they do not add up)"
     _print_differences(output, title, "phase", found.phases, _duration)
     _print_differences(output, "Throughput at equal steps", "metric", found.throughput, measured)
     _print_differences(output, "Metrics at equal steps", "metric", found.metrics, measured)

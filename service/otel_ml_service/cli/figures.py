@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 
-from otel_ml.quantities import quantity
-from otel_ml_service.findings.units import unit_of
-
-__all__ = ["age", "compact", "of_metric", "thousands"]
+__all__ = ["age", "compact", "thousands"]
 
 
 def age(seconds: float) -> str:
@@ -31,17 +28,6 @@ def thousands(count: int) -> str:
         '48,210'
     """
     return f"{count:,}"
-
-
-def of_metric(name: str, value: float) -> str:
-    """Return a value of a metric: in the unit that fits where that is known, as of what otel_ml itself measures.
-
-    Examples:
-        >>> of_metric("time/forward", 0.0251), of_metric("loss", 0.0251)
-        ('25.1 ms', '0.0251')
-    """
-    unit = unit_of(name)
-    return quantity(value, unit) if unit else compact(value)
 
 
 def compact(value: float) -> str:

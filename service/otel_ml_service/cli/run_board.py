@@ -13,6 +13,7 @@ from otel_ml_exporters.records import Params, Record, RunStatus, StepRecord, Tab
 from otel_ml_exporters.run_progress import RunProgress
 from otel_ml_exporters.telling_metrics import interesting
 from otel_ml_service.cli.time_account import FINDINGS, finding_lines
+from otel_ml_service.findings.whose_account import account_rank
 from otel_ml_service.report.hardware import HostUse, hosts
 
 __all__ = ["Progress", "RunBoard"]
@@ -96,6 +97,13 @@ class RunBoard:
     def hosts(self) -> Mapping[str, HostUse]:
         """How busy each host was when it was last looked at, the least busy first; nothing where nobody looks."""
         return hosts({name: values[-1] for name, values in self.recent.items()})
+
+    @property
+    def phases_of(self) -> int | None:
+        """Whose phases these are, where they take turns; None where they are of all ranks."""
+        ends = {name: name.removeprefix(_EXPOSED) for name in self.recent if name.startswith(_EXPOSED)}
+        ranks = {name: end.removesuffix("/rank") for name, end in ends.items() if end.endswith("/rank")}
+        return account_rank({phase: {0: self.recent[name][-1]} for name, phase in ranks.items()})
 
     @property
     def phases(self) -> Mapping[str, float]:

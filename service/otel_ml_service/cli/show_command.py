@@ -20,7 +20,7 @@ from otel_ml.printable import printable
 from otel_ml.quantities import percent, seconds
 from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Record, StepRecord, Table
-from otel_ml_service.cli.figures import compact, of_metric
+from otel_ml_service.cli.figures import compact
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.plot import plot, spark
 from otel_ml_service.cli.run_status import described
@@ -28,6 +28,8 @@ from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.cli.series_json import Json, json_value, metric_json
 from otel_ml_service.cli.time_account import FINDINGS, Share, finding_lines, is_exposed, time_account
 from otel_ml_service.delivery.self_telemetry_filter import SelfTelemetryFilter, is_position
+from otel_ml_service.findings.units import measured
+from otel_ml_service.findings.whose_account import of_rank_text
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.deliveries import Delivery, deliveries, lacking
 from otel_ml_service.stored_runs.failure import failure_lines
@@ -71,7 +73,7 @@ def command(
         _print_chosen(output, chosen, as_csv=as_csv, height=height, log=log)
     else:
         _print_overview(output, folder, read, chosen, everything=everything)
-        _print_time(output, time_account(read), tables.values())
+        _print_time(output, folder.id, time_account(read), tables.values())
 
 
 def _print_chosen(output: Screen, chosen: Chosen, *, as_csv: bool, height: int, log: bool) -> None:
@@ -87,10 +89,14 @@ def _note_findings(tables: dict[str, Table], record: Record) -> None:
         tables[record.name] = record
 
 
-def _print_time(output: Screen, account: Sequence[Share], tables: Iterable[Table]) -> None:
+def _print_time(output: Screen, run: str, account: Sequence[Share], tables: Iterable[Table]) -> None:
     if account:
         output.line()
-        output.line("where the time goes: what each phase adds to the step of the slowest rank", style="bold")
+        of_one = {one.place: of_rank_text(one.of_rank, run, one.last) for one in account if one.of_rank is not None}
+        of_all = "" if of_one else ": what each phase adds to the step of the slowest rank"
+        output.line(f"where the time goes{of_all}", style="bold")
+        for place, whose in of_one.items():
+            output.line(": ".join(filter(None, [place.removesuffix("/"), whose])), style="dim")
         rows = [[one.place + one.phase, seconds(one.seconds), percent(one.share), str(one.rank)] for one in account]
         columns = ["phase", "a step", "share", "rank in front"]
         output.table(columns, rows, right=columns[1:])
@@ -145,8 +151,10 @@ def _print_plots(output: Screen, chosen: Chosen, *, height: int, log: bool) -> N
 
 def _figures(name: str, values: Sequence[float]) -> str:
     finite = [value for value in values if math.isfinite(value)]
-    bounds = f"  min {of_metric(name, min(finite))}  max {of_metric(name, max(finite))}" if finite else ""
-    return f"last {of_metric(name, values[-1])}{bounds}  {plural(len(values), 'step')}"
+    bounds = (
+        f"  min {measured(name, min(finite), compact)}  max {measured(name, max(finite), compact)}" if finite else ""
+    )
+    return f"last {measured(name, values[-1], compact)}{bounds}  {plural(len(values), 'step')}"
 
 
 def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Chosen, *, everything: bool) -> None:
@@ -253,8 +261,10 @@ def _is_account(name: str) -> bool:
 def _row(key: SeriesName, series: Series) -> list[str]:
     values = list(series.values())
     finite = [value for value in values if math.isfinite(value)]
-    bounds = [of_metric(key.name, min(finite)), of_metric(key.name, max(finite))] if finite else ["", ""]
-    return [key.name, key.axis, f"{len(values):,}", of_metric(key.name, values[-1]), *bounds]
+    bounds = (
+        [measured(key.name, min(finite), compact), measured(key.name, max(finite), compact)] if finite else ["", ""]
+    )
+    return [key.name, key.axis, f"{len(values):,}", measured(key.name, values[-1], compact), *bounds]
 
 
 def _show_json(

@@ -12,11 +12,12 @@ import click
 
 from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Record, RunStatus, StepRecord, Summary, Text
-from otel_ml_service.cli.figures import of_metric
+from otel_ml_service.cli.figures import compact
 from otel_ml_service.cli.parameters import METRIC, dir_option, run_argument
 from otel_ml_service.cli.screen import screen
 from otel_ml_service.cli.series_json import json_value
 from otel_ml_service.cli.time_account import is_exposed
+from otel_ml_service.findings.units import measured
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import find, is_there
@@ -100,4 +101,4 @@ def _wanted(name: str, metrics: Sequence[str]) -> bool:
 
 
 def _values(values: Mapping[str, float]) -> str:
-    return "  ".join(f"{name} {of_metric(name, value)}" for name, value in values.items())
+    return "  ".join(f"{name} {measured(name, value, compact)}" for name, value in values.items())

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from otel_ml.quantities import figure, seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Table
+from otel_ml_service.findings.whose_account import account_rank
 from otel_ml_service.findings.wording import steps_text
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 from otel_ml_service.why.finding_text import where_in
@@ -30,6 +31,8 @@ class Share(NamedTuple):
         seconds: of a step, the mean over those that have an account; those of a place add up to its step.
         share: of the step.
         rank: at the front for most of that time.
+        of_rank: whose account all of a place is, where phases take turns; None where it is that of all ranks.
+        last: the newest step that has one.
     """
 
     place: str
@@ -37,6 +40,8 @@ class Share(NamedTuple):
     seconds: float
     share: float
     rank: int
+    of_rank: int | None = None
+    last: int = 0
 
 
 def is_exposed(name: str) -> bool:
@@ -73,10 +78,21 @@ def time_account(history: History) -> list[Share]:
 def _shares(place: str, timers: Sequence[tuple[str, Series, Series]]) -> list[Share]:
     steps = len(set().union(*(series for _, series, _ in timers)))
     total = sum(sum(series.values()) for _, series, _ in timers)
+    of_rank = account_rank({phase: ranks for phase, _, ranks in timers})
+    last = max((step for _, series, _ in timers for step in series), default=0)
     shares = [
-        Share(place, phase, seconds / steps, seconds / total if total > 0 else 0.0, _at_the_front(series, ranks))
+        Share(
+            place,
+            phase,
+            seconds / steps,
+            seconds / total if total > 0 else 0.0,
+            _at_the_front(series, ranks),
+            of_rank,
+            last,
+        )
         for phase, series, ranks in timers
         for seconds in [sum(series.values())]
+        for share in [seconds / total if total > 0 else 0.0]
     ]
     return sorted(shares, key=lambda one: -one.seconds)
 

@@ -130,6 +130,7 @@ def _page(run: RunFolder, board: RunBoard, most: int) -> Group:
     title = Text(printable(f"{run.experiment}/{run.name}  {standing(run, board.status)}"), style="bold")
     parts = [title, _line("  ".join([*_bar(board.progress), *_progress(board.progress)]))]
     phases = [f"{name} {percent(share)}" for name, share in board.phases.items()]
+    whose = "" if board.phases_of is None else f" of rank {board.phases_of}, which works longest"
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("metric", no_wrap=True, overflow="ellipsis")
     table.add_column("last", justify="right", no_wrap=True)
@@ -138,7 +139,7 @@ def _page(run: RunFolder, board: RunBoard, most: int) -> Group:
         table.add_row(Text(printable(name)), _last(name, values[-1]), spark(list(values), _TREND))
     return Group(
         *parts,
-        _line(f"of a step: {' · '.join(phases)}" if phases else ""),
+        _line(f"of a step{whose}: {' · '.join(phases)}" if phases else ""),
         *_hosts(board.hosts),
         table,
         _line(board.finding or board.remark, style="yellow"),

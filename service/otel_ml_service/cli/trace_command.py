@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from otel_ml.exceptions import ConfigError, OtelMLError
-from otel_ml.quantities import size
+from otel_ml.quantities import seconds, size
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_service.cli.parameters import STEPS, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
@@ -142,6 +142,7 @@ def _described(run: RunFolder, steps: Steps, file: Path, found: Found, written: 
         "values": written.values,
         "arrows": written.flows,
         "arrows_left_out": written.backward,
+        "clocks_moved": written.clocks.moved,
         "spans_left_out": found.without_time,
     }
 
@@ -149,6 +150,15 @@ def _described(run: RunFolder, steps: Steps, file: Path, found: Found, written: 
 def _say(output: Screen, file: Path, found: Found, written: Written) -> None:
     if not written.spans:
         output.note("there are no spans of these steps, only metrics: no timer ran, or OTEL_ML_TRACES was off")
+    moved, most_ns, fit = written.clocks
+    if moved:
+        clocks = "the clock of 1 rank was" if moved == 1 else f"the clocks of {moved:,} ranks were"
+        by = seconds(most_ns / 1e9)
+        output.note(f"{clocks} moved, by up to {by}, so that nothing ends before what led to it begins")
+    if not fit:
+        output.note(
+            "clocks are as hosts have them: no shift of each fits all links, as where one was set; choose fewer --steps"
+        )
     if written.backward:
         output.note(
             f"without {plural(written.backward, 'arrow')} to what did not begin after its cause, by the hosts' clocks"

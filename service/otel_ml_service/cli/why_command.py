@@ -142,6 +142,8 @@ def _print_account(output: Screen, answer: Answer) -> None:
     if not answer.account:
         return
     adds_up = "adds up to the step of the slowest rank" if answer.adds_up else "slowest rank of each; does not add up"
+    if answer.of_rank is not None:
+        adds_up = f"of rank {answer.of_rank}, which works longest; no spans show the path"
     output.line()
     output.line(f"Where the time goes ({adds_up})", style="bold")
     output.table(

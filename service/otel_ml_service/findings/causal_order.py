@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from otel_ml_exporters.records import Span
 
-__all__ = ["causal_shifts", "in_causal_order"]
+__all__ = ["causal_shifts", "in_causal_order", "shifts_within"]
 
 Process = tuple[str, int]
 """Role and rank: all spans of a process have one clock."""
+
+_TRAINER = "trainer"
 
 
 def in_causal_order(spans: Sequence[Span]) -> Sequence[Span]:
@@ -26,8 +28,8 @@ def causal_shifts(spans: Sequence[Span]) -> Mapping[Process, int] | None:
     """Return by how many ns each process' clock has to be moved; None where no shift fits: a clock jumped meanwhile.
 
     What consumed something ends after that was produced. Each link between processes bounds the difference of two
-    clocks, links both ways from both sides, and shortest paths find clocks that fit all bounds. A clock that is right
-    by all links is not moved.
+    clocks, links both ways from both sides, and shortest paths find clocks that fit all bounds. Clocks that are right
+    by all links are not moved, and of those that are linked the trainer's lowest rank is not, else the first one.
 
     Examples:
         >>> made = Span("aa", "b1", None, "produced", 3600, 3600, "generator", 0, "rollout", 7)
@@ -36,7 +38,15 @@ def causal_shifts(spans: Sequence[Span]) -> Mapping[Process, int] | None:
         >>> causal_shifts([made, used])
         {('generator', 0): -3560, ('trainer', 0): 0}
     """
-    bounds = _bounds(spans)
+    return shifts_within(_bounds(spans))
+
+
+def shifts_within(bounds: Mapping[tuple[Process, Process], int]) -> Mapping[Process, int] | None:
+    """Return the same from what is known of the clocks.
+
+    Args:
+        bounds: (effect, cause) → by how many ns the cause's clock may be ahead, at most.
+    """
     shifts = dict.fromkeys(sorted({process for pair in bounds for process in pair}), 0)
     after: dict[Process, list[tuple[Process, int]]] = {}
     for (effect, cause), most in bounds.items():
@@ -52,7 +62,17 @@ def causal_shifts(spans: Sequence[Span]) -> Mapping[Process, int] | None:
                 shifts[cause] = shifts[effect] + most
                 if cause not in waiting:
                     waiting.append(cause)
-    return shifts
+    return _against_one(shifts, bounds)
+
+
+def _against_one(shifts: Mapping[Process, int], bounds: Iterable[tuple[Process, Process]]) -> Mapping[Process, int]:
+    """Return shifts so that one clock of each group of linked processes stays: what has no spans goes by it."""
+    group = {process: {process} for process in shifts}
+    for effect, cause in bounds:
+        both = group[effect] | group[cause]
+        group.update(dict.fromkeys(both, both))
+    first = {id(of): min(of, key=lambda one: (one[0] != _TRAINER, one)) for of in group.values()}
+    return {process: shift - shifts[first[id(group[process])]] for process, shift in shifts.items()}
 
 
 def _bounds(spans: Sequence[Span]) -> Mapping[tuple[Process, Process], int]:

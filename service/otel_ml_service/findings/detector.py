@@ -51,6 +51,8 @@ _LEAP = 4.0
 NO_DEVIATIONS: Mapping[str, float] = {}
 _LIKELY = 0.4
 """Part of the evidence that is needed, of a rank that may be found soon."""
+_HARDLY = 0.25
+"""Of what a rank was slow by lately: who is long by less seems to be as quick as the others again."""
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
 
@@ -276,15 +278,14 @@ class Detector:
         self._needed = np.log(max(int(seen.sum()), 1) / limits.wrongly)
         least = self._needed / limits.steps
         against, for_it = np.log(_OFTEN / seldom), np.log((1 - _OFTEN) / (1 - seldom))
+        high = high & ~(cells.is_open & (slow < _HARDLY * cells.recent))
         gain = np.where(seen, np.where(high, np.minimum(against, least), for_it), 0.0)
         cells.evidence = np.minimum(np.maximum(cells.evidence + gain, 0.0), self._needed)
         if self.open:
             relieved = seen & cells.is_open & (cells.relief == 0) & (gain < 0)
             cells.until[relieved] = step - 1
-            cells.seconds_before[relieved], cells.total_before[relieved] = (
-                cells.seconds[relieved],
-                cells.total[relieved],
-            )
+            cells.seconds_before[relieved] = cells.seconds[relieved]
+            cells.total_before[relieved] = cells.total[relieved]
             self._saved_before |= {key: self.open[key].saved_s for key in self._names(relieved) if key in self.open}
             relief = np.maximum(cells.relief - gain, 0.0)
             cells.relief = np.where(seen & cells.is_open, relief, cells.relief)
@@ -297,10 +298,8 @@ class Detector:
     def _ended(self, step: int) -> list[Finding]:
         if not self.open:
             return []
-        cells = self._cells
-        relieved = self._relieved
-        found = []
-        for rank, phase in self._names(relieved):
+        cells, found = self._cells, list[Finding]()
+        for rank, phase in self._names(self._relieved):
             place = self._place(rank, phase)
             cells.is_open[place], cells.evidence[place] = False, 0.0
             finding = self.open.pop((rank, phase))
@@ -308,7 +307,7 @@ class Detector:
             saved_s = self._saved_before.pop((rank, phase), finding.saved_s)
             over = replace(finding, last=last, cost_s=float(cells.seconds_before[place]), saved_s=saved_s)
             found.append(self._over(over, float(cells.total_before[place])))
-        cells.relief[relieved] = 0.0
+        cells.relief[self._relieved] = 0.0
         return found
 
     def _left(self, step: int) -> list[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["COLUMNS", "Finding", "Kind", "Level", "mean_with", "rank_number", "row_of"]
+__all__ = ["COLUMNS", "Finding", "Kind", "Level", "mean_with", "rank_number", "role_of_place", "role_place", "row_of"]
 
 Kind = Literal["slow", "silent", "stage", "load", "shape", "pause"]
 Level = Literal["warning", "critical"]
@@ -41,7 +41,8 @@ class Finding:
         saved_s: seconds that a step would be shorter without it (`what_if.py`), mean over its steps; less than
             `extra_s` where somebody else is nearly as late; of a load and a shape lately. Of a stage: if its work
             were spread over all of them.
-        where: of several ranks, the host or the coordinates that they have in common: `host n3`, `dp 2`.
+        where: of several ranks, the host or the coordinates that they have in common: `host n3`, `dp 2`;
+            `role generator` where nearly all of it take longer than before, and no other role does.
         ranks: of several ranks, which ones are slow, ascending.
         times: of a `pause`, how many steps had one.
         every: of a `pause`, the steps from one to the next; None where they come as they like.
@@ -123,6 +124,24 @@ def mean_with(finding: Finding, saved_s: float) -> float:
     if not finding.saved_s:
         return saved_s
     return finding.saved_s + (saved_s - finding.saved_s) / (finding.last - finding.since + 1)
+
+
+_ROLE = "role "
+
+
+def role_place(role: str) -> str:
+    """Return the place of what is so of a role as a whole.
+
+    Examples:
+        >>> role_place("generator"), role_of_place("role generator"), role_of_place("host n1")
+        ('role generator', 'generator', '')
+    """
+    return _ROLE + role
+
+
+def role_of_place(place: str) -> str:
+    """Return the role that a place is; nothing where it is something else."""
+    return place.removeprefix(_ROLE) if place.startswith(_ROLE) else ""
 
 
 def rank_number(finding: Finding) -> int:

@@ -19,7 +19,7 @@ from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, accuses
 from otel_ml_service.findings.step_timers import StepTimers
 
-__all__ = ["Exposed", "Line", "exposed", "line_of"]
+__all__ = ["Exposed", "Line", "exposed", "line_of", "own_time"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def _apart(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
     phases = [timers.phases[column] for column in timed]
     if len(timers.ranks) < 2 or len(phases) < 2:
         return None
-    own = _own_time(np.nan_to_num(timers.seconds[:, timed]), phases, parents)
+    own = own_time(np.nan_to_num(timers.seconds[:, timed]), phases, parents)
     if (own < -_OVERLAP_S).any():
         return None
     order = sorted(range(len(phases)), key=lambda column: phases[column] != STEP)
@@ -114,7 +114,7 @@ def _of_the_busiest(timers: StepTimers, parents: Mapping[str, str]) -> list[Expo
     return [Exposed(phase, max(of_it, 0.0), timers.ranks[row]) for phase, of_it in seconds.items()]
 
 
-def _own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str]) -> Floats:
+def own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str]) -> Floats:
     """Return seconds [ranks, phases] of each timer without those of the timers inside of it."""
     column_of = {phase: column for column, phase in enumerate(phases)}
     own: Floats = seconds.copy()

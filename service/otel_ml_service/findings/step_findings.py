@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from otel_ml_service.findings.detector import Detector, Floats
-from otel_ml_service.findings.finding import Finding, Kind, mean_with, rank_number
+from otel_ml_service.findings.finding import Finding, Kind, mean_with, rank_number, role_of_place
 from otel_ml_service.findings.frontier import Exposed, Line, exposed, line_of
 from otel_ml_service.findings.loads import Loads
 from otel_ml_service.findings.pauses import Pauses
@@ -16,6 +16,7 @@ from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, TimerKind, accuses
 from otel_ml_service.findings.places import Places
 from otel_ml_service.findings.shape import Shape
+from otel_ml_service.findings.slow_role import Beside, SlowRole
 from otel_ml_service.findings.stages import Stages, working_phases
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.what_if import saved_without
@@ -32,11 +33,13 @@ class StepFindings:
 
     Attributes:
         open: subject → what is the matter now.
+        of_role: whether the role is slow as a whole.
         account: where the time of the newest step goes (`frontier.py`); empty where there is no account.
     """
 
     def __init__(self, open_findings: Sequence[Finding] = ()) -> None:
-        of_places = [one for one in open_findings if one.where and one.kind == "slow"]
+        of_role = [one for one in open_findings if one.kind == "slow" and role_of_place(one.where)]
+        of_places = [one for one in open_findings if one.where and one.kind == "slow" and one not in of_role]
         alone = [one for one in open_findings if one.rank is not None and one.kind != "pause"]
         of_ranks = [*alone, *(replace(one, rank=rank, where="", ranks=()) for one in of_places for rank in one.ranks)]
         self._detector = Detector(open_findings=tuple(of_ranks))
@@ -45,17 +48,22 @@ class StepFindings:
         self._loads = Loads(next((one for one in open_findings if one.kind == "load"), None))
         self._shape = Shape(next((one for one in open_findings if one.kind == "shape"), None))
         self._who_waits = WhoWaits()
+        self.of_role = SlowRole(of_role)
         self._pauses = Pauses([one for one in open_findings if one.kind == "pause"])
         self.account: list[Exposed] = []
 
-    def step(self, step: int, timers: StepTimers, parents: Mapping[str, str]) -> list[Finding]:
+    def step(
+        self, step: int, timers: StepTimers, parents: Mapping[str, str], beside: Beside | None = None
+    ) -> list[Finding]:
         """Take a step; return the findings that began, changed their level, or ended with it.
 
         Args:
             step: its number.
             timers: of the step.
             parents: timer → the one that it is inside of.
+            beside: the other roles of the run; None where there are none.
         """
+        of_role = [] if beside is None else self.of_role.step(step, timers, parents, beside)
         self.account = exposed(timers, parents)
         self._who_waits.add(step, timers)
         pauses = self._pauses.step(step, self.account, timers)
@@ -69,7 +77,7 @@ class StepFindings:
         self._work_out(timers, parents)
         of_loads = self._look_at_loads(step, timers, parents)
         named = (one if one.is_over else self.open.get(one.subject, one) for one in told)
-        return [*named, *of_stages, *of_loads, *of_data, *pauses]
+        return [*named, *of_role, *of_stages, *of_loads, *of_data, *pauses]
 
     def take_last(self) -> list[Finding]:
         """Take what waits for another step to be known: none comes. Return the findings that it makes."""
@@ -78,7 +86,8 @@ class StepFindings:
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""
         of_ranks = self._places.finish(self._detector.finish())
-        return [*of_ranks, *self._stages.finish(), *self._loads.finish(), *self._shape.finish(), *self._pauses.finish()]
+        of_all = (self.of_role, self._stages, self._loads, self._shape, self._pauses)
+        return [*of_ranks, *(one for found in of_all for one in found.finish())]
 
     def __iter__(self) -> Iterator[Finding]:
         """Yield what is the matter now."""
@@ -86,6 +95,7 @@ class StepFindings:
             if not self._places.hides(key):
                 yield one
         yield from (place.told for place in self._places.open.values())
+        yield from self.of_role.open.values()
         yield from self._stages.open.values()
         yield from (one for one in (self._loads.open, self._shape.open) if one is not None)
         yield from self._pauses.open

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from otel_ml.quantities import quantity
 from otel_ml.wire.reductions import REDUCTIONS
@@ -58,12 +58,17 @@ def unit_of(name: str) -> str:
     return _SHOWN.get(unit, unit.strip("{}"))
 
 
-def measured(name: str, value: float) -> str:
+def measured(name: str, value: float, plain: Callable[[float], str] = number) -> str:
     """Return a value of a metric: in the unit that fits where that is known, as of what otel_ml itself measures.
 
+    Args:
+        name: of the metric, as published.
+        value: of it.
+        plain: writes a value that has no unit; in four digits by default.
+
     Examples:
-        >>> measured("time/forward", 0.0251), measured("loss", 0.0251)
-        ('25.1 ms', '0.0251')
+        >>> measured("time/forward", 0.0251), measured("loss", 0.0251234), measured("loss", 0.0251234, str)
+        ('25.1 ms', '0.02512', '0.0251234')
     """
     unit = unit_of(name)
-    return quantity(value, unit) if unit else number(value)
+    return quantity(value, unit) if unit else plain(value)

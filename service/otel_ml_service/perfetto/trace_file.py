@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Table
 from otel_ml_service.perfetto.selection import Found, Steps
-from otel_ml_service.perfetto.span_table import Process
+from otel_ml_service.perfetto.span_table import AS_RECORDED, Clocks, Process
 from otel_ml_service.perfetto.thread_tracks import ThreadTracks
 from otel_ml_service.perfetto.track_event import TrackEvents
 from otel_ml_service.stored_runs.read_spans import SpanRow
@@ -27,12 +27,18 @@ _REMEMBERED = 4096
 
 @dataclass
 class Written:
-    """What is in the trace; `backward` flows are not: by the clocks the effect did not begin after its cause."""
+    """What is in the trace.
+
+    Attributes:
+        backward: flows that are not: by the clocks the effect did not begin after its cause.
+        clocks: which were moved so that nothing ends before its cause begins.
+    """
 
     spans: int = 0
     values: int = 0
     flows: int = 0
     backward: int = 0
+    clocks: Clocks = AS_RECORDED
 
 
 def write_trace(found: Found, steps: Steps, file: BinaryIO) -> Written:
@@ -55,6 +61,7 @@ class _Trace:
         self._notes: dict[tuple[object, ...], bytes] = {}
 
     def packets(self) -> Iterator[bytes]:
+        self.written.clocks = self._found.spans.align_clocks()
         yield self._events.beginning(self._found.begin_ns)
         yield from self._marks()
         self._number_flows()

@@ -11,6 +11,7 @@ from typing import Any
 from otel_ml.quantities import figure, percent, seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Table
+from otel_ml_service.findings.finding import role_of_place
 from otel_ml_service.findings.phases import is_waiting
 from otel_ml_service.report.axes import beside
 from otel_ml_service.report.contents import Contents
@@ -196,6 +197,7 @@ def _what(one: Trouble) -> str:
         data = f"{one.amount} of each rank" if one.amount else "the data"
         return f"Step time{of} follows {data} ({one.phase} vary together), nobody is slow, {_when(one)}"
     lasts = one.until is None
+    of = "" if role_of_place(one.who) else of
     if one.kind == "load":
         has = "had" if not lasts else "has" if one.who.startswith("rank ") else "have"
         much = f"{figure(one.given or 0.0)} × the {one.amount} of the others"
@@ -225,7 +227,7 @@ def _cost(one: Trouble) -> str:
     if one.share is not None:
         parts.append(f"{percent(min(one.share, 1.0))} of the time")
     elif one.slowdown:
-        parts.append(f"{percent(one.slowdown)} longer than the usual rank")
+        parts.append(f"{percent(one.slowdown)} longer than {'before' if role_of_place(one.who) else 'the usual rank'}")
     parts += [f"{seconds(one.cost_s)} in all"] if one.cost_s else []
     return f": {', '.join(parts)}" if parts else ""
 

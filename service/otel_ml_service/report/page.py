@@ -12,6 +12,7 @@ from typing import Any
 from otel_ml.quantities import figure, percent, quantity, seconds
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import JsonValue, Span, Table
+from otel_ml_service.findings.causal_order import in_causal_order
 from otel_ml_service.report import sections
 from otel_ml_service.report.answer import FINDINGS, Trouble, answer, trouble_of, troubles
 from otel_ml_service.report.axes import times
@@ -125,7 +126,7 @@ def _step_section(run: Contents, further: Mapping[StepName, Sequence[Span]]) -> 
 
 def _step_views(run: Contents, further: Mapping[StepName, Sequence[Span]] = _NOTHING) -> list[dict[str, Any]]:
     """Return the views of as many steps as a page can hold: first those that findings name, then the newest ones."""
-    known = {**by_step(run.spans), **further}
+    known = {**by_step(in_causal_order(run.spans)), **further}
     named = [(one.role, one.axis, one.shows) for one in troubles(run)]
     order = [*named, *sorted(known, key=lambda name: (name[1] != DEFAULT_AXIS, -name[2], name[0] != "trainer"))]
     views, left = [], _BOXES

@@ -10,6 +10,7 @@ from otel_ml.quantities import figure, percent, seconds, size
 from otel_ml.redaction import redacted_values
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml_exporters.records import Artifact, Image, JsonValue, Table, Text
+from otel_ml_service.findings.whose_account import of_rank_text
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.heat_map import heat_map
 from otel_ml_service.report.markup import Amount, Markup, cell_table, details, joined, picture, section, tag
@@ -102,8 +103,17 @@ def timing(run: Contents) -> Markup:
     parts: list[str] = []
     for place in places:
         whose = place.removesuffix("/").replace("/", ", ") or "trainer"
-        parts += [tag("h3", whose) if len(places) > 1 else "", _timer_table(of_place[place])]
+        found = of_place[place]
+        parts += [tag("h3", whose) if len(places) > 1 else "", _whose_shares(run.id, found), _timer_table(found)]
     return section("Where the time goes", *parts)
+
+
+def _whose_shares(run: str, found: Sequence[Timer]) -> Markup:
+    """Return whose account the shares are of, where they are not of all ranks."""
+    of_rank = next((timer.of_rank for timer in found if timer.of_rank is not None), None)
+    if of_rank is None:
+        return Markup("")
+    return tag("p", f"Shares are {of_rank_text(of_rank, run, max(timer.last for timer in found))}", class_="quiet")
 
 
 def _timer_table(found: Sequence[Timer]) -> Markup:

@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from otel_ml.wire.reductions import row_of
+from otel_ml_service.findings.whose_account import account_rank
 from otel_ml_service.stored_runs.run_history import History, SeriesName
 
 __all__ = ["Timer", "timers"]
@@ -39,6 +40,8 @@ class Timer(NamedTuple):
         share: of the time of all steps of its role and axis; None where nothing tells.
         slowest: the rank that was at the front for most of what it exposes; without that, most often the slowest one;
             None without `argmax`.
+        of_rank: whose account shares are of, where phases take turns; None where it is that of all ranks.
+        last: the newest step that has it.
     """
 
     name: str
@@ -49,6 +52,8 @@ class Timer(NamedTuple):
     total_s: float
     share: float | None
     slowest: int | None
+    of_rank: int | None
+    last: int
 
 
 def timers(history: History) -> list[Timer]:
@@ -86,6 +91,7 @@ def _timer(history: History, key: SeriesName, place: str, name: str) -> Timer:
     all_steps = sum(value for value in whole.values() if value >= 0)
     of_steps = sum(value for step, value in series.items() if value >= 0 and step in whole)  # one may have no end
     account = _exposed(history, key.axis, place)
+    fronts = {phase: history.series[name] for phase, name in _fronts(history, key.axis, place).items()}
     return Timer(
         name=place + name,
         place=place,
@@ -95,6 +101,8 @@ def _timer(history: History, key: SeriesName, place: str, name: str) -> Timer:
         total_s=sum(values),
         share=_share(account, name) if account else of_steps / all_steps if all_steps > 0 else None,
         slowest=_at_the_front(account.get(name)) if account else _mostly_slowest(history, key),
+        of_rank=account_rank(fronts),
+        last=max(series),
     )
 
 
@@ -104,16 +112,24 @@ _ByRank = Mapping[int, float]
 
 def _exposed(history: History, axis: str, place: str) -> dict[str, _ByRank]:
     """Return what each timer of a role and axis exposes; empty where there is no account."""
-    prefix = f"{place}time/{_EXPOSED}"
     found: dict[str, _ByRank] = {}
-    for key, series in history.series.items():
-        ranks = history.series.get(SeriesName(axis, f"{key.name}/rank"))
-        if key.axis == axis and key.name.startswith(prefix) and ranks is not None:
-            seconds: Counter[int] = Counter()
-            for step, rank in ranks.items():
-                seconds[int(rank)] += series.get(step, 0.0)  # type: ignore[assignment] # a Counter of seconds
-            found[key.name.removeprefix(prefix)] = seconds
+    for phase, name in _fronts(history, axis, place).items():
+        series, seconds = history.series[SeriesName(axis, name.name.removesuffix("/rank"))], Counter[int]()
+        for step, rank in history.series[name].items():
+            seconds[int(rank)] += series.get(step, 0.0)  # type: ignore[assignment] # a Counter of seconds
+        found[phase] = seconds
     return found
+
+
+def _fronts(history: History, axis: str, place: str) -> dict[str, SeriesName]:
+    """Return timer → the series of who is at the front after it."""
+    prefix = f"{place}time/{_EXPOSED}"
+    of_ranks = {key: SeriesName(axis, f"{key.name}/rank") for key in history.series if key.axis == axis}
+    return {
+        key.name.removeprefix(prefix): ranks
+        for key, ranks in of_ranks.items()
+        if key.name.startswith(prefix) and ranks in history.series
+    }
 
 
 def _share(account: Mapping[str, _ByRank], name: str) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import Record, SpanBatch, StepRecord
+from otel_ml_service.findings.causal_order import in_causal_order
 from otel_ml_service.report.answer import troubles
 from otel_ml_service.report.chart_groups import (
     bookkeeping_section,
@@ -105,7 +106,7 @@ class FollowedRun:
         """
         with self._lock:
             self._refresh()
-            newest = by_step(self._contents.spans)
+            newest = by_step(in_causal_order(self._contents.spans))
             named = [(one.role, one.axis, one.shows) for one in troubles(self._contents)]
         # The newest step of all is still being done.
         newer = sorted(newest, key=lambda one: (one[1] == DEFAULT_AXIS, one[2]))[-2:]

@@ -95,6 +95,7 @@ class Answer:
         explained: part of the effect that would go with the cause; 0 without one.
         sentences: what happened, why, what to do.
         account: phases that add up to the step where `adds_up`; else the slowest rank of each.
+        of_rank: whose account it is, where phases take turns and no spans show the path; None where it is of all ranks.
         levels: the metric by task and by the policy version of its samples, where it is recorded for several.
         failures: what processes of the run failed with, the first one first, whatever was asked.
     """
@@ -111,6 +112,7 @@ class Answer:
     sentences: tuple[str, str, str]
     account: tuple[Phase, ...] = ()
     adds_up: bool = False
+    of_rank: int | None = None
     evidence: tuple[Evidence, ...] = ()
     look_at: tuple[Look, ...] = ()
     failures: tuple[Failure, ...] = ()

@@ -184,7 +184,8 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
             no_more,
             whole.sentences[2] if not whole.account else "Where the time goes is below.",
         ),
-        account=whole.account, adds_up=whole.adds_up, evidence=tuple(completeness(facts, place, steps[0], steps[-1])),
+        account=whole.account, adds_up=whole.adds_up, of_rank=whole.of_rank,
+        evidence=tuple(completeness(facts, place, steps[0], steps[-1])),
     )  # fmt: skip
 
 

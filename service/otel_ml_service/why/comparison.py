@@ -81,7 +81,8 @@ class Comparison:
     Attributes:
         verdict: of why one is slower.
         sentences: how much slower B is, why, what else is different.
-        phases: what each exposes of a step where `adds_up`, else the slowest rank of each.
+        phases: what each exposes of a step where `adds_up`, else the slowest rank of each; `of_one_rank` where phases
+            take turns, and each run's are of the rank that works longest.
     """
 
     a: str
@@ -94,6 +95,7 @@ class Comparison:
     step: Difference | None
     phases: tuple[Difference, ...]
     adds_up: bool
+    of_one_rank: bool
     throughput: tuple[Difference, ...]
     metrics: tuple[Difference, ...]
     findings: tuple[str, ...]
@@ -128,6 +130,7 @@ def compared(a: RunFacts, b: RunFacts) -> Comparison:
         ),
         params, code, packages, step, phases,
         adds_up=times[0].source == times[1].source == "account",
+        of_one_rank=any(time.of_rank is not None for time in times),
         throughput=tuple(one for one in metrics if is_of_time(one.name)),
         metrics=tuple(one for one in metrics if not is_of_time(one.name)),
         findings=tuple(f"{name}: {_shown(slow)}" for name, run in (("A", a), ("B", b)) for slow in run.findings[:5]),

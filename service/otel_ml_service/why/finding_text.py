@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from otel_ml.quantities import figure, seconds
+from otel_ml_service.findings.finding import role_of_place
 from otel_ml_service.findings.phases import UNTIMED
 from otel_ml_service.findings.wording import signed, steps_text
 from otel_ml_service.why.facts import Slow
@@ -16,6 +17,8 @@ def what_was(slow: Slow, of_role: str = "") -> str:
     Examples:
         >>> what_was(Slow("", "step", "slow", 2, "rank 2", "forward", 80, 149, True, 0.0149, 1.04))
         'rank 2 was slow in forward'
+        >>> what_was(Slow("", "step", "slow", None, "role generator", "work", 8, 9, True, 0.1, 1.0), " of generator")
+        'role generator was slow in work'
         >>> what_was(Slow("", "step", "stage", None, "stage 2", "", 0, 59, False, 0.02, 1.2, slowdown=0.72))
         'stage 2 had 1.72 × the work of the other stages'
         >>> what_was(Slow("", "step", "pause", None, "nobody", "checkpoint", 9, 59, True, 0.4, 18.0))
@@ -30,6 +33,7 @@ def what_was(slow: Slow, of_role: str = "") -> str:
     if slow.kind == "shape":
         data = f"{slow.amount} of each rank" if slow.amount else "the data"
         return f"step time{of_role} followed {data} ({slow.phase} varied together), and nobody was slow"
+    of_role = "" if role_of_place(slow.who) else of_role
     where = where_in(slow.phase) or "now and then"
     if slow.kind == "pause":
         who = "the job" if slow.who == "nobody" else slow.who

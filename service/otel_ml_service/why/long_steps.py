@@ -87,7 +87,8 @@ class LongSteps:
         steps: how many there are of both kinds.
         is_timed: whether there are timers at all.
         grown: what phases have of it, most first; empty where nothing tells, or none has a fifth.
-        account: of the long steps, beside that of typical ones; `adds_up` where its phases do.
+        account: of the long steps, beside that of typical ones; `adds_up` where its phases do; `of_rank` as that of an
+            answer.
     """
 
     axis: str
@@ -100,6 +101,7 @@ class LongSteps:
     grown: tuple[Grown, ...] = ()
     account: tuple[Phase, ...] = ()
     adds_up: bool = False
+    of_rank: int | None = None
 
     @property
     def total_s(self) -> float:
@@ -276,7 +278,8 @@ def with_phases(long: LongSteps, time: StepTime) -> LongSteps:
     grown = [Grown(name, every[name], fmean(of.values()), sum(of.values()) * of_each) for name, of in found.items()]
     large = sorted((one for one in grown if one.in_all_s > _TOGETHER * long.total_s), key=lambda one: -one.in_all_s)
     phases = account(time, known, [step for step in long.typical if step in time.seconds])
-    return replace(long, grown=tuple(large), account=phases, adds_up=time.adds_up and bool(known))
+    adds_up = time.adds_up and bool(known)
+    return replace(long, grown=tuple(large), account=phases, adds_up=adds_up, of_rank=time.of_rank)
 
 
 def _usual(values: Mapping[int, float], typical: Iterable[int], time: StepTime) -> float:

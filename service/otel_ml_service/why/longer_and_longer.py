@@ -81,5 +81,6 @@ def told_to_grow(facts: RunFacts, place: Place, time: StepTime, whole: Answer) -
         ),
         account=phases,
         adds_up=paths.adds_up,
+        of_rank=paths.of_rank,
         look_at=(Look(place.axis, longest, f"the longest one at last, {seconds(time.seconds[longest])}"),),
     )

@@ -112,7 +112,7 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
             cause,
             late.without_it if late is not None else _then(verdict, there, effect, saved, looks, paths, phases),
         ),
-        account=phases, adds_up=paths.adds_up,
+        account=phases, adds_up=paths.adds_up, of_rank=paths.of_rank,
         evidence=(
             *evidence, *(Evidence("finding", slow.since, found_text(slow)) for slow in pauses),
             *no_longer_finite(facts, place, first, last), *in_no_timer(facts, place, time, steps),

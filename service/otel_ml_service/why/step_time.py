@@ -11,6 +11,7 @@ from itertools import groupby, pairwise
 from statistics import fmean, median
 
 from otel_ml.wire.reductions import row_of
+from otel_ml_service.findings.whose_account import account_rank
 from otel_ml_service.why.answer import Phase
 from otel_ml_service.why.facts import Place, RunFacts
 
@@ -76,6 +77,11 @@ class StepTime:
     def adds_up(self) -> bool:
         """Whether phases add up to the step."""
         return self.source in {"account", "path"}
+
+    @property
+    def of_rank(self) -> int | None:
+        """Whose account it is, where phases take turns; None where it is that of all ranks, or none."""
+        return account_rank(self.ranks) if self.source == "account" else None
 
 
 def step_time(facts: RunFacts, place: Place, first: float = -math.inf, last: float = math.inf) -> StepTime:

@@ -104,6 +104,7 @@ def told_with(long: LongSteps, answer: Answer, facts: RunFacts, place: Place) ->
         sentences=(f"{took} {long.told_of_one if is_one else long.told}.", long.cause, long.advice),
         account=long.account,
         adds_up=long.adds_up,
+        of_rank=long.of_rank,
         evidence=tuple(one for one in answer.evidence if one.kind != "pause"),
         look_at=answer.look_at if is_one else (longest,),
     )

@@ -56,6 +56,27 @@ def test_a_finding_is_over_when_the_rank_keeps_up_again_and_tells_what_it_cost()
     assert not detector.open
 
 
+def test_a_finding_ends_with_its_last_slow_step_though_the_rank_is_a_little_longer_in_the_next_two() -> None:
+    detector = Detector()
+    run(detector, range(80), forward=[1.0] * 4)
+    run(detector, range(80, 90), forward=[1.0, 1.0, 2.5, 1.0])
+    run(detector, range(90, 92), forward=[1.0, 1.0, 1.12, 1.0])
+
+    [over] = [change for change in run(detector, range(92, 100), forward=[1.0] * 4) if change.is_over]
+
+    assert (over.since, over.last) == (80, 89)
+    assert over.cost_s == pytest.approx(10 * 1.5)
+
+
+def test_a_rank_that_is_less_slow_than_it_was_stays_slow() -> None:
+    detector = Detector()
+    run(detector, range(20), forward=[1.0] * 4)
+    run(detector, range(20, 40), forward=[1.0, 1.0, 2.0, 1.0])
+
+    assert not [change for change in run(detector, range(40, 80), forward=[1.0, 1.0, 1.15, 1.0]) if change.is_over]
+    assert detector.open[2, "forward"].since == 20
+
+
 def test_one_good_step_does_not_end_a_finding() -> None:
     detector = Detector()
     run(detector, range(30), forward=[1.0, 1.0, 1.2])

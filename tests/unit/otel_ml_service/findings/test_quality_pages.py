@@ -68,7 +68,7 @@ def test_a_part_that_there_is_not_is_named(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         main(["everything"])
 
-    assert "expected parts of jobs, traces, changes, got 'everything'" in capsys.readouterr().err
+    assert "expected parts of jobs, roles, traces, changes, got 'everything'" in capsys.readouterr().err
 
 
 def test_the_page_of_why_names_the_command_and_links_every_table_with_its_traces_and_seeds() -> None:

@@ -234,6 +234,41 @@ def test_an_effect_before_its_cause_has_no_arrow_and_that_is_said(
     assert "without 1 arrow to what did not begin after its cause" in capsys.readouterr().err
 
 
+def test_of_a_host_whose_clock_is_ahead_spans_are_drawn_after_their_cause_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour = 3_600_000
+    generator = {"role": "generator", "axis": "rollout", "step": 0}
+    spans = [span(1, "rollout", hour, hour + 40, **generator), span(2, "train", 100, 190)]
+    run = write_run(tmp_path, "01abc", batches(spans))
+    with_links(run, {2: [1]})
+
+    trace = traced(run)
+
+    [rollout] = [one for one in trace.slices if one.name == "rollout"]
+    [train] = [one for one in trace.slices if one.name == "train"]
+    assert rollout.begin_ns <= train.end_ns
+    assert (train.begin_ns, rollout.end_ns - rollout.begin_ns) == (T0 + 100 * MS, 40 * MS)
+    assert "the clock of 1 rank was moved, by up to 1 h" in capsys.readouterr().err
+
+
+def test_clocks_that_no_shift_fits_are_left_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = {"rank": 1}
+    spans = [
+        span(1, "a", 1, 2), span(2, "b", 3, 4, **other),
+        span(3, "c", 5000, 5001, **other), span(4, "d", 6, 7),
+    ]  # fmt: skip
+    run = write_run(tmp_path, "01abc", batches(spans))
+    with_links(run, {2: [1], 4: [3]})
+
+    trace = traced(run)
+
+    assert {one.name: one.begin_ns for one in trace.slices}["c"] == T0 + 5000 * MS
+    assert "no shift of each fits all links" in capsys.readouterr().err
+
+
 def test_what_other_roles_did_at_that_time_is_there_and_one_role_can_be_chosen(tmp_path: Path) -> None:
     generator = {"role": "generator", "axis": "rollout"}
     spans = [
@@ -384,5 +419,5 @@ def test_the_command_says_as_json_what_is_in_the_file(tmp_path: Path, capsys: py
     file = run.path / "trace-5-7.perfetto-trace"
     assert json.loads(capsys.readouterr().out) == {
         "file": str(file), "bytes": file.stat().st_size, "id": "01abc", "axis": "step", "role": None,
-        "spans": 9, "values": 0, "arrows": 0, "arrows_left_out": 0, "spans_left_out": 0,
+        "spans": 9, "values": 0, "arrows": 0, "arrows_left_out": 0, "clocks_moved": 0, "spans_left_out": 0,
     }  # fmt: skip
