@@ -3,7 +3,7 @@
    What is not usual (another type, an option, recording asleep) is called in Python, which decides as it always does.
    A record is appended in one go while the GIL is held: nothing here runs code of Python between its first item and its
    last, so that callers of several threads need no lock, and the fold never sees half of one. */
-#include "native.h"
+#include "prefetch.h"
 
 static struct {
     PyObject *records, *records_type; /* buffer.RECORDS, and its class while it is awake */
@@ -295,17 +295,23 @@ static PyObject *names_of(PyObject *values)
     return names;
 }
 
-static int has_names(PyObject *values, PyObject *names)
+/* Whether a dictionary has as many values, of these names. They are put into `items` then, borrowed, and untouched until
+   the memory of all of them was asked for. */
+static int has_names(PyObject *values, PyObject *names, PyObject **items)
 {
     PyObject *name;
-    for (Py_ssize_t place = 0, i = 0; PyDict_Next(values, &place, &name, NULL); i++)
+    if (PyDict_GET_SIZE(values) != PyTuple_GET_SIZE(names))
+        return 0;
+    for (Py_ssize_t place = 0, i = 0; PyDict_Next(values, &place, &name, &items[i]); i++) {
         if (name != PyTuple_GET_ITEM(names, i))
             return 0;
+        prefetch(items[i], sizeof(PyFloatObject));
+    }
     return 1;
 }
 
-/* The row of a dictionary, borrowed; NULL as in known_row(). */
-static PyObject *row_of(PyObject *values)
+/* The row of a dictionary, borrowed, with the values in `items` as has_names() puts them; NULL as in known_row(). */
+static PyObject *row_of(PyObject *values, PyObject **items)
 {
     PyObject *first = NULL, *names, *row;
     Py_ssize_t place = 0, n = PyDict_GET_SIZE(values);
@@ -313,11 +319,11 @@ static PyObject *row_of(PyObject *values)
     size_t here = place_at_hand(first, n);
     /* Compared by identity, since a training loop passes the same literals each time; equal names that are other
        objects take the dictionary below. */
-    if (at_hand[here].row != NULL && PyTuple_GET_SIZE(at_hand[here].names) == n && has_names(values, at_hand[here].names))
+    if (at_hand[here].row != NULL && has_names(values, at_hand[here].names, items))
         return at_hand[here].row;
     names = names_of(values);
     row = names == NULL ? NULL : known_row(names);
-    if (row != NULL && (PyDict_GET_SIZE(values) != n || !has_names(values, names)))
+    if (row != NULL && (PyTuple_GET_SIZE(names) != n || !has_names(values, names, items)))
         row = NULL; /* a name that is more than a str has changed the dictionary while it was compared */
     Py_XDECREF(names);
     return row;
@@ -326,21 +332,21 @@ static PyObject *row_of(PyObject *values)
 /* Append the values as a row, as append_row(); nothing else runs between the look at the names and at the values. */
 static int log_row(PyObject *values, PyObject *index)
 {
-    Py_ssize_t n = PyDict_GET_SIZE(values), place = 0, taken = 0;
+    Py_ssize_t n = PyDict_GET_SIZE(values);
     if (n < plain.fewest)
         return 0;
-    PyObject *on_stack[ROW_HEAD + ROW_ON_STACK], *value, *row = row_of(values);
-    if (row == NULL)
-        return PyErr_Occurred() ? -1 : 0;
+    PyObject *on_stack[ROW_HEAD + ROW_ON_STACK];
     PyObject **items = n <= ROW_ON_STACK ? on_stack : PyMem_New(PyObject *, ROW_HEAD + n);
-    if (items == NULL)
-        return 0;
-    /* Own references: an int subclass or a finalizer could change the dictionary while values are converted. */
-    while (PyDict_Next(values, &place, NULL, &value))
-        items[ROW_HEAD + taken++] = Py_NewRef(value);
-    int done = append_row(row, index, items, n);
-    while (taken > 0)
-        Py_DECREF(items[ROW_HEAD + --taken]);
+    PyObject *row = items == NULL ? NULL : row_of(values, items + ROW_HEAD);
+    int done = row == NULL && PyErr_Occurred() ? -1 : 0;
+    if (row != NULL) {
+        /* Own references: an int subclass or a finalizer could change the dictionary while values are converted. */
+        for (Py_ssize_t i = ROW_HEAD; i < ROW_HEAD + n; i++)
+            Py_INCREF(items[i]);
+        done = append_row(row, index, items, n);
+        for (Py_ssize_t i = ROW_HEAD; i < ROW_HEAD + n; i++)
+            Py_DECREF(items[i]);
+    }
     if (items != on_stack)
         PyMem_Free(items);
     return done;

@@ -35,8 +35,8 @@ static PyObject *bind_opentelemetry(PyObject *module, PyObject *arguments)
 static int set_ids(PyObject *span, PyObject *own, PyObject *parent)
 {
     PyObject *parent_id = timer.zero, *trace_id;
-    if (parent == NULL)
-        trace_id = PyNumber_Or(of_state(timer.of_state.trace_high), own);
+    if (parent == NULL) /* the upper half has no bit of a span's id: the sum is what `|` gives, and is made sooner */
+        trace_id = PyNumber_Add(of_state(timer.of_state.trace_high), own);
     else {
         parent_id = slot(parent, timer.of_timing.span_id);
         trace_id = Py_XNewRef(slot(parent, timer.of_timing.trace_id));
@@ -117,7 +117,7 @@ int begin_span(PyObject *span)
     PyObject *with = of_state(timer.of_state.begin);
     int done = 0;
     if (with == begins.seen || with == begins.alone) {
-        PyObject *own = PyObject_CallNoArgs(of_state(timer.of_state.next_id));
+        PyObject *own = PyIter_Next(of_state(timer.of_state.ids));
         done = own == NULL ? -1 : with == begins.seen ? begin_seen(span, own) : begin_alone(span, own);
         Py_XDECREF(own);
     }
@@ -147,20 +147,36 @@ int has_room(PyObject *step)
     return 1;
 }
 
+static int failed_otherwise(int failed)
+{
+    if (!failed || !PyErr_ExceptionMatches(PyExc_ValueError))
+        return failed;
+    PyErr_Clear(); /* left in another context than entered: that one is gone */
+    return 0;
+}
+
+/* token.var.reset(token); which variable it is need not be asked where it is the one that spans are begun with. */
+static int reset(PyObject *token)
+{
+    PyObject *usual = of_state(timer.of_state.begin) == begins.seen ? begins.variable : begins.active;
+    int failed = PyContextVar_Reset(usual, token);
+    if (!failed || !PyErr_ExceptionMatches(PyExc_ValueError))
+        return failed;
+    PyErr_Clear();
+    PyObject *variable = PyObject_GetAttr(token, timer.var);
+    failed = variable == NULL ? -1 : variable == usual ? 0 : failed_otherwise(PyContextVar_Reset(variable, token));
+    Py_XDECREF(variable);
+    return failed;
+}
+
 /* spans.leave */
 static int leave(PyObject *span)
 {
     PyObject *token = Py_NewRef(slot(span, timer.of_timing.token));
     int failed = -1;
     if (PyContextToken_CheckExact(token)) {
-        PyObject *variable = PyObject_GetAttr(token, timer.var);
         set_slot(span, timer.of_timing.token, Py_NewRef(Py_None));
-        failed = variable == NULL ? -1 : PyContextVar_Reset(variable, token);
-        Py_XDECREF(variable);
-        if (failed && PyErr_ExceptionMatches(PyExc_ValueError)) {
-            PyErr_Clear(); /* left in another context than entered: that one is gone */
-            failed = 0;
-        }
+        failed = reset(token);
     } else {
         PyObject *nothing = PyObject_CallOneArg(timer.leave, span);
         failed = nothing == NULL ? -1 : 0;

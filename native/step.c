@@ -6,7 +6,7 @@
 static struct {
     PyObject *steps, *now, *step_type, *axis_type, *default_axis, *time_ns, *slow;
     PyObject *acquire, *release, *forget_oldest, *enter; /* names */
-    Py_ssize_t kept;
+    Py_ssize_t most;
     struct {
         Py_ssize_t asked, axes, boundaries, generation, lock, process, staged;
     } of_steps;
@@ -35,9 +35,9 @@ static PyObject *set_step_function(PyObject *module, PyObject *arguments)
                                           "pending", "points",  "said",   "spans", "stage",    "waiting",    NULL};
     static const char *const of_now[] = {"boundary", "off", "several", "step", NULL};
     PyObject *slow, *owner, *now, *step_type, *axis_type, *default_axis, *time_ns;
-    Py_ssize_t kept;
+    Py_ssize_t most;
     if (!PyArg_ParseTuple(arguments, "OOOO!OUOn", &slow, &owner, &now, &PyType_Type, &step_type, &axis_type,
-                          &default_axis, &time_ns, &kept))
+                          &default_axis, &time_ns, &most))
         return NULL;
     if (slots_of((PyObject *)Py_TYPE(owner), &steps.of_steps.asked, of_steps) < 0 ||
         slots_of(axis_type, &steps.of_axis.current, of_axis) < 0 || slots_of(step_type, &steps.of_step.axis, of_step) < 0 ||
@@ -58,7 +58,7 @@ static PyObject *set_step_function(PyObject *module, PyObject *arguments)
     steps.axis_type = Py_NewRef(axis_type);
     steps.default_axis = Py_NewRef(default_axis);
     steps.time_ns = Py_NewRef(time_ns);
-    steps.kept = kept;
+    steps.most = most;
     return function_of(slow, function);
 }
 
@@ -94,7 +94,7 @@ static PyObject *step_of(PyObject *axis, PyObject *index)
         Py_XDECREF(step);
         return NULL;
     }
-    if (PyDict_GET_SIZE(known) > steps.kept) {
+    if (PyDict_GET_SIZE(known) >= steps.most) {
         PyObject *nothing = PyObject_CallMethodOneArg(steps.steps, steps.forget_oldest, axis);
         if (nothing == NULL)
             Py_CLEAR(step);
@@ -281,6 +281,6 @@ PyObject *step_at(PyObject *index)
 
 PyMethodDef step_functions[] = {
     {"set_step_function", set_step_function, METH_VARARGS,
-     "Return `set_step`: (set_step of Python, STEPS, NOW, Step, Axis, DEFAULT_AXIS, time_ns, Steps.KEPT)."},
+     "Return `set_step`: (set_step of Python, STEPS, NOW, Step, Axis, DEFAULT_AXIS, time_ns, Steps.KEPT + SPARE)."},
     {NULL, NULL, 0, NULL},
 };

@@ -12,7 +12,7 @@ static PyObject *bind_timers(PyObject *module, PyObject *arguments)
                                             "span_id",  "step",   "token", "trace_id", "definition", NULL};
     static const char *const of_definition[] = {"device", "series", "span", NULL};
     static const char *const of_step[] = {"ended", "spans", NULL};
-    static const char *const of_state[] = {"begin", "budget", "next_id", "offset_ns", "trace_high", NULL};
+    static const char *const of_state[] = {"begin", "budget", "ids", "offset_ns", "trace_high", NULL};
     static const char *const of_again[] = {"used", NULL}, *const of_now[] = {"level", NULL};
     PyObject *timing, *recording, *definition, *step, *state, *again, *now, *spans, *defined, *off;
     PyObject *keep, *leave, *clock, *begin_on_device, *end_on_device;
@@ -90,7 +90,11 @@ static PyObject *enter(PyObject *self, PyObject *unused)
    century is not one. */
 static PyObject *duration(PyObject *self, PyObject *end_ns)
 {
-    long long begin = PyLong_AsLongLong(slot(self, timer.of_timing.begin_ns)), end = PyLong_AsLongLong(end_ns);
+    int before = 0, after = 0; /* whether it is too large: asked so it takes a fifth of the time of PyLong_AsLongLong() */
+    long long begin = PyLong_AsLongLongAndOverflow(slot(self, timer.of_timing.begin_ns), &before);
+    long long end = PyLong_AsLongLongAndOverflow(end_ns, &after);
+    if (before || after)
+        PyErr_SetString(PyExc_OverflowError, "a time of more than 64 bits");
     if (PyErr_Occurred())
         return NULL;
     PyObject *event = slot(self, timer.of_timing.event);

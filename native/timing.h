@@ -24,7 +24,7 @@ extern struct timer {
         Py_ssize_t ended, spans;
     } of_step;
     struct {
-        Py_ssize_t begin, budget, next_id, offset_ns, trace_high;
+        Py_ssize_t begin, budget, ids, offset_ns, trace_high;
     } of_state;
     Py_ssize_t is_used, level;
 } timer;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
-from itertools import count
+from itertools import count, islice
 from time import time_ns
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,10 @@ class Steps:
 
     KEPT = 4096
     """Steps remembered per axis, so that a record at an old one adds to its running total."""
+
+    SPARE = 16
+    """By how many there are more before the oldest are forgotten, that many at once: to find the oldest, all that the
+    dictionary has lost at its beginning is gone through, which takes longer than anything else of a step."""
 
     def __init__(self) -> None:
         self.forget()
@@ -95,15 +99,15 @@ class Steps:
     def _new(self, axis: Axis, index: int) -> Step:
         # setdefault(): another thread may have made it since the caller looked.
         step = axis.steps.setdefault(index, Step(axis, index, self.generation))
-        if len(axis.steps) > self.KEPT:
+        if len(axis.steps) >= self.KEPT + self.SPARE:
             self._forget_oldest(axis)
         return step
 
     def _forget_oldest(self, axis: Axis) -> None:
-        index, oldest = next(iter(axis.steps.items()))
-        del axis.steps[index]
-        if not oldest.ended or oldest.points > oldest.said or oldest.pending is not None or oldest.waiting:
-            axis.steps[index] = oldest  # still needed: the last in line now
+        for index, oldest in tuple(islice(axis.steps.items(), self.SPARE)):
+            del axis.steps[index]
+            if not oldest.ended or oldest.points > oldest.said or oldest.pending is not None or oldest.waiting:
+                axis.steps[index] = oldest  # still needed: the last in line now
 
     def set(self, axis_name: str, index: int) -> None:
         """Make (axis, index) the process-wide current step.

@@ -188,7 +188,9 @@ def set_step(index: Any = MISSING, axis: str = DEFAULT_AXIS, /, *more: NoReturn,
 
 
 if native is not None:
-    set_step = native.set_step_function(set_step, STEPS, NOW, Step, Axis, DEFAULT_AXIS, time_ns, STEPS.KEPT)
+    set_step = native.set_step_function(
+        set_step, STEPS, NOW, Step, Axis, DEFAULT_AXIS, time_ns, STEPS.KEPT + STEPS.SPARE
+    )
 
 
 @overload

@@ -196,8 +196,7 @@ _ACTIVE: ContextVar[Recording | None] = ContextVar("otel_ml_span", default=None)
 
 def _begin_alone(span: Recording) -> None:
     """Give `span` its ids and make it the current one of this context."""
-    next_id = STATE.next_id
-    span.span_id = own = next_id()
+    span.span_id = own = next(STATE.ids)
     parent = _ACTIVE.get()
     span.token = _ACTIVE.set(span)
     if parent is None:
@@ -223,8 +222,7 @@ def _otel_begin() -> tuple[Callable[[Recording], None], Callable[[], Any]]:
     get, attach = current.get, current.set
 
     def begin(span: Recording) -> None:
-        next_id = STATE.next_id
-        span.span_id = own = next_id()
+        span.span_id = own = next(STATE.ids)
         here = get()
         parent: Any = here.get(key)
         if parent is None:
@@ -319,13 +317,13 @@ class _State:
         budget: spans kept per step; 0 keeps none.
         begin: gives a span its ids and makes it the current one.
         current: returns the span that is current in this context: one of ours, one of OpenTelemetry's, or None.
-        next_id: returns a span's id that no other of this process has.
+        ids: the ids of spans, of which no other one of this process has the next.
         trace_high: the upper half of the ids of all traces of this process: random, and in a run its role.
         collected: spans encoded since the process began.
         offset_ns: from `perf_counter_ns()` to the epoch, renewed at every collection.
     """
 
-    __slots__ = ("begin", "budget", "collected", "current", "next_id", "offset_ns", "trace_high")
+    __slots__ = ("begin", "budget", "collected", "current", "ids", "offset_ns", "trace_high")
 
     def __init__(self) -> None:
         self.budget = 100
@@ -337,7 +335,7 @@ class _State:
     def restart(self) -> None:
         """Draw new ids, from the system: a program that seeds `random` must not give ranks equal ids."""
         # 63 bits, so that counting on needs no mask; never 0, which is not an id.
-        self.next_id = itertools.count(1 + (int.from_bytes(os.urandom(8), "big") >> 1)).__next__
+        self.ids = itertools.count(1 + (int.from_bytes(os.urandom(8), "big") >> 1))
         self.offset_ns = time.time_ns() - time.perf_counter_ns()
         self.collected = 0
 

@@ -121,6 +121,19 @@ def test_a_timer_of_a_generator_that_is_closed_elsewhere_says_nothing(recorded, 
     assert not caplog.records
 
 
+@pytest.mark.parametrize("otel_tracing", [False, True])
+def test_a_timer_in_which_the_program_begins_or_ends_tracing_leaves_no_current_span(recorded, otel_tracing):
+    set_step(1)
+    recorded.configure(otel_tracing=otel_tracing)
+    with timed("around"):
+        recorded.configure(otel_tracing=not otel_tracing)
+    recorded.configure(otel_tracing=otel_tracing)
+    with timed("after"):
+        pass
+
+    assert by_name(spans(recorded.collect()))["after"].parent_span_id == b""
+
+
 def test_the_current_span_of_opentelemetry_is_the_timer(recorded, tracing):
     with timed("t"):
         current = trace.get_current_span()

@@ -289,3 +289,14 @@ def test_a_forked_child_has_no_step_and_none_of_the_records(recorded):
 
     assert os.read(read, 1000).decode() == "[('child', None, 1)]"
     assert sums(recorded.collect()) == {("parent", 5): 1.0}
+
+
+def test_the_last_steps_are_remembered_and_few_others(recorded):
+    with step(3):
+        for index in range(10, 10_010):
+            set_step(index)
+
+        known = list(STEPS.axes["step"].steps)
+        assert set(range(10_010 - STEPS.KEPT, 10_010)) <= set(known)
+        assert 3 in known  # a block of it is open
+        assert len(known) < STEPS.KEPT + STEPS.SPARE
