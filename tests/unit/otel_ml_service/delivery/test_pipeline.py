@@ -10,6 +10,7 @@ from otel_ml_exporters import (
     Exporter,
     PermanentExportError,
     Record,
+    RestartExporterError,
     RetryableExportError,
     RunInfo,
     RunStatus,
@@ -117,6 +118,23 @@ def test_a_backend_that_takes_tags_at_last_has_no_problem_any_more_though_there_
 
     eventually(lambda: pipeline.status.state == "running")
     assert pipeline.status.problem is None
+
+
+def test_an_exporter_that_asks_for_another_one_when_it_is_told_tags_is_replaced(driver: Driver) -> None:
+    class Tired(RecordingExporter):
+        def describe(self, run: RunInfo) -> None:
+            raise RestartExporterError("anew")
+
+    made: list[RecordingExporter] = [Tired(), RecordingExporter()]
+    source, first = MemorySource(steps(1)), made[0]
+    pipeline = driver.start_with(lambda: made.pop(0), source)
+    eventually(lambda: first.records)
+
+    pipeline.describe(replace(driver.run, notes="new"))
+
+    eventually(lambda: not made)
+    source.add(*steps(1, first=2))
+    eventually(lambda: pipeline.status.delivered == 2)
 
 
 def test_an_exporter_that_hangs_is_given_up_at_the_deadline_and_the_log_says_so(

@@ -100,6 +100,21 @@ def test_a_record_is_tried_again_by_itself_where_so_far_only_a_half_of_its_batch
     assert (seqs(exporter), pipeline.status.lost) == ([1, 2, 3, 4], {})
 
 
+def test_a_backend_that_was_away_and_then_refuses_a_record_has_no_problem_any_more(driver: Driver) -> None:
+    exporter = FlakyExporter(
+        lambda call, _: RetryableExportError("away") if call == 1 else PermanentExportError("no such name")
+    )
+
+    pipeline = driver.start(exporter, MemorySource(steps(1)))
+
+    eventually(lambda: pipeline.status.delivered == 1)
+    assert (pipeline.status.lost, pipeline.status.state, pipeline.status.problem) == (
+        {"no such name": 1},
+        "running",
+        None,
+    )
+
+
 def test_a_refused_batch_is_halved_and_not_sent_one_by_one(driver: Driver) -> None:
     def refuse_two(_: int, records: Sequence[Record]) -> Exception | None:
         return PermanentExportError("bad") if {17, 200} & {record.seq for record in records} else None
