@@ -150,7 +150,7 @@ def test_points_of_several_steps_and_new_attributes_are_not_decoded(kind: str, m
 
 
 def test_attributes_that_are_new_each_time_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("otel_ml_service.receiver.third_party_points._KNOWN", 20)
+    monkeypatch.setattr("otel_ml_service.receiver.third_party_points._KNOWN", 20)  # a bound that one test can reach
     decoder = Decoder()
     for number in range(1, 40):
         body = message(number, "gauge")
@@ -163,7 +163,7 @@ def test_attributes_that_are_new_each_time_do_not_fill_the_memory(monkeypatch: p
 def test_where_points_are_new_each_time_they_are_decoded_and_known_ones_are_read_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("otel_ml_service.receiver.third_party_points._CREDIT", 20)
+    monkeypatch.setattr("otel_ml_service.receiver.third_party_points._CREDIT", 20)  # the same
     decoder = Decoder()
     for number in range(60):
         body = gauges([f"{number}/{index}" for index in range(4)])

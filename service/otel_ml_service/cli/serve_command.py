@@ -113,15 +113,15 @@ def _say_where(service: Service) -> None:
     ]
     if service.demands_a_token:
         lines.append('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"')
-    lines.append(f"  {_room()}")
+    lines.append(f"  {_most_connections()}")
     lines.append("Ctrl-C delivers the steps that are closed, and ends it; open ones go on at the next start.")
     with suppress(OSError, ValueError):  # nobody reads it
         sys.stderr.write("\n".join([*lines, ""]))
         sys.stderr.flush()
 
 
-def _room() -> str:
+def _most_connections() -> str:
     """Say how many ranks can be connected, and what to do where those of a large job cannot."""
-    room = free_connections()
-    said = f"takes {room:,} connections at once: each rank has one, or each Collector"
-    return said if room >= MOST_CONNECTIONS else f"{said}. For more, {MORE_FILES}"
+    connections = free_connections()
+    said = f"takes {connections:,} connections at once: each rank has one, or each Collector"
+    return said if connections >= MOST_CONNECTIONS else f"{said}. For more, {MORE_FILES}"

@@ -29,7 +29,7 @@ from otel_ml_service.storage.journal_frames import (
     read,
     seed_of,
 )
-from otel_ml_service.storage.salvage import set_aside
+from otel_ml_service.storage.salvage import quarantine
 from otel_ml_service.versions import JOURNAL
 
 __all__ = ["JournalFiles", "TakenUp", "identity_of_files", "ids_in_files", "refuse_newer_files"]
@@ -111,7 +111,7 @@ class JournalFiles:
                 damaged.append((file, content))
         self.dropped = self._noted = dropped
         self._write_again([entry for _, content in damaged for entry in content.entries])
-        kept = [self._set_aside(file) for file, _ in damaged]
+        kept = [self._quarantine(file) for file, _ in damaged]
         entries = sorted((entry for entry in found.values() if entry.id > dropped), key=lambda entry: entry.id)
         return TakenUp(entries, highest, dropped, kept)
 
@@ -252,9 +252,9 @@ class JournalFiles:
             return
         self._forget(file)
 
-    def _set_aside(self, file: JournalFile) -> Path:
+    def _quarantine(self, file: JournalFile) -> Path:
         with storage_errors(file.path):
-            kept = set_aside(file.path)
+            kept = quarantine(file.path)
         self._forget(file)
         return kept
 

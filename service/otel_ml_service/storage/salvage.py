@@ -19,9 +19,9 @@ __all__ = [
     "highest",
     "is_suspect",
     "newest_damaged_copy",
+    "quarantine",
     "readable",
     "rebuilt",
-    "set_aside",
     "suspect",
     "until_damage",
 ]
@@ -74,7 +74,7 @@ def rebuilt(path: Path, form: Form, copy: Callable[[sqlite3.Connection | None, s
                 new.execute("BEGIN")
                 result = copy(old if _is_database(old) else None, new)
                 new.execute("COMMIT")
-            set_aside(path)
+            quarantine(path)
         # The log is the damaged file's: SQLite would write what is in it into a new one of the same name.
         for suffix in _BESIDE:
             log = path.with_name(path.name + suffix)
@@ -138,7 +138,7 @@ def highest(connection: sqlite3.Connection, table: str) -> int:
     return 2**62
 
 
-def set_aside(path: Path) -> Path:
+def quarantine(path: Path) -> Path:
     """Give a damaged file its name as one, and return that."""
     return path.rename(_damaged_copy(path))
 

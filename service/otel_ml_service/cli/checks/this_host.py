@@ -151,9 +151,9 @@ def port_checks() -> Iterator[Check]:
 
 
 def _connections_check() -> Check:
-    room = max(0, min(MOST_CONNECTIONS, most_files_of_a_service()))
-    found = f"a service that is started here takes {room:,} connections at once, one a rank or Collector"
-    if room == MOST_CONNECTIONS:
+    connections = max(0, min(MOST_CONNECTIONS, most_files_of_a_service()))
+    found = f"a service that is started here takes {connections:,} connections at once, one a rank or Collector"
+    if connections == MOST_CONNECTIONS:
         return Check("ok", found)
     return Check("note", found, f"for a job of more ranks {MORE_FILES}, or {FEWER_CONNECTIONS}")
 

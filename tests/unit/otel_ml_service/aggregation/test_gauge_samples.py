@@ -11,6 +11,7 @@ from otel_ml_service.aggregation.gauge_samples import GaugeSamples
 from otel_ml_service.aggregation.observation import SeriesKey
 from otel_ml_service.aggregation.piece import Shape
 from otel_ml_service.aggregation.point_identities import SeriesOrigin
+from otel_ml_service.aggregation.points import Partials, single
 
 PLACE = SeriesOrigin(0, "a", "step")
 REMEMBERED = 200_000
@@ -21,8 +22,10 @@ def shape_of(size: int) -> Shape:
 
 
 def repeated(samples: GaugeSamples, shape: Shape, step: int, time_ns: int, values: Sequence[float]) -> list[bool]:
-    found: list[bool] = samples.repeated(PLACE, shape, step, time_ns, np.array(values, dtype=np.float64), ()).tolist()
-    return found
+    stats = np.concatenate([single(value) for value in values])
+    points = Partials(shape.series, stats, np.full((len(values), 2), time_ns))
+    found = samples.repeated(PLACE, shape, step, time_ns, points, ())
+    return [False] * len(values) if found is None else found.tolist()
 
 
 def test_a_value_was_sent_before_where_the_newest_sample_of_its_series_is_the_same() -> None:
