@@ -184,8 +184,8 @@ class LoggerConfig:
         return ["jsonl", *names] if names else None
 
     def _writes_to_mlflow_here(self) -> bool:
-        asked = self.exporters and with_exporters_of_the_job(self.exporters)
-        return bool(asked) and "mlflow" in asked and not Config.from_env(os.environ).is_remote
+        asked = with_exporters_of_the_job(self.exporters) if self.exporters else None
+        return "mlflow" in (asked or ()) and not Config.from_env(os.environ).is_remote
 
     def _numbers(self) -> list[str]:
         whole = {
