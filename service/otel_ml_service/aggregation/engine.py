@@ -11,7 +11,6 @@ from otel_ml_service.aggregation.killed import say_child_died
 from otel_ml_service.aggregation.lazy_entries import LazyEntries
 from otel_ml_service.aggregation.learned_reductions import declare
 from otel_ml_service.aggregation.ledger import ONE_EVENT, Amount, Place
-from otel_ml_service.aggregation.loss_account import say_missing
 from otel_ml_service.aggregation.observation import (
     Event,
     Fragment,
@@ -33,6 +32,7 @@ from otel_ml_service.aggregation.run_events import RunEvents
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.run_status import facts_of, status_of
 from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.settling import Settling
 from otel_ml_service.aggregation.snapshot import Snapshot
 from otel_ml_service.aggregation.spans import SpanIntake
 from otel_ml_service.aggregation.steps import Steps
@@ -75,6 +75,7 @@ class Engine:
         self._run.output.number_after(seq)
         self._run.writers.begin_anew(not state and seq > 0)
         self._totals = WriterTotals(self._run.writers)
+        self._settling = Settling(self._run)
         self._steps = Steps(self._run)
         self._quota = Quota(self._run)
         self._third_party = ThirdParty(self._run, self._steps, self._quota)
@@ -102,7 +103,6 @@ class Engine:
             Spans: self._spans.take,
         }
         self._first_at: float | None = None
-        self._unsettled: set[int] = set()
         self._is_resumed = bool(state)
         if state:
             self._snapshot.restore(state)
@@ -171,17 +171,14 @@ class Engine:
 
     def advance(self, now: float) -> None:
         """Close what is due at `now`."""
-        self._settle()
+        self._settling.settle()
         run = self._run
         run.hear(now)
         if self._is_resumed:
             run.resume()
             self._is_resumed = False
         run.clock.advance(run.now)
-        timeout = run.settings.allowed_lateness_s
-        for writer in run.writers:
-            if writer.gap_since is not None and run.active - writer.gap_since >= timeout:
-                self._settle_writer(writer)
+        self._settling.give_up()
         # The order matters: a gap that is given up above may complete a step here, and a step that closes here may end
         # the run below.
         self._steps.settle()
@@ -202,7 +199,7 @@ class Engine:
 
     def take(self) -> Outcome:
         """Return what to commit in one transaction, and forget it."""
-        self._settle()
+        self._settling.settle()
         self._spans.emit()
         self._totals.refresh()
         # Records and the state that made them are committed in one transaction. If only the records were durable, a
@@ -255,8 +252,7 @@ class Engine:
         rows = writer.take(fragment.seq, fragment.seq_points, series)
         if rows != []:
             writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
-        # A duplicate still settles: its running number may be what other steps of this writer wait for.
-        self._unsettled.add(writer.number)
+        self._settling.hear(writer)
         if not self._quota.axis(role, axis, fragment, rows):
             return
         tally = run.step_streams.stream(role, axis).tally
@@ -346,7 +342,7 @@ class Engine:
         fresh = writer.receive(shutdown_message.seq)
         if fresh:  # before what waited for it is settled: it says what of that the writer gave up itself
             writer.shut_down(shutdown_message)
-        self._unsettled.add(writer.number)
+        self._settling.hear(writer)
         if fresh:
             if not writer.born_at:  # it recorded nothing, and this is its only sign of life
                 writer.lived(shutdown_message.time_ns, self._run.now)
@@ -368,7 +364,7 @@ class Engine:
             fresh = writer.receive(event.seq)
             if fresh:  # before what waited for it is settled: it is not missing
                 writer.ledger.take(event.seq, ONE_EVENT, writer.floor)
-            self._unsettled.add(writer.number)
+            self._settling.hear(writer)
         else:
             identity = (writer.number, event.kind, event.time_ns, event.axis, event.step, repr(event.body))
             fresh = self._run.recent.add(identity, self._run.now)
@@ -382,25 +378,8 @@ class Engine:
         if not writer.native:
             self._run.know_as_ours(writer)
         fresh = writer.receive(seq)
-        self._unsettled.add(writer.number)
+        self._settling.hear(writer)
         return fresh
-
-    def _settle(self) -> None:
-        """Settle who was heard since the last time: a request brings tens of messages of one writer."""
-        for number in sorted(self._unsettled):
-            self._settle_writer(self._run.writers[number])
-        self._unsettled.clear()
-
-    def _settle_writer(self, writer: WriterState) -> None:
-        """Something arrived: what waited for it may be done now."""
-        self._run.writers.dirty.add(writer.number)
-        # Every kind of message carries a running number, so each may close the gap that a step of any axis waits for.
-        writer.settle_gaps(self._run.active, self._run.settings.allowed_lateness_s)
-        writer.ledger.settle(writer.floor)
-        if writer.ledger.is_short:
-            say_missing(self._run, writer)
-        writer.raise_done()
-        self._run.step_streams.dirty.update(writer.attempts.values())
 
 
 def _amount(fragment: Fragment, rows: list[int] | None) -> Amount:

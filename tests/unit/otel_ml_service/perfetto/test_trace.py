@@ -4,80 +4,33 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_exporters.records import Record, Span, SpanBatch, StepRecord, Table, Text
+from otel_ml_exporters.records import Record, Span, Table, Text
 from otel_ml_service.cli import main
 from otel_ml_service.perfetto.selection import Steps, gather
 from otel_ml_service.perfetto.trace_file import write_trace
 from otel_ml_service.storage.outbox import Outbox
-from otel_ml_service.stored_runs.run_folders import RunFolder
-from tests.perfetto_trace import Trace, read_trace
+from tests.perfetto_trace import read_trace
 from tests.recorded_run import digits_records, write_run
-
-T0 = 1_795_732_584_000_000_000
-MS = 1_000_000
-
-
-def span(number: int, name: str, begin: int, end: int, *, parent: int | None = None, **given: Any) -> Span:
-    """Return a span by milliseconds since the job began; its id is its number."""
-    about = {"role": "trainer", "rank": 0, "axis": "step", "step": begin // 100} | given
-    ids = {"trace_id": f"{1:032x}", "span_id": f"{number:016x}", "parent_id": parent and f"{parent:016x}"}
-    return Span(**ids, name=name, start_ns=T0 + begin * MS, end_ns=T0 + end * MS, **about)
-
-
-def steps_of(ranks: int, steps: int) -> list[Span]:
-    found: list[Span] = []
-    for step in range(steps):
-        for rank in range(ranks):
-            first, at = len(found) + 1, step * 100
-            found += [
-                span(first + 1, "forward", at + 2, at + 30 + rank, parent=first, rank=rank),
-                span(first + 2, "backward", at + 40, at + 90, parent=first, rank=rank),
-                span(first, "step", at, at + 95, rank=rank),
-            ]
-    return found
-
-
-def batches(spans: Sequence[Span], *, seq: int = 1, size: int = 7) -> list[Record]:
-    return [SpanBatch(seq + n, tuple(spans[at : at + size])) for n, at in enumerate(range(0, len(spans), size))]
-
-
-def row(seq: int, step: int, values: dict[str, float], **given: Any) -> StepRecord:
-    about = {"role": "trainer", "axis": "step", "attempt": 0, "time": T0 / 1e9 + step / 10 + 0.0625} | given
-    return StepRecord(seq, step=step, values=values, **about)
-
-
-@pytest.fixture(autouse=True)
-def _runs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
-
-
-def traced(run: RunFolder, *arguments: str) -> Trace:
-    file = run.path / "out" / "t.pftrace"
-    assert main(["trace", run.id, *arguments, "-o", str(file)]) == 0
-    return read_trace(file)
-
-
-def as_slices(spans: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
-    rows = ((s["span_id"], s["role"], f"rank {s['rank']}", s["name"], s["start_ns"], s["end_ns"]) for s in spans)
-    return sorted(rows)
-
-
-def of_trace(trace: Trace) -> list[tuple[object, ...]]:
-    return sorted((one.notes["span_id"], *one.track[:2], one.name, one.begin_ns, one.end_ns) for one in trace.slices)
-
-
-def stored_spans(run: RunFolder) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run.path / "spans.jsonl").read_text().splitlines()]
+from tests.unit.otel_ml_service.perfetto.traced_runs import (
+    MS,
+    T0,
+    as_slices,
+    batches,
+    of_trace,
+    row,
+    span,
+    steps_of,
+    stored_spans,
+    traced,
+)
 
 
 @pytest.mark.parametrize(("asked", "first", "last"), [("3-5", 3, 5), ("4", 4, 4), (None, 0, 9)])
@@ -184,89 +137,6 @@ def test_counters_are_the_published_metrics_with_the_time_of_their_step(tmp_path
         ("metrics", "time/step"),
         ("metrics of otel_ml", "otel_ml/attempt"),
     }
-
-
-def with_links(run: RunFolder, links: dict[int, list[int]]) -> None:
-    """Add links, as a newer writer has them, to spans of `spans.jsonl`."""
-    lines = stored_spans(run)
-    for line in lines:
-        if targets := links.get(int(line["span_id"], 16)):
-            line["links"] = [
-                {"trace_id": f"{1:032x}", "span_id": f"{number:016x}", "attributes": {}} for number in targets
-            ]
-    (run.path / "spans.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-@pytest.mark.feature("F22", "better", "what all ranks did then, with arrows from causes to effects, in Perfetto")
-def test_links_and_parents_in_other_processes_are_arrows(tmp_path: Path) -> None:
-    generator = {"role": "generator", "axis": "rollout"}
-    spans = [
-        span(1, "rollout", 0, 40, rank=3, step=7, **generator),
-        span(2, "sample", 1, 20, parent=1, rank=3, step=7, **generator),
-        span(10, "step", 500, 590),
-        span(11, "forward", 501, 520, parent=10),
-        span(12, "served", 510, 515, parent=11, rank=1),
-        span(13, "lost", 505, 506, parent=999),
-    ]
-    run = write_run(tmp_path, "01abc", batches(spans))
-    with_links(run, {10: [1, 2], 11: [998]})
-
-    trace = traced(run, "--steps", "5")
-
-    names = {one.notes["span_id"]: one.name for one in trace.slices}
-    assert {(names[cause], names[effect]) for cause, effect in trace.flows} == {
-        ("rollout", "step"),
-        ("sample", "step"),
-        ("forward", "served"),
-    }
-    assert {one.track[:2] for one in trace.slices if one.name == "rollout"} == {("generator", "rank 3")}
-
-
-def test_an_effect_before_its_cause_has_no_arrow_and_that_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = write_run(tmp_path, "01abc", batches([span(1, "early", 0, 10), span(2, "cause", 5, 10, rank=1)]))
-    with_links(run, {1: [2]})
-
-    trace = traced(run)
-
-    assert trace.flows == set()
-    assert "without 1 arrow to what did not begin after its cause" in capsys.readouterr().err
-
-
-def test_of_a_host_whose_clock_is_ahead_spans_are_drawn_after_their_cause_and_that_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hour = 3_600_000
-    generator = {"role": "generator", "axis": "rollout", "step": 0}
-    spans = [span(1, "rollout", hour, hour + 40, **generator), span(2, "train", 100, 190)]
-    run = write_run(tmp_path, "01abc", batches(spans))
-    with_links(run, {2: [1]})
-
-    trace = traced(run)
-
-    [rollout] = [one for one in trace.slices if one.name == "rollout"]
-    [train] = [one for one in trace.slices if one.name == "train"]
-    assert rollout.begin_ns <= train.end_ns
-    assert (train.begin_ns, rollout.end_ns - rollout.begin_ns) == (T0 + 100 * MS, 40 * MS)
-    assert "the clock of 1 rank was moved, by up to 1 h" in capsys.readouterr().err
-
-
-def test_clocks_that_no_shift_fits_are_left_and_that_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = {"rank": 1}
-    spans = [
-        span(1, "a", 1, 2), span(2, "b", 3, 4, **other),
-        span(3, "c", 5000, 5001, **other), span(4, "d", 6, 7),
-    ]  # fmt: skip
-    run = write_run(tmp_path, "01abc", batches(spans))
-    with_links(run, {2: [1], 4: [3]})
-
-    trace = traced(run)
-
-    assert {one.name: one.begin_ns for one in trace.slices}["c"] == T0 + 5000 * MS
-    assert "no shift of each fits all links" in capsys.readouterr().err
 
 
 def test_what_other_roles_did_at_that_time_is_there_and_one_role_can_be_chosen(tmp_path: Path) -> None:
