@@ -44,7 +44,8 @@ TURNS = 7
 REQUESTS = 32
 """In a commit: of so many requests that is a tenth of a second."""
 
-STAGES = ("decoding", "engine", "outbox", "jsonl")
+STAGES = ("decoding", "observing", "closing", "state", "outbox", "jsonl")
+"""Observing, closing of steps and the state for the next commit are the engine's."""
 
 TWINS: Sequence[tuple[Any, str, object]] = (
     (decode, "parts", request_parts.parts_in_python),
@@ -105,7 +106,9 @@ def _staged(load: Load, folder: Path) -> list[float]:
         marks.append(time.process_time())
         for observation in (one for found in decoded for one in found):
             engine.observe(observation, float(begin))
+        marks.append(time.process_time())
         engine.advance(float(begin))
+        marks.append(time.process_time())
         outcome = engine.take()
         marks.append(time.process_time())
         box.commit(Commit(outcome.records, outcome.changes))
