@@ -49,6 +49,11 @@ class ErrorReporter:
         """What was not accepted, by reason, of the run that this call is for."""
         return current_scope().dropped if NOW.several else self._dropped
 
+    @property
+    def kept(self) -> Sequence[str]:
+        """What nobody was there to hear."""
+        return tuple(self._kept)
+
     def connect(self, say: Callable[[str], None] | None) -> None:
         """Send sentences to `say`, first those kept until now; None keeps them again."""
         self._say = say

@@ -13,7 +13,7 @@ from otel_ml import env
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml._internal.safe_repr import text_of
-from otel_ml.compat.tracking.not_kept import is_given, not_kept, options_not_kept
+from otel_ml.compat.tracking.not_kept import fall_silent, is_given, not_kept, options_not_kept, speak_again
 from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.wandb.code_files import main_script
 from otel_ml.compat.wandb.disabled_run import DisabledRun
@@ -82,6 +82,7 @@ class State:
         """Forget the run, if it is still the one."""
         self._left = (run.id, run.next_step)
         leave(run.id)
+        speak_again(run)
         if self._run is run:
             self._run = None
             self.config = Config()
@@ -252,6 +253,7 @@ def _disabled(asked: InitArguments, run_id: str | None, name: str | None) -> Run
         id=run_id or generate_id(), name=name or "dummy", experiment=asked.project, dir=None, rank=0, urls={}
     )
     run = DisabledRun(stand_in, state.config, asked, 0, state.ended)
+    fall_silent(run)
     state.began(run)
     return run
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from otel_ml.compat import mlflow, wandb
 from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.compat.verl import RLInsightLogger
 from otel_ml.testing import Capture, capture
+from tests.surroundings import SOURCES
 from tests.unit.otel_ml.compat.recorded import events, written
 
 
@@ -117,3 +121,41 @@ def test_a_nested_run_that_has_ended_goes_on_under_its_id(captured: Capture, tmp
     assert again.info.run_id == trial.info.run_id
     assert captured.values("trial/loss") == [1.0, 0.5]
     assert not captured.notices
+
+
+def said_by(program: str, folder: Path) -> list[str]:
+    """Return what a program says on stderr of what is not kept."""
+    path = folder / "train.py"
+    path.write_text(f"from otel_ml.compat import mlflow, wandb\n{program}\n")
+    environment = {**os.environ, "PYTHONPATH": SOURCES, "OTEL_ML_EXPORTERS": "jsonl"}
+    done = subprocess.run(
+        [sys.executable, path], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return [line for line in done.stderr.splitlines() if "otel-ml explain not-kept" in line]
+
+
+OF_NO_RUN = "mlflow.delete_run('abc')"
+OF_A_RUN = "with mlflow.start_run(): mlflow.log_metric('loss', 0.5)"
+
+
+@pytest.mark.parametrize(
+    ("program", "place"),
+    [
+        (OF_NO_RUN, "train.py:2"),
+        (f"{OF_NO_RUN}\n{OF_A_RUN}", "train.py:2"),
+        (f"{OF_A_RUN}\n{OF_NO_RUN}", "train.py:3"),
+    ],
+    ids=["no run", "before a run", "after a run"],
+)
+def test_a_call_outside_of_a_run_is_said_once(program: str, place: str, tmp_path: Path) -> None:
+    [said] = said_by(program, tmp_path)
+
+    assert f"delete_run('abc') at {place} is accepted" in said
+
+
+def test_a_disabled_run_of_wandb_is_silent_as_there(tmp_path: Path) -> None:
+    table = "wandb.Table(columns=['a'], log_mode='INCREMENTAL')"
+
+    assert said_by(f"with wandb.init(mode='disabled'): {table}", tmp_path) == []
+    [said] = said_by(f"with wandb.init(mode='disabled'): pass\n{table}", tmp_path)
+    assert "log_mode='INCREMENTAL'" in said
