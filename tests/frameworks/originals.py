@@ -18,6 +18,7 @@ from tests.e2e.jobs import Scalars
 
 __all__ = [
     "as_tensorboard_keeps_it",
+    "histograms_of_wandb",
     "scalars_of_tensorboard",
     "scalars_of_wandb",
     "tables_of_wandb",
@@ -72,6 +73,16 @@ def tables_of_wandb(folder: Path) -> list[list[object]]:
             if isinstance(value, dict) and value.get("_type") == "table-file":
                 table = json.loads((files / value["path"]).read_text())
                 shown.append([key, row["_step"], table["columns"], table["data"]])
+    return shown
+
+
+def histograms_of_wandb(folder: Path) -> dict[str, dict[int, tuple[list[float], list[float]]]]:
+    """Return key → W&B's step → (counts, edges) of all histograms of the offline runs below a folder."""
+    shown: dict[str, dict[int, tuple[list[float], list[float]]]] = {}
+    for _, row in _history(folder):
+        for key, value in row.items():
+            if isinstance(value, dict) and value.get("_type") == "histogram":
+                shown.setdefault(key, {})[row["_step"]] = (value["values"], value["bins"])
     return shown
 
 

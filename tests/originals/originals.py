@@ -91,8 +91,6 @@ ORIGINALS: tuple[Original, ...] = (
             "plot.roc_curve": "computed without scikit-learn",
         },
         said={
-            "watch": "gradients are `otel_ml.diagnostics`",
-            "Run.watch": "gradients are `otel_ml.diagnostics`",
             "restore": "nothing is downloaded",
             "Run.restore": "nothing is downloaded",
             "link_model": "the model is recorded, and linked to no registry",

@@ -298,6 +298,9 @@ def log_image(
     """Record an image as a file, or under `key` at `step`."""
     del synchronous  # nothing waits, in either case
     options_not_kept("mlflow.log_image", "a picture has the time of its call.", timestamp=timestamp)
+    if artifact_file is not None and (key is not None or step is not None):
+        wrong = "TypeError: artifact_file cannot be used with key, step or timestamp"
+        not_kept(f"mlflow.log_image({artifact_file!r})", f"{wrong}. It is kept as {key or artifact_file!r}.")
     picture = image.to_pil() if hasattr(image, "to_pil") else in_range(image)
     with run_of("log_image", run_id) as active:
         name = f"{active.prefix}{key or artifact_file}"

@@ -13,6 +13,7 @@ from typing import IO, Any
 import otel_ml
 from otel_ml._internal.events.artifact_calls import log_artifact_as
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
+from otel_ml.compat.wandb.artifact_entry import ArtifactEntry
 from otel_ml.compat.wandb.errors import CommError
 from otel_ml.compat.wandb.media import Media
 from otel_ml.explanation import explained
@@ -22,9 +23,9 @@ __all__ = ["OF_THE_SERVER", "Artifact", "used"]
 OF_THE_SERVER = frozenset(
     {"checkout", "collection", "distributed_id", "incremental", "tags", "use_as",
      "commit_hash", "created_at", "delete", "digest", "digest_algorithm", "entity",
-     "file", "files", "get", "get_added_local_path_name", "get_entry", "get_path", "history_step", "id",
+     "files", "history_step", "id",
      "is_link", "json_encode", "link", "linked_artifacts", "linked_at", "logged_by", "manifest", "new_draft",
-     "project", "qualified_name", "remove", "source_artifact", "source_collection", "source_entity",
+     "project", "qualified_name", "source_artifact", "source_collection", "source_entity",
      "source_name", "source_project", "source_qualified_name", "source_version", "state", "ttl", "unlink",
      "updated_at", "url", "used_by", "verify", "version"}
 )  # fmt: skip
@@ -61,15 +62,19 @@ class Artifact:
         skip_cache: bool | None = False,
         policy: str | None = "mutable",
         overwrite: bool = False,
-    ) -> None:
-        """Add a file, as `name` inside of the artifact. The other options, of W&B's own cache, change nothing."""
+    ) -> ArtifactEntry | None:
+        """Add a file, as `name` inside of the artifact; None where it is not there (said).
+
+        The other options, of W&B's own cache, change nothing.
+        """
         del skip_cache, policy, overwrite
         options_not_kept("Artifact.add_file", "the file keeps its name.", is_tmp=is_tmp)
         path = Path(local_path)
         if not path.is_file():
             not_kept("Artifact.add_file()", f"ValueError: Path is not a file: {str(local_path)!r}. It is left out.")
-            return
+            return None
         self._placed.append((name or path.name, path))
+        return self._entry(name or path.name, path)
 
     def add_dir(
         self,
@@ -118,19 +123,75 @@ class Artifact:
             yield file
         self._placed.append((name, path))
 
+    def get_entry(self, name: str | PathLike[str]) -> ArtifactEntry:
+        """Return a file by its path inside of the artifact.
+
+        Raises:
+            KeyError: there is none.
+        """
+        asked = Path(name).as_posix()
+        found = [entry for entry in self._entries() if entry.path == asked]
+        if not found:
+            raise KeyError(f"Path not contained in artifact: {asked}")
+        return found[-1]
+
+    get_path = get_entry
+
+    def get(self, name: str) -> Any:
+        """Return the table, the image, … that was added under a name, or None."""
+        return self._objects.get(name)
+
+    def get_added_local_path_name(self, local_path: str) -> str | None:
+        """Return the path inside of the artifact of a file that was added from here, or None."""
+        return next((entry.path for entry in self._entries() if entry.local_path == str(local_path)), None)
+
+    def file(self, root: str | PathLike[str] | None = None) -> str:
+        """Copy the one file of the artifact below `root`, and return where it is then.
+
+        Raises:
+            ValueError: it has none, or several.
+        """
+        entries = self._entries()
+        if len(entries) != 1:
+            several = f"{self.name!r} has {len(entries)} files, expected one"
+            raise ValueError(f"{several}. Call download(), or get_entry(name).download().")
+        return entries[0].download(root)
+
+    def remove(self, item: str | PathLike[str] | ArtifactEntry) -> None:
+        """Take out a file, all files of a folder, or what was added under a name; what was logged stays.
+
+        Raises:
+            FileNotFoundError: there is no such thing in it.
+        """
+        path = item.path if isinstance(item, ArtifactEntry) else Path(item).as_posix()
+        entries = self._entries()
+        kept = [entry for entry in entries if entry.path != path and not entry.path.startswith(f"{path}/")]
+        if self._objects.pop(path, None) is None and len(kept) == len(entries):
+            raise FileNotFoundError(f"No such file or directory: {path}")
+        self._placed = [(entry.path, Path(entry.local_path)) for entry in kept]
+
+    def _entries(self) -> list[ArtifactEntry]:
+        """Return the files that were added, also in folders; one that is added anew is the last of its name."""
+        entries: dict[str, ArtifactEntry] = {}
+        for name, path in self._placed:
+            inside = [(path, name)]
+            if path.is_dir():
+                inside = [(one, (Path(name) / one.relative_to(path)).as_posix()) for one in sorted(path.rglob("*"))]
+            entries.update({place: self._entry(place, file) for file, place in inside if file.is_file()})
+        return list(entries.values())
+
+    def _entry(self, place: str, path: Path) -> ArtifactEntry:
+        return ArtifactEntry(place, str(path), str(Path("artifacts") / self.name))
+
     @property
     def file_count(self) -> int:
         """How many files were added, also in folders."""
-        return len(self._files())
+        return len(self._entries())
 
     @property
     def size(self) -> int:
         """Bytes of all files that were added."""
-        return sum(file.stat().st_size for file in self._files())
-
-    def _files(self) -> list[Path]:
-        inside = (path.rglob("*") if path.is_dir() else (path,) for _, path in self._placed)
-        return [file for files in inside for file in files if file.is_file()]
+        return sum(entry.size for entry in self._entries())
 
     def finalize(self) -> None:
         """Do nothing: what is added later is recorded when the artifact is logged again."""

@@ -120,8 +120,9 @@ class DisabledRun(Run):
     ) -> None:
         """Do nothing."""
 
-    def watch(self, models: Any = None, *more: Any, **options: Any) -> None:
+    def watch(self, models: Any = None, *more: Any, **options: Any) -> list[Any]:
         """Do nothing."""
+        return []
 
     def write_logs(self, text: str = "") -> None:
         """Do nothing."""

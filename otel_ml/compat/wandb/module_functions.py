@@ -119,14 +119,22 @@ def alert(title: str, text: str = "", level: Any = None, wait_duration: Any = No
     run_or_begin().alert(title, text, level, wait_duration)
 
 
-def watch(models: Any, *more: Any, **options: Any) -> None:
-    """Say that gradients are not watched."""
-    run_or_begin().watch(models, *more, **options)
+def watch(
+    models: Any,
+    criterion: Any = None,
+    log: str | None = "gradients",
+    log_freq: int = 1000,
+    idx: int | None = None,
+    log_graph: bool = False,
+) -> list[Any]:
+    """Record how the gradients or the parameters of torch models are distributed, see `Run.watch()`."""
+    return run_or_begin().watch(models, criterion, log, log_freq, idx, log_graph)
 
 
 def unwatch(models: Any = None) -> None:
-    """Do nothing."""
-    del models
+    """Look at the gradients of these models no longer, or of all."""
+    if state.run is not None:
+        state.run.unwatch(models)
 
 
 def mark_preempting() -> None:

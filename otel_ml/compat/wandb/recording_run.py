@@ -26,6 +26,7 @@ from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.run_facts import InitArguments, RunFacts
 from otel_ml.compat.wandb.saved_files import SavedFiles
 from otel_ml.compat.wandb.values import is_plain, named, parted, plain_numbers, texts_and_lists
+from otel_ml.compat.wandb.watching import Watched
 from otel_ml.wire.attributes import STEP_METRICS_PARAM
 from otel_ml.wire.summary_texts import SUMMARY_PARAM
 
@@ -69,6 +70,7 @@ class Run(RunFacts):
         self._artifacts: list[Artifact] = []
         self._files: Path | None = None
         self._saved = SavedFiles()
+        self._watched = Watched(lambda found: self.log(found, commit=False))
         self._is_over = False
         self.config = config
         self.summary: Summary = Summary(self._write_summary, self._so_far)
@@ -309,14 +311,29 @@ class Run(RunFacts):
         said = {"title": title, "text": text, "level": named if is_given(named) else "INFO"}
         otel_ml.event("alert", {key: text_of(value) for key, value in said.items()})
 
-    def watch(self, models: Any, *more: Any, **options: Any) -> None:
-        """Say that gradients are not watched."""
-        del models, more, options
-        not_kept("wandb.watch()", "gradients are not recorded by it. Log their norm: log({'grad_norm': …}).")
+    @_inside
+    def watch(
+        self,
+        models: Any,
+        criterion: Any = None,
+        log: str | None = "gradients",
+        log_freq: int = 1000,
+        idx: int | None = None,
+        log_graph: bool = False,
+    ) -> list[Any]:
+        """Record how the gradients, the parameters or both (`all`) of torch models are distributed, on rank 0.
+
+        `gradients/<name>` and `parameters/<name>` of every `log_freq`-th pass are in the row that is open. Returns no
+        graphs: with `log_graph` a model is kept as a text.
+        """
+        del criterion
+        if self._run.rank == 0:
+            self._watched.watch(models, log, log_freq, idx, log_graph=log_graph)
+        return []
 
     def unwatch(self, models: Any = None) -> None:
-        """Do nothing."""
-        del models
+        """Look at the gradients of these models no longer, or of all."""
+        self._watched.unwatch(models)
 
     @_inside
     def mark_preempting(self) -> None:
@@ -341,6 +358,7 @@ class Run(RunFacts):
             return
         self._last_words()
         self._is_over = True
+        self._watched.unwatch()
         atexit.unregister(self._last_words)
         self._end(kind, error, traceback)
         for artifact in self._artifacts:
@@ -376,13 +394,7 @@ class Run(RunFacts):
         said = {"_runtime": now - self._began_at, "_timestamp": now}
         return {**said, "_step": self._counts.latest} if self._counts.latest >= 0 else said
 
-    def _repr_html_(self) -> str:
-        return self._run._repr_html_()
-
     def __deepcopy__(self, memo: Any) -> Run:
         """Return the run itself, as W&B does: what holds it is copied with the program's own objects."""
         del memo
         return self
-
-    def __repr__(self) -> str:
-        return f"<wandb.Run {self.path} of otel_ml>"

@@ -250,6 +250,12 @@ class RunFacts:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def _repr_html_(self) -> str:
+        return self._run._repr_html_()
+
+    def __repr__(self) -> str:
+        return f"<wandb.Run {self.path} of otel_ml>"
+
 
 def _labels(tags: Any) -> tuple[str, ...]:
     if isinstance(tags, str) or not is_given(tags):

@@ -57,6 +57,10 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "system-metrics": (lambda: mlflow.set_system_metrics_node_id("n1"), "set_system_metrics_node_id('n1')"),
     "nested-run-id": (lambda: nested(run_id="01M8"), "mlflow.start_run(run_id='01M8'"),
     "nested-experiment": (lambda: nested(experiment_id="other"), "experiment_id='other'"),
+    "image-file-and-key": (
+        lambda: mlflow.log_image(np.zeros((4, 4)), "a.png", key="dog"),
+        "TypeError: artifact_file cannot be used with key, step or timestamp. It is kept as 'dog'.",
+    ),
     "settings": (
         lambda: wandb.init(settings=wandb.Settings(base_url="http://w", silent=True)),
         "Settings(base_url='http://w')",

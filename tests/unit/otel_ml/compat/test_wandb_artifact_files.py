@@ -1,0 +1,86 @@
+"""What an artifact of this run has, as a script asks it: its one file, a file by its name, what was added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from otel_ml.compat import wandb
+from otel_ml.testing import Capture, capture
+from tests.unit.otel_ml.compat.recorded import events
+
+
+@pytest.fixture
+def captured() -> Iterator[Capture]:
+    with capture() as run:
+        wandb.init()
+        yield run
+        wandb.finish()
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> wandb.Artifact:
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    (tmp_path / "folder" / "a.txt").write_text("a")
+    (tmp_path / "folder" / "inner" / "b.txt").write_text("bb")
+    made = wandb.Artifact("data", type="dataset")
+    made.add_dir(tmp_path / "folder", name="in")
+    return made
+
+
+def test_the_one_file_of_an_artifact_is_found_by_the_name_it_was_logged_under(captured: Capture) -> None:
+    Path("clean.csv").write_text("a,b")
+    made = wandb.Artifact("clean", type="data")
+    entry = made.add_file("clean.csv", name="sub/sample.csv")
+    wandb.log_artifact(made)
+
+    assert entry is not None
+    found = Path(wandb.use_artifact("clean:latest").file())
+    assert (found.as_posix(), found.read_text()) == ("artifacts/clean/sub/sample.csv", "a,b")
+    assert Path(wandb.use_artifact("clean:latest").file("elsewhere")).read_text() == "a,b"
+    assert (entry.path, entry.size, entry.local_path) == ("sub/sample.csv", 3, "clean.csv")
+    assert captured.notices == []
+
+
+def test_a_file_is_got_by_its_name_inside_of_the_artifact(artifact: wandb.Artifact) -> None:
+    entry = artifact.get_entry("in/inner/b.txt")
+
+    assert Path(entry.download("here")) == Path("here/in/inner/b.txt")
+    assert Path("here/in/inner/b.txt").read_text() == "bb"
+    assert artifact.get_path("in/a.txt").path == "in/a.txt"
+    assert artifact.get_added_local_path_name(entry.local_path) == "in/inner/b.txt"
+    assert artifact.get_added_local_path_name("none") is None
+    with pytest.raises(KeyError, match=r"Path not contained in artifact: in/c\.txt"):
+        artifact.get_entry("in/c.txt")
+
+
+def test_several_files_are_no_one_file_as_there(artifact: wandb.Artifact) -> None:
+    with pytest.raises(ValueError, match=r"'data' has 2 files.*download\(\)"):
+        artifact.file()
+    with pytest.raises(ValueError, match="'empty' has 0 files"):
+        wandb.Artifact("empty", type="t").file()
+
+
+def test_what_was_added_is_got_by_its_name(artifact: wandb.Artifact) -> None:
+    table = wandb.Table(columns=["a"], data=[[1]])
+    artifact.add(table, "scores")
+
+    assert artifact.get("scores") is table
+    assert artifact.get("none") is None
+
+
+def test_what_is_removed_is_not_logged(captured: Capture, artifact: wandb.Artifact) -> None:
+    artifact.add(wandb.Table(columns=["a"], data=[[1]]), "scores")
+    artifact.remove("in/inner")
+    artifact.remove("scores")
+    with pytest.raises(FileNotFoundError, match="No such file or directory: in/inner"):
+        artifact.remove("in/inner")
+    artifact.add_file(artifact.get_entry("in/a.txt").local_path, name="again.txt")
+    artifact.remove(artifact.get_entry("again.txt"))
+    wandb.log_artifact(artifact)
+
+    kept = [event.attributes["ml.artifact.path_in"] for event in captured.events if event.kind == "ml.artifact"]
+    assert (artifact.file_count, kept) == (1, ["in/a.txt"])
+    assert events(captured, "table") == {}
