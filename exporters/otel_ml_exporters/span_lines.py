@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from sys import getsizeof
 from typing import Any, overload
 
 from otel_ml._internal.native import native
@@ -84,6 +85,11 @@ class SpanLines(Sequence[Span]):
             '{"seq":7,"name":"a"};\n{"seq":7,"name":"b"}'
         """
         return _written(self._text, self._count, begin, end) if self._count else ""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, about."""
+        return getsizeof(self._text)
 
     @property
     def lines(self) -> Sequence[str]:

@@ -41,7 +41,8 @@ JOURNAL_DIR: Final = Variable(
 )  # fmt: skip
 QUEUE_MAX: Final = Variable(
     "OTEL_ML_QUEUE_MAX", size_bytes, 256 * 2**20,
-    "Most bytes of requests acknowledged and not yet decided; beyond it senders are told to come back.",
+    "Most bytes of requests acknowledged and not yet decided, in memory or in the journal, whichever is more; "
+    "beyond it senders are told to come back.",
     unit="bytes", shown_default="256 MiB",
 )  # fmt: skip
 OPEN_MAX: Final = Variable(

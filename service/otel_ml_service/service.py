@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -37,6 +38,7 @@ from otel_ml_service.live_runs.self_telemetry import run_measures
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.live_runs.state_files import keep_meeting_place
 from otel_ml_service.live_runs.storage_errors import StorageErrors
+from otel_ml_service.live_runs.undecided import Undecided
 from otel_ml_service.live_runs.unreadable_requests import UnreadableRequests
 from otel_ml_service.receiver.admission import Admission, OverloadedError, Stored
 from otel_ml_service.receiver.decode import Decoded, Signal
@@ -49,7 +51,7 @@ from otel_ml_service.receiver.tls import ServerCertificate
 from otel_ml_service.receiver.tokens import Tokens
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.filesystem import network_file_system
-from otel_ml_service.storage.journal import Journal
+from otel_ml_service.storage.journal import Committed, Journal
 from otel_ml_service.telemetry import Measure, Telemetry
 
 __all__ = ["Service"]
@@ -294,9 +296,9 @@ class Service:
             for run in self._runs:
                 run.say(slug, sentence)
 
-    def _committed(self, entries: Iterable[tuple[int, Decoded]]) -> None:
+    def _committed(self, entries: Iterable[Committed[Decoded]]) -> None:
         self._tell_all("storage", self._trouble.over())
-        self._loop.offer(list(entries))
+        self._loop.offer([Undecided.of(one.id, one.payload, partial(self._journal.body, one)) for one in entries])
 
     def _recover(self) -> None:
         self._runs.reopen(None if self._config.embedded is None else [self._state_folder().parent])
@@ -310,14 +312,19 @@ class Service:
                 self._unreadable.keep(entry.id, entry.signal, entry.body)
                 _log.error("%s", explained(f"Entry {entry.id} of the journal is set aside: {error}", "damaged-file"))
                 continue
-            self._loop.offer([(entry.id, decoded)])
+            self._loop.offer([Undecided.of(entry.id, decoded, partial(attrgetter("body"), entry))])
         if self._journal.damage:
             _log.error("%s", explained(self._journal.damage, "damaged-file"))
             self._tell_all("damaged-file", self._journal.damage)
 
-    def _keep_of_run(self, number: int, decoded: Decoded, experiment: str) -> None:
-        """Keep what a request has of a run that cannot be opened; what it has of others they have taken."""
-        self._unreadable.keep(number, decoded.signal, self._admission.of_runs(decoded, {experiment}), experiment)
+    def _keep_of_run(self, entry: Undecided, experiment: str) -> None:
+        """Keep what a request has of a run that cannot be opened; what it has of others they have taken.
+
+        Raises:
+            OSError: the request cannot be read again, or cannot be written.
+        """
+        of_run = self._admission.of_runs(entry.signal, entry.body(), {experiment})
+        self._unreadable.keep(entry.number, entry.signal, of_run, experiment)
 
     def _take_up_kept(self) -> None:
         """Send what a predecessor could not put into its run on the way of all requests: now it may be possible."""

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from otel_ml_exporters import Record, StepRecord, Text
 from otel_ml_service.storage.checksum import ONE_BY_ONE
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.exporter_marks import Mark
-from otel_ml_service.storage.journal import Entry, Journal
+from otel_ml_service.storage.journal import Committed, Entry, Journal
 from otel_ml_service.storage.outbox import Commit, Outbox
 
 LARGE = 3 * 2**20
@@ -145,7 +144,7 @@ class AJournal(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "journal.db"
         self.entries: list[Entry] = []
         self.dropped = 0
-        self.handed_on: list[tuple[int, Any]] = []
+        self.handed_on: list[Committed[object]] = []
         self.highest = 0
         self.begin()
         self.identity = self.journal.identity
@@ -168,7 +167,10 @@ class AJournal(RuleBasedStateMachine):
         ids = [answer.result(20) for answer in answers]
 
         assert ids == list(range(self.highest + 1, self.highest + 1 + len(ids)))
-        assert self.handed_on[before:] == [(number, [body]) for number, body in zip(ids, bodies, strict=True)]
+        handed_on = self.handed_on[before:]
+        assert [(one.id, one.payload, self.journal.body(one)) for one in handed_on] == [
+            (number, [body], body) for number, body in zip(ids, bodies, strict=True)
+        ]
         self.highest = ids[-1]
         self.entries += [Entry(number, signal, body) for number, body in zip(ids, bodies, strict=True)]
 

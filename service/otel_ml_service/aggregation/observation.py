@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from sys import getsizeof
 from typing import Literal, NamedTuple
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.records import JsonValue, Span
+from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.points import Attributes, Buckets, Kind, Partials, Points, SeriesKey
 from otel_ml_service.findings.phases import TimerKind
 
@@ -38,7 +40,14 @@ __all__ = [
     "Writer",
     "part_of",
     "recorded_at",
+    "size_of",
 ]
+
+_OBSERVATION_BYTES = 250
+"""What an observation takes in memory beside its points, spans or body, about."""
+
+_SPAN_BYTES = 1_000
+"""What a span takes that is not text, about, with a few attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +270,27 @@ def part_of(sent: Sent, partials: Points) -> Sent:
 
 
 Observation = Sent | Watermark | Position | ShutdownMessage | Event | Spans
+
+
+def size_of(observation: Observation) -> int:
+    """Return how many bytes of memory an observation takes, about, without what it shares with others."""
+    if isinstance(observation, (Fragment, ThirdPartyPoints)):
+        return _OBSERVATION_BYTES + observation.partials.nbytes
+    if isinstance(observation, Spans):
+        spans = observation.spans
+        return _OBSERVATION_BYTES + (spans.nbytes if isinstance(spans, SpanLines) else _SPAN_BYTES * len(spans))
+    if isinstance(observation, Event):
+        return _OBSERVATION_BYTES + _memory_of(observation.attributes) + _memory_of(observation.body)
+    return _OBSERVATION_BYTES
+
+
+def _memory_of(value: JsonValue | bytes) -> int:
+    own = getsizeof(value)
+    if isinstance(value, Mapping):
+        return own + sum(getsizeof(key) + _memory_of(item) for key, item in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return own + sum(map(_memory_of, value))
+    return own
 
 
 def recorded_at(observation: Observation, otherwise: float) -> float:

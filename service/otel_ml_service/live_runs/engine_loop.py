@@ -16,7 +16,7 @@ from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.self_telemetry import INTERVAL_S, self_points
 from otel_ml_service.live_runs.storage_errors import StorageErrors
-from otel_ml_service.receiver.decode import Decoded
+from otel_ml_service.live_runs.undecided import Undecided
 from otel_ml_service.receiver.partial_success import Rejected
 from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.storage.database import DamagedError, NoSpaceError, StorageError
@@ -78,7 +78,7 @@ class EngineLoop:
         digested: Callable[[int], None],
         drop: Callable[[int], None],
         dir_max: int,
-        unreadable: Callable[[int, Decoded, str], None],
+        unreadable: Callable[[Undecided, str], None],
         damaged: Callable[[], None] = lambda: None,
         is_left: Callable[[str], bool] | None = None,
         clock: Callable[[], float] = time.time,
@@ -95,12 +95,12 @@ class EngineLoop:
         self._clock = clock
         # Guards _queue and _stopping.
         self._changed = threading.Condition()
-        self._queue: deque[tuple[int, Decoded]] = deque()
+        self._queue: deque[Undecided] = deque()
         self._stopping = False
         self._undigested: deque[tuple[int, int]] = deque()
         self._not_looked_after = ""
         self._rejected_early: dict[str, dict[Rejected, int]] = {}
-        self._held_up: dict[str, list[tuple[int, Decoded]]] = {}
+        self._held_up: dict[str, list[Undecided]] = {}
         # Entries, counted: offered by the journal's thread, the others by this loop's.
         self._offered = self._observed = self._decided = 0
         self._committed_at = self._begin_again_at = self._commit_again_at = 0.0
@@ -115,7 +115,7 @@ class EngineLoop:
         """Start the thread."""
         self._thread.start()
 
-    def offer(self, entries: Sequence[tuple[int, Decoded]]) -> None:
+    def offer(self, entries: Sequence[Undecided]) -> None:
         """Take entries that are in the journal."""
         with self._changed:
             self._queue.extend(entries)
@@ -155,7 +155,7 @@ class EngineLoop:
             if stopping and not entries:
                 return
 
-    def _next(self) -> tuple[list[tuple[int, Decoded]], bool, bool]:
+    def _next(self) -> tuple[list[Undecided], bool, bool]:
         """Wait for entries; return those of a round, whether these are all there are, and whether to stop."""
         with self._changed:
             if not self._queue and not self._stopping:
@@ -172,12 +172,12 @@ class EngineLoop:
                     is_all = not self._queue
         return entries, is_all, stopping
 
-    def _round(self) -> list[tuple[int, Decoded]]:
-        entries: list[tuple[int, Decoded]] = []
+    def _round(self) -> list[Undecided]:
+        entries: list[Undecided] = []
         left = _ROUND_BYTES
         while self._queue and left > 0:
             entries.append(self._queue.popleft())
-            left -= len(entries[-1][1].body)
+            left -= entries[-1].size
         return entries
 
     def _look_for_the_dead(self, dead: DeadWriters, now: float) -> set[str]:
@@ -205,21 +205,21 @@ class EngineLoop:
         commit_s = _COMMIT_S if any(run.awaits_the_dead or run.is_ending for run in self._runs) else _IDLE_S
         return max(0.005, min([look_s, commit_s, *deadlines]))
 
-    def _observe(self, entries: Sequence[tuple[int, Decoded]], now: float) -> set[str]:
+    def _observe(self, entries: Sequence[Undecided], now: float) -> set[str]:
         """Feed the engines; return the runs of which a writer sent its shutdown message."""
         ended = set()
-        for number, decoded in entries:
-            for experiment in decoded.observations.keys() | decoded.rejections.experiments.keys():
-                if self._fed(number, decoded, experiment, now):
+        for entry in entries:
+            for experiment in entry.observations.keys() | entry.rejections.experiments.keys():
+                if self._fed(entry, experiment, now):
                     ended.add(experiment)
-            self._undigested.append((number, len(decoded.body)))
+            self._undigested.append((entry.number, entry.size))
         self._observed += len(entries)
         return ended
 
-    def _fed(self, number: int, decoded: Decoded, experiment: str, now: float) -> bool:
+    def _fed(self, entry: Undecided, experiment: str, now: float) -> bool:
         """Feed a run; what nobody foresaw holds up neither the others nor the thread, and stays in the journal."""
         try:
-            return self._feed(number, decoded, experiment, now)
+            return self._feed(entry, experiment, now)
         except Exception:  # noqa: BLE001 (as in _advance)
             self._undecidable(experiment)
             return False
@@ -230,20 +230,20 @@ class EngineLoop:
             self._defects.add(experiment)
             _log.exception("Run %s: an internal error. Please report it with this log.", experiment)
 
-    def _feed(self, number: int, decoded: Decoded, experiment: str, now: float) -> bool:
-        observations: Sequence[Observation] = decoded.observations.get(experiment, ())
+    def _feed(self, entry: Undecided, experiment: str, now: float) -> bool:
+        observations = entry.observations.get(experiment, ())
         if experiment in self._held_up:
-            self._held_up[experiment].append((number, decoded))
+            self._held_up[experiment].append(entry)
             return False
-        run = self._run_of(number, decoded, _naming(observations)) if observations else self._runs.get(experiment)
-        rejected = {of: items for of, items in decoded.rejections.told.items() if of.experiment == experiment}
+        run = self._run_of(entry, _naming(observations)) if observations else self._runs.get(experiment)
+        rejected = {of: items for of, items in entry.rejections.told.items() if of.experiment == experiment}
         if run is None:  # held up, set aside, or nothing but rejected points: no run begins with that
             self._keep_for_later(experiment, rejected)
             return False
         for each, items in self._rejected_early.pop(experiment, {}).items():
             rejected[each] = rejected.get(each, 0) + items
         with run.log.speaking():
-            run.observe(number, observations, now, rejected=rejected)
+            run.observe(entry.number, observations, now, rejected=rejected)
         return any(isinstance(observation, ShutdownMessage) for observation in observations)
 
     def _keep_for_later(self, experiment: str, rejected: dict[Rejected, int]) -> None:
@@ -256,16 +256,16 @@ class EngineLoop:
                 if each in early or len(early) < _EARLY:
                     early[each] = early.get(each, 0) + items
 
-    def _run_of(self, number: int, decoded: Decoded, writer: Writer) -> LiveRun | None:
+    def _run_of(self, entry: Undecided, writer: Writer) -> LiveRun | None:
         """Return the run of a request; None where it cannot begin yet, or where its files cannot be used."""
         try:
             run = self._runs.of(writer)
         except NoSpaceError as error:
             self._waiting.note(error)
-            self._held_up[writer.experiment] = [(number, decoded)]
+            self._held_up[writer.experiment] = [entry]
             return None
         except (StorageError, VersionError, OSError) as error:
-            self._quarantine(number, decoded, writer.experiment, error)
+            self._quarantine(entry, writer.experiment, error)
             self._runs.withdraw([writer.experiment])
             return None
         told = self._waiting.over()
@@ -277,13 +277,13 @@ class EngineLoop:
         """Begin the runs for which there was no room; what came for them meanwhile has waited in its order."""
         held_up, self._held_up = self._held_up, {}
         for experiment, entries in held_up.items():
-            for number, decoded in entries:
-                self._fed(number, decoded, experiment, now)
+            for entry in entries:
+                self._fed(entry, experiment, now)
 
-    def _quarantine(self, number: int, decoded: Decoded, experiment: str, error: Exception) -> None:
+    def _quarantine(self, entry: Undecided, experiment: str, error: Exception) -> None:
         """Keep for the next start what a request has of a run that cannot take it, if there is room for it."""
         try:
-            self._unreadable(number, decoded, experiment)
+            self._unreadable(entry, experiment)
         except OSError as second:
             self._defects.add(experiment)
             _log.error("A request of run %s stays in the journal: %s %s", experiment, error, second)
@@ -319,7 +319,7 @@ class EngineLoop:
         self._committed_at = self._clock()
         if stuck:  # an entry may be of several runs: while one of them is not on the disk, the journal lets nothing go
             return
-        held_up = {number for entries in self._held_up.values() for number, _ in entries}
+        held_up = {entry.number for entries in self._held_up.values() for entry in entries}
         self._decided = self._observed - len(held_up)
         if not self._defects:
             self._forget(before=min(held_up, default=None))

@@ -48,7 +48,7 @@ class Admission:
         telemetry: counts what is refused and rejected.
         has_capacity: tells whether the runs of a request are known, or there is room for them.
         held_back: tells why a run of a request is not taken now; "" where all are.
-        limit: bytes of requests that are acknowledged, or about to be, and not decided.
+        limit: bytes of requests that are acknowledged, or about to be, and not decided (`Decoded.size`).
         aliases: attributes of others that are read as ours.
         refusals: told whose points of no run are rejected.
     """
@@ -85,8 +85,8 @@ class Admission:
             UndecodableError: it is not OTLP.
             OverloadedError: come back later.
         """
-        # The bound is on what is acknowledged and not yet decided, not on what is in memory: the journal on the disk
-        # grows by the same bytes.
+        # The bound is on what is acknowledged and not yet decided, in memory and on the disk. What a request means may
+        # be larger than its bytes: that is known once it is decoded.
         if self._held and self._held + len(body) > self._limit:  # alone, one that is larger would never get in
             self._telemetry.count("refused", reason="overloaded")
             raise OverloadedError("The service is behind with its work. Send the same request again later.")
@@ -103,7 +103,7 @@ class Admission:
             self._acknowledge(stored, decoded)
             return
         # Held before it is stored: the engine may have decided it before `store` returns.
-        self._hold(len(decoded.body))
+        self._hold(decoded.size)
         self._store(decoded, partial(self._settle, stored))
 
     def _note(self, rejections: Rejections) -> None:
@@ -131,26 +131,27 @@ class Admission:
         return found
 
     def again(self, signal: Signal, body: bytes) -> Decoded:
-        """Decode what a predecessor has acknowledged.
+        """Decode what a predecessor has acknowledged; its bytes stay in memory.
 
         Raises:
             UndecodableError: it has been damaged since.
         """
         decoded = self._decoder.protobuf(signal, body)
-        self._hold(len(body))
+        decoded = decoded._replace(size=decoded.size + len(body))
+        self._hold(decoded.size)
         return decoded
 
-    def of_runs(self, decoded: Decoded, experiments: Container[str]) -> bytes:
+    def of_runs(self, signal: Signal, body: bytes, experiments: Container[str]) -> bytes:
         """Return what of a request is of some runs, as OTLP."""
-        return self._decoder.part(decoded, experiments).body
+        return self._decoder.part(Decoded(signal, body, {}, Rejections()), experiments).body
 
     def digested(self, size: int) -> None:
-        """Note that `size` bytes of requests are decided and committed."""
+        """Note that requests of this size are decided and committed."""
         self._hold(-size)
 
     @property
     def held(self) -> int:
-        """Bytes acknowledged, or about to be, that are not decided and committed yet."""
+        """Bytes of what is acknowledged, or about to be, and not decided and committed yet (`Decoded.size`)."""
         return self._held
 
     def _obstacle(self, experiments: Iterable[str]) -> tuple[str, str] | None:
@@ -188,10 +189,10 @@ class Admission:
             if error is None:
                 self._note_in_part(known, taken)
             else:
-                self._hold(-len(part.body))
+                self._hold(-part.size)
             stored(part, error or OverloadedError(why))
 
-        self._hold(len(part.body))
+        self._hold(part.size)
         self._store(part, settle)
 
     def _note_in_part(self, known: bytes, taken: frozenset[str]) -> None:
@@ -204,7 +205,7 @@ class Admission:
         if error is None:
             self._acknowledge(stored, decoded)
         else:
-            self._hold(-len(decoded.body))
+            self._hold(-decoded.size)
             stored(decoded, error)
 
     def _acknowledge(self, stored: Stored, decoded: Decoded) -> None:

@@ -25,7 +25,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ScopeMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
-from otel_ml_service.aggregation.observation import Observation, Writer
+from otel_ml_service.aggregation.observation import Observation, Writer, size_of
 from otel_ml_service.receiver.attribute_aliases import Aliases
 from otel_ml_service.receiver.fast_path import FastPath
 from otel_ml_service.receiver.log_events import decode_events
@@ -46,6 +46,9 @@ Signal = Literal["metrics", "traces", "logs"]
 NO_ALIASES: Mapping[str, str] = {}
 SIGNALS: tuple[Signal, ...] = ("metrics", "traces", "logs")
 
+_REQUEST_BYTES = 700
+"""What a request takes in memory beside its observations, about."""
+
 
 class Decoded(NamedTuple):
     """One request, decoded.
@@ -54,12 +57,14 @@ class Decoded(NamedTuple):
         body: the request as OTLP protobuf, for the journal.
         observations: by `ml.experiment.id`.
         rejections: what will never be accepted.
+        size: bytes that it takes, about: of memory once `body` is in the journal, or of the journal, whichever is more.
     """
 
     signal: Signal
     body: bytes
     observations: dict[str, list[Observation]]
     rejections: Rejections
+    size: int = 0
 
 
 class Decoder:
@@ -119,7 +124,7 @@ class Decoder:
             if isinstance(writer, Writer) and writer.experiment in experiments:
                 getattr(body, resources).append(resource)
         observations = {of: found for of, found in decoded.observations.items() if of in experiments}
-        return Decoded(decoded.signal, body.SerializeToString(), observations, Rejections())
+        return _sized(Decoded(decoded.signal, body.SerializeToString(), observations, Rejections()))
 
     def _decoded(self, signal: Signal, body: bytes, message: Any) -> Decoded:
         decoded = Decoded(signal, body, {}, Rejections())
@@ -128,7 +133,7 @@ class Decoder:
             writer = self._writers.of(resource.resource)
             for scope in getattr(resource, scopes):
                 self._add(decoded, writer, scope)
-        return decoded
+        return _sized(decoded)
 
     def _by_fast_path(self, signal: Signal, body: bytes, request: list[ResourcePart]) -> Decoded:
         """Decode only what has to be."""
@@ -149,7 +154,7 @@ class Decoder:
                     self._take(decoded, writer, body[start:end])
                 else:
                     decoded.observations.setdefault(observation.writer.experiment, []).append(observation)
-        return decoded
+        return _sized(decoded)
 
     def _take(self, decoded: Decoded, writer: Writer | Unacceptable, message: bytes) -> None:
         """Take a ScopeMetrics or ScopeSpans by its form, else decode it, and learn that."""
@@ -198,6 +203,11 @@ def response(signal: Signal, rejections: Rejections) -> Any:
         setattr(answer.partial_success, _REJECTED[signal], rejections.total)
         answer.partial_success.error_message = rejections.message
     return answer
+
+
+def _sized(decoded: Decoded) -> Decoded:
+    held = sum([size_of(one) for found in decoded.observations.values() for one in found], _REQUEST_BYTES)
+    return decoded._replace(size=max(held, len(decoded.body)))
 
 
 _REQUESTS: Mapping[Signal, Any] = {

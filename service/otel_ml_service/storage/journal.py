@@ -17,10 +17,10 @@ from typing import Generic, TypeVar
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.storage.journal_database import JournalDatabase
 from otel_ml_service.storage.journal_files import JournalFiles
-from otel_ml_service.storage.journal_frames import Entry
+from otel_ml_service.storage.journal_frames import Entry, Place, body_at
 from otel_ml_service.storage.salvage import newest_damaged_copy
 
-__all__ = ["Done", "Entry", "Journal"]
+__all__ = ["Committed", "Done", "Entry", "Journal"]
 
 T = TypeVar("T")
 
@@ -32,6 +32,15 @@ _GROUP = 512
 
 _RESERVED = 2**20
 """Ids that the database is told of at a time: who is killed has given none above them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Generic[T]):
+    """A request that is on the disk: under which id, what it means, and where its bytes are."""
+
+    id: int
+    payload: T
+    place: Place
 
 
 @dataclass(slots=True)
@@ -47,7 +56,7 @@ class Journal(Generic[T]):
 
     Args:
         path: `journal.db`.
-        committed: called on the journal's thread after each commit, with (id, payload) in order.
+        committed: called on the journal's thread after each commit, with what it made durable, in order.
         timeout_s: seconds to wait for a predecessor that is just stopping.
 
     Raises:
@@ -60,7 +69,7 @@ class Journal(Generic[T]):
     """
 
     def __init__(
-        self, path: Path, committed: Callable[[Sequence[tuple[int, T]]], None], *, timeout_s: float = 0.0
+        self, path: Path, committed: Callable[[Sequence[Committed[T]]], None], *, timeout_s: float = 0.0
     ) -> None:
         self._committed = committed
         self.damage = ""
@@ -104,6 +113,14 @@ class Journal(Generic[T]):
                 self._changed.notify()
         if not is_open:
             done(StorageError("The service is stopping. Send again later.", slug="not-stored"))
+
+    def body(self, of: Committed[T]) -> bytes:
+        """Read the bytes of a request again, on any thread.
+
+        Raises:
+            OSError: they are not where they were written.
+        """
+        return body_at(of.place, of.id, self.identity)
 
     def drop(self, up_to: int) -> None:
         """Forget entries up to this id: every run has committed them. Done by the journal's thread, when it is free."""
@@ -168,7 +185,7 @@ class Journal(Generic[T]):
 
     def _commit(self, group: Sequence[_Pending[T]]) -> None:
         try:
-            ids = self._write(group)
+            written = self._write(group)
         except StorageError as error:
             # Nothing was acknowledged, so nothing is lost: the senders keep what they sent and send it again.
             for pending in group:
@@ -176,11 +193,11 @@ class Journal(Generic[T]):
             return
         # First the engine gets them, then the senders hear of it: nothing that is acknowledged is unknown to the
         # engine.
-        self._committed([(number, pending.payload) for number, pending in zip(ids, group, strict=True)])
-        for number, pending in zip(ids, group, strict=True):
-            pending.done(number)
+        self._committed(written)
+        for one, pending in zip(written, group, strict=True):
+            pending.done(one.id)
 
-    def _write(self, group: Sequence[_Pending[T]]) -> Sequence[int]:
+    def _write(self, group: Sequence[_Pending[T]]) -> Sequence[Committed[T]]:
         # Somebody may have deleted what is open: what is acknowledged must not end with this process.
         self._database.keep_name()
         # Ids of what could not be written are not given again: a file that could not be cut may hold it.
@@ -190,5 +207,6 @@ class Journal(Generic[T]):
             reserved = self._last + _RESERVED
             self._database.note(reserved, self._files.dropped)
             self._reserved = reserved
-        self._files.append([Entry(number, one.signal, one.body) for number, one in zip(ids, group, strict=True)])
-        return ids
+        numbered = list(zip(ids, group, strict=True))
+        places = self._files.append([Entry(number, one.signal, one.body) for number, one in numbered])
+        return [Committed(number, one.payload, place) for (number, one), place in zip(numbered, places, strict=True)]

@@ -22,6 +22,7 @@ from otel_ml_service.storage.journal_file import JournalFile
 from otel_ml_service.storage.journal_frames import (
     Content,
     Entry,
+    Place,
     as_frame,
     as_head,
     drop_frame,
@@ -115,8 +116,8 @@ class JournalFiles:
         entries = sorted((entry for entry in found.values() if entry.id > dropped), key=lambda entry: entry.id)
         return TakenUp(entries, highest, dropped, kept)
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries; they are on the disk when this returns.
+    def append(self, entries: Sequence[Entry]) -> Sequence[Place]:
+        """Write entries, and return where each is; they are on the disk when this returns.
 
         Raises:
             StorageError: they are not. Their ids are not to be given again: a file that cannot be cut may hold them.
@@ -126,14 +127,20 @@ class JournalFiles:
         if current is None or not current.is_usable or current.size >= _FULL:
             current = self._begun()
         parts = self._drop_note()
+        begin = current.size + sum(map(len, parts))
+        places = []
         for entry in entries:
-            parts += self._frame(entry)
+            places.append(Place(current.path, begin))
+            frame = self._frame(entry)
+            begin += sum(map(len, frame))
+            parts += frame
         with storage_errors(current.path):
             since = current.size
             current.write(parts)
             current.sync(since)
         current.last = max(current.last, entries[-1].id)
         self._noted = self.dropped
+        return places
 
     def save(self, entries: Sequence[Entry]) -> None:
         """Write entries into a file of their own.

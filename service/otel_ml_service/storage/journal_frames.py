@@ -16,11 +16,13 @@ that writes a frame into its request does not know the identity.
 
 from __future__ import annotations
 
+import errno
 import re
 import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from otel_ml_service.versions import JOURNAL
@@ -30,8 +32,10 @@ __all__ = [
     "Content",
     "Entry",
     "Head",
+    "Place",
     "as_frame",
     "as_head",
+    "body_at",
     "drop_frame",
     "head_of",
     "is_entry",
@@ -65,6 +69,13 @@ def is_entry(row: Sequence[object]) -> bool:
     """Whether an id, a signal and a body may be what a service wrote."""
     number, signal, body = row
     return isinstance(number, int) and 0 < number <= MAX_ID and signal in _KINDS and isinstance(body, bytes)
+
+
+class Place(NamedTuple):
+    """Where an entry's frame begins; the file may have been deleted since."""
+
+    path: Path
+    begin: int
 
 
 class Head(NamedTuple):
@@ -154,6 +165,24 @@ def read(content: bytes, identity: str) -> Content:
             damaged += frame.end - position
         position = frame.end
     return Content(entries, dropped, damaged)
+
+
+def body_at(place: Place, number: int, identity: str) -> bytes:
+    """Read the body of one entry again.
+
+    Raises:
+        OSError: it is not there.
+    """
+    with place.path.open("rb") as file:
+        file.seek(place.begin)
+        header = file.read(_SIZE)
+        frame = _frame_at(header, 0, seed_of(identity))
+        if frame is None or frame.id != number:
+            raise OSError(errno.ENOENT, f"Entry {number} of the journal is not at {place.begin}", str(place.path))
+        body = file.read(frame.end - frame.begin)
+    if len(body) != frame.end - frame.begin or zlib.crc32(body) != frame.checksum:
+        raise OSError(errno.EIO, f"Entry {number} of the journal is damaged", str(place.path))
+    return body
 
 
 def _header(kind: bytes, number: int, body: bytes, seed: int) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from otel_ml_service.live_runs.engine_loop import EngineLoop
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.run_settings import RunSettings
-from otel_ml_service.receiver.decode import Decoded
+from otel_ml_service.live_runs.undecided import Undecided
 from otel_ml_service.receiver.partial_success import Rejections
 from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.telemetry import Telemetry
@@ -31,9 +31,9 @@ class Committed:
             self.is_done.set()
 
 
-def committed_by(folder: Path, requests: list[tuple[int, Decoded]]) -> list[int]:
+def committed_by(folder: Path, requests: list[Undecided]) -> list[int]:
     """Let a loop find these requests when it starts; return up to which entry each commit made everything durable."""
-    committed = Committed(requests[-1][0])
+    committed = Committed(requests[-1].number)
     runs = RunRegistry(folder, RunSettings({}), Telemetry(), journal="j")
     loop = EngineLoop(
         runs,
@@ -42,7 +42,7 @@ def committed_by(folder: Path, requests: list[tuple[int, Decoded]]) -> list[int]
         digested=lambda size: None,
         drop=committed,
         dir_max=2**40,
-        unreadable=lambda number, decoded, experiment: None,
+        unreadable=lambda entry, experiment: None,
     )
     loop.offer(requests)
     loop.start()
@@ -55,10 +55,10 @@ def committed_by(folder: Path, requests: list[tuple[int, Decoded]]) -> list[int]
     return committed.entries
 
 
-def requests(sizes: list[int]) -> list[tuple[int, Decoded]]:
+def requests(sizes: list[int]) -> list[Undecided]:
     rank = Rank(0)
     return [
-        (number, Decoded("metrics", bytes(size), {"exp": rank.step(number, {"loss": 1.0})}, Rejections()))
+        Undecided(number, "metrics", size, {"exp": rank.step(number, {"loss": 1.0})}, Rejections(), bytes)
         for number, size in enumerate(sizes, start=1)
     ]
 

@@ -16,7 +16,7 @@ from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.telemetry import Telemetry
 from tests.otlp import FakeWriter, third_party_request
 
-LIMIT = 4_000
+LIMIT = 6_000
 
 
 def failing(decoded: Decoded, stored: Stored) -> None:
@@ -32,6 +32,10 @@ def requests(count: int) -> list[bytes]:
     return [writer.step(step, {"loss": 1.0}).SerializeToString() for step in range(count)]
 
 
+def size(body: bytes) -> int:
+    return Decoder().protobuf("metrics", body).size
+
+
 def take(store: Callable[[Decoded, Stored], None], bodies: list[bytes]) -> tuple[Admission, list[Exception | None]]:
     admission, answers = Admission(store, Telemetry(), LIMIT), []
     for body in bodies:
@@ -41,7 +45,7 @@ def take(store: Callable[[Decoded, Stored], None], bodies: list[bytes]) -> tuple
 
 def test_what_could_not_be_stored_is_not_counted_as_held_and_the_next_request_is_taken() -> None:
     bodies = requests(40)
-    assert sum(map(len, bodies)) > 2 * LIMIT
+    assert sum(map(size, bodies)) > 2 * LIMIT
 
     admission, answers = take(failing, bodies)
 
@@ -51,17 +55,19 @@ def test_what_could_not_be_stored_is_not_counted_as_held_and_the_next_request_is
 
 def test_requests_are_refused_beyond_the_limit_until_some_are_decided() -> None:
     bodies = requests(40)
-    fitting = next(count for count in range(40) if sum(map(len, bodies[: count + 1])) > LIMIT)
+    decoder = Decoder()  # one: what it has met before is smaller
+    sizes = [decoder.protobuf("metrics", body).size for body in bodies]
+    fitting = next(count for count in range(40) if sum(sizes[:count]) + len(bodies[count]) > LIMIT)
     admission, answers = take(storing, bodies[:fitting])
     assert answers == [None] * fitting
-    assert admission.held == sum(map(len, bodies[:fitting]))
+    assert admission.held == sum(sizes[:fitting])
 
     with pytest.raises(OverloadedError):
         admission.take("metrics", bodies[fitting], lambda *_: None)
-    admission.digested(len(bodies[0]))
+    admission.digested(sizes[0])
     admission.take("metrics", bodies[fitting], lambda *_: None)
 
-    assert admission.held == sum(map(len, bodies[1 : fitting + 1]))
+    assert admission.held == sum(sizes[1 : fitting + 1])
 
 
 def test_a_request_larger_than_the_limit_is_taken_when_it_is_alone() -> None:
@@ -70,7 +76,7 @@ def test_a_request_larger_than_the_limit_is_taken_when_it_is_alone() -> None:
 
     admission, answers = take(storing, [body])
 
-    assert (answers, admission.held) == ([None], len(body))
+    assert (answers, admission.held) == ([None], size(body))
 
 
 @pytest.mark.parametrize(("store", "acknowledged"), [(storing, 1), (failing, 0)])
@@ -116,7 +122,7 @@ def test_a_run_that_is_not_taken_now_holds_up_no_other_one_and_nothing_is_stored
     assert [set(Decoder().protobuf("metrics", decoded.body).observations) for decoded in journal] == [
         {"one", "two"}, {"newer"},
     ]  # fmt: skip
-    assert admission.held == sum(len(decoded.body) for decoded in journal)
+    assert admission.held == sum(decoded.size for decoded in journal)
 
 
 def test_runs_that_become_free_one_after_the_other_are_each_stored_once_and_rejections_are_told_with_the_last() -> None:
@@ -147,7 +153,7 @@ def test_runs_that_become_free_one_after_the_other_are_each_stored_once_and_reje
 
 def test_requests_are_taken_up_to_the_limit_to_the_last_byte() -> None:
     first, second = requests(2)
-    for limit, taken in ((len(first) + len(second), 2), (len(first) + len(second) - 1, 1)):
+    for limit, taken in ((size(first) + len(second), 2), (size(first) + len(second) - 1, 1)):
         admission = Admission(storing, Telemetry(), limit)
         answers: list[Exception | None] = []
         for body in (first, second):
@@ -164,11 +170,11 @@ def admission_take(admission: Admission, body: bytes, answers: list[Exception | 
 
 
 def test_what_of_a_request_could_not_be_stored_is_taken_when_it_comes_again() -> None:
-    stored_runs: list[set[str]] = []
+    offered: list[Decoded] = []
 
     def store(decoded: Decoded, stored: Stored) -> None:
-        stored_runs.append(set(decoded.observations))
-        stored(decoded, OSError("disk full") if len(stored_runs) == 1 else None)
+        offered.append(decoded)
+        stored(decoded, OSError("disk full") if len(offered) == 1 else None)
 
     admission = Admission(store, Telemetry(), LIMIT, has_capacity=lambda experiments: "third" not in experiments)
     answers: list[Exception | None] = []
@@ -176,8 +182,8 @@ def test_what_of_a_request_could_not_be_stored_is_taken_when_it_comes_again() ->
         admission_take(admission, request_of("one", "third"), answers)
 
     assert [str(answer)[:22] for answer in answers] == ["disk full", "The service has as man"]
-    assert stored_runs == [{"one"}, {"one"}]
-    assert admission.held == len(request_of("one")), "what could not be stored is held no more"
+    assert [set(decoded.observations) for decoded in offered] == [{"one"}, {"one"}]
+    assert admission.held == offered[1].size, "what could not be stored is held no more"
 
 
 def test_of_so_many_requests_it_is_remembered_what_is_stored_of_them_and_the_oldest_is_forgotten(
@@ -273,6 +279,6 @@ def test_what_a_predecessor_acknowledged_is_held_until_it_is_decided() -> None:
 
     decoded = admission.again("metrics", body)
 
-    assert (decoded.body, admission.held) == (body, len(body))
-    admission.digested(len(body))
+    assert (decoded.body, admission.held) == (body, size(body) + len(body)), "its bytes are in memory, too"
+    admission.digested(decoded.size)
     assert admission.held == 0

@@ -5,21 +5,25 @@ import stat
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from otel_ml.wire.versions import own_version
 from otel_ml_service.storage.database import StorageError, open_database
-from otel_ml_service.storage.journal import Entry, Journal
+from otel_ml_service.storage.journal import Committed, Entry, Journal
+from otel_ml_service.storage.journal_frames import Place
 
 
 class Receiver:
     def __init__(self) -> None:
         self.entries: list[tuple[int, str]] = []
+        self.committed: list[Committed[str]] = []
 
-    def __call__(self, entries: Sequence[tuple[int, str]]) -> None:
-        self.entries.extend(entries)
+    def __call__(self, entries: Sequence[Committed[str]]) -> None:
+        self.entries.extend((one.id, one.payload) for one in entries)
+        self.committed.extend(entries)
 
 
 def append(journal: Journal[str], body: bytes, payload: str = "") -> Future[int]:
@@ -76,6 +80,28 @@ def test_payloads_are_handed_on_in_the_order_of_their_numbers_before_they_are_ac
 
     assert receiver.entries == [(number, str(n)) for n, number in enumerate(ids)]
     assert ids == sorted(set(ids))
+
+
+def test_the_bytes_of_a_request_can_be_read_again_until_it_is_dropped(tmp_path: Path) -> None:
+    receiver = Receiver()
+    journal = started(tmp_path / "journal.db", receiver)
+    bodies = [bytes([n]) * n * 100 for n in range(1, 60)]
+    for future in [append(journal, body) for body in bodies]:
+        future.result(30)
+    journal.drop(20)
+    append(journal, b"the last").result(10)  # behind a note of what is dropped
+
+    assert [journal.body(one) for one in receiver.committed] == [*bodies, b"the last"]
+    other = replace(receiver.committed[7], id=9)
+    damaged = receiver.committed[30]
+    with damaged.place.path.open("r+b") as file:
+        file.seek(damaged.place.begin + 100)
+        file.write(b"?")
+    gone = replace(receiver.committed[8], place=Place(tmp_path / "journal-7.log", 0))
+    for one in (other, damaged, gone):
+        with pytest.raises(OSError, match=r"journal"):
+            journal.body(one)
+    journal.close()
 
 
 def test_a_number_does_not_come_back_after_everything_was_dropped(tmp_path: Path) -> None:
