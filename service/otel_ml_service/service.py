@@ -298,7 +298,8 @@ class Service:
 
     def _committed(self, entries: Iterable[Committed[Decoded]]) -> None:
         self._tell_all("storage", self._trouble.over())
-        self._loop.offer([Undecided.of(one.id, one.payload, partial(self._journal.body, one)) for one in entries])
+        body = self._journal.body
+        self._loop.offer([Undecided.of(one.id, one.payload, partial(body, one.id, one.place)) for one in entries])
 
     def _recover(self) -> None:
         self._runs.reopen(None if self._config.embedded is None else [self._state_folder().parent])

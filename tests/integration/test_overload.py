@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import subprocess
 import sys
+import threading
+import time
+import tracemalloc
 from collections import defaultdict
 from pathlib import Path
 
@@ -153,3 +157,33 @@ def test_what_is_acknowledged_and_cannot_be_decided_is_bounded_in_the_journal(be
     assert measure(sender, "otel_ml_journal_bytes") <= 200_000
     outbox._connection.execute("PRAGMA max_page_count=100000")
     eventually(lambda: measure(sender, "otel_ml_journal_bytes") == 0)
+
+
+def test_what_waits_for_the_engine_takes_the_memory_that_it_counts_for(bench: Bench) -> None:
+    at_work = threading.Event()
+    at_work.set()
+
+    def clock() -> float:  # the engine's thread asks it for every round
+        at_work.wait(60)
+        return time.time()
+
+    service = bench.service(exporters={"jsonl": {}}, clock=clock)
+    sender, writer = bench.sender(service), FakeWriter()
+    requests = [writer.step(step, {f"m{n}": float(n) for n in range(2_000)}) for step in range(70)]
+    bodies = [request.SerializeToString() for request in requests]
+    for body in bodies[:10]:
+        sender.send("metrics", body)
+    eventually(lambda: service._admission.held == 0)
+    at_work.clear()
+    gc.collect()
+    tracemalloc.start()
+    for body in bodies[10:]:
+        assert sender.send("metrics", body).status == 200
+    gc.collect()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    counted = service._admission.held
+    at_work.set()
+
+    assert counted > sum(map(len, bodies[15:]))
+    assert taken < 1.4 * counted

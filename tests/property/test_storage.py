@@ -168,7 +168,7 @@ class AJournal(RuleBasedStateMachine):
 
         assert ids == list(range(self.highest + 1, self.highest + 1 + len(ids)))
         handed_on = self.handed_on[before:]
-        assert [(one.id, one.payload, self.journal.body(one)) for one in handed_on] == [
+        assert [(one.id, one.payload, self.journal.body(one.id, one.place)) for one in handed_on] == [
             (number, [body], body) for number, body in zip(ids, bodies, strict=True)
         ]
         self.highest = ids[-1]

@@ -114,13 +114,13 @@ class Journal(Generic[T]):
         if not is_open:
             done(StorageError("The service is stopping. Send again later.", slug="not-stored"))
 
-    def body(self, of: Committed[T]) -> bytes:
+    def body(self, number: int, place: Place) -> bytes:
         """Read the bytes of a request again, on any thread.
 
         Raises:
             OSError: they are not where they were written.
         """
-        return body_at(of.place, of.id, self.identity)
+        return body_at(place, number, self.identity)
 
     def drop(self, up_to: int) -> None:
         """Forget entries up to this id: every run has committed them. Done by the journal's thread, when it is free."""

@@ -91,7 +91,7 @@ def test_the_bytes_of_a_request_can_be_read_again_until_it_is_dropped(tmp_path: 
     journal.drop(20)
     append(journal, b"the last").result(10)  # behind a note of what is dropped
 
-    assert [journal.body(one) for one in receiver.committed] == [*bodies, b"the last"]
+    assert [journal.body(one.id, one.place) for one in receiver.committed] == [*bodies, b"the last"]
     other = replace(receiver.committed[7], id=9)
     damaged = receiver.committed[30]
     with damaged.place.path.open("r+b") as file:
@@ -100,7 +100,7 @@ def test_the_bytes_of_a_request_can_be_read_again_until_it_is_dropped(tmp_path: 
     gone = replace(receiver.committed[8], place=Place(tmp_path / "journal-7.log", 0))
     for one in (other, damaged, gone):
         with pytest.raises(OSError, match=r"journal"):
-            journal.body(one)
+            journal.body(one.id, one.place)
     journal.close()
 
 
