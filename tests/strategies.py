@@ -232,6 +232,27 @@ def split(fragment: Fragment, at: int) -> list[Fragment]:
     return pieces
 
 
+def written_anew(engine: Engine) -> dict[str, bytes]:
+    """Return those entries of a restored engine's state that are written as a whole; it is of no use afterwards.
+
+    An engine writes what has changed, and any change makes another state: so its parts are told that they have.
+    """
+    run, snapshot = engine._run, engine._snapshot
+    run.writers.dirty.update(writer.number for writer in run.writers)
+    run.writers.described.update(writer.number for writer in run.writers)
+    for attempt in run.step_streams:
+        for window in (*attempt.open.values(), *attempt.retained.values()):
+            run.touch(attempt, window)
+    for known in run.step_streams.reductions.values():
+        known.changed = True
+    engine._spans.changed.update(engine._spans.seen)
+    engine._parameters.changed = bool(engine._parameters.owners)
+    engine._summaries.changed = bool(engine._summaries.state())
+    run.output.fresh_said = bool(run.output.said)
+    snapshot._written.clear()
+    return {key: value for key, value in engine.take().changes.items() if value is not None}
+
+
 class Service:
     """An engine with a clock that only the test moves, and everything it ever handed out.
 
@@ -282,7 +303,8 @@ class Service:
                 self.state[key] = value
 
     def restart(self) -> None:
-        """Start again from what was committed."""
+        """Start again from what was committed; all of it was understood: written anew it is the same."""
+        assert written_anew(Engine("exp", self.settings, self.state)).items() <= self.state.items()
         self.engine = Engine("exp", self.settings, self.state)
 
     def rows(self, *, axis: str = "step", role: str = "trainer", own: bool = False) -> dict[int, dict[str, float]]:
