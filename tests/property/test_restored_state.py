@@ -19,7 +19,7 @@ TIGHT = EngineSettings(retained_steps=3, params=6, summaries=3, axes=4, writers=
 
 
 class Job:
-    """Sends what one job sends in three lives: the second begins again at an older step, the third leaves a rank out."""
+    """What one job sends in three lives: the second begins again at an older step, the third without a rank."""
 
     def __init__(self, seed: int, *, counted: bool) -> None:
         self.random = Random(seed)
