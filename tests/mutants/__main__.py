@@ -37,9 +37,6 @@ _OTHERS = 80
 _SAMPLE = 12
 """Mutants of a package; of those with a target of their own three times as many."""
 
-_LONGEST = 60.0
-"""Seconds that the tests of one mutant take at most: the slowest of those that run its line are left out."""
-
 TRIALS: Trials | None = None
 """Of this process, one of several."""
 
@@ -84,6 +81,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="chooses the sample")
     parser.add_argument("--each", type=int, help="mutants of each package, or of each file that is named")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="that the tests of one mutant take; more are left out"
+    )
     parser.add_argument("--verbose", action="store_true", help="print the killed, too, and by which test")
     return parser.parse_args()
 
@@ -105,13 +105,13 @@ def _candidates(chosen: argparse.Namespace, covering: Covering) -> Iterator[Cand
         every = chosen.packages == ["all"] or count >= len(mutants)
         picked = mutants if every else Random(f"{chosen.seed} {group}").sample(mutants, count)
         for file, mutant in sorted(picked, key=lambda each: (each[0], each[1].start)):
-            tests = _affordable(covering.of(file, mutant.lines), covering)
+            tests = _affordable(covering.of(file, mutant.lines), covering, chosen.seconds)
             yield Candidate(file, mutant, tests, 20.0 + 5.0 * sum(map(covering.seconds.__getitem__, tests)))
 
 
-def _affordable(tests: Sequence[str], covering: Covering) -> tuple[str, ...]:
+def _affordable(tests: Sequence[str], covering: Covering, seconds: float) -> tuple[str, ...]:
     chosen: list[str] = []
-    left = _LONGEST
+    left = seconds
     for test in tests:
         left -= covering.seconds[test]
         if left < 0:

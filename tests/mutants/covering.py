@@ -36,10 +36,19 @@ class Covering:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def of(self, file: str, lines: Iterable[int]) -> list[str]:
-        """Return the tests that run any of some lines, the quickest first."""
+        """Return the tests that run any of some lines: those that are named like the file first, then the quickest.
+
+        What an import runs is in every test of the file.
+        """
         known = self.tests[file]
         found = set().union(*(known[line] for line in lines if line in known))
-        return sorted(found & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
+        if "" in found:
+            found = set().union(*known.values())
+        name = Path(file).stem
+        return sorted(
+            found & self.seconds.keys(),
+            key=lambda test: (name not in test.partition("::")[0], self.seconds[test], test),
+        )
 
 
 def asked(jobs: int) -> Covering:

@@ -106,6 +106,11 @@ class _Making(ast.NodeVisitor):
             self._replace("a sign or a `not` is left out", node, f"({self._text(node.operand)})")
         self.generic_visit(node)
 
+    def visit_Call(self, node: ast.Call) -> None:
+        """Leave out what `zip` is to raise where it is not given what it is: nobody gives it that."""
+        node.keywords = [word for word in node.keywords if word.arg != "strict"]
+        self.generic_visit(node)
+
     def visit_If(self, node: ast.If) -> None:
         if ast.unparse(node.test) != "TYPE_CHECKING":
             self._negate(node.test)
