@@ -294,24 +294,39 @@ def test_the_third_histogram_with_buckets_of_another_sdk_is_not_decoded_whatever
     assert_same(third, decoded_by_upb(body(3)))
 
 
-def sums(step: int, rank: int, temporality: int, where: dict[str, Any]) -> Any:
-    points = [{"name": name, "value": step + 0.5, "layer": 2, **where} for name in ("loss", "norm", "lr", "tokens")]
+def sums(step: int, rank: int, temporality: int, where: dict[str, Any], number: str = "as_double") -> Any:
+    points = [{"name": name, "value": step, "layer": 2, **where} for name in ("loss", "norm", "lr", "tokens")]
     request = third_party_request(points, {"ml.experiment.id": "run-1", "ml.rank": rank}, kind="sum")
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
         metric.sum.aggregation_temporality = temporality
+        setattr(metric.sum.data_points[0], number, step)
     return request
+
+
+READERS = pytest.mark.parametrize(
+    "aliases",
+    [{}, {"job": "ml.experiment.id"}],
+    ids=["by the reader of columns", "by templates: it knows of no aliases"],
+)
 
 
 @pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
 @pytest.mark.parametrize("has_step", [True, False], ids=["with a step", "without"])
 @pytest.mark.parametrize("temporality", [1, 2], ids=["delta", "cumulative"])
+@pytest.mark.parametrize("number", ["as_double", "as_int"])
+@READERS
 def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
-    encoded: Callable[[Any], bytes], has_step: bool, temporality: int, monkeypatch: pytest.MonkeyPatch
+    encoded: Callable[[Any], bytes],
+    has_step: bool,
+    temporality: int,
+    number: str,
+    aliases: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    decoder = Decoder()
+    decoder = Decoder(aliases)
 
     def body(step: int, rank: int) -> bytes:
-        return encoded(sums(step, rank, temporality, {"ml.step": step} if has_step else {}))
+        return encoded(sums(step, rank, temporality, {"ml.step": step} if has_step else {}, number))
 
     for step in (7, 8):
         decoder.protobuf("metrics", body(step, 0))
@@ -322,7 +337,19 @@ def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
     [points] = third.observations["run-1"]
     assert isinstance(points, ThirdPartyPoints)
     assert (points.writer.rank, points.step) == (1, 9 if has_step else None)
-    assert points.partials.stats[:, 1].tolist() == [9.5] * 4
+    assert points.partials.stats[:, 1].tolist() == [9.0] * 4
+
+
+def test_no_template_is_made_of_a_message_of_another_sdk_that_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes more than decoding does, and several times the memory of its message."""
+    decoder = Decoder({"job": "ml.experiment.id"})
+    decoder.protobuf("metrics", sums(7, 0, 1, {"ml.step": 7}).SerializeToString())
+    decoded: list[object] = []
+    monkeypatch.setattr(decoder, "_add", lambda *given: decoded.append(given) or [])
+
+    decoder.protobuf("metrics", sums(8, 0, 1, {"ml.step": 8}).SerializeToString())
+
+    assert len(decoded) == 1
 
 
 @pytest.mark.parametrize("in_scope", [{}, {"ml.step": 8}], ids=["no step in the scope", "one that another point has"])

@@ -52,6 +52,17 @@ def test_nested_parameters_that_come_one_after_the_other_are_sent_with_those_bef
     ]
 
 
+def test_a_rank_that_changes_a_parameter_of_its_own_disagrees_with_nobody() -> None:
+    service, ranks = Service(), [Rank(rank) for rank in range(2)]
+
+    for lr in (0.1, 0.2, 0.3):
+        service.take(ranks[0].event("ml.params", {"lr": lr}))
+    assert service.notices == []
+    service.take(ranks[1].event("ml.params", {"lr": 0.4}))
+
+    assert len(service.notices) == 1
+
+
 def test_of_conflicting_parameters_the_lowest_rank_wins_in_any_order_and_it_is_said_once() -> None:
     service, ranks = Service(), [Rank(rank) for rank in range(3)]
 

@@ -9,6 +9,7 @@ import pytest
 
 from otel_ml_exporters.records import RunStatus, Summary
 from otel_ml_service.aggregation.observation import Observation
+from otel_ml_service.aggregation.settings import EngineSettings
 from tests.strategies import START, Rank, Service
 
 
@@ -87,6 +88,19 @@ def test_the_order_in_which_ranks_are_heard_changes_nothing(is_restarted: bool) 
     found = [outcome(order) for order in itertools.permutations(range(5))]
 
     assert found == [{"best": 0.75, "best/rank_2": 0.5}] * 120
+
+
+def test_words_that_an_end_has_settled_give_their_places_to_new_ones_and_no_more() -> None:
+    service, ranks = Service(EngineSettings(summaries=4)), ranks_of(4)
+    service.take(*[says(rank, {"a": 1.0}) for rank in ranks])
+    end(service, ranks)  # of four equal words one is kept: three more find a place
+
+    later = [Rank(rank, instance=f"again-{rank}", world_size=4, attempt=1) for rank in range(4)]
+    service.take(*[says(rank, {"b": float(rank.writer.rank)}, 1.0) for rank in later[1:]])
+    assert not any(name.startswith("b") for name in final_values(service)), "they wait for the end"
+    service.take(says(later[0], {"c": 5.0}, 2.0), says(later[1], {"c": 6.0}, 2.0))
+
+    assert final_values(service)["c/rank_1"] == 6.0, "what finds no place is published at once, with its rank"
 
 
 def test_what_comes_after_the_end_is_held_against_what_was_shown() -> None:

@@ -17,6 +17,21 @@ from tests.unit.otel_ml_service.delivery.driver import Driver, MemorySource, seq
 from tests.waiting import eventually
 
 
+class Batching(RecordingExporter):
+    """Wants batches of four, and notes the size of each."""
+
+    max_batch = 4
+
+    def __init__(self, max_delay: float) -> None:
+        super().__init__()
+        self.max_delay = max_delay
+        self.batches: list[int] = []
+
+    def export(self, records: Sequence[Record]) -> None:
+        self.batches.append(len(records))
+        super().export(records)
+
+
 def test_every_thins_steps_and_nothing_else(driver: Driver) -> None:
     exporter = RecordingExporter()
     exporter.every = 10
@@ -43,19 +58,7 @@ def test_no_batch_is_empty_also_where_every_step_of_it_is_left_out(driver: Drive
 
 
 def test_a_batch_is_filled_within_the_delay_and_never_larger_than_allowed(driver: Driver) -> None:
-    class Batching(RecordingExporter):
-        max_batch = 4
-        max_delay = 30.0
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.batches: list[int] = []
-
-        def export(self, records: Sequence[Record]) -> None:
-            self.batches.append(len(records))
-            super().export(records)
-
-    source, exporter = MemorySource(steps(2)), Batching()
+    source, exporter = MemorySource(steps(2)), Batching(30.0)
     pipeline = driver.start(exporter, source)
 
     source.add(*steps(7, first=3))
@@ -67,15 +70,22 @@ def test_a_batch_is_filled_within_the_delay_and_never_larger_than_allowed(driver
 
 
 def test_a_batch_that_does_not_fill_is_delivered_when_its_delay_is_over(driver: Driver) -> None:
-    class Batching(RecordingExporter):
-        max_delay = 0.05
-
-    source, exporter = MemorySource(steps(2)), Batching()
+    source, exporter = MemorySource(steps(2)), Batching(0.05)
 
     pipeline = driver.start(exporter, source)
 
     eventually(lambda: pipeline.status.delivered == 2)
     assert seqs(exporter) == [1, 2]
+
+
+def test_a_batch_waits_for_its_delay_also_where_that_is_less_than_a_second(driver: Driver) -> None:
+    source, exporter = MemorySource(steps(2)), Batching(0.9)
+    pipeline = driver.start(exporter, source)
+
+    source.add(*steps(2, first=3))  # long before the delay is over
+
+    eventually(lambda: pipeline.status.delivered == 4)
+    assert exporter.batches == [4]
 
 
 def test_the_end_of_a_run_is_delivered_at_once_whatever_a_batch_would_wait_for(driver: Driver) -> None:
