@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from google.protobuf import text_format
 from PIL import Image
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
+from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
+from torch.utils.tensorboard import SummaryWriter as Torchs
+from werkzeug.test import Client
+from werkzeug.wrappers import Response
 
 from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.testing import Capture, capture
+from tests.waiting import eventually
 
 POINTS = np.arange(15, dtype=np.float32).reshape(5, 3) / 10
 LABELS = ["zero", "öne", "two", "three", "four"]
@@ -33,7 +43,6 @@ def config(folder: str | Path) -> Any:
 
 def calls(writer: Any) -> None:
     """Embeddings of every kind, as torch's writer takes them too."""
-    torch = pytest.importorskip("torch")
     points, pictures = torch.from_numpy(POINTS), torch.from_numpy(PICTURES)
     writer.add_embedding(points, metadata=LABELS, label_img=pictures, global_step=2)
     table = [[label, number] for number, label in enumerate(LABELS)]
@@ -42,8 +51,6 @@ def calls(writer: Any) -> None:
 
 
 def test_the_projector_is_given_the_files_that_torch_writes() -> None:
-    from torch.utils.tensorboard import SummaryWriter as Torchs
-
     with SummaryWriter("ours") as ours, Torchs("theirs") as theirs:
         calls(ours)
         calls(theirs)
@@ -66,6 +73,26 @@ def test_the_run_has_an_artifact_that_the_projector_shows_alone(captured: Captur
     assert {shown.tensor_path, shown.metadata_path, shown.sprite.image_path} == {*files} - {"projector_config.pbtxt"}
     assert files["metadata.tsv"].body.decode().split("\n") == [*LABELS, ""]
     assert captured.notices == []
+
+
+@pytest.mark.parametrize("shown", ["runs/digits", "runs/digits/00002/digits"])
+def test_tensorboard_serves_points_labels_and_pictures(shown: str) -> None:
+    with SummaryWriter("runs/digits") as writer:
+        writer.add_embedding(POINTS, LABELS, PICTURES, 2, "digits")
+
+    pages = EventMultiplexer()
+    pages.AddRunsFromDirectory(shown)
+    provider = MultiplexerDataProvider(pages, shown)
+    plugin = ProjectorPlugin(TBContext(logdir=shown, multiplexer=pages, data_provider=provider))
+    eventually(plugin.is_active)
+    served = {
+        route: Client(app, Response).get("/", query_string={"run": ".", "name": "digits:00002"}).data
+        for route, app in plugin.get_plugin_apps().items()
+        if route in {"/tensor", "/metadata", "/sprite_image"}
+    }
+    np.testing.assert_allclose(np.frombuffer(served["/tensor"], np.float32).reshape(5, 3), POINTS)
+    assert served["/metadata"].decode().split() == LABELS
+    assert Image.open(io.BytesIO(served["/sprite_image"])).size == (12, 12)
 
 
 def test_without_a_step_each_call_of_a_tag_is_another_one() -> None:
