@@ -58,7 +58,6 @@ def names_of(key: str) -> tuple[str, ...]:
 
 _OF_A_VERSION = "what W&B's server knows of an artifact's version: `wandb.Api()`"
 _WRITER_SAID = {
-    "SummaryWriter.add_embedding": "nothing of it is recorded; write the vectors to a file and use `log_artifact()`",
     "SummaryWriter.add_mesh": "nothing of it is recorded; write it to a file and use `log_artifact()`",
     "SummaryWriter.add_custom_scalars": "the values are recorded, the layout is not",
     "SummaryWriter.add_custom_scalars_multilinechart": "the values are recorded, the layout is not",
@@ -71,6 +70,7 @@ _WRITER_BETTER = {
     "SummaryWriter.add_scalar": "without a step it is where the others are, not at 0; every rank may call it",
     "SummaryWriter.flush": "nothing waits: a kill loses nothing that was recorded 100 ms before",
     "SummaryWriter.add_hparams": "parameters and summary of every backend, too",
+    "SummaryWriter.add_embedding": "the files for the projector, and an artifact in every backend that has artifacts",
 }
 
 ORIGINALS: tuple[Original, ...] = (

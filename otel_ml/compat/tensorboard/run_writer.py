@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tensorboard.bins import edges_of_tensorboard
+from otel_ml.compat.tensorboard.embedding import Projector
 from otel_ml.compat.tensorboard.numbers import step_of
 from otel_ml.compat.tensorboard.open_writers import WRITERS
 from otel_ml.compat.tracking.not_kept import is_given, not_kept
@@ -101,6 +102,10 @@ class RunWriter:
         """Return the name, and step and axis of what is not a scalar."""
         name, step = self._at(tag, global_step, walltime)
         return name, {"step": step, "axis": WRITERS.counts.axis_beside(name)}
+
+    @cached_property
+    def _projector(self) -> Projector:
+        return Projector(self.log_dir)
 
     # Attributes of the originals, which a program or a class of its own may set.
 

@@ -9,6 +9,7 @@ from typing import Any
 import otel_ml
 from otel_ml.compat.tensorboard import figures
 from otel_ml.compat.tensorboard.bins import USUAL_BINS, counted
+from otel_ml.compat.tensorboard.embedding import Embedding
 from otel_ml.compat.tensorboard.numbers import is_empty, scalars
 from otel_ml.compat.tensorboard.open_writers import WRITERS
 from otel_ml.compat.tensorboard.precision_recall import precision_and_recall
@@ -324,10 +325,25 @@ class SummaryWriter(RunWriter):
         otel_ml.log_artifact(xmlname, type="openvino")
 
     @reports_unrecordable
-    def add_embedding(self, mat: Any, *more: Any, **options: Any) -> None:
-        """Say that it is not kept."""
-        del mat, more, options
-        not_kept("add_embedding()", "nothing of it is recorded. Write the vectors to a file and use log_artifact().")
+    def add_embedding(
+        self,
+        mat: Any,
+        metadata: Any = None,
+        label_img: Any = None,
+        global_step: int | None = None,
+        tag: str = "default",
+        metadata_header: Any = None,
+    ) -> None:
+        """Write points (n, dimensions), n labels and n pictures (NCHW) below `log_dir`, for TensorBoard's projector.
+
+        The run has them as the artifact `tag`. Of tensors on a device it waits for the values.
+        """
+        if "://" in self.log_dir:
+            not_kept(f"add_embedding(tag={tag!r})", f"{self.log_dir!r} is an address. Give log_dir= a folder.")
+            return
+        name, step = self._at(tag, global_step, None)
+        folder = self._projector.write(Embedding.of(tag, step, mat, metadata, label_img, metadata_header))
+        otel_ml.log_artifact(folder, name=name, type="embedding", step=step, axis=WRITERS.counts.axis_beside(name))
 
     @reports_unrecordable
     def add_mesh(self, tag: str, *more: Any, **options: Any) -> None:

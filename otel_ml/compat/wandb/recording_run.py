@@ -6,7 +6,7 @@ import atexit
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -70,7 +70,7 @@ class Run(RunFacts):
         self._artifacts: list[Artifact] = []
         self._files: Path | None = None
         self._saved = SavedFiles()
-        self._watched = Watched(lambda found: self.log(found, commit=False))
+        self._watched = Watched(partial(self.log, commit=False))  # not a lambda: a disabled run is pickled
         self._is_over = False
         self.config = config
         self.summary: Summary = Summary(self._write_summary, self._so_far)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import pickle
 import time
 from collections.abc import Iterator
 from fractions import Fraction
@@ -311,6 +312,16 @@ def test_a_run_is_copied_with_the_objects_of_the_program_as_itself(captured: Cap
     run = wandb.init()
 
     assert copy.deepcopy({"run": run})["run"] is run
+
+
+def test_a_disabled_run_can_be_pickled_with_what_a_program_holds(captured: Capture) -> None:
+    with wandb.init(mode="disabled", config={"lr": 0.1}) as run:
+        run.log({"loss": 1.0})
+        again = pickle.loads(pickle.dumps({"model": "tiny", "run": run}))["run"]
+        assert (again.disabled, again.summary["loss"], again.config["lr"]) == (True, 1.0, 0.1)
+        again.log({"loss": 2.0})
+        assert run.summary["loss"] == 1.0
+    assert captured.points == []
 
 
 def test_everything_may_be_called_of_a_disabled_run_and_needs_no_arguments(captured: Capture) -> None:
