@@ -388,7 +388,7 @@ static int add_point(Metric *metric, View point, Columns *columns)
     if (said.values[FLAGS] > UINT32_MAX)
         return 0;
     if (said.values[FLAGS] & 1)
-        return 1; /* says that a series has ended, or that a scrape failed */
+        return 0; /* a series has ended, or a scrape failed: rare, and its texts are checked where one has a value */
     if (said.values[TIME] >> 63)
         return 0;
     if ((metric->kind == GAUGE || metric->kind == SUM) && SAID(&said, REAL) == SAID(&said, WHOLE))

@@ -37,7 +37,9 @@ class ExportError(OtelMLError):
 
 
 class RetryableExportError(ExportError):
-    """The backend could not take the records now; the pipeline sends the same records again.
+    """The backend could not take the records now; the pipeline gives this exporter the same records again, for ever.
+
+    From `export`, only where that exporter can go on; where its connection has broken, RestartExporterError.
 
     Attributes:
         retry_after: seconds the backend asks to wait, or None for the pipeline's own back-off.
@@ -51,7 +53,7 @@ class RetryableExportError(ExportError):
 
 
 class RestartExporterError(RetryableExportError):
-    """What the exporter handed over may be lost: start a new one and go on from its `position()`."""
+    """What the exporter handed over may be lost, or it cannot go on: start a new one, from its `position()`."""
 
 
 class StoreGoneError(RestartExporterError):

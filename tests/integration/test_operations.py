@@ -37,7 +37,7 @@ CONFIG, SERVE, UNIT, TAKE_BOTH, GIVE_NEW, END_OLD, RENEW, BACK_UP, RESTORE, RETA
 
 JOB = """
     import otel_ml, sys
-    with otel_ml.init("team", id="one"):
+    with otel_ml.init("team", id="one", name="first"):
         for step, line in enumerate(sys.stdin):
             otel_ml.log({"loss": float(step)}, step=step)
             print(otel_ml.flush(float(line)), flush=True)
@@ -253,6 +253,7 @@ def test_a_backup_of_a_run_that_goes_on_is_restored_and_written_into_a_backend(h
     assert len(steps) >= before
     assert "loss" in shown
     assert list(restored.glob("tensorboard/events.out.tfevents.*"))
+    assert host.bash("OTEL_ML_DIR=/var/lib/otel-ml-restored otel-ml runs").splitlines()[1].split()[0] == "first"
     eventually(lambda: host.stored() == [0, 1, 2], timeout=60)
 
 

@@ -71,7 +71,7 @@ def test_what_an_endpoint_has_not_taken_is_recovered_with_that_endpoint_set(tmp_
 
     _, errors = run(PROGRAM, environment(tmp_path, endpoint), tmp_path)
 
-    assert "with OTEL_EXPORTER_OTLP_ENDPOINT set as it was: otel-ml recover" in errors
+    assert "with OTEL_EXPORTER_OTLP_ENDPOINT set as it was: otel-ml recover one " in errors
 
 
 def test_where_to_look_is_said_of_the_host_of_the_service_where_that_is_not_the_jobs_own(tmp_path: Path) -> None:

@@ -294,6 +294,22 @@ def test_the_third_histogram_with_buckets_of_another_sdk_is_not_decoded_whatever
     assert_same(third, decoded_by_upb(body(3)))
 
 
+@pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
+@pytest.mark.parametrize("flags", [0, 1], ids=["with a value", "without"])
+def test_a_byte_that_is_no_text_is_refused_wherever_it_is(encoded: Callable[[Any], bytes], flags: int) -> None:
+    def body(step: int) -> bytes:
+        given = {"task": "math", "layer": 3, "ml.step": step}
+        request = third_party_request([{"name": name, "value": 0.5, **given} for name in ("loss", "norm")])
+        request.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[0].flags = flags
+        return encoded(request)
+
+    decoder = Decoder()
+    for step in (7, 8):
+        decoder.protobuf("metrics", body(step))
+    for place in range(len(body(9))):
+        assert_same_fate(decoder, changed(body(9), [(place, 0x80)]), "metrics")
+
+
 def sums(step: int, rank: int, temporality: int, where: dict[str, Any], number: str = "as_double") -> Any:
     points = [{"name": name, "value": step, "layer": 2, **where} for name in ("loss", "norm", "lr", "tokens")]
     request = third_party_request(points, {"ml.experiment.id": "run-1", "ml.rank": rank}, kind="sum")

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from shlex import quote
 from typing import Any, Literal
 
 from otel_ml._internal.console import Console
@@ -223,7 +224,7 @@ class ShutdownSequence:
             )
             self._console.line(explained(sentence, "lost-with-process"))
         if identity.place.local_rank == 0 and gone.frames.total() < len(pending):
-            lost, sender = self._refused(), self._brought_by()
+            lost, sender = self._refused(), self._brought_by(identity.run_id)
             what = _points_of(points, rank) if points else f"The last messages of rank {rank} are"
             they_are = _are(points)
             sentence = f"{what} not acknowledged{why}; {they_are} kept on this host. {lost}{sender}"
@@ -236,12 +237,12 @@ class ShutdownSequence:
             return ""
         return f"{refused.total():,} points, events or spans were refused ({', '.join(refused)}): lost. "
 
-    def _brought_by(self) -> str:
+    def _brought_by(self, run_id: str) -> str:
         """Return who sends what is kept on this host."""
         if self._link.serves_here and not self._is_last_chance:
             return "The service on this host brings them into the run; if it does not: otel-ml recover"
-        if self._variable:  # without it, `recover` leaves it alone
-            command = f"with {self._variable} set as it was: otel-ml recover"
+        if self._variable:  # without it, `recover` leaves it alone; without the id, it sends what other jobs left, too
+            command = f"with {self._variable} set as it was: otel-ml recover {quote(run_id)}"
             return f"The next start of this run sends them, or, {command}"
         return "The next start of this run sends them, or: otel-ml recover"
 

@@ -21,7 +21,7 @@ from otel_ml_service.serve import serve
 from otel_ml_service.service import Service
 from otel_ml_service.ui.pages_of_a_job import pages_of
 
-__all__ = ["command"]
+__all__ = ["command", "job_settings"]
 
 
 @click.command("serve", epilog="Example: otel-ml serve --to jsonl,wandb --http 127.0.0.1:4318")
@@ -109,15 +109,28 @@ def _say_where(service: Service) -> None:
     grpc = f" and gRPC on {service.grpc_address[0]}:{service.grpc_address[1]}" if service.grpc_address else ""
     lines = [
         f"otel_ml: OTLP/HTTP on {service.endpoint}{grpc} → {', '.join(service.exporters)}",
-        f"  export OTEL_EXPORTER_OTLP_ENDPOINT={service.endpoint}",
+        *job_settings(service.endpoint, demands_a_token=service.demands_a_token),
+        f"  {_most_connections()}",
     ]
-    if service.demands_a_token:
-        lines.append('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"')
-    lines.append(f"  {_most_connections()}")
     lines.append("Ctrl-C delivers the steps that are closed, and ends it; open ones go on at the next start.")
     with suppress(OSError, ValueError):  # nobody reads it
         sys.stderr.write("\n".join([*lines, ""]))
         sys.stderr.flush()
+
+
+def job_settings(endpoint: str, *, demands_a_token: bool) -> list[str]:
+    """Return the lines that a job's shell needs to send to `endpoint`, the base URL on which the service listens."""
+    scheme, _, address = endpoint.partition("://")
+    host, _, port = address.rpartition(":")
+    on_all = host in {"0.0.0.0", "[::]"}
+    lines = [f"  export OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://HOST:{port}  # HOST: a name of this host"]
+    if not on_all:
+        lines = [f"  export OTEL_EXPORTER_OTLP_ENDPOINT={endpoint}"]
+    if scheme == "https":
+        lines.append("  export OTEL_EXPORTER_OTLP_CERTIFICATE=FILE  # of the authority that signed its certificate")
+    if demands_a_token:
+        lines.append('  export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$OTEL_ML_TOKEN"')
+    return lines
 
 
 def _most_connections() -> str:

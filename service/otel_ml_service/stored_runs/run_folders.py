@@ -10,11 +10,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 from otel_ml.wire.readable_name import readable_name
 from otel_ml_service.stored_runs.shortened_name import is_part_of
 
-__all__ = ["LATEST", "RunFolder", "RunNotFoundError", "called", "find", "is_there", "run_folders", "unreadable_folders"]
+__all__ = [
+    "LATEST",
+    "RunFolder",
+    "RunNotFoundError",
+    "called",
+    "find",
+    "is_there",
+    "run_folders",
+    "unreadable_folders",
+    "where_else",
+]
 
 LATEST = "latest"
 """What a user may write for the run that was written to last."""
@@ -115,6 +126,18 @@ def run_folders(base: Path) -> list[RunFolder]:
     return sorted((run for run in candidates if run.is_run()), key=lambda run: run.last_record, reverse=True)
 
 
+def where_else() -> str:
+    """Return where a person who finds no run in a folder may look, a sentence."""
+    config = Config.from_env()
+    if not config.is_remote:
+        return "Set OTEL_ML_DIR to the folder of your runs, or try `otel-ml demo`."
+    endpoint = config.endpoint
+    return (
+        f"Jobs send to {endpoint.shown} ({endpoint.source}): their runs are in a folder of the service there. "
+        "On its host, name that by --dir or OTEL_ML_DIR."
+    )
+
+
 def unreadable_folders(base: Path) -> list[Path]:
     """Return the folders under `base` that may hold runs, of users who let this one not look."""
     above = [path for path in base.glob("*") if _is_folder(path)]
@@ -174,9 +197,7 @@ def _chosen(text: str, base: Path, runs: Sequence[RunFolder]) -> RunFolder:
             f"{text!r} is a part of the names of {len(parts)} runs: {_listed(parts)}. Write more of a name, or an id."
         )
     if not runs:
-        raise RunNotFoundError(
-            f"There is no run in {str(base)!r}. Set OTEL_ML_DIR to the folder of your runs, or try `otel-ml demo`."
-        )
+        raise RunNotFoundError(f"There is no run in {str(base)!r}. {where_else()}")
     names = [LATEST, *(known for run in runs for known in (run.name, run.id))]
     near = difflib.get_close_matches(text, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""

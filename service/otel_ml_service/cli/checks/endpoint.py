@@ -10,7 +10,7 @@ from otel_ml.config import Config, Endpoint
 from otel_ml.quantities import seconds
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.cli.checks.check import Check
-from otel_ml_service.cli.checks.probe import probe, probes_so_far, service_version
+from otel_ml_service.cli.checks.probe import Answer, probe, probes_so_far, service_version
 
 __all__ = ["endpoint_checks"]
 
@@ -38,16 +38,28 @@ def endpoint_checks(service: str | None) -> Iterator[Check]:
             "wrong", f"{where} does not take the credentials of this process: {answer.detail}", _token(endpoint)
         )
     elif not answer.accepted:
-        do = "use that port, or set that variable" if answer.obstacle == "other-protocol" else _START
-        yield Check("wrong", f"{where} does not answer as OTLP does: {answer.detail}", do)
+        yield Check("wrong", f"{where} does not answer as OTLP does: {answer.detail}", _remedy(answer))
     elif service is None:
         yield Check(
-            "wrong",
-            f"{where} takes OTLP, and is not an otel_ml service; it may be a Collector in front of one",
-            "name the service behind it: otel-ml doctor --service http://HOST:4318",
+            "note",
+            f"{where} takes OTLP, but not as an otel_ml service does; whether it is a Collector in front of one, and "
+            "what it takes arrives there, cannot be told from here",
+            "name the service behind it, and it is tried: otel-ml doctor --service http://HOST:4318",
         )
     else:
         yield _relay_check(where, service, config, before)
+
+
+def _remedy(answer: Answer) -> str:
+    """Return what to do where something answers otherwise than OTLP does, or nothing."""
+    if answer.obstacle == "other-protocol":
+        return "use that port, or set that variable"
+    if "certificate" in answer.detail.lower():
+        return (
+            "set OTEL_EXPORTER_OTLP_CERTIFICATE to the file of the authority that signed the receiver's certificate, "
+            "and use a host that the certificate names"
+        )
+    return _START
 
 
 def _token(endpoint: Endpoint) -> str:

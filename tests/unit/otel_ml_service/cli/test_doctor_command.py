@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -84,13 +86,44 @@ def test_doctor_says_how_much_runs_take(tmp_path: Path, count: int, said: str) -
     assert said in otel_ml(tmp_path, "doctor").stdout
 
 
-def test_doctor_fails_where_something_else_takes_otlp(tmp_path: Path) -> None:
+def test_doctor_accuses_no_collector_and_says_what_it_cannot_tell_and_how_it_could(tmp_path: Path) -> None:
     with stranger() as url:
         done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
 
+    found, do = done.stdout.splitlines()[-2:]
+    assert done.returncode == 0
+    assert found.startswith("· telemetry")
+    assert "takes OTLP, but not as an otel_ml service does" in found
+    assert "otel-ml doctor --service" in do
+
+
+def test_doctor_fails_where_a_named_service_is_not_behind_a_collector(tmp_path: Path) -> None:
+    with stranger() as url:
+        done = otel_ml(tmp_path, "doctor", "--service", url, OTEL_EXPORTER_OTLP_ENDPOINT=url)
+
     assert done.returncode == 1
-    assert "is not an otel_ml service" in done.stdout
-    assert "otel-ml doctor --service" in done.stdout
+    assert f"no otel_ml service answers at {url}" in done.stdout
+
+
+def test_doctor_says_which_variable_has_the_authority_where_a_certificate_is_not_trusted(tmp_path: Path) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
+         "-subj", "/CN=service", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "own.pem"],
+        cwd=tmp_path, check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "own.pem", tmp_path / "key.pem")
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"https://127.0.0.1:{server.server_port}"
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
+        server.shutdown()
+
+    do = done.stdout.splitlines()[-1]
+    assert done.returncode == 1
+    assert "OTEL_EXPORTER_OTLP_CERTIFICATE" in do
+    assert "otel-ml serve" not in do
 
 
 def test_doctor_takes_no_web_page_for_a_receiver(tmp_path: Path) -> None:

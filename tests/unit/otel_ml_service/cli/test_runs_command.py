@@ -145,6 +145,16 @@ def test_runs_says_what_to_try_where_there_is_none(otel_ml: Run) -> None:
     assert "otel-ml demo" in err
 
 
+def test_runs_says_where_runs_are_that_an_endpoint_has(otel_ml: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://service.example:4318")
+    status, out, err = otel_ml("runs")
+
+    assert (status, out) == (0, "")
+    assert "http://service.example:4318 (OTEL_EXPORTER_OTLP_ENDPOINT)" in err
+    assert "--dir" in err
+    assert "otel-ml demo" not in err
+
+
 @pytest.mark.parametrize("mark", ["", "metrics.jsonl", "state/run.db"])
 def test_a_run_is_found_by_its_folder_or_a_file_in_it(otel_ml: Run, tmp_path: Path, mark: str) -> None:
     run = write_run(tmp_path / "elsewhere", "01abc", digits_records(steps=3))
