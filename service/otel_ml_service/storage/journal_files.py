@@ -253,7 +253,7 @@ class JournalFiles:
     def _delete(self, file: JournalFile) -> None:
         try:
             if has_name(file.handle, file.path):
-                file.path.unlink(missing_ok=True)
+                file.path.unlink()
         except OSError:  # it is tried again with the next that is decided
             _log.debug("%s stays.", file.path, exc_info=True)
             return

@@ -96,6 +96,7 @@ def test_words_that_an_end_has_settled_give_their_places_to_new_ones_and_no_more
     end(service, ranks)  # of four equal words one is kept: three more find a place
 
     later = [Rank(rank, instance=f"again-{rank}", world_size=4, attempt=1) for rank in range(4)]
+    service.take(*[rank.inside(0) for rank in later])  # the run goes on
     service.take(*[says(rank, {"b": float(rank.writer.rank)}, 1.0) for rank in later[1:]])
     assert not any(name.startswith("b") for name in final_values(service)), "they wait for the end"
     service.take(says(later[0], {"c": 5.0}, 2.0), says(later[1], {"c": 6.0}, 2.0))

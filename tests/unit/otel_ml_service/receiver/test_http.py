@@ -62,10 +62,10 @@ class Store:
         threading.Thread(target=work).start()
 
 
-def started(store: Store) -> tuple[HttpReceiver, tuple[str, int]]:
+def started(store: Store, runs: NoRuns | None = None) -> tuple[HttpReceiver, tuple[str, int]]:
     telemetry = Telemetry()
     routes = Routes(
-        Admission(store, telemetry, 2**28), NoRuns(), telemetry, tokens=Tokens(), version="0", any_host=True
+        Admission(store, telemetry, 2**28), runs or NoRuns(), telemetry, tokens=Tokens(), version="0", any_host=True
     )
     receiver = HttpReceiver(routes, "127.0.0.1", 0, telemetry, RefusalLog())
     return receiver, receiver.start()
@@ -101,6 +101,23 @@ def test_a_receiver_that_stops_answers_what_it_has_and_does_not_wait_for_senders
         sender.join(60)
     assert {status for mine in answers for status, _ in mine} == {200}
     assert {kept for mine in answers for _, kept in mine[:-1]} == {"keep-alive"}
+
+
+def test_what_cannot_be_answered_is_in_the_log_and_its_sender_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    class Defect(NoRuns):
+        def runs(self) -> list[Mapping[str, Any]]:
+            raise KeyError("a defect of ours")
+
+    receiver, address = started(Store(), Defect())
+    with closing(http.client.HTTPConnection(*address, timeout=60)) as connection:
+        connection.request("GET", "/otel_ml/runs")
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    receiver.stop(60.0)
+
+    [said] = [record for record in caplog.records if record.exc_info]
+    assert said.getMessage() == "GET /otel_ml/runs could not be answered."
+    assert "a defect of ours" in caplog.text
 
 
 def test_a_request_that_is_being_stored_when_the_receiver_stops_is_answered_and_its_connection_closed() -> None:

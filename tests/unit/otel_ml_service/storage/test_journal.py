@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import stat
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import closing
@@ -80,6 +83,36 @@ def test_payloads_are_handed_on_in_the_order_of_their_numbers_before_they_are_ac
 
     assert receiver.entries == [(number, str(n)) for n, number in enumerate(ids)]
     assert ids == sorted(set(ids))
+
+
+def open_files(folder: Path) -> list[str]:
+    """Return what this process has open below a folder."""
+    links = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sorted(link.name for link in links if folder in link.parents)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_a_journal_that_is_closed_or_cannot_be_opened_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.db"
+    journal = started(path, Receiver())
+    for body in (b"x", bytes(17 * 2**20), b"y"):  # files of several requests are no larger
+        append(journal, body).result(30)
+    assert {"journal-1.log", "journal-2.log"} <= {*open_files(tmp_path)}
+    journal.close()
+    assert open_files(tmp_path) == []
+
+    opened = os.open
+    with monkeypatch.context() as limited:
+        limited.setattr(os, "open", lambda name, *rest: no_more() if "journal-2" in str(name) else opened(name, *rest))
+        with pytest.raises(StorageError, match="as many files open as it may"):
+            Journal(path, Receiver())
+    assert open_files(tmp_path) == []
+
+
+def no_more() -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def test_the_bytes_of_a_request_can_be_read_again_until_it_is_dropped(tmp_path: Path) -> None:
