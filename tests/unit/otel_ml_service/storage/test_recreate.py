@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,6 +92,7 @@ def test_what_a_journal_acknowledges_is_under_its_name(tmp_path: Path, harm: Cal
     append(journal, b"first").result(10)
     harm(path)
     append(journal, b"second").result(10)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     shutil.copytree(path.parent, tmp_path / "killed")
     identity = journal.identity
     journal.close()
