@@ -145,18 +145,25 @@ def test_who_names_the_run_has_it_here_and_what_was_left_holds_no_credentials(tm
     assert written(tmp_path).get("after") == ([1], [2.0])
 
 
-def test_what_was_on_its_way_to_one_endpoint_goes_to_another_only_where_that_is_said_before(tmp_path: Path) -> None:
+def test_what_was_on_its_way_to_one_endpoint_goes_to_another_only_where_its_run_is_named(tmp_path: Path) -> None:
     was, port = f"http://127.0.0.1:{free_port()}", free_port()
     here = leaves(tmp_path, was)
     elsewhere = {**here, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+    where = f"http://127.0.0.1:{port} (OTEL_EXPORTER_OTLP_ENDPOINT)"
 
-    listed = otel_ml_command(elsewhere, "recover", "--dry-run")
-    while_down = otel_ml_command(elsewhere, "recover", "--timeout", "2")
+    listed = otel_ml_command(elsewhere, "recover", "one", "--dry-run")
+    while_down = otel_ml_command(elsewhere, "recover", "one", "--timeout", "2")
     with serving(here, port):
-        done = otel_ml_command(elsewhere, "recover", "--timeout", "20")
+        unnamed = [otel_ml_command(elsewhere, "recover", *more, "--timeout", "20") for more in ([], ["--all"])]
+        kept = list(tmp_path.glob("run/*/*/spool/*.spool"))
+        done = otel_ml_command(elsewhere, "recover", "one", "--timeout", "20")
         eventually(lambda: "after" in written(tmp_path))
 
-    where = f"http://127.0.0.1:{port} (OTEL_EXPORTER_OTLP_ENDPOINT)"
+    for said in unnamed:
+        assert said.returncode == 1, said.stdout
+        assert f"Left alone: 1 process of it sent to {was}." in " ".join(said.stdout.split())
+        assert f"or have it sent to {where} instead: otel-ml recover one" in " ".join(said.stdout.split())
+    assert len(kept) == 1
     assert (listed.returncode, while_down.returncode, done.returncode) == (0, 1, 0), done.stdout + done.stderr
     for said in (listed, while_down, done):
         assert f"Its processes sent to {was}; what they left goes to {where} instead" in said.stdout

@@ -55,9 +55,10 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
 
     RUN is an id, experiment/id, or a folder; without one, all unfinished runs of --dir are meant. A run that a job's
     own service wrote is finished in its folder, with the exporters it had. What else workers left is sent to
-    OTEL_EXPORTER_OTLP_ENDPOINT where that is set, as they would have done. Where it is not, what was on its way to an
-    endpoint is left alone, unless you name the RUN: then it goes into a run in --dir. A run of `otel-ml serve` is left
-    to that. Runs that are being recorded are left alone. Running it again does no harm: nothing is written twice.
+    OTEL_EXPORTER_OTLP_ENDPOINT where that is set, as they would have done. What was on its way to another endpoint is
+    left alone, unless you name the RUN: then it goes where that is set to, or, where it is not set, into a run in
+    --dir. A run of `otel-ml serve` is left to that. Runs that are being recorded are left alone. Running it again does
+    no harm: nothing is written twice.
 
     Exit code: 0 everything is delivered; 1 something is left, run it again; 2 wrong usage; 3 nothing is left, and some
     of it is lost, with its reason.
@@ -138,9 +139,11 @@ def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> li
 
 
 def _of_an_endpoint(runs: Sequence[Unfinished]) -> list[Unfinished]:
-    """Return the runs of which a receiver has the rest, or gets it just now, where this shell names none."""
-    if Config.from_env().is_remote:
-        return []
+    """Return the runs of which a receiver has the rest, or gets it just now, that is not the one of this shell."""
+    config = Config.from_env()
+    if config.is_remote:
+        here = config.endpoint.shown
+        return [run for run in runs if run.sent_to and here not in run.sent_to.values()]
     return [run for run in runs if (run.sent_to or run.is_sending) and not run.is_of_serve]
 
 
@@ -149,10 +152,11 @@ def _left_for_its_endpoint(run: Unfinished, base: Path) -> str:
         return f"{_described(run, base)}. Left alone: its processes are alive, and send it themselves"
     senders = "1 process" if len(run.sent_to) == 1 else f"{len(run.sent_to):,} processes"
     where = ", ".join(sorted(set(run.sent_to.values())))
+    config = Config.from_env()
+    instead = f"have it sent to {_where(config.endpoint)}" if config.is_remote else f"have it in {run.folder.path}"
     return (
         f"{_described(run, base)}. Left alone: {senders} of it sent to {where}. Run this again with "
-        f"{run.variable} set as it was, or start the job again; or have it in {run.folder.path} instead: "
-        f"otel-ml recover {run.id}"
+        f"{run.variable} set as it was, or start the job again; or {instead} instead: otel-ml recover {run.id}"
     )
 
 
