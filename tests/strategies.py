@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import STATISTICS
+from otel_ml_exporters.json_text import finite_json, plain_json
 from otel_ml_exporters.records import Record, StepRecord
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.observation import (
@@ -31,6 +32,7 @@ from otel_ml_service.aggregation.observation import (
 from otel_ml_service.aggregation.outcome import Outcome
 from otel_ml_service.aggregation.points import single
 from otel_ml_service.aggregation.settings import EngineSettings
+from otel_ml_service.aggregation.state_entries import who_entry, writer_entry
 
 START = 1_700_000_000.0
 """Seconds since the epoch at which every test's clock begins."""
@@ -233,24 +235,15 @@ def split(fragment: Fragment, at: int) -> list[Fragment]:
 
 
 def written_anew(engine: Engine) -> dict[str, bytes]:
-    """Return those entries of a restored engine's state that are written as a whole; it is of no use afterwards.
-
-    An engine writes what has changed, and any change makes another state: so its parts are told that they have.
-    """
+    """Return those entries of a restored engine's state that are written as a whole, though nothing has changed."""
     run, snapshot = engine._run, engine._snapshot
-    run.writers.dirty.update(writer.number for writer in run.writers)
-    run.writers.described.update(writer.number for writer in run.writers)
-    for attempt in run.step_streams:
-        for window in (*attempt.open.values(), *attempt.retained.values()):
-            run.touch(attempt, window)
-    for known in run.step_streams.reductions.values():
-        known.changed = True
-    engine._spans.changed.update(engine._spans.seen)
-    engine._parameters.changed = bool(engine._parameters.owners)
-    engine._summaries.changed = bool(engine._summaries.state())
-    run.output.fresh_said = bool(run.output.said)
     snapshot._written.clear()
-    return {key: value for key, value in engine.take().changes.items() if value is not None}
+    entries = dict(snapshot._compared())
+    entries |= {f"who/{writer.number}": plain_json(who_entry(writer)) for writer in run.writers}
+    entries |= {f"writer/{writer.number}": finite_json(writer_entry(writer)) for writer in run.writers}
+    entries["summaries"] = plain_json(engine._summaries.state())
+    entries["said"] = plain_json(list(run.output.said))
+    return entries
 
 
 class Service:
@@ -304,7 +297,10 @@ class Service:
 
     def restart(self) -> None:
         """Start again from what was committed; all of it was understood: written anew it is the same."""
-        assert written_anew(Engine("exp", self.settings, self.state)).items() <= self.state.items()
+        written = written_anew(Engine("exp", self.settings, self.state))
+        assert {key: written.get(key) for key in self.state if key in written} == {
+            key: value for key, value in self.state.items() if key in written
+        }
         self.engine = Engine("exp", self.settings, self.state)
 
     def rows(self, *, axis: str = "step", role: str = "trainer", own: bool = False) -> dict[int, dict[str, float]]:

@@ -361,7 +361,7 @@ def test_no_template_is_made_of_a_message_of_another_sdk_that_comes_once(monkeyp
     decoder = Decoder({"job": "ml.experiment.id"})
     decoder.protobuf("metrics", sums(7, 0, 1, {"ml.step": 7}).SerializeToString())
     decoded: list[object] = []
-    monkeypatch.setattr(decoder, "_add", lambda *given: decoded.append(given) or [])
+    monkeypatch.setattr(decoder, "_add", lambda *given: decoded.append(given) or [])  # decodes
 
     decoder.protobuf("metrics", sums(8, 0, 1, {"ml.step": 8}).SerializeToString())
 

@@ -27,7 +27,8 @@ NOTHING_SAID = Message(0, None, Totals(0, 0, 0, 0))
 @st.composite
 def sent(draw: st.DrawFn) -> list[Message]:
     """Draw what a writer sends; values are more than points, for a point may stand for many."""
-    amounts = st.builds(Amount, st.integers(0, 3), st.integers(0, 40), st.integers(0, 2))
+    points = st.builds(Amount, st.integers(1, 3), st.integers(0, 40), st.just(0))  # without one there is no value
+    amounts = points | st.builds(Amount, st.just(0), st.just(0), st.integers(0, 2))
     found, so_far = [], Amount()
     for seq, amount in enumerate(draw(st.lists(st.none() | amounts, min_size=1, max_size=12)), start=1):
         found.append(Message(seq, amount, Totals(so_far.values, *so_far)))

@@ -347,7 +347,8 @@ def _is_alone(rank: int, phase: str, usual: Mapping[str, float], longer: float, 
 
 def _restored(finding: Finding) -> _Seen:
     seen = _Seen(finding.phase, finding.since, times=finding.times, cost_s=finding.cost_s, told=finding)
-    seen.steps.append(finding.last)
+    before = min(finding.times - 1, _KEPT - 1) if finding.every else 0  # else nothing is known of their steps
+    seen.steps.extend(finding.last - number * (finding.every or 0) for number in range(before, -1, -1))
     mean = (finding.last - finding.since) / max(finding.times - 1, 1)
     seen.longest = max(finding.every or 0, math.ceil(mean), 1)
     return seen
