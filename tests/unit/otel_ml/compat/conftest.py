@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,3 +11,13 @@ import pytest
 def folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Have files that the originals write into the working directory, and so do we, in the test's folder."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def no_experiment_of_another_test() -> Iterator[None]:
+    """Forget which experiment a test has chosen: it is the process's, and no run of a later test is meant by it."""
+    yield
+    if "otel_ml.compat.mlflow" in sys.modules:
+        from otel_ml.compat import mlflow
+
+        mlflow.set_experiment("")
