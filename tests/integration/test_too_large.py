@@ -140,7 +140,8 @@ def test_recover_leaves_out_what_is_too_large_sends_the_rest_and_says_so_with_it
 
     command = [sys.executable, "-m", "otel_ml_service", "recover", "--timeout", "60"]
     environ = environment(tmp_path, variables)
-    first = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=100)
+    named = [*command, "one"]  # it was on its way to another endpoint
+    first = subprocess.run(named, env=environ, capture_output=True, text=True, check=False, timeout=100)
     again = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=100)
 
     assert first.returncode == 3, first.stdout + first.stderr
