@@ -74,12 +74,13 @@ def whole_steps(pairs: int) -> tuple[list[float], list[float]]:
     from otel_ml._internal.messages.recorder import recorder
     from otel_ml._internal.steps.axes import STEPS
     from otel_ml._internal.timers import spans
+    from otel_ml._internal.timers.consumed import settle_consumed
 
     steps, span = [], []
     for index in range(1, 10 * pairs):
         record_step(index, timers=TIMERS)
         begin = time.thread_time()  # it gives way to training in between
-        spans.collect(STEPS.generation)
+        spans.collect(STEPS.generation, settle_consumed)
         between = time.thread_time()
         recorder.collect(time.time_ns() + 20_000_000)
         end = time.thread_time()
