@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from otel_ml.testing import Capture, capture
+
 
 @pytest.fixture(autouse=True)
 def folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -21,3 +23,14 @@ def no_experiment_of_another_test() -> Iterator[None]:
         from otel_ml.compat import mlflow
 
         mlflow.set_experiment("")
+
+
+@pytest.fixture
+def captured_wandb() -> Iterator[Capture]:
+    """What is recorded in a run of the W&B layer."""
+    from otel_ml.compat import wandb
+
+    with capture() as run:
+        wandb.init()
+        yield run
+        wandb.finish()

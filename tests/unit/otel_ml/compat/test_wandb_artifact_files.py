@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from otel_ml.compat import wandb
-from otel_ml.testing import Capture, capture
+from otel_ml.testing import Capture
 from tests.unit.otel_ml.compat.recorded import events
-
-
-@pytest.fixture
-def captured() -> Iterator[Capture]:
-    with capture() as run:
-        wandb.init()
-        yield run
-        wandb.finish()
 
 
 @pytest.fixture
@@ -30,7 +21,7 @@ def artifact(tmp_path: Path) -> wandb.Artifact:
     return made
 
 
-def test_the_one_file_of_an_artifact_is_found_by_the_name_it_was_logged_under(captured: Capture) -> None:
+def test_the_one_file_of_an_artifact_is_found_by_the_name_it_was_logged_under(captured_wandb: Capture) -> None:
     Path("clean.csv").write_text("a,b")
     made = wandb.Artifact("clean", type="data")
     entry = made.add_file("clean.csv", name="sub/sample.csv")
@@ -41,7 +32,7 @@ def test_the_one_file_of_an_artifact_is_found_by_the_name_it_was_logged_under(ca
     assert (found.as_posix(), found.read_text()) == ("artifacts/clean/sub/sample.csv", "a,b")
     assert Path(wandb.use_artifact("clean:latest").file("elsewhere")).read_text() == "a,b"
     assert (entry.path, entry.size, entry.local_path) == ("sub/sample.csv", 3, "clean.csv")
-    assert captured.notices == []
+    assert captured_wandb.notices == []
 
 
 def test_a_file_is_got_by_its_name_inside_of_the_artifact(artifact: wandb.Artifact) -> None:
@@ -71,7 +62,7 @@ def test_what_was_added_is_got_by_its_name(artifact: wandb.Artifact) -> None:
     assert artifact.get("none") is None
 
 
-def test_what_is_removed_is_not_logged(captured: Capture, artifact: wandb.Artifact) -> None:
+def test_what_is_removed_is_not_logged(captured_wandb: Capture, artifact: wandb.Artifact) -> None:
     artifact.add(wandb.Table(columns=["a"], data=[[1]]), "scores")
     artifact.remove("in/inner")
     artifact.remove("scores")
@@ -81,6 +72,6 @@ def test_what_is_removed_is_not_logged(captured: Capture, artifact: wandb.Artifa
     artifact.remove(artifact.get_entry("again.txt"))
     wandb.log_artifact(artifact)
 
-    kept = [event.attributes["ml.artifact.path_in"] for event in captured.events if event.kind == "ml.artifact"]
+    kept = [event.attributes["ml.artifact.path_in"] for event in captured_wandb.events if event.kind == "ml.artifact"]
     assert (artifact.file_count, kept) == (1, ["in/a.txt"])
-    assert events(captured, "table") == {}
+    assert events(captured_wandb, "table") == {}

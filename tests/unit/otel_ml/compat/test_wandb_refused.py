@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,6 @@ import pytest
 
 from otel_ml.compat import wandb
 from otel_ml.testing import Capture, capture
-
-
-@pytest.fixture
-def captured() -> Iterator[Capture]:
-    with capture() as run:
-        wandb.init()
-        yield run
-        wandb.finish()
 
 
 @pytest.mark.parametrize(
@@ -40,39 +32,41 @@ def captured() -> Iterator[Capture]:
     ],
 )
 def test_a_chart_that_wandb_refuses_is_said_with_its_error_and_is_a_chart(
-    captured: Capture, make: Callable[[], Any], error: str
+    captured_wandb: Capture, make: Callable[[], Any], error: str
 ) -> None:
     chart = make()
     wandb.log({"chart": chart})
 
     assert isinstance(chart, wandb.plot.CustomChart)
-    assert f" at test_wandb_refused.py:{make.__code__.co_firstlineno} is accepted" in captured.notices[0]
-    assert f": {error}: " in captured.notices[0]
+    assert f" at test_wandb_refused.py:{make.__code__.co_firstlineno} is accepted" in captured_wandb.notices[0]
+    assert f": {error}: " in captured_wandb.notices[0]
 
 
-def test_a_table_is_made_of_the_rows_that_fit_its_columns_and_the_others_are_said(captured: Capture) -> None:
+def test_a_table_is_made_of_the_rows_that_fit_its_columns_and_the_others_are_said(captured_wandb: Capture) -> None:
     table = wandb.Table(columns=["a"], data=[[1], [1, 2], [], [3]])
 
     assert table.data == [[1], [3]]
-    assert [said for said in captured.notices if "ValueError: this table expects 1 columns: ['a'], found 2" in said]
+    assert [
+        said for said in captured_wandb.notices if "ValueError: this table expects 1 columns: ['a'], found 2" in said
+    ]
 
 
 @pytest.mark.parametrize("data", [5, {"a": [1]}, [1, 2]])
-def test_data_that_are_no_rows_are_said_and_the_table_is_empty(captured: Capture, data: Any) -> None:
+def test_data_that_are_no_rows_are_said_and_the_table_is_empty(captured_wandb: Capture, data: Any) -> None:
     assert wandb.Table(columns=["a"], data=data).data == []
-    [said] = captured.notices
+    [said] = captured_wandb.notices
     assert "Error: " in said
 
 
 @pytest.mark.parametrize(("name", "values"), [("a", [3, 4]), ("b", "xy")])
 def test_a_column_that_is_there_or_whose_values_are_a_text_is_said_and_left_out(
-    captured: Capture, name: str, values: Any
+    captured_wandb: Capture, name: str, values: Any
 ) -> None:
     table = wandb.Table(columns=["a"], data=[[1], [2]])
     table.add_column(name, values)
 
     assert (table.columns, table.data) == (["a"], [[1], [2]])
-    [said] = captured.notices
+    [said] = captured_wandb.notices
     assert "AssertionError: " in said
 
 
@@ -92,20 +86,22 @@ def test_the_rows_that_a_table_may_have_can_be_asked_for_and_set(monkeypatch: py
     monkeypatch.setattr(wandb.Table, "MAX_ROWS", 1_000_000)
 
 
-def test_a_key_that_is_not_a_text_is_said_with_wandbs_error_and_the_others_are_recorded(captured: Capture) -> None:
+def test_a_key_that_is_not_a_text_is_said_with_wandbs_error_and_the_others_are_recorded(
+    captured_wandb: Capture,
+) -> None:
     wandb.log({1: 1000, "loss": 0.5})  # type: ignore[dict-item]
     wandb.log({("a", "b"): 1, "loss": 0.25})  # type: ignore[dict-item]
 
     assert {key for key in wandb.summary if not key.startswith("_")} == {"loss"}
-    assert captured.values("loss") == [0.5, 0.25]
-    assert ["TypeError: " in said for said in captured.notices] == [True, True]
-    assert "log() with the key 1 at" in captured.notices[0]
+    assert captured_wandb.values("loss") == [0.5, 0.25]
+    assert ["TypeError: " in said for said in captured_wandb.notices] == [True, True]
+    assert "log() with the key 1 at" in captured_wandb.notices[0]
 
 
-def test_a_mode_of_a_table_that_there_is_not_is_said_with_wandbs_error(captured: Capture) -> None:
+def test_a_mode_of_a_table_that_there_is_not_is_said_with_wandbs_error(captured_wandb: Capture) -> None:
     wandb.Table(log_mode="ALWAYS")
 
-    [said] = captured.notices
+    [said] = captured_wandb.notices
     assert "AssertionError: " in said
     assert "INCREMENTAL" in said
 
@@ -120,41 +116,45 @@ def test_a_mode_of_a_table_that_there_is_not_is_said_with_wandbs_error(captured:
         lambda name: wandb.Molecule(f"{name}.pdb"),
     ],
 )
-def test_a_file_that_is_not_there_is_said_where_it_is_named_and_ends_nothing(captured: Capture, make: Any) -> None:
+def test_a_file_that_is_not_there_is_said_where_it_is_named_and_ends_nothing(
+    captured_wandb: Capture, make: Any
+) -> None:
     wandb.log({"shown": make("missing"), "loss": 0.5})
 
-    assert captured.values("loss") == [0.5]
-    assert [event.kind for event in captured.events if event.name == "shown"] == []
-    [said] = captured.notices
+    assert captured_wandb.values("loss") == [0.5]
+    assert [event.kind for event in captured_wandb.events if event.name == "shown"] == []
+    [said] = captured_wandb.notices
     assert "FileNotFoundError: " in said
     assert "at test_wandb_refused.py" in said
 
 
 def test_a_picture_that_cannot_be_read_is_said_and_the_rest_of_its_row_is_recorded(
-    captured: Capture, tmp_path: Path
+    captured_wandb: Capture, tmp_path: Path
 ) -> None:
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
     wandb.log({"broken": wandb.Image(tmp_path / "broken.jpg"), "note": "kept", "loss": 0.5})
 
-    assert captured.values("loss") == [0.5]
-    assert [event.name for event in captured.events if event.kind == "ml.text"] == ["note"]
-    [said] = captured.notices
+    assert captured_wandb.values("loss") == [0.5]
+    assert [event.name for event in captured_wandb.events if event.kind == "ml.text"] == ["note"]
+    [said] = captured_wandb.notices
     assert "Image in 'broken'" in said
     assert "UnidentifiedImageError: " in said
 
 
-def test_an_argument_of_init_that_wandb_does_not_know_is_said_also_where_a_run_is_active(captured: Capture) -> None:
+def test_an_argument_of_init_that_wandb_does_not_know_is_said_also_where_a_run_is_active(
+    captured_wandb: Capture,
+) -> None:
     wandb.init(projct="digits", confg=np.array([1, 2]))
 
-    assert [said.partition(")")[0] for said in captured.notices] == ["wandb.init(projct=…", "wandb.init(confg=…"]
+    assert [said.partition(")")[0] for said in captured_wandb.notices] == ["wandb.init(projct=…", "wandb.init(confg=…"]
 
 
 def test_a_mode_that_there_is_not_is_said_and_sends_nothing() -> None:
-    with capture() as captured:
+    with capture() as captured_wandb:
         run = wandb.init(mode="offlin")
         wandb.finish()
 
-    [notice] = captured.notices
+    [notice] = captured_wandb.notices
     assert "mode='offlin'" in notice
     assert "offline" in notice
     assert run.offline
