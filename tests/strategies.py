@@ -32,7 +32,7 @@ from otel_ml_service.aggregation.observation import (
 from otel_ml_service.aggregation.outcome import Outcome
 from otel_ml_service.aggregation.points import single
 from otel_ml_service.aggregation.settings import EngineSettings
-from otel_ml_service.aggregation.state_entries import who_entry, writer_entry
+from otel_ml_service.aggregation.state_entries import who_entry, window_entry, writer_entry
 
 START = 1_700_000_000.0
 """Seconds since the epoch at which every test's clock begins."""
@@ -246,6 +246,15 @@ def written_anew(engine: Engine) -> dict[str, bytes]:
     return entries
 
 
+def windows_anew(engine: Engine) -> dict[str, bytes]:
+    """Return the entries of all windows that an engine has in memory, as if each had changed."""
+    found = {}
+    for attempt in engine._run.step_streams:
+        for window in [*attempt.open.values(), *attempt.retained.values()]:
+            found[f"unit/{window.number}"] = plain_json(window_entry(attempt, window))
+    return found
+
+
 class Service:
     """An engine with a clock that only the test moves, and everything it ever handed out.
 
@@ -296,7 +305,8 @@ class Service:
                 self.state[key] = value
 
     def restart(self) -> None:
-        """Start again from what was committed; all of it was understood: written anew it is the same."""
+        """Start again from what was committed: it says what is in memory, and written anew it is the same."""
+        assert windows_anew(self.engine) == {key: value for key, value in self.state.items() if key[:5] == "unit/"}
         written = written_anew(Engine("exp", self.settings, self.state))
         assert {key: written.get(key) for key in self.state if key in written} == {
             key: value for key, value in self.state.items() if key in written

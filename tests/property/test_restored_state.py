@@ -131,3 +131,16 @@ def test_a_service_that_starts_again_after_each_commit_knows_all_that_one_knows_
     assert restarted.engine.facts == through.engine.facts
     assert restarted.engine.findings == through.engine.findings
     assert restarted.engine.status == through.engine.status
+
+
+def test_that_somebody_went_on_from_a_step_without_a_word_about_it_outlives_the_service() -> None:
+    service = Service()
+    here, there = (Rank(number, world_size=2) for number in range(2))
+    service.take(here.record(0, {"loss": [1.0]}), there.record(0, {"loss": [3.0]}))
+    service.take(here.step(1, {"loss": [1.0]}))  # its end of step 0 was lost
+    service.wait(service.settings.allowed_lateness_s - 1.0, here, there)
+
+    service.restart()
+
+    service.wait(2.0, here, there)
+    assert [notice for notice in service.notices if "still open" in notice]

@@ -274,13 +274,17 @@ class Attempt:
     def _note_closed(self, step: int) -> None:
         self.last_closed = step if self.last_closed is None else max(self.last_closed, step)
 
-    def pass_step(self, step: int, active: float) -> None:
-        """Note that a writer is past `step`: windows up to it have a first done writer now."""
+    def pass_step(self, step: int, active: float) -> list[StepWindow]:
+        """Note that a writer is past `step`; return the windows that have a first done writer since now."""
+        noted = []
         for other in reversed(self.order):
             if other <= step:
-                if not self.open[other].note_done(active):
+                window = self.open[other]
+                if not window.note_done(active):
                     break
+                noted.append(window)
                 self.watch = None  # from now on others may be late
+        return noted
 
 
 class StepStream:

@@ -72,7 +72,7 @@ class Steps:
             self._open.keep(attempt, window, piece)
         # An SDK announces no end of a step: its first point of a step says that it is done with the one before.
         if not writer.native:
-            attempt.pass_step(step - 1, self._run.active)
+            self._pass_step(attempt, step - 1)
 
     def kept_of(self, writer: WriterState, axis: str, step: int) -> Sequence[Piece] | None:
         """Return what is kept of a step that is closed where this writer delivers; None where it is not closed."""
@@ -97,7 +97,7 @@ class Steps:
             window = self._open.window(attempt, step)
             window.hear_watermark(writer.number, watermark.points, watermark.seq)
             self._run.touch(attempt, window)
-        attempt.pass_step(step, self._run.active)
+        self._pass_step(attempt, step)
 
     def settle(self) -> None:
         """Close whatever may close."""
@@ -143,6 +143,7 @@ class Steps:
                 window.excuse(number)
             # Ask again: without those who left, the step may be complete now.
             if verdict.leavers:
+                self._run.touch(attempt, window)
                 self._say_leaving(attempt, window, verdict.leavers)
                 continue
             self._name_holders(attempt, window, verdict.holders)
@@ -234,6 +235,10 @@ class Steps:
             f"{size_text(self._run.settings.open_bytes)}; the oldest close with what has arrived.",
         )
         self.close_oldest(attempt)
+
+    def _pass_step(self, attempt: Attempt, step: int) -> None:
+        for window in attempt.pass_step(step, self._run.active):
+            self._run.touch(attempt, window)
 
     def _progress(self, writer: WriterState, attempt: Attempt) -> Progress:
         progress = writer.progress.get(attempt.number)

@@ -267,6 +267,20 @@ def test_ids_of_the_first_form_are_not_given_again_though_nothing_is_left(tmp_pa
     journal.close()
 
 
+def test_ids_of_the_first_form_are_not_given_again_though_a_kill_and_a_person_took_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "lived" / "journal.db"
+    path.parent.mkdir()
+    left_by_the_first_form(path, 3)
+    journal = started(path, Receiver())  # which has appended nothing yet
+    with killed(path, tmp_path / "killed") as left:
+        for log in left.parent.glob("journal-*.log"):
+            log.unlink()
+        again = started(left, Receiver())
+        assert append(again, b"new").result(10) == 4
+        again.close()
+    journal.close()
+
+
 def test_a_service_that_is_killed_while_it_takes_up_the_first_form_takes_nothing_up_twice(tmp_path: Path) -> None:
     path = tmp_path / "state" / "journal.db"
     path.parent.mkdir()
