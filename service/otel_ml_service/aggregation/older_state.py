@@ -36,6 +36,9 @@ _STREAM_KEY, _WITHOUT_SCOPE = 0, 5
 _TOGETHER, _STATISTICS = 256, 7
 """Streams in an entry of version 10, and what is kept of each."""
 
+_STEPS = 64
+"""Of the clock of training, in an entry of version 11."""
+
 _OF_POINTS = 2
 """Slashes in the key of a window's points."""
 
@@ -188,6 +191,19 @@ def _from_9(state: State) -> Iterator[tuple[str, bytes]]:
             yield f"stream/{_digest_of(meter)}/{number}", _as_columns(meter, number, some)
 
 
+def _from_10(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the form in which the clock of training was written anew with each commit."""
+    for key, data in state.items():
+        if key == "run":
+            run = json.loads(data)
+            role, steps = run["training"]
+            yield key, plain_json({**run, "version": 11, "training": role})
+            for first in range(0, len(steps), _STEPS):
+                yield f"training/{first // _STEPS}", plain_json(steps[first : first + _STEPS])
+        else:
+            yield key, data
+
+
 def _as_columns(meter: tuple[Any, ...], number: int, streams: Sequence[list[Any]]) -> bytes:
     names, starts, times, stats, buckets, received = zip(*streams, strict=True)
     head = plain_json([meter, number, names])
@@ -222,4 +238,5 @@ def _by_role(streams: list[list[Any]]) -> list[object]:
 
 _NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {
     1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6, 7: _from_7, 8: _from_8, 9: _from_9,
+    10: _from_10,
 }  # fmt: skip

@@ -184,7 +184,6 @@ class RunState:
         self.now = entry["now"]
         self.started_at, self.origin_ns = entry["started_at"], entry["origin_ns"]
         self.attempts = Attempts(*entry["attempts"])
-        self.training = TrainingClock(*entry["training"])
         self.next_window, self.events, self.left_out = entry["next_unit"], entry["events"], entry["left_out"]
         self.superseded, self.too_late, self.is_missing_said, begins_anew = entry["account"]
         self.writers.begin_anew(begins_anew)

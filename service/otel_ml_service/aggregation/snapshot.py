@@ -2,8 +2,9 @@
 
 `run` · `said` · `findings` · `reductions` · `params` · `summaries` · `who/<n>` (a writer's resource) · `writer/<n>`
 (where it stands) · `spans/<n>` · `track/<n>` · `lane/<n>` · `shape/<n>` · `stream/<digest>/<k>` ·
-`recent/<generation>/<k>` · `moments/<generation>/<k>` · `unit/<n>` (what is known of it). What begins with `disk/` is
-read when it is needed: `disk/points/<n>/<k>` (points of a window, written once), and what `closed_steps.py` names.
+`recent/<generation>/<k>` · `moments/<generation>/<k>` · `training/<k>` · `unit/<n>` (what is known of it). What begins
+with `disk/` is read when it is needed: `disk/points/<n>/<k>` (points of a window, written once), and what
+`closed_steps.py` names.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ class Snapshot:
         self._spans.changed.clear()
         out.update(self._streams.changes())
         out.update(self._recent())
+        out.update((f"training/{block}", data) for block, data in run.training.changes())
         if self._parameters.changed:
             self._parameters.note_committed()
             out["params"] = plain_json([[list(path), *owner] for path, owner in self._parameters.owners.items()])
@@ -129,7 +131,7 @@ class Snapshot:
             "clock": run.clock.state(),
             "now": run.now,
             "attempts": run.attempts.state(),
-            "training": run.training.state(),
+            "training": run.training.role,
             "recent": run.recent.state(),
             "moments": run.recent_points.state(),
             "started_at": run.started_at,
@@ -210,10 +212,11 @@ class Snapshot:
             restore_attempt(self._run, json.loads(data))
         self._restore_windows(entries.get("unit", {}), lambda key: state.get(key) or self._run.disk.get(key))
         self._restore_rest(entries)
-        self._restore_run(json.loads(state["run"]))
+        run = json.loads(state["run"])
+        self._restore_run(run)
+        self._run.training.restore(run["training"], {int(k): data for k, data in entries.get("training", {}).items()})
         digests = self._read_added("recent", entries)
         joined = {generation: b"".join(chunks) for generation, chunks in digests.items()}
-        run = json.loads(state["run"])
         self._run.recent.restore(run["recent"], joined)
         self._run.recent_points.restore(run["moments"], self._read_added("moments", entries))
         self._written = {key: state[key] for key in state if key.partition("/")[0] in _COMPARED}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 
 from otel_ml.wire.attributes import UNNAMED_ROLES
+from otel_ml_exporters.json_text import plain_json
 
 __all__ = ["TrainingClock"]
 
 MAX_ENTRIES = 4096
 """Steps remembered at most; of more, the older half is forgotten: a point of the axis `time` from then has no step."""
+
+_BLOCK = 64
+"""Steps in an entry of the state: a commit writes the last of them, and not what was written before."""
 
 
 class TrainingClock:
@@ -24,9 +29,11 @@ class TrainingClock:
         (None, 7, 8)
     """
 
-    def __init__(self, role: str | None = None, entries: Iterable[tuple[int, int, int]] = ()) -> None:
-        self._role = role
-        self._entries: list[tuple[int, int, int]] = [tuple(entry) for entry in entries]  # type: ignore[misc]
+    def __init__(self) -> None:
+        self._role: str | None = None
+        self._entries: list[tuple[int, int, int]] = []
+        # The state has them in numbered blocks, of which the first entry begins `_first`.
+        self._first = self._first_stored = self._stored = 0
 
     def note(self, role: str, attempt: int, step: int, time_ns: int) -> None:
         """Note that `role` was at `step` at `time_ns`."""
@@ -35,20 +42,43 @@ class TrainingClock:
                 return
             if self._role is not None and self._role in UNNAMED_ROLES:
                 return
-            self._role, self._entries = role, []
+            self._role = role
+            self._forget(len(self._entries))
         if self._entries and (attempt, step) <= self._entries[-1][1:]:
             return
         if self._entries:
             time_ns = max(time_ns, self._entries[-1][0])
         self._entries.append((time_ns, attempt, step))
         if len(self._entries) > MAX_ENTRIES:
-            del self._entries[: MAX_ENTRIES // 2]
+            self._forget(MAX_ENTRIES // 2)
 
     def at(self, time_ns: int) -> int | None:
         """Return the step current at `time_ns`, or None before the first."""
         place = bisect_right(self._entries, time_ns, key=lambda entry: entry[0])
         return self._entries[place - 1][2] if place else None
 
-    def state(self) -> list[object]:
-        """Return the constructor's arguments as plain data."""
-        return [self._role, self._entries]
+    def _forget(self, entries: int) -> None:
+        """Forget the oldest ones; the next one begins a block."""
+        del self._entries[:entries]
+        self._first += -(-entries // _BLOCK)
+        self._stored = max(0, self._stored - entries)
+
+    @property
+    def role(self) -> str | None:
+        """Whose steps these are; None before the first."""
+        return self._role
+
+    def changes(self) -> Iterator[tuple[int, bytes | None]]:
+        """Yield the blocks that changed since the last call, by number; None where one is gone."""
+        yield from ((block, None) for block in range(self._first_stored, self._first))
+        begins = self._stored // _BLOCK * _BLOCK if self._stored < len(self._entries) else self._stored
+        for place in range(begins, len(self._entries), _BLOCK):
+            yield self._first + place // _BLOCK, plain_json(self._entries[place : place + _BLOCK])
+        self._first_stored, self._stored = self._first, len(self._entries)
+
+    def restore(self, role: str | None, blocks: Mapping[int, bytes]) -> None:
+        """Go on from what `changes` has yielded."""
+        self._role = role
+        self._entries = [tuple(entry) for number in sorted(blocks) for entry in json.loads(blocks[number])]
+        self._first = self._first_stored = min(blocks, default=0)
+        self._stored = len(self._entries)
