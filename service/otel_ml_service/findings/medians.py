@@ -19,14 +19,24 @@ def low_median(values: Floats, least: int = 1) -> Floats:
         >>> low_median(np.array([[1.0, np.nan], [3.0, 5.0], [4.0, np.nan], [9.0, np.nan]]), least=2).tolist()
         [3.0, nan]
     """
-    ordered, counts = _ordered(values)
+    ordered = np.sort(values, axis=0)  # NaN sorts last
+    count = len(ordered)
+    if count >= max(least, 1) and not np.isnan(ordered[-1]).any():  # the usual case: every rank has every timer
+        whole: Floats = ordered[(count - 1) // 2]
+        return whole
+    counts = _counts(values)
     return _picked(ordered, counts, (counts - 1) // 2, least)
 
 
 def median(values: Floats, least: int = 1) -> Floats:
     """Return each column's median; NaN where it has fewer than `least` numbers."""
-    ordered, counts = _ordered(values)
-    low, high = _picked(ordered, counts, (counts - 1) // 2, least), _picked(ordered, counts, counts // 2, least)
+    ordered = np.sort(values, axis=0)
+    count = len(ordered)
+    if count >= max(least, 1) and not np.isnan(ordered[-1]).any():
+        low, high = ordered[(count - 1) // 2], ordered[count // 2]
+    else:
+        counts = _counts(values)
+        low, high = _picked(ordered, counts, (counts - 1) // 2, least), _picked(ordered, counts, counts // 2, least)
     middle: Floats = (low + high) / 2
     return middle
 
@@ -37,8 +47,9 @@ def largest_of_rows(values: Floats) -> Floats:
     return np.where(np.isinf(largest), np.nan, largest)
 
 
-def _ordered(values: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
-    return np.sort(values, axis=0), np.count_nonzero(~np.isnan(values), axis=0)  # NaN sorts last
+def _counts(values: Floats) -> npt.NDArray[np.int64]:
+    counts: npt.NDArray[np.int64] = np.count_nonzero(~np.isnan(values), axis=0)
+    return counts
 
 
 def _picked(ordered: Floats, counts: npt.NDArray[np.int64], place: npt.NDArray[np.int64], least: int) -> Floats:
