@@ -132,7 +132,7 @@ class _Making(ast.NodeVisitor):
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bool):
             self._replace("a constant is another", node, str(not node.value))
-        elif isinstance(node.value, int | float):
+        elif isinstance(node.value, int | float) and node.value + 1 != node.value:
             self._replace("a constant is another", node, f"({self._text(node)} + 1)")
 
     def visit_Return(self, node: ast.Return) -> None:

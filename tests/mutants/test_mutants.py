@@ -15,6 +15,7 @@ SOURCE = b'''"""A module."""
 from __future__ import annotations
 
 LIMIT = 3
+LARGEST = 1.7976931348623157e308
 NAMES = ["\xc3\xa9"]
 __slots__ = ("one", "two")
 

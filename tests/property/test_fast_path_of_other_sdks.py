@@ -177,6 +177,7 @@ def sums(step: int, rank: int, temporality: int, where: dict[str, Any], number: 
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
         metric.sum.aggregation_temporality = temporality
         setattr(metric.sum.data_points[0], number, step)
+        metric.sum.data_points[0].start_time_unix_nano = START + step if temporality == 2 else 0
     return request
 
 
@@ -215,6 +216,7 @@ def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
     assert isinstance(points, ThirdPartyPoints)
     assert (points.writer.rank, points.step) == (1, 9 if has_step else None)
     assert points.partials.stats[:, 1].tolist() == [9.0] * 4
+    assert points.starts == (START + 9 if temporality == 2 else 0,) * 4
 
 
 def test_no_template_is_made_of_a_message_of_another_sdk_that_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:

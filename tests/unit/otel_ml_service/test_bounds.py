@@ -63,6 +63,17 @@ def test_streams_of_single_steps_beyond_the_bound_go_from_the_oldest(monkeypatch
     assert max(meter.step or 0 for meter in streams.tables) == 199
 
 
+def test_the_older_half_of_the_streams_goes_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cumulative_streams, "MAX_STREAMS", 50)  # a bound that one test can reach
+    engine = Engine("exp", EngineSettings())
+    for step in range(51):
+        point = cumulative(writer(role="other"), "tokens", 5.0, start=START, time=START + 1 + step, step=step)
+        engine.observe(point, START + step)
+
+    kept = {meter.step for meter in engine._third_party.streams.tables}
+    assert kept == set(range(25, 51))
+
+
 def test_decoded_resources_and_shapes_are_cached_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_SHAPES", 10)  # a bound that one test can reach
     monkeypatch.setattr(resource, "_CACHED", 10)  # the same

@@ -250,6 +250,22 @@ def test_points_that_the_service_rejected_itself_are_blamed_on_nobody_in_between
     assert any("never arrived" in notice for notice in service.notices) == (not rejected)
 
 
+def test_what_is_still_waited_for_is_not_held_against_what_the_service_rejected() -> None:
+    service, rank = Service(), Rank(0)
+    rank.step(0, {"x": 1.0})  # never arrives
+    service.take(rank.step(1, {"x": 1.0}), rank.says_totals(1))
+    service.engine.note_rejected(1)
+    service.wait(11, rank)
+    rank.step(2, {"x": 1.0})  # neither, but nobody knows that yet
+
+    service.take(rank.step(3, {"x": 1.0}), rank.says_totals(3))
+    service.wait(1, rank)
+    assert not any("do not arrive" in notice for notice in service.notices)
+
+    service.wait(11, rank)
+    assert any("do not arrive" in notice for notice in service.notices)
+
+
 @pytest.mark.parametrize("reduce", ["last", "first", "last,first", "mean,last", "p50,last", "sum", "last>mean"])
 @pytest.mark.parametrize("records", [[1.0], [1.0, 2.0, 3.0]])
 def test_a_value_counts_once_whatever_points_it_travels_in(reduce: str, records: list[float]) -> None:

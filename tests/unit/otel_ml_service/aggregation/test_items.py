@@ -118,7 +118,7 @@ def test_an_artifact_keeps_what_its_author_says_of_it() -> None:
 
     full, bare = [record for record in service.records if isinstance(record, Artifact)]
     assert (full.sha256, full.aliases, full.type) == ("ab12", ("best", "v2"), "model")
-    assert (bare.sha256, bare.aliases, bare.type) == (None, (), "file")
+    assert (bare.sha256, bare.aliases, bare.type, bare.path_in) == (None, (), "file", "other")
 
 
 def test_an_empty_file_is_a_file_and_a_large_one_is_a_record_once_it_was_looked_for() -> None:
