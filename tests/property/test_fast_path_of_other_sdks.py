@@ -189,13 +189,13 @@ READERS = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
-@pytest.mark.parametrize("has_step", [True, False], ids=["with a step", "without"])
+@pytest.mark.parametrize("where", ["points", "scope", "nowhere"])
 @pytest.mark.parametrize("temporality", [1, 2], ids=["delta", "cumulative"])
 @pytest.mark.parametrize("number", ["as_double", "as_int"])
 @READERS
 def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
     encoded: Callable[[Any], bytes],
-    has_step: bool,
+    where: str,
     temporality: int,
     number: str,
     aliases: dict[str, str],
@@ -204,7 +204,10 @@ def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
     decoder = Decoder(aliases)
 
     def body(step: int, rank: int) -> bytes:
-        return encoded(sums(step, rank, temporality, {"ml.step": step} if has_step else {}, number))
+        request = sums(step, rank, temporality, {"ml.step": step} if where == "points" else {}, number)
+        if where == "scope":
+            set_attributes(request.resource_metrics[0].scope_metrics[0].scope.attributes, {"ml.step": 9})
+        return encoded(request)
 
     for step in (7, 8):
         decoder.protobuf("metrics", body(step, 0))
@@ -214,9 +217,26 @@ def test_the_third_message_of_another_sdk_is_not_decoded_any_more(
 
     [points] = third.observations["run-1"]
     assert isinstance(points, ThirdPartyPoints)
-    assert (points.writer.rank, points.step) == (1, 9 if has_step else None)
+    assert (points.writer.rank, points.step) == (1, None if where == "nowhere" else 9)
     assert points.partials.stats[:, 1].tolist() == [9.0] * 4
     assert points.starts == (START + 9 if temporality == 2 else 0,) * 4
+
+
+@pytest.mark.parametrize("encoded", ENCODERS, ids=["directly", "through the Collector"])
+@READERS
+def test_messages_with_a_point_that_has_no_value_give_what_decoding_gives(
+    encoded: Callable[[Any], bytes], aliases: dict[str, str]
+) -> None:
+    def body(step: int) -> bytes:
+        request = third_party_request([{"name": name, "value": 0.5, "ml.step": step} for name in ("loss", "norm")])
+        point = request.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[0]
+        point.ClearField("as_double")
+        point.flags = 1
+        return encoded(request)
+
+    decoder = Decoder(aliases)
+    for step in (7, 8, 9):
+        assert_same(decoder.protobuf("metrics", body(step)), decoded_by_upb(body(step)))
 
 
 def test_no_template_is_made_of_a_message_of_another_sdk_that_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
