@@ -233,3 +233,16 @@ def test_what_version_7_packed_is_read() -> None:
     stored = bytes.fromhex("371f71c078bb129803932b8031141215ca33f352f2cb751430c5000f730de3")
     assert value_of(stored, b"points of") == POINTS
     assert value_of(stored[:9] + b"x" + stored[10:], b"points of") is None
+
+
+def test_an_entry_that_was_packed_with_names_that_are_damaged_is_not_there(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shrink(path, never)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        assert connection.execute("UPDATE dictionaries SET content = x'00'").rowcount > 0
+
+    with closing(Outbox(path)) as outbox:
+        assert outbox.entry("disk/points/0000000041/0") is None
+
+    assert "a packed entry of the engine's state cannot be read" in caplog.text
