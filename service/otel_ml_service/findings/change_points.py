@@ -3,7 +3,8 @@
 The steps before are the reference: a robust line through them goes on into the newest steps. A change is where the
 newest steps lie off that line by several times the scatter around it, nearly all of them beyond nearly all of the
 reference (ranks, so that heavy tails do not matter), and where they leave it at once: not by and by, and not with
-another slope.
+another slope. Where 64 steps follow one another, as those in which a metric is learned, and the newest 32 are a level,
+these are the reference.
 
 Values that follow one another, as those of a random walk or of a moving average, take more for a change, and from a
 correlation of 0.6 on nothing is told: such a series may have any level by itself.
@@ -50,6 +51,9 @@ _AT_ONCE = 0.6
 
 _ALIKE = 2.5
 """Deviations of von Neumann's ratio from which a reference follows itself, whatever the whole series does."""
+
+_LEVEL = 0.3
+"""Part of a change by which steps may drift that are called a level."""
 
 _FAR = 2.0
 """Times all that the reference varies by: a level so far off is no longer one of those that it has by itself."""
@@ -212,7 +216,25 @@ def _search(series: Floats, length: int, harder: float, *, only_far: bool) -> _S
             if at is not None:
                 before = float(block[row, at] - residuals[row, at])
                 return _Split(first + row + at, first + row + length + RECENT - 1, before, float(scatter[row]))
+            if length == REFERENCE and _follows_itself(residuals[row, :length]):
+                begin = first + row + length - _FIRST
+                found = _after_a_level(series[begin : begin + _FIRST + RECENT], harder)
+                if found is not None:
+                    return found._replace(at=begin + found.at, found_at=begin + found.found_at)
     return None
+
+
+def _after_a_level(series: Floats, harder: float) -> _Split | None:
+    """Return the change behind the newest steps of a reference that follows itself, where these alone are a level.
+
+    A curve that still bends has none: there the newest steps drift, too.
+    """
+    found = _search(series, _FIRST, harder, only_far=False)
+    if found is None:
+        return None
+    earlier, later = series[:_FIRST].reshape(2, -1)
+    drift, jump = np.median(later) - np.median(earlier), np.median(series[found.at :]) - found.before
+    return found if abs(drift) <= _LEVEL * abs(jump) else None
 
 
 def _residuals(windows: Floats, length: int) -> tuple[Floats, Floats]:
@@ -243,7 +265,7 @@ def _accepted(residuals: Floats, length: int, least: float, harder: float, *, on
     rises = np.copysign(1.0, np.median(residuals[length:])) * residuals
     reference, recent = rises[:length], rises[length:]
     is_far = np.median(recent) > _FAR * np.ptp(reference)
-    if not is_far and (only_far or _neighbors(reference[None])[0] < 2 - _ALIKE * 2 / math.sqrt(length)):
+    if not is_far and (only_far or _follows_itself(reference)):
         return None
     if not _is_beyond(reference, recent, _RANKS * harder):
         return None
@@ -254,6 +276,10 @@ def _accepted(residuals: Floats, length: int, least: float, harder: float, *, on
         return None
     jump = np.median(rises[at:]) - np.median(rises[at - RECENT : at])
     return at if jump > _AT_ONCE * max(np.median(recent), least) else None
+
+
+def _follows_itself(reference: Floats) -> bool:
+    return bool(_neighbors(reference[None])[0] < 2 - _ALIKE * 2 / math.sqrt(len(reference)))
 
 
 def _is_beyond(reference: Floats, recent: Floats, deviations: float) -> bool:

@@ -41,6 +41,19 @@ def test_of_a_random_walk_it_is_said_that_nothing_can_be_told() -> None:
     assert told_of_none("normal", SEEDS).untold == 0
 
 
+@pytest.mark.parametrize("kept", [35, 40, 60])
+def test_a_level_that_was_reached_by_and_by_and_is_lost_is_found(kept: int) -> None:
+    """As a reward that is learned, and falls: what is compared with the newest steps has the rise in it, too."""
+    learned = [*[0.6] * 10, *np.linspace(0.6, 3.0, 15), *[3.0] * kept]
+    found = 0
+    for seed in range(50):
+        values = np.array([*learned, *[1.5] * 30]) + np.random.default_rng(seed).normal(size=len(learned) + 30) * 0.3
+        changes = change_points(range(len(values)), values.tolist()).changes
+        found += any(abs(change.step - len(learned)) <= 2 for change in changes)
+
+    assert found >= 45
+
+
 def test_a_level_that_comes_back_is_two_changes() -> None:
     rng = np.random.default_rng(1)
     values = rng.normal(size=240) * 0.001 + 0.005
