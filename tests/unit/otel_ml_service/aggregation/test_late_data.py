@@ -266,7 +266,7 @@ def test_a_start_reads_only_what_is_in_memory() -> None:
     state = {key: value for key, value in service.state.items() if not key.startswith("disk/")}
     service.engine = Engine("exp", ON_DISK, state, kept=kept)
 
-    assert len(state) < 20
+    assert len([key for key in state if not key.startswith("training/")]) < 20
     assert len(asked) == 3
     service.take(rank.step(7, {"x": 3.0}))
     assert service.rows()[7] == {"x": 2.0}
