@@ -21,6 +21,7 @@ from otel_ml_service.aggregation.points import Buckets, ExplicitBuckets
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.stream_table import CHUNK, KEPT, Latest, Meter, StreamTable, decoded
+from otel_ml_service.versions import RUN
 
 SHAPES: dict[tuple[SeriesKey, ...], Shape] = {}
 METER = Meter(3, "my.library", "step", None)
@@ -133,8 +134,8 @@ def test_streams_that_version_9_kept_one_by_one_are_those_of_their_meter() -> No
     assert found["metric 1", (("of", "a"),)] == (
         [5], [7], np.array([rows]).tobytes(), [1e9], [Buckets(6, 0, 4, (0.5, 1.5), 0, ())]
     )  # fmt: skip
-    assert json.loads(state["run"])["recent"] == [2, 1e9, 3]
-    assert json.loads(state["run"])["moments"] == [0, None]
+    run_now = {"version": RUN, "recent": [2, 1e9, 3], "moments": [0, None], "training": None}
+    assert json.loads(state["run"]) == run_now
 
 
 def test_streams_of_which_version_1_did_not_tell_the_meter_are_those_of_the_first_meter_that_goes_on() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from otel_ml.wire.versions import require
 from otel_ml_exporters.file_identity import has_name
-from otel_ml_service.storage.database import storage_errors
+from otel_ml_service.storage.database import private_folder, storage_errors
 from otel_ml_service.storage.journal_file import JournalFile
 from otel_ml_service.storage.journal_frames import (
     Content,
@@ -233,6 +233,7 @@ class JournalFiles:
         return file
 
     def _made(self) -> JournalFile:
+        private_folder(self._folder)
         while True:
             self._number += 1
             path = self._folder / f"journal-{self._number}.log"

@@ -220,6 +220,17 @@ def test_a_file_of_a_newer_version_whose_database_does_not_tell_is_left_as_it_is
     assert {name: (tmp_path / name).read_bytes() for name in names(tmp_path)} == before
 
 
+def test_a_folder_that_somebody_has_opened_to_others_is_closed_again_with_the_next_file(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "journal.db"
+    journal = started(path, Receiver())
+    path.parent.chmod(0o755)
+
+    append(journal, b"x").result(10)
+
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    journal.close()
+
+
 def test_what_is_planted_under_the_name_of_the_next_file_is_not_followed(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_bytes(b"the only copy")
