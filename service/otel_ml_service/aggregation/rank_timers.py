@@ -12,7 +12,7 @@ from otel_ml_service.aggregation.piece import Piece, Shape, fold_order
 from otel_ml_service.aggregation.points import SeriesKey, sums_of
 from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.findings.phases import STEP, UNTIMED, in_order, is_amount
-from otel_ml_service.findings.step_timers import StepTimers
+from otel_ml_service.findings.step_timers import StepTimers, only_times
 
 __all__ = ["RankTimers", "stage_in"]
 
@@ -82,7 +82,7 @@ class RankTimers:
         return self._known[1]
 
     def _seconds(self, pieces: Sequence[Piece], ranks: Sequence[int], phases: Sequence[str]) -> Floats:
-        """Return seconds [ranks, phases]; NaN where a rank has no such timer."""
+        """Return seconds [ranks, phases]; NaN where a rank has no such timer, or says what is no time."""
         column_of = {phase: column for column, phase in enumerate(phases)}
         row_of = {rank: row for row, rank in enumerate(ranks)}
         columns: dict[int, npt.NDArray[np.int64]] = {}
@@ -97,7 +97,7 @@ class RankTimers:
         size = len(ranks) * len(phases)
         # bincount adds one after the other, so the order of the pieces gives the bits.
         sums = sums_of([piece.partials for piece in pieces])[timed]
-        seconds = np.bincount(cells, sums, size).astype(np.float64)
+        seconds = only_times(np.bincount(cells, sums, size))
         seconds[np.bincount(cells, minlength=size) == 0] = np.nan
         seconds = seconds.reshape(len(ranks), len(phases))
         if phases[0] == UNTIMED:

@@ -207,7 +207,7 @@ class Detector:
         extra = {phase: one.extra_s for (whose, phase), one in self.open.items() if whose == rank}
         total, row = sum(extra.values()), self._cells.ranks.get(rank, -1)
         late = float(self._late[row]) if 0 <= row < len(self._late) else np.inf
-        if not late < total:  # also where nothing is known
+        if not late < total or not total:  # also where nothing is known, and of a rank that is only silent
             return extra
         return {phase: max(late, 0.0) * seconds / total for phase, seconds in extra.items()}
 

@@ -20,9 +20,6 @@ T = TypeVar("T", bound=np.generic)
 MAX_CELLS = 1 << 20
 """Pairs of rank and timer that are looked at (some 60 MiB); further ranks and timers are not."""
 
-LONGEST_S = 1e9
-"""Thirty years: what says it took longer, or less than nothing, is not a time."""
-
 _FIELDS = {
     "evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0,
     "looks": 0.0, "high": 0.0, "looks_again": 0.0, "high_again": 0.0, "row": 0.0,
@@ -110,13 +107,12 @@ class EvidenceMatrix:
         self.seconds[places] = self.total[places] = 0.0
 
     def spread(self, ranks: Sequence[int], phases: Sequence[str], seconds: Floats) -> Floats:
-        """Return `seconds` in the places of this matrix; NaN where nothing was given, or no time."""
+        """Return `seconds` in the places of this matrix; NaN where nothing was given."""
         if self._known != (ranks, phases):  # else as in the step before: nearly always
             self._known, self._places = (ranks, phases), self._found(ranks, phases)
         spread = np.full((len(self.ranks), len(self.phases)), np.nan)
         places, given = self._places
         spread[places] = seconds[given]
-        spread[~((spread >= 0) & (spread <= LONGEST_S))] = np.nan
         return spread
 
     def _found(self, ranks: Sequence[int], phases: Sequence[str]) -> tuple[Places, Places]:

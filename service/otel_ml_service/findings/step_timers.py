@@ -10,9 +10,12 @@ import numpy.typing as npt
 
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind
 
-__all__ = ["StepTimers"]
+__all__ = ["StepTimers", "only_times"]
 
 Floats = npt.NDArray[np.float64]
+
+_LONGEST_S = 1e9
+"""Thirty years."""
 
 
 class StepTimers(NamedTuple):
@@ -21,7 +24,7 @@ class StepTimers(NamedTuple):
     Attributes:
         ranks: those heard in the step.
         phases: names of timers.
-        seconds: [ranks, phases], each rank's total; NaN where it has none.
+        seconds: [ranks, phases], each rank's total, NaN where it has none (`only_times()`).
         absent: ranks that were expected and of which nothing had arrived.
         stages: the pipeline stage of each rank, None where it did not say one; empty where nobody did.
         kinds: what timers were declared to measure; of others the name tells.
@@ -57,3 +60,13 @@ class StepTimers(NamedTuple):
         for spot, column in zip(spots, sorted_, strict=True):
             columns[spot] = column
         return self._replace(phases=tuple(self.phases[column] for column in columns), seconds=self.seconds[:, columns])
+
+
+def only_times(seconds: Floats) -> Floats:
+    """Return seconds with NaN for what is no time: less than nothing, thirty years and more.
+
+    Examples:
+        >>> only_times(np.array([0.5, -1.0, np.inf, 1e300, np.nan])).tolist()
+        [0.5, nan, nan, nan, nan]
+    """
+    return np.where((seconds >= 0) & (seconds <= _LONGEST_S), seconds, np.nan)

@@ -8,14 +8,14 @@ import pytest
 from otel_ml_service.findings.detector import Detector
 from otel_ml_service.findings.finding import Finding
 from otel_ml_service.findings.step_findings import StepFindings
-from otel_ml_service.findings.step_timers import StepTimers
+from otel_ml_service.findings.step_timers import StepTimers, only_times
 
 NAN = float("nan")
 
 
 def run(detector: Detector, steps: range, **phases: list[float]) -> list[Finding]:
     """Feed the same times at every step; return all changes."""
-    seconds = np.array(list(phases.values())).T
+    seconds = only_times(np.array(list(phases.values())).T)
     timers = StepTimers(tuple(range(len(seconds))), tuple(phases), seconds)
     return [change for step in steps for change in detector.step(step, timers)]
 
