@@ -9,7 +9,7 @@ from otel_ml.wire.published_name import MAX_LENGTH, published_name, sanitized
 from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.observation import Attributes
 
-__all__ = ["changed", "item_name", "metric_name", "rank_name", "reduced_name"]
+__all__ = ["changed", "exposed_names", "item_name", "metric_name", "rank_name", "reduced_name"]
 
 _SHOWN = 200
 
@@ -34,6 +34,18 @@ def reduced_name(series: str, reduction: Reduction, place: int, conflicting: boo
     """
     base = f"{series}/{reduction}" if conflicting else series
     return sanitized(base if place == 0 else f"{base}/{reduction.across[place]}")
+
+
+@lru_cache(maxsize=4096)
+def exposed_names(role: str, axis: str, phase: str) -> tuple[str, str]:
+    """Return the names of the seconds that a phase adds to the steps of a role, and of the rank that is in front then.
+
+    Examples:
+        >>> exposed_names("generator", "step", "forward")
+        ('generator/time/exposed/forward', 'generator/time/exposed/forward/rank')
+    """
+    name = published_name(role, axis, f"time/exposed/{phase}")
+    return name, f"{name}/rank"
 
 
 @lru_cache(maxsize=65536)

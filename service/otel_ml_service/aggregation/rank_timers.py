@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,9 @@ _STAGES = ("pp", "stage", "pipeline")
 _MAX_SHAPES = 65_536
 """Shapes that are remembered as looked at."""
 
+_MAX_LAYOUTS = 16
+"""Combinations of ranks and shapes of which it is remembered where their points belong."""
+
 _MOST_AMOUNTS = 4
 """Metrics of a window that say how much a rank was given to do; the first ones by name."""
 
@@ -34,13 +38,29 @@ _TOTALS = frozenset(name for name in WITHIN if REDUCTIONS[name].point == "moment
 says nothing about who is slow."""
 
 
+class _Layout(NamedTuple):
+    """Where the points of a window's timers belong.
+
+    Attributes:
+        phases: names of timers, in their order.
+        timed: [points], which of them are timers.
+        cells: [timers], the cell of [ranks, phases] that each is added to.
+        missing: [cells], those of timers that a rank does not have.
+    """
+
+    phases: tuple[str, ...]
+    timed: npt.NDArray[np.bool_]
+    cells: npt.NDArray[np.int64]
+    missing: npt.NDArray[np.bool_]
+
+
 class RankTimers:
     """Finds timers by how a rank's times combine and by their names, once for each shape."""
 
     def __init__(self) -> None:
         self._names: dict[int, tuple[str, ...]] = {}
         self._amounts: dict[int, tuple[tuple[int, str], ...]] = {}
-        self._known: tuple[tuple[tuple[int, ...], ...], tuple[str, ...]] = (), ()
+        self._layouts: dict[tuple[object, ...], _Layout] = {}
 
     def of(self, window: StepWindow, absent: frozenset[int]) -> StepTimers:
         """Return seconds of each (rank, timer) in `window`; what a rank's messages and children hold is added."""
@@ -49,12 +69,12 @@ class RankTimers:
         source_of = {piece.source.rank: piece.source for piece in window.pieces}
         ranks = tuple(sorted(source_of))
         sources = [source_of[rank] for rank in ranks]
-        phases = self._phases(pieces) if pieces else ()
+        phases, seconds = self._seconds(pieces, ranks) if pieces else ((), np.zeros((len(ranks), 0)))
         amounts, given = self._given(window, ranks) if pieces else ((), np.zeros((len(ranks), 0)))
         return StepTimers(
             ranks,
             phases,
-            self._seconds(pieces, ranks, phases) if pieces else np.zeros((len(ranks), 0)),
+            seconds,
             absent,
             stages=tuple(stage_in(source.topology) for source in sources),
             hosts=tuple(source.host for source in sources),
@@ -65,6 +85,38 @@ class RankTimers:
             ended_ns=_ends(pieces, ranks),
         )
 
+    def _seconds(self, pieces: Sequence[Piece], ranks: tuple[int, ...]) -> tuple[tuple[str, ...], Floats]:
+        """Return the phases, and seconds [ranks, phases]; NaN where a rank has no such timer, or says no time."""
+        phases, timed, cells, missing = self._layout(pieces, ranks)
+        # bincount adds one after the other, so the order of the pieces gives the bits.
+        sums = sums_of([piece.partials for piece in pieces])[timed]
+        seconds = only_times(np.bincount(cells, sums, len(missing)).astype(np.float64, copy=False))
+        seconds[missing] = np.nan
+        seconds = seconds.reshape(len(ranks), len(phases))
+        if phases[0] == UNTIMED:
+            seconds[:, 0] = np.maximum(2 * seconds[:, phases.index(STEP)] - np.nansum(seconds, axis=1), 0.0)
+        return phases, seconds
+
+    def _layout(self, pieces: Sequence[Piece], ranks: tuple[int, ...]) -> _Layout:
+        """Return where the points of pieces belong: nearly always as in the step before."""
+        key = ranks, *((piece.source.rank, piece.shape.number) for piece in pieces)
+        found = self._layouts.get(key)
+        if found is None:
+            if len(self._layouts) >= _MAX_LAYOUTS:
+                self._layouts.clear()
+            found = self._layouts[key] = self._laid_out(pieces, ranks)
+        return found
+
+    def _laid_out(self, pieces: Sequence[Piece], ranks: Sequence[int]) -> _Layout:
+        phases = self._phases(pieces)
+        column_of, row_of = ({key: place for place, key in enumerate(keys)} for keys in (phases, ranks))
+        names_of = [self._timers(piece.shape) for piece in pieces]
+        column = np.array([column_of[name] if name else -1 for names in names_of for name in names], dtype=np.int64)
+        rows = np.repeat([row_of[piece.source.rank] for piece in pieces], [len(names) for names in names_of])
+        timed = column >= 0
+        cells = rows[timed] * len(phases) + column[timed]
+        return _Layout(phases, timed, cells, np.bincount(cells, minlength=len(ranks) * len(phases)) == 0)
+
     def _phases(self, pieces: Sequence[Piece]) -> tuple[str, ...]:
         """Return the phases of a window in their order; what a step takes outside of its timers comes before them.
 
@@ -74,39 +126,18 @@ class RankTimers:
         for piece in pieces:
             rank = piece.source.rank
             shapes_of[rank] = (*shapes_of.get(rank, ()), piece.shape.number)
-        kinds = tuple(dict.fromkeys(shapes_of.values()))
-        if kinds != self._known[0]:
-            named = ([name for shape in shapes for name in self._names[shape] if name] for shapes in kinds)
-            phases = in_order(tuple(dict.fromkeys(names)) for names in named)
-            self._known = kinds, (UNTIMED, *phases) if STEP in phases and len(phases) > 1 else phases
-        return self._known[1]
-
-    def _seconds(self, pieces: Sequence[Piece], ranks: Sequence[int], phases: Sequence[str]) -> Floats:
-        """Return seconds [ranks, phases]; NaN where a rank has no such timer, or says what is no time."""
-        column_of = {phase: column for column, phase in enumerate(phases)}
-        row_of = {rank: row for row, rank in enumerate(ranks)}
-        columns: dict[int, npt.NDArray[np.int64]] = {}
-        for piece in pieces:
-            if piece.shape.number not in columns:
-                places = [column_of[name] if name else -1 for name in self._timers(piece.shape)]
-                columns[piece.shape.number] = np.array(places, dtype=np.int64)
-        rows = np.repeat([row_of[piece.source.rank] for piece in pieces], [len(p.partials.series) for p in pieces])
-        column = np.concatenate([columns[piece.shape.number] for piece in pieces])
-        timed = column >= 0
-        cells = rows[timed] * len(phases) + column[timed]
-        size = len(ranks) * len(phases)
-        # bincount adds one after the other, so the order of the pieces gives the bits.
-        sums = sums_of([piece.partials for piece in pieces])[timed]
-        seconds = only_times(np.bincount(cells, sums, size))
-        seconds[np.bincount(cells, minlength=size) == 0] = np.nan
-        seconds = seconds.reshape(len(ranks), len(phases))
-        if phases[0] == UNTIMED:
-            seconds[:, 0] = np.maximum(2 * seconds[:, column_of[STEP]] - np.nansum(seconds, axis=1), 0.0)
-        return seconds
+        named = (
+            [name for shape in shapes for name in self._names[shape] if name]
+            for shapes in dict.fromkeys(shapes_of.values())
+        )
+        phases = in_order(tuple(dict.fromkeys(names)) for names in named)
+        return (UNTIMED, *phases) if STEP in phases and len(phases) > 1 else phases
 
     def _given(self, window: StepWindow, ranks: Sequence[int]) -> tuple[tuple[str, ...], Floats]:
         """Return which metrics say how much each rank was given to do, and [ranks, metrics] how much."""
         counting = sorted((piece for piece in window.pieces if self._amounts_in(piece.shape)), key=fold_order)
+        if not counting:
+            return (), np.zeros((len(ranks), 0))
         names = sorted({name for piece in counting for _, name in self._amounts_in(piece.shape)})[:_MOST_AMOUNTS]
         column_of, row_of = ({key: place for place, key in enumerate(keys)} for keys in (names, ranks))
         given = np.full((len(ranks), len(names)), np.nan)

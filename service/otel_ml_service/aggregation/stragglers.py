@@ -10,6 +10,7 @@ from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.published_name import published_name
 from otel_ml_exporters.records import Image, JsonValue, Span, Table
 from otel_ml_exporters.span_lines import SpanLines
+from otel_ml_service.aggregation.naming import exposed_names
 from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.output import Output
 from otel_ml_service.aggregation.rank_timers import RankTimers
@@ -209,7 +210,7 @@ class Stragglers:
         changes = [self._linked(stream, watch, finding) for finding in found]
         watch.heat.add(window.step, watch.step_findings.slowdowns)
         self._note(stream, watch, changes)
-        return {**dict(_account(stream, watch.step_findings.account)), **dict(self._values(stream, watch))}
+        return _account(stream, watch.step_findings.account) | dict(self._values(stream, watch))
 
     def publish(self, stream: StepStream, *, at_end: bool = False) -> None:
         """Emit the table and the picture where there is news, not more often than every ten steps."""
@@ -249,9 +250,9 @@ class Stragglers:
     def state(self) -> dict[str, object]:
         """Return what survives a restart; empty where there is nothing yet."""
         watches = [
-            [role, axis, watch.attempt, watch.is_news, watch.is_published, watch.step, watch.time_ns, *_plain(watch)]
-            for (role, axis), watch in self._watches.items()
-            if watch.findings
+            [*place, watch.attempt, watch.is_news, watch.is_published, watch.step, watch.time_ns, *map(asdict, found)]
+            for place, watch in self._watches.items()
+            if (found := watch.findings)
         ]
         return {"watches": watches, "kinds": self._kinds} if watches or self._kinds else {}
 
@@ -375,19 +376,16 @@ class Stragglers:
             yield _name(stream, "straggler/slowdown"), worst.slowdown
 
 
-def _plain(watch: _Watch) -> list[dict[str, JsonValue]]:
-    return [asdict(finding) for finding in watch.findings]
-
-
 def _name(stream: StepStream, name: str) -> str:
     return published_name(stream.role, stream.axis, RESERVED_PREFIX + name)
 
 
-def _account(stream: StepStream, account: Sequence[Exposed]) -> Iterator[tuple[str, float]]:
+def _account(stream: StepStream, account: Sequence[Exposed]) -> dict[str, float]:
+    values: dict[str, float] = {}
     for phase, seconds, rank in account:
-        name = published_name(stream.role, stream.axis, f"time/exposed/{phase}")
-        yield name, seconds
-        yield f"{name}/rank", float(rank)
+        of_seconds, of_rank = exposed_names(stream.role, stream.axis, phase)
+        values[of_seconds], values[of_rank] = seconds, float(rank)
+    return values
 
 
 def _up_to(finding: Finding, step: int) -> Finding:

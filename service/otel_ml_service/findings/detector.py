@@ -22,7 +22,7 @@ from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import largest_of_rows
 from otel_ml_service.findings.peers import Peers, TimeOfAmounts, is_pipeline, usual_of
-from otel_ml_service.findings.phases import accuses
+from otel_ml_service.findings.phases import TimerKind, accusing
 from otel_ml_service.findings.scatter import Scatter
 from otel_ml_service.findings.silent_ranks import Rhythm, silence
 from otel_ml_service.findings.step_timers import StepTimers
@@ -119,8 +119,9 @@ class Detector:
         self._grow(timers)
         cells = self._cells
         seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
-        self._rhythm.hear(step, seconds)
-        self._rhythm_of_phases.hear(step, seconds.T)
+        is_heard = ~np.isnan(seconds)
+        self._rhythm.hear(step, np.logical_or.reduce(is_heard, axis=1))
+        self._rhythm_of_phases.hear(step, np.logical_or.reduce(is_heard, axis=0))
         changes = silence(self.open, step, timers, self._thresholds.silent_steps)
         usual = self._usual(timers, seconds)
         if np.isnan(usual).all():
@@ -176,17 +177,17 @@ class Detector:
         if not takes_turns:  # a timer that is new has its place in the step, and not behind all that were known
             line = [self._cells.phases[phase] for phase in timers.phases if phase in self._cells.phases]
             extra[:, line] = own_extra(seconds[:, line], usual[:, line], self._peers.groups)
-        late = lateness(seconds, phases, self._peers.groups, kinds) if takes_turns else np.full(len(seconds), np.inf)
-        self._learn_lateness(late)
-        extra[:, [not accuses(phase, kinds) for phase in phases]] = np.nan
+        self._late = self._smoothed_lateness(seconds, phases, kinds) if takes_turns else np.full(len(seconds), np.inf)
+        extra[:, [not accuses for accuses in accusing(phases, kinds)]] = np.nan
         return extra
 
-    def _learn_lateness(self, late: Floats) -> None:
-        """Follow how late each rank comes to what all do together; infinite where phases are a line."""
+    def _smoothed_lateness(self, seconds: Floats, phases: tuple[str, ...], kinds: Mapping[str, TimerKind]) -> Floats:
+        """Return how late each rank comes lately to what all do together."""
+        late = lateness(seconds, phases, self._peers.groups, kinds)
         before = np.full(len(late), np.nan)
         before[: len(self._late)] = self._late
         smoothed = before + _SMOOTHING * (late - before)
-        self._late = np.where(np.isfinite(smoothed), smoothed, late)
+        return np.where(np.isfinite(smoothed), smoothed, late)
 
     def finish(self) -> list[Finding]:
         """Forget what is open; return it as over: another attempt begins."""

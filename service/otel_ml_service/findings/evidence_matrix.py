@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -60,6 +60,7 @@ class EvidenceMatrix:
         self.was_high: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=bool)
         self._known: tuple[Sequence[int], Sequence[str]] | None = None
         self._places: tuple[Places, Places] = (), ()
+        self._is_whole = False
 
     evidence: Floats
     relief: Floats
@@ -78,8 +79,10 @@ class EvidenceMatrix:
     over: Floats
     steps: Floats
 
-    def grow(self, ranks: Iterable[int], phases: Iterable[str]) -> bool:
+    def grow(self, ranks: Sequence[int], phases: Sequence[str]) -> bool:
         """Make room for ranks and phases, as far as there is any; return whether something is new."""
+        if self._known == (ranks, phases):
+            return False
         shape = len(self.ranks), len(self.phases)
         for phase in phases:
             if phase not in self.phases and (len(self.phases) + 1) * max(len(self.ranks), 1) <= MAX_CELLS:
@@ -110,6 +113,10 @@ class EvidenceMatrix:
         """Return `seconds` in the places of this matrix; NaN where nothing was given."""
         if self._known != (ranks, phases):  # else as in the step before: nearly always
             self._known, self._places = (ranks, phases), self._found(ranks, phases)
+            self._is_whole = (tuple(ranks), tuple(phases)) == (tuple(self.ranks), tuple(self.phases))
+        if self._is_whole:
+            whole: Floats = seconds.copy()
+            return whole
         spread = np.full((len(self.ranks), len(self.phases)), np.nan)
         places, given = self._places
         spread[places] = seconds[given]

@@ -9,6 +9,7 @@ their waiting would be counted twice (the method of StageFrontier, arXiv 2606.06
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -68,13 +69,12 @@ def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
     line = line_of(timers, parents)
     if line is None:
         return []
-    so_far = np.cumsum(line.seconds, axis=1)
-    front = so_far.argmax(axis=0)
+    so_far = line.seconds.cumsum(axis=1)
     reached = so_far.max(axis=0)
-    return [
-        Exposed(phase, float(seconds), timers.ranks[row])
-        for phase, seconds, row in zip(line.phases, np.diff(reached, prepend=0.0), front.tolist(), strict=True)
-    ]
+    added = reached.copy()
+    added[1:] -= reached[:-1]
+    ranks = map(timers.ranks.__getitem__, so_far.argmax(axis=0).tolist())
+    return list(map(Exposed, line.phases, added.tolist(), ranks))
 
 
 def line_of(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
@@ -84,16 +84,23 @@ def line_of(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
 
 def _apart(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
     """Return the phases of a step, none inside of another; None where they overlap, or are too few."""
-    timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED and parents.get(phase) != BESIDE]
+    timed = _in_line(timers.phases, tuple(map(parents.get, timers.phases)))
+    if len(timers.ranks) < 2 or len(timed) < 2:
+        return None
     phases = [timers.phases[column] for column in timed]
-    if len(timers.ranks) < 2 or len(phases) < 2:
+    seconds = timers.seconds[:, timed]
+    seconds[np.isnan(seconds)] = 0.0
+    own = own_time(seconds, phases, parents)
+    if own.min() < -_OVERLAP_S:
         return None
-    own = own_time(np.nan_to_num(timers.seconds[:, timed]), phases, parents)
-    if (own < -_OVERLAP_S).any():
-        return None
-    order = sorted(range(len(phases)), key=lambda column: phases[column] != STEP)
-    named = tuple(UNTIMED if phases[column] == STEP else phases[column] for column in order)
-    return Line(named, own[:, order])
+    return Line(tuple(UNTIMED if phase == STEP else phase for phase in phases), own)
+
+
+@lru_cache(maxsize=256)
+def _in_line(phases: tuple[str, ...], inside_of: tuple[str | None, ...]) -> list[int]:
+    """Return the columns of the timers that are no other thread's; what is left of the step comes first."""
+    timed = [column for column, phase in enumerate(phases) if phase != UNTIMED and inside_of[column] != BESIDE]
+    return sorted(timed, key=lambda column: phases[column] != STEP)
 
 
 def _of_the_busiest(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
@@ -116,10 +123,19 @@ def _of_the_busiest(timers: StepTimers, parents: Mapping[str, str]) -> list[Expo
 
 def own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str]) -> Floats:
     """Return seconds [ranks, phases] of each timer without those of the timers inside of it."""
-    column_of = {phase: column for column, phase in enumerate(phases)}
     own: Floats = seconds.copy()
-    for phase, column in column_of.items():
-        outer = column_of.get(parents.get(phase, STEP))
-        if outer is not None and outer != column:
-            own[:, outer] -= seconds[:, column]
+    for outer, inside in _insides(tuple(phases), tuple(map(parents.get, phases))):
+        own[:, outer] = np.subtract.reduce(seconds[:, [outer, *inside]], axis=1)
     return own
+
+
+@lru_cache(maxsize=256)
+def _insides(phases: tuple[str, ...], inside_of: tuple[str | None, ...]) -> list[tuple[int, list[int]]]:
+    """Return the column of each timer that is around others, and the columns of those."""
+    column_of = {phase: column for column, phase in enumerate(phases)}
+    insides: dict[int, list[int]] = {}
+    for column, around in enumerate(inside_of):
+        outer = column_of.get(STEP if around is None else around, column)
+        if outer != column:
+            insides.setdefault(outer, []).append(column)
+    return list(insides.items())

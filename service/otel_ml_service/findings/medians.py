@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["largest_of_rows", "low_median", "median"]
+__all__ = ["largest_of_rows", "low_median", "median", "middle"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,15 +30,19 @@ def low_median(values: Floats, least: int = 1) -> Floats:
 
 def median(values: Floats, least: int = 1) -> Floats:
     """Return each column's median; NaN where it has fewer than `least` numbers."""
+    low, high = middle(values, least)
+    mean: Floats = (low + high) / 2
+    return mean
+
+
+def middle(values: Floats, least: int = 1) -> tuple[Floats, Floats]:
+    """Return the two numbers in the middle of each column, of an odd count the same one; NaN where it has too few."""
     ordered = np.sort(values, axis=0)
     count = len(ordered)
     if count >= max(least, 1) and not np.isnan(ordered[-1]).any():
-        low, high = ordered[(count - 1) // 2], ordered[count // 2]
-    else:
-        counts = _counts(values)
-        low, high = _picked(ordered, counts, (counts - 1) // 2, least), _picked(ordered, counts, counts // 2, least)
-    middle: Floats = (low + high) / 2
-    return middle
+        return ordered[(count - 1) // 2], ordered[count // 2]
+    counts = _counts(values)
+    return _picked(ordered, counts, (counts - 1) // 2, least), _picked(ordered, counts, counts // 2, least)
 
 
 def largest_of_rows(values: Floats) -> Floats:

@@ -11,6 +11,7 @@ samples), what is usual is so for that much.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,7 @@ _LARGEST_CHANGE = 2.0
 
 def is_pipeline(phases: Sequence[str], kinds: Mapping[str, TimerKind] = NOTHING_SAID) -> bool:
     """Whether timers are those of a pipeline: its phases take turns, and are not a line."""
-    return any(_hands_on(phase, kinds) for phase in phases)
+    return any(_handing_on(tuple(phases), tuple(map(kinds.get, phases))))
 
 
 def groups_of(
@@ -67,7 +68,8 @@ def groups_of(
         >>> [rows.tolist() for rows in groups_of([0, 0, 1, 1], ("recv", "compute"), has)]
         [[0, 1], [2, 3]]
     """
-    columns = [column for column, phase in enumerate(phases) if _hands_on(phase, kinds)]
+    hands_on = _handing_on(tuple(phases), tuple(map(kinds.get, phases)))
+    columns = [column for column, is_handed_on in enumerate(hands_on) if is_handed_on]
     keys = [
         (stage, None) if stage is not None else (None, tuple(row))
         for stage, row in zip(stages, has[:, columns].tolist(), strict=True)
@@ -77,8 +79,9 @@ def groups_of(
     return tuple(np.flatnonzero(of_rows == number) for number in range(len(numbers)))
 
 
-def _hands_on(phase: str, kinds: Mapping[str, TimerKind]) -> bool:
-    return kinds.get(phase) != "work" and is_between_stages(phase)
+@lru_cache(maxsize=256)
+def _handing_on(phases: tuple[str, ...], declared: tuple[TimerKind | None, ...]) -> tuple[bool, ...]:
+    return tuple(kind != "work" and is_between_stages(phase) for phase, kind in zip(phases, declared, strict=True))
 
 
 class Peers:
@@ -117,6 +120,10 @@ def usual_of(seconds: Floats, groups: Groups) -> Floats:
         seconds: [ranks, phases].
         groups: of its rows.
     """
+    if len(groups) == 1:  # of all rows, as in most jobs
+        usual = np.empty(seconds.shape)
+        usual[:] = low_median(seconds, least=2)
+        return usual
     usual = np.full(seconds.shape, np.nan)
     for rows in groups:
         usual[rows] = low_median(seconds[rows], least=2)

@@ -14,6 +14,7 @@ __all__ = [
     "WHOLE_PIPELINE",
     "TimerKind",
     "accuses",
+    "accusing",
     "in_order",
     "is_amount",
     "is_between_stages",
@@ -84,6 +85,17 @@ def accuses(phase: str, kinds: Mapping[str, TimerKind] = NOTHING_SAID) -> bool:
     """
     kind = kinds.get(phase)
     return kind == "work" if kind is not None else not (is_waiting(phase) or is_routed(phase))
+
+
+def accusing(phases: Sequence[str], kinds: Mapping[str, TimerKind] = NOTHING_SAID) -> tuple[bool, ...]:
+    """Return of each timer whether it `accuses()`: asked in each step, of nearly always the same ones."""
+    return _accusing(tuple(phases), tuple(map(kinds.get, phases)))
+
+
+@lru_cache(maxsize=256)
+def _accusing(phases: tuple[str, ...], declared: tuple[TimerKind | None, ...]) -> tuple[bool, ...]:
+    said = {phase: kind for phase, kind in zip(phases, declared, strict=True) if kind is not None}
+    return tuple(accuses(phase, said) for phase in phases)
 
 
 @lru_cache(maxsize=4096)

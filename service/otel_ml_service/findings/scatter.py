@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from otel_ml_service.findings.medians import low_median, median
+from otel_ml_service.findings.medians import middle
 
 __all__ = ["Scatter"]
 
@@ -43,9 +43,10 @@ class Scatter:
 
     def learn(self, changes: Floats) -> None:
         """Learn from how slow-downs changed since the step before: [ranks, phases], NaN where nobody knows."""
-        found = median(np.abs(changes), least=2) / _OF_DIFFERENCES
+        low, high = middle(np.abs(changes), least=2)
+        found = (low + high) / 2 / _OF_DIFFERENCES
         known = ~np.isnan(found)
-        upper = 2 * found - low_median(np.abs(changes), least=2) / _OF_DIFFERENCES  # of two ranks one does not change
+        upper = 2 * found - low / _OF_DIFFERENCES  # of two ranks one does not change
         self._looks = np.where(known, np.minimum(self._looks + 1, _STEPS), self._looks)
         self.seen = self.seen + np.where(known, (upper - self.seen) / (self._looks - _LOOKS_AT_FIRST), 0.0)
         found = np.minimum(found, 3 * self.of_phases + 0.01)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from otel_ml_service.findings.evidence_matrix import Floats
 from otel_ml_service.findings.finding import Finding
@@ -27,6 +28,8 @@ def silence(
         timers: of the step.
         silent_steps: after so many a silence is critical.
     """
+    if not (timers.absent or open_findings):
+        return []
     found = []
     for rank in timers.absent:
         if (rank, "") not in open_findings:
@@ -52,14 +55,13 @@ class Rhythm:
         self._last: Floats = np.zeros(0)
         self._longest: Floats = np.zeros(0)
 
-    def hear(self, step: int, seconds: Floats) -> None:
-        """Take [ranks, phases] of a step, or [phases, ranks]; NaN is a timer that a rank does not have."""
-        new = len(seconds) - len(self._last)
+    def hear(self, step: int, heard: npt.NDArray[np.bool_]) -> None:
+        """Take which ranks, or phases, a step has."""
+        new = len(heard) - len(self._last)
         if new > 0:
             self._last = np.concatenate([self._last, np.full(new, np.nan)])
             self._longest = np.concatenate([self._longest, np.zeros(new)])
-        heard = ~np.isnan(seconds).all(axis=1)
-        self._longest[heard] = np.fmax(self._longest, step - self._last)[heard]
+        np.fmax(self._longest, step - self._last, out=self._longest, where=heard)
         self._last[heard] = step
 
     def has_left(self, row: int, step: int) -> bool:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from otel_ml_service.findings.detector import Detector
 from otel_ml_service.findings.finding import Finding, mean_with
 from otel_ml_service.findings.medians import low_median
-from otel_ml_service.findings.phases import STEP, UNTIMED, accuses
+from otel_ml_service.findings.phases import STEP, UNTIMED, accusing
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.what_if import saved_without_stage
 
@@ -93,9 +93,8 @@ def _of_stage(finding: Finding) -> Finding:
 def working_phases(timers: StepTimers, parents: Mapping[str, str]) -> list[int]:
     """Return the columns of timers that measure work, and are around no other one."""
     around = {*parents.values(), STEP, UNTIMED}
-    return [
-        column for column, phase in enumerate(timers.phases) if phase not in around and accuses(phase, timers.kinds)
-    ]
+    works = accusing(timers.phases, timers.kinds)
+    return [column for column, phase in enumerate(timers.phases) if works[column] and phase not in around]
 
 
 def work_of_stages(timers: StepTimers, parents: Mapping[str, str]) -> tuple[tuple[int, ...], Floats]:

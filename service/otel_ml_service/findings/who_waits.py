@@ -64,7 +64,11 @@ class WhoWaits:
         if not timers.ended_ns:
             return
         ended = np.array(timers.ended_ns, dtype=np.int64)
-        now = _Ends(np.array(timers.ranks, dtype=np.int64), ended, np.nansum(timers.seconds, axis=1))
+        now = _Ends(
+            np.array(timers.ranks, dtype=np.int64),
+            ended,
+            np.add.reduce(timers.seconds, axis=1, where=~np.isnan(timers.seconds)),
+        )
         if self._last is not None:
             self._intervals.append(_Interval(step, self._last, now))
         self._last = now
