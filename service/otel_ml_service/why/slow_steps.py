@@ -49,7 +49,7 @@ class _Effect:
         kept, usual: steps that are compared; `pauses` are left out of `steps`.
         usual_s: seconds of a usual step; without any, of one without what was found, if that was worked out.
         by: seconds a step; 0 where nothing tells what they would take.
-        is_noticed: more than the usual steps differ by themselves.
+        is_noticed: more than the usual steps differ by themselves; `is_as_usual` is less than anybody minds.
     """
 
     steps: Sequence[int]
@@ -62,6 +62,10 @@ class _Effect:
     @property
     def by(self) -> float:
         return self.mean_s - self.usual_s if self.usual_s else 0.0
+
+    @property
+    def is_as_usual(self) -> bool:
+        return abs(self.by) <= NOTICED * self.usual_s
 
     @property
     def pauses(self) -> int:
@@ -228,7 +232,10 @@ def _what(facts: RunFacts, place: Place, first: int, last: int, effect: _Effect)
     if not effect.usual:
         return f"{took}{each}; there are no usual steps to compare with."
     if not effect.is_noticed:
-        return f"{took}{each}, as usual ({seconds(effect.usual_s)})."
+        usual = seconds(effect.usual_s)
+        if effect.is_as_usual:
+            return f"{took}{each}, as usual ({usual})."
+        return f"{took}{each}, usual ones {usual}: these vary by as much among themselves."
     total = effect.by * len(effect.kept)
     more = f", {seconds(abs(total))} in all" if len(effect.steps) > 1 else ""
     return f"{took}{each} instead of {seconds(effect.usual_s)}: {signed(seconds(effect.by))} a {place.axis}{more}."
@@ -272,7 +279,8 @@ def _why(
     if not effect.is_noticed:
         missing = "" if effect.usual else f" It takes {plural(8, 'calm step')} before or after to say what is usual."
         if effect.usual and causes:
-            return f"Cannot tell more: {listed(names)}, and steps are as long as usual."
+            alike = "are as long as usual" if effect.is_as_usual else "vary by as much anyway"
+            return f"Cannot tell more: {listed(names)}, and steps {alike}."
         if causes:
             return f"Cannot tell what it cost: {listed(names)}, and no step was without it."
         return f"Cannot tell more: nothing in these steps has to be explained.{missing}"

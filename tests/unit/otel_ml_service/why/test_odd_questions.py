@@ -11,7 +11,7 @@ from otel_ml_exporters.records import RunStatus, StepRecord
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
 from tests.unit.otel_ml_service.why.asking import SLOW, asked, texts
-from tests.unit.otel_ml_service.why.jobs import job, numbered
+from tests.unit.otel_ml_service.why.jobs import finding, job, numbered
 
 
 def test_steps_that_the_run_does_not_have_are_not_said_to_have_taken_time() -> None:
@@ -76,3 +76,19 @@ def test_a_metric_is_not_said_to_be_unchanged_where_it_has_no_values() -> None:
     assert answer.sentences[0] == "loss has no value in step 500: it has 60, in steps 0-59."
     assert "0 of 0" not in texts(answer)
     assert answer.verdict == "cannot tell"
+
+
+def test_steps_that_are_longer_by_no_more_than_all_steps_vary_are_not_said_to_be_as_usual() -> None:
+    slow = finding(since=80, until=83, extra_s=0.003)
+    varying = job(
+        findings=[slow],
+        values=lambda step: {"time/exposed/forward": (0.013 if 80 <= step < 84 else 0.01) * (0.6, 1.4)[step % 2]},
+    )
+
+    answer = asked(varying, steps=(80, 83))
+
+    assert answer.verdict == "cannot tell"
+    assert answer.sentences[0] == (
+        "Steps 80-83 took 15 ms each, usual ones 12 ms: these vary by as much among themselves."
+    )
+    assert answer.sentences[1].endswith("and steps vary by as much anyway.")
