@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from otel_ml.wire.attributes import RESERVED_PREFIX, TIME_AXIS
 from otel_ml.wire.published_name import published_name
-from otel_ml_exporters.records import Image, JsonValue, Span, Table
+from otel_ml_exporters.records import Image, JsonValue, Table
 from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.naming import exposed_names
 from otel_ml_service.aggregation.newest_spans import NewestSpans
@@ -19,24 +22,17 @@ from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.step_streams import Attempt, StepStream
 from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.top_ranks import TopRanks
+from otel_ml_service.aggregation.watched_steps import PUBLISHED_EVERY, WatchedSteps
 from otel_ml_service.findings.blocking_ranks import blocking_ranks, without
 from otel_ml_service.findings.evidence_span import is_shown, linked
-from otel_ml_service.findings.finding import COLUMNS, Finding, Kind, Level, row_of
+from otel_ml_service.findings.finding import COLUMNS, Finding, row_of
 from otel_ml_service.findings.frontier import Exposed
-from otel_ml_service.findings.heatmap import Heatmap
-from otel_ml_service.findings.nesting import order_of, parents_of
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind
 from otel_ml_service.findings.slow_role import Beside, SlowRole
 from otel_ml_service.findings.step_findings import StepFindings
 from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["Stragglers"]
-
-_EVERY = 10
-"""Closed steps from one table of findings to the next, at least."""
-
-_KEPT = 100
-"""Findings that are over and still shown; older ones are in earlier tables."""
 
 _SAID = 8
 """Ranks that are named at one step; of more, the table tells."""
@@ -53,110 +49,6 @@ _MOST_KINDS = 1_000
 _LEVELS = {"warning": 1.0, "critical": 2.0}
 
 
-@dataclass(slots=True)
-class _Watch:
-    """One role and axis: the attempt that is looked at, what was found, what is to be told.
-
-    Attributes:
-        over: findings that have ended, at most `_KEPT`.
-        before: the same of older attempts, as far as their steps were not done again; `begun_at` is the first step of
-            the attempt that is looked at.
-        is_published: whether the series in the last row named a slow rank.
-        closes: steps closed since the last table; at first so many that the first finding is published at once.
-        is_news: whether something was found that no table holds yet.
-        told: subject → the level that a person was told last.
-        step, time_ns: of the step that closed last.
-        timers: of the last step that somebody had gone on from.
-        parents: timer → the one around it, or `BESIDE`, as far as spans show it; of the timers `nested`, looked at
-            `nested_at` last; `has_spans` is whether there were any then.
-        order: timers in the order in which spans show that they begin.
-    """
-
-    attempt: int
-    step_findings: StepFindings = field(default_factory=StepFindings)
-    heat: Heatmap = field(default_factory=Heatmap)
-    over: list[Finding] = field(default_factory=list)
-    before: list[Finding] = field(default_factory=list)
-    begun_at: int = 0
-    is_published: bool = False
-    closes: int = _EVERY
-    is_news: bool = False
-    told: dict[tuple[str, str, Kind], Level] = field(default_factory=dict)
-    step: int = 0
-    time_ns: int = 0
-    timers: StepTimers | None = None
-    parents: dict[str, str] = field(default_factory=dict)
-    nested: tuple[str, ...] = ()
-    nested_at: int = 0
-    has_spans: bool = False
-    order: tuple[str, ...] = ()
-
-    @property
-    def findings(self) -> list[Finding]:
-        """All that are remembered, in the order in which they began."""
-        every = [*self.before, *self.over, *self.step_findings]
-        return sorted(every, key=lambda one: (one.since, -1 if one.rank is None else one.rank, *one.subject))
-
-    @property
-    def is_unlinked(self) -> bool:
-        """Whether something lasts of which no span is known."""
-        return any(not finding.span_id for finding in self.step_findings.slow_ranks)
-
-    def close(self, step: int, time_ns: int) -> None:
-        """Note that a step closed: what an older attempt had found there is not so in the one that counts now."""
-        self.step, self.time_ns, self.closes = step, time_ns, self.closes + 1
-        kept = [one for one in self.before if one.last < self.begun_at or one.since > step]
-        self.is_news |= len(kept) < len(self.before)
-        self.before = kept
-
-    def go_on_from(self, timers: StepTimers) -> None:
-        """Keep the timers of a step that nobody is in anymore: those who hang later are compared with it."""
-        self.timers = timers
-
-    def follow(self, attempt: int, step: int) -> None:
-        """Look at another attempt, of which nothing is known, from its first step on."""
-        self.attempt, self.step_findings, self.begun_at = attempt, StepFindings(), step
-        self.before, self.over = [_up_to(one, step) for one in [*self.before, *self.over]][-_KEPT:], []
-        self.heat, self.timers = Heatmap(), None
-
-    def note(self, changes: Sequence[Finding]) -> None:
-        """Keep what is over; a table is to tell of all of it."""
-        self.over = [*self.over, *(finding for finding in changes if finding.is_over)][-_KEPT:]
-        self.note_news()
-
-    def note_news(self) -> None:
-        """Note that something is to be told that no table holds."""
-        self.is_news = True
-
-    def tell(self) -> None:
-        """Note that a table holds everything by now; the next one comes after some more closed steps."""
-        self.is_news, self.closes = False, 0
-
-    def publish(self, *, is_slow: bool) -> None:
-        """Note whether the series of the row name a slow rank."""
-        self.is_published = is_slow
-
-    def learn_nesting(self, phases: tuple[str, ...], spans: Sequence[Span]) -> None:
-        """Take from the newest spans which of these timers is around which, and in which order they begin."""
-        self.nested, self.nested_at, self.has_spans = phases, self.step, bool(spans)
-        self.parents |= parents_of(spans)
-        self.order = order_of(spans)
-
-    def tells(self, finding: Finding) -> bool:
-        """Whether a person is told: when it begins, when it becomes critical first, and when it is over.
-
-        Who falls silent is named where the step closes.
-        """
-        before = self.told.pop(finding.subject, None)
-        if finding.is_over:
-            return True
-        if before is None or (finding.level == "critical" and before == "warning"):
-            self.told[finding.subject] = finding.level
-            return finding.kind != "silent"
-        self.told[finding.subject] = before
-        return False
-
-
 class Stragglers:
     """Owned by one engine. What is found survives a restart of the service, the evidence is gathered anew."""
 
@@ -166,9 +58,10 @@ class Stragglers:
         self._top_ranks = TopRanks(output, settings.top_ranks)
         self._spans = spans
         self._timers = RankTimers()
-        self._watches: dict[tuple[str, str], _Watch] = {}
+        self._watches: dict[tuple[str, str], WatchedSteps] = {}
         self._kinds: dict[str, dict[str, TimerKind]] = {}
         self._roles: dict[str, dict[str, SlowRole]] = {}
+        self._given_up = set[tuple[str, str]]()
 
     def declare(self, role: str, kinds: Iterable[tuple[str, TimerKind]]) -> None:
         """Take what a writer says that timers of its role measure; who says it first counts."""
@@ -182,6 +75,8 @@ class Stragglers:
     ) -> dict[str, float]:
         """Compare the ranks of a window that closes; return what belongs into its row.
 
+        A defect of ours does not take the row with it: it is said, and nobody is looked for anymore.
+
         Args:
             attempt: of the window.
             window: that closes.
@@ -189,8 +84,17 @@ class Stragglers:
             held_by: ranks that are still in the window, where nobody has gone on from it.
             time_ns: of its row.
         """
+        with self._beside_the_rows(attempt.stream):
+            return self._look(attempt, window, absent, held_by, time_ns)
+        return {}
+
+    def _look(
+        self, attempt: Attempt, window: StepWindow, absent: frozenset[int], held_by: frozenset[int], time_ns: int
+    ) -> dict[str, float]:
         stream = attempt.stream
-        self._roles.setdefault(attempt.stream.role, {})
+        if (stream.role, stream.axis) in self._given_up:
+            return {}
+        self._roles.setdefault(stream.role, {})
         watch = self._watch(attempt, window, absent) if self._is_on or self._top_ranks.is_asked else None
         if watch is None:
             self._look_at_one_rank(attempt, window, absent, time_ns)
@@ -212,10 +116,14 @@ class Stragglers:
         self._note(stream, watch, changes)
         return _account(stream, watch.step_findings.account) | dict(self._values(stream, watch))
 
-    def publish(self, stream: StepStream, *, at_end: bool = False) -> None:
+    def publish(self, stream: StepStream) -> None:
         """Emit the table and the picture where there is news, not more often than every ten steps."""
+        with self._beside_the_rows(stream):
+            self._publish(stream, at_end=False)
+
+    def _publish(self, stream: StepStream, *, at_end: bool) -> None:
         watch = self._watches.get((stream.role, stream.axis))
-        if watch is None or (watch.closes < _EVERY and not at_end) or not (watch.is_news or watch.is_unlinked):
+        if watch is None or (watch.closes < PUBLISHED_EVERY and not at_end) or not (watch.is_news or watch.is_unlinked):
             return
         is_news = self._link_the_rest(stream, watch) or watch.is_news
         watch.tell()
@@ -231,13 +139,17 @@ class Stragglers:
     def finish(self, streams: Sequence[StepStream]) -> None:
         """Publish what was kept back: the run ends."""
         for stream in streams:
-            watch = self._watches.get((stream.role, stream.axis))
-            if watch is not None:
-                self._note(stream, watch, watch.step_findings.take_last())
-            if watch is not None and any(watch.step_findings):
-                watch.note_news()  # what they cost in the end
-            self.publish(stream, at_end=True)
-            self._top_ranks.publish(stream)
+            with self._beside_the_rows(stream):
+                self._finish(stream)
+
+    def _finish(self, stream: StepStream) -> None:
+        watch = self._watches.get((stream.role, stream.axis))
+        if watch is not None:
+            self._note(stream, watch, watch.step_findings.take_last())
+        if watch is not None and any(watch.step_findings):
+            watch.note_news()  # what they cost in the end
+        self._publish(stream, at_end=True)
+        self._top_ranks.publish(stream)
 
     def found(self) -> list[dict[str, JsonValue]]:
         """Return all findings that are remembered, as plain data."""
@@ -263,7 +175,7 @@ class Stragglers:
         for role, axis, attempt, is_news, is_published, step, time_ns, *entries in watches:
             found = [Finding(**{**entry, "ranks": tuple(entry.get("ranks", ()))}) for entry in entries]
             step_findings = StepFindings([one for one in found if not one.is_over])
-            self._watches[role, axis] = _Watch(
+            self._watches[role, axis] = WatchedSteps(
                 attempt,
                 step_findings,
                 over=[one for one in found if one.is_over],
@@ -274,7 +186,25 @@ class Stragglers:
                 told={finding.subject: finding.level for finding in step_findings},
             )
 
-    def _watch(self, attempt: Attempt, window: StepWindow, absent: frozenset[int]) -> _Watch | None:
+    @contextmanager
+    def _beside_the_rows(self, stream: StepStream) -> Iterator[None]:
+        """Give up looking at a role's steps where that fails; what was found in them is in the tables so far."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 (a defect of ours, in what is found, must not take a row with it)
+            self._give_up((stream.role, stream.axis), error)
+
+    def _give_up(self, place: tuple[str, str], error: Exception) -> None:
+        self._given_up.add(place)
+        self._watches.pop(place, None)
+        *_, where = traceback.extract_tb(error.__traceback__)
+        self._output.say(
+            "internal-error",
+            f"Who is slow in role {place[0]!r}, axis {place[1]!r} is not looked for anymore, for a defect of otel_ml: "
+            f"{error!r} at {Path(where.filename).name}:{where.lineno}. All values are there.",
+        )
+
+    def _watch(self, attempt: Attempt, window: StepWindow, absent: frozenset[int]) -> WatchedSteps | None:
         """Return who looks at the attempt; None where nobody needs to: one rank alone, no steps, an older attempt."""
         key = (attempt.stream.role, attempt.stream.axis)
         watch = self._watches.get(key)
@@ -284,14 +214,14 @@ class Stragglers:
             first = window.pieces[0].source.rank if window.pieces else None
             if not absent and all(piece.source.rank == first for piece in window.pieces):
                 return None
-            watch = self._watches[key] = _Watch(attempt.ordinal)
+            watch = self._watches[key] = WatchedSteps(attempt.ordinal)
         elif attempt.ordinal > watch.attempt:
             self._note(attempt.stream, watch, watch.step_findings.finish())
             self._top_ranks.publish(attempt.stream)
             watch.follow(attempt.ordinal, window.step)
         return watch
 
-    def _beside(self, stream: StepStream, watch: _Watch, time_ns: int) -> Beside | None:
+    def _beside(self, stream: StepStream, watch: WatchedSteps, time_ns: int) -> Beside | None:
         """Return the other roles of the run; None where there is one alone."""
         self._roles[stream.role][stream.axis] = watch.step_findings.of_role
         others = [tuple(axes.values()) for role, axes in self._roles.items() if role not in {stream.role, ""}]
@@ -308,7 +238,7 @@ class Stragglers:
             of_role.step(window.step, timers, {}, Beside(stream.role, time_ns, ()))
 
     def _without_who_hangs(
-        self, stream: StepStream, watch: _Watch, timers: StepTimers, held_by: frozenset[int]
+        self, stream: StepStream, watch: WatchedSteps, timers: StepTimers, held_by: frozenset[int]
     ) -> StepTimers:
         """Say who has not finished what most have, and count those as silent: all others wait for them."""
         if watch.timers is None:
@@ -322,19 +252,19 @@ class Stragglers:
             )
         return without(timers, frozenset(phases))
 
-    def _parents(self, stream: StepStream, watch: _Watch, timers: StepTimers) -> Mapping[str, str]:
+    def _parents(self, stream: StepStream, watch: WatchedSteps, timers: StepTimers) -> Mapping[str, str]:
         """Return which timer is around which: looked up in spans when there are other timers, and now and then.
 
         Spans may come later than the values of their step, so at first it is looked again soon.
         """
-        every = _NESTED_EVERY if watch.has_spans else _EVERY
+        every = _NESTED_EVERY if watch.has_spans else PUBLISHED_EVERY
         if watch.nested != timers.phases or watch.step >= watch.nested_at + every:
             lines = self._spans.of(stream.role, timers.ranks[0], watch.attempt) if timers.ranks else ()
             spans = [span for span in SpanLines(tuple(lines)) if span.axis == stream.axis]
             watch.learn_nesting(timers.phases, spans)
         return watch.parents
 
-    def _linked(self, stream: StepStream, watch: _Watch, finding: Finding) -> Finding:
+    def _linked(self, stream: StepStream, watch: WatchedSteps, finding: Finding) -> Finding:
         """Return the finding with the span that shows it; the detector goes on with it while it lasts."""
         if finding.rank is None or is_shown(finding):
             return finding
@@ -343,13 +273,13 @@ class Stragglers:
             watch.step_findings.know(found)
         return found
 
-    def _link_the_rest(self, stream: StepStream, watch: _Watch) -> bool:
+    def _link_the_rest(self, stream: StepStream, watch: WatchedSteps) -> bool:
         """Look again for the spans of what lasts: they may have come after the step had closed."""
         unshown = [finding for finding in watch.step_findings.slow_ranks if not is_shown(finding)]
         asked = unshown[:_LOOKUPS]
         return [self._linked(stream, watch, finding) for finding in asked] != asked
 
-    def _note(self, stream: StepStream, watch: _Watch, changes: Sequence[Finding]) -> None:
+    def _note(self, stream: StepStream, watch: WatchedSteps, changes: Sequence[Finding]) -> None:
         if not changes:
             return
         watch.note(changes)
@@ -363,7 +293,7 @@ class Stragglers:
                 f"{watch.step}: they are in the table {_name(stream, 'findings')}.",
             )
 
-    def _values(self, stream: StepStream, watch: _Watch) -> Iterator[tuple[str, float]]:
+    def _values(self, stream: StepStream, watch: WatchedSteps) -> Iterator[tuple[str, float]]:
         """Yield the series while a rank is slow, and once more when none is; a silent one is in `writers_missing`."""
         worst = watch.step_findings.slowest
         if worst is None and not watch.is_published:
@@ -386,10 +316,3 @@ def _account(stream: StepStream, account: Sequence[Exposed]) -> dict[str, float]
         of_seconds, of_rank = exposed_names(stream.role, stream.axis, phase)
         values[of_seconds], values[of_rank] = seconds, float(rank)
     return values
-
-
-def _up_to(finding: Finding, step: int) -> Finding:
-    """Return a finding that began before a step as it was until then; another one, and one that was over, as it is."""
-    if not finding.since < step <= finding.last:
-        return finding
-    return replace(finding, last=step - 1, cost_s=finding.extra_s * (step - finding.since))

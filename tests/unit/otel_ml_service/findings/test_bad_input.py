@@ -56,6 +56,7 @@ def disturbed(seed: int) -> Iterator[StepTimers]:
     """A job of `tests.quality` of which ranks fall silent, and leave, timers are missing, and times are none."""
     of, draw = job(seed), np.random.default_rng(seed)
     ranks, silent = len(next(of.seconds())), frozenset[int]()
+    ended_ns = np.zeros(ranks, dtype=np.int64)
     left = int(draw.integers(ranks)) if ranks > 2 and seed % 2 else -1
     for step, table in enumerate(of.seconds()):
         if step % 10 == 0:
@@ -67,7 +68,11 @@ def disturbed(seed: int) -> Iterator[StepTimers]:
             tuple(of_all[rank] for rank in heard) if of_all else () for of_all in (of.stages, of.hosts, of.topologies)
         )
         seconds = only_times(table[heard])
-        yield StepTimers(tuple(heard), of.phases, seconds, silent, stages=stages, hosts=hosts, topologies=topologies)
+        ended_ns += np.nan_to_num(only_times(table).sum(axis=1) * 1e9).astype(np.int64)
+        yield StepTimers(
+            tuple(heard), of.phases, seconds, silent, stages=stages, hosts=hosts, topologies=topologies,
+            processes=tuple(f"p{rank}" for rank in heard), ended_ns=tuple(ended_ns[heard].tolist()),
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(2 * len(KINDS)))

@@ -1,13 +1,16 @@
-"""`OTEL_ML_FINDINGS=off`: nobody is looked at, and all that ranks record is there."""
+"""`OTEL_ML_FINDINGS=off`, or a defect of ours: nobody is looked at, and all that ranks record is there."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.config import ServiceConfig
+from otel_ml_service.findings.finding import Finding
+from otel_ml_service.findings.step_findings import StepFindings
 from tests.strategies import Service
 from tests.unit.otel_ml_service.findings.served_ranks import ranks_of, steps
 
@@ -58,3 +61,23 @@ def test_the_variable_and_the_file_switch_it(tmp_path: Path, said: str, is_on: b
     assert ServiceConfig.load(environ={"OTEL_ML_FINDINGS": said}).findings is is_on
     assert ServiceConfig.load(environ={}, file=file).findings is is_on
     assert ServiceConfig.load(environ={}).findings is True
+
+
+def test_a_defect_in_what_is_found_takes_no_value_with_it_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    step_of = StepFindings.step
+
+    def defective(self: StepFindings, step: int, *given: Any) -> list[Finding]:
+        return [] if 1 // (step - 20) else step_of(self, step, *given)
+
+    monkeypatch.setattr(StepFindings, "step", defective)
+    on, off = slow_job(EngineSettings()), slow_job(EngineSettings(findings=False))
+
+    names = ("time/forward", "time/backward")
+    assert [[row[name] for name in names] for row in on.rows().values()] == [
+        [row[name] for name in names] for row in off.rows().values()
+    ]
+    [said] = [notice for notice in on.notices if "internal-error" in notice]
+    assert "ZeroDivisionError" in said
+    assert "test_switched_off.py" in said
+    assert on.engine.status.state == "finished"
+    on.restart()
