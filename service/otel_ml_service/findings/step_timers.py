@@ -63,7 +63,7 @@ class StepTimers(NamedTuple):
 
 
 def only_times(seconds: Floats) -> Floats:
-    """Return seconds with NaN for what is no time: less than nothing, thirty years and more.
+    """Return seconds with NaN for what is not a time: less than nothing, thirty years and more.
 
     Examples:
         >>> only_times(np.array([0.5, -1.0, np.inf, 1e300, np.nan])).tolist()
