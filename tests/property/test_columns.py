@@ -171,3 +171,21 @@ def test_where_the_text_lacks_steps_of_its_run_only_who_wants_no_others_has_colu
     with written(chunks, whole=False) as jsonl:
         assert read(jsonl, only_whole=True) == []
         assert read(jsonl) == expected(chunks)
+
+
+def test_a_bit_that_changed_anywhere_is_noticed() -> None:
+    rows = [
+        {"seq": seq, "axis": "step", "step": seq, "attempt": 0, "time": 1.0, "values": {"loss": seq}} for seq in (1, 2)
+    ]
+    chunks = [[Line(row, json.dumps(row).encode() + b"\n")] for row in rows]
+    with written(chunks) as jsonl:
+        whole, right = beside(jsonl).read_bytes(), expected(chunks)
+        for at in range(len(whole)):
+            beside(jsonl).write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+
+            found = read(jsonl)
+            assert found != right
+            for chunk, unchanged in zip(found, right, strict=False):
+                wrong = {key for key in unchanged if chunk[key] != unchanged[key]}
+                assert wrong <= {"columns"}
+                assert all(values in (None, unchanged["columns"][key]) for key, values in chunk["columns"].items())

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import otel_ml
+from otel_ml.exceptions import WireError
 from otel_ml.testing import capture
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.reductions import REDUCTIONS
@@ -48,6 +49,15 @@ def test_what_it_needs_is_told_by_the_points_that_are_sent_for_it(name: str) -> 
         row.point == point for point in ("moments", "order", "buckets")
     ]
     assert set(reduction.extra_statistics) == {one for one in row.needs if one.called}
+
+
+@every
+def test_records_of_a_rank_are_combined_by_it_if_it_makes_one_number_of_them(name: str) -> None:
+    if name in {"mean", "sum", "min", "max", "count", "std", "geomean", "last", "first"}:
+        assert Reduction.parse(f"{name}>mean").within == name
+    else:
+        with pytest.raises(WireError, match=f"Unknown reduction {name!r}"):
+            Reduction.parse(f"{name}>mean")
 
 
 @every

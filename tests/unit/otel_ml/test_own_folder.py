@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,26 @@ def test_a_file_or_a_link_in_the_place_of_the_folder_is_refused_with_what_to_do(
 def test_ones_own_folder_and_one_that_is_not_there_yet_may_hold_runs(tmp_path: Path) -> None:
     assert may_hold_ours(tmp_path)
     assert may_hold_ours(tmp_path / "not" / "yet")
+
+
+def owned_by(owner: int, found: os.stat_result) -> os.stat_result:
+    fields = list(found)
+    fields[stat.ST_UID] = owner
+    return os.stat_result(fields)
+
+
+@pytest.mark.parametrize(("owner", "is_trusted"), [(0, True), (1001, True), (1002, False)])
+def test_a_folder_of_root_or_of_who_owns_the_folder_above_may_hold_runs_of_another_user(
+    owner: int, is_trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "experiment"
+    folder.mkdir(mode=0o775)
+    of_folder, of_parent = owned_by(owner, folder.lstat()), owned_by(1001, tmp_path.stat())
+    with monkeypatch.context() as as_another_user:
+        as_another_user.setattr(Path, "lstat", lambda path: of_folder)
+        as_another_user.setattr(Path, "stat", lambda path: of_parent)
+        as_another_user.setattr(os, "geteuid", lambda: 1000)
+
+        is_held = may_hold_ours(folder)
+
+    assert is_held == is_trusted

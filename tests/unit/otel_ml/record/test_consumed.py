@@ -109,6 +109,13 @@ def test_a_traceparent_says_who_made_something(role: str, rank: int | None, vers
     assert extract_ids(text) == (context.trace_id, context.span_id)
 
 
+def test_a_context_of_which_a_bit_has_changed_names_nobody() -> None:
+    key = key_of(made_by("generator", 3, 390))
+
+    changed = [f"{int(key, 16) ^ 1 << bit:0{len(key)}x}" for bit in range(4 * len(key))]
+    assert [producer_of(one) for one in changed] == [None] * len(changed)
+
+
 @pytest.mark.parametrize(("rank", "version"), [(-1, -1), (MAX_RANK + 1, MAX_VERSION + 1), (2**40, 2**40)])
 def test_what_does_not_fit_into_a_context_is_told_as_nothing(rank: int, version: int) -> None:
     assert producer_of(key_of(made_by("generator", rank, 390))) == Producer("generator", None, 390)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from otel_ml_service.aggregation.explicit_buckets import as_sent, increase, spread_of
 from otel_ml_service.aggregation.points import Buckets, ExplicitBuckets
-from otel_ml_service.aggregation.quantiles import Distribution, Part, came_since, merged, narrowed
+from otel_ml_service.aggregation.quantiles import Distribution, Part, came_since, difference, merged, narrowed
 
 BOUNDS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 
@@ -160,3 +160,9 @@ def test_a_point_whose_bounds_are_no_numbers_or_do_not_fit_its_counts_has_no_buc
     bounds: tuple[float, ...], counts: tuple[int, ...]
 ) -> None:
     assert as_sent(bounds, counts) is None
+
+
+def test_what_came_since_begins_and_ends_with_buckets_that_something_is_in() -> None:
+    before, now = Buckets(3, 0, 10, (5, 1, 0, 2), -4, (3,)), Buckets(3, 2, 10, (5, 3, 0, 2), -4, (3,))
+
+    assert difference(now, before) == Buckets(3, 2, 11, (2,), 0, ())
