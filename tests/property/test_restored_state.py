@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from random import Random
 
 import pytest
 
+from otel_ml_exporters.json_text import plain_json
 from otel_ml_exporters.records import Span
+from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.observation import Observation, Spans
 from otel_ml_service.aggregation.settings import EngineSettings
 from tests.strategies import START, Rank, Service, cumulative, writer
@@ -131,6 +134,32 @@ def test_a_service_that_starts_again_after_each_commit_knows_all_that_one_knows_
     assert restarted.engine.facts == through.engine.facts
     assert restarted.engine.findings == through.engine.findings
     assert restarted.engine.status == through.engine.status
+
+
+def test_a_service_that_starts_again_and_hears_nothing_writes_nothing() -> None:
+    service = served(0, counted=True, restarts=False)
+
+    service.restart()
+
+    assert changes_of(service) == {}
+
+
+def test_what_another_version_wrote_is_written_again_in_the_form_of_this_one() -> None:
+    service = served(0, counted=True, restarts=False)
+    run = json.loads(service.state["run"])
+    blocks = [service.state[key] for key in sorted(service.state) if key.startswith("training/")]
+    clock = [run["training"], [step for block in blocks for step in json.loads(block)]]
+    rest = {key: data for key, data in service.state.items() if not key.startswith("training/")}
+    of_version_10 = {**rest, "run": plain_json({**run, "version": 10, "training": clock})}
+
+    older = Engine("exp", service.settings, of_version_10)
+
+    assert {**of_version_10, **older.take().changes} == service.state
+
+
+def changes_of(service: Service) -> Mapping[str, bytes | None]:
+    service.engine.advance(service.now)
+    return service.engine.take().changes
 
 
 def test_that_somebody_went_on_from_a_step_without_a_word_about_it_outlives_the_service() -> None:
