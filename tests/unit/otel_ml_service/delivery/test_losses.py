@@ -44,3 +44,13 @@ def test_a_loss_that_stayed_when_later_ones_were_taken_back_is_taken_back_when_i
     for after, left in ((2, {"bad": 2}), (1, {"bad": 1}), (0, {})):
         losses.take_back(after)
         assert losses.counts == left
+
+
+def test_of_more_than_a_hundred_thousand_losses_the_newest_are_taken_back() -> None:
+    losses = Losses({})
+    for seq in range(1, 100_003):
+        losses.add(seq, "bad", 1)
+
+    losses.take_back(0)
+
+    assert losses.counts == {"bad": 2}
