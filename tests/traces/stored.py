@@ -27,7 +27,7 @@ class Seen(NamedTuple):
     end_ns: int
     service: str
     rank: int
-    attributes: Mapping[str, Any]
+    attributes: dict[str, Any]
     links: list[Link]
     status: str
 
