@@ -1,7 +1,7 @@
 # Every target sets up what it needs. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test integration check e2e collector kubernetes browser launchers bench gpu wheels chaos night races endurance fuzz mutants audit dist docs full clean
+.PHONY: help setup demo test integration check e2e collector kubernetes traces browser launchers bench gpu wheels chaos night races endurance fuzz mutants audit dist docs full clean
 
 PYTHON ?= python3
 SEED   ?= 1
@@ -71,6 +71,11 @@ kubernetes: $(NATIVE)  ## The chart and the examples of deploy/, the rules of mo
 	.ci/kubernetes
 	python -m pytest -m full tests/deployment tests/integration/test_monitoring.py
 
+traces: $(NATIVE)  ## Spans of a job in a real Jaeger, and otel-ml trace in Perfetto's trace_processor; needs Go once and npm
+	.ci/jaeger
+	.ci/trace-processor
+	python -m pytest -m full tests/traces
+
 browser: $(NATIVE)  ## TensorBoard, MLflow and the documentation in Chromium; pictures in build/screenshots
 	.ci/browser
 	python -m pytest -m browser tests/browser
@@ -115,7 +120,7 @@ dist: $(NATIVE)  ## What an index gets, in dist/: sdist, pure wheel, manylinux w
 docs: $(NATIVE)  ## Read the documentation in a browser, rebuilt as you write
 	mkdocs serve
 
-full: demo test integration check e2e kubernetes browser chaos  ## Everything there is but the measurements
+full: demo test integration check e2e kubernetes traces browser chaos  ## Everything there is but the measurements
 	.ci/install dist
 	python -m pytest -m full --durations=20 tests
 

@@ -19,6 +19,7 @@ from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_marks, encoded_spans
 from otel_ml._internal.timers.span_arguments import attributes_of, is_id, say_unfit
 from otel_ml._internal.timers.timer_definitions import TimerDefinition
+from otel_ml._internal.timers.wall_offset import wall_offset
 from otel_ml.wire.trace_context import half_of_role
 
 if TYPE_CHECKING:
@@ -320,7 +321,7 @@ class _State:
         ids: the ids of spans, of which no other one of this process has the next.
         trace_high: the upper half of the ids of all traces of this process: random, and in a run its role.
         collected: spans encoded since the process began.
-        offset_ns: from `perf_counter_ns()` to the epoch, renewed at every collection.
+        offset_ns: from `perf_counter_ns()` to the epoch, looked at in every collection.
     """
 
     __slots__ = ("begin", "budget", "collected", "current", "ids", "offset_ns", "trace_high")
@@ -336,7 +337,7 @@ class _State:
         """Draw new ids, from the system: a program that seeds `random` must not give ranks equal ids."""
         # 63 bits, so that counting on needs no mask; never 0, which is not an id.
         self.ids = itertools.count(1 + (int.from_bytes(os.urandom(8), "big") >> 1))
-        self.offset_ns = time.time_ns() - time.perf_counter_ns()
+        self.offset_ns = wall_offset()
         self.collected = 0
 
 
@@ -368,7 +369,7 @@ def collect(generation: int, settle: Callable[[], None]) -> tuple[bytes, ...]:
         generation: of the run's steps.
         settle: is called when spans were taken: it adds to them what was said before they ended.
     """
-    STATE.offset_ns = time.time_ns() - time.perf_counter_ns()
+    STATE.offset_ns = wall_offset(STATE.offset_ns)
     taken = _take(SPANS, generation)
     if taken:
         settle()

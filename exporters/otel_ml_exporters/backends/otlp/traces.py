@@ -38,7 +38,7 @@ class TracesExporter(HttpExporter):
         every: export only spans of steps that are multiples of this, and those without a step.
 
     **Guarantee**: at least once: OTLP has no place to ask how far one got, so a request whose answer was lost, or that
-    was not noted before a kill, is sent again with the same ids. Jaeger and MLflow keep one span of an id. Spans only.
+    was not noted before a kill, is sent again with the same ids. Jaeger and MLflow show one span of an id. Spans only.
     **Ordering**: in the order in which they arrived at the service: a span after those inside of it.
     **Non-finite values**: NaN and ±Inf in attributes, as doubles.
     **Names**: as they were written.

@@ -5,6 +5,7 @@ import contextvars
 import os
 import random
 import threading
+import time
 
 import pytest
 from opentelemetry import trace
@@ -151,6 +152,39 @@ def test_the_current_span_of_opentelemetry_is_the_timer(recorded, tracing):
     assert [event.name for event in span.events] == ["halfway", "exception"]
     assert plain(span.events[1].attributes)["exception.message"] == "odd"
     assert (span.status.code, span.status.message) == (2, "bad luck")
+
+
+def test_a_span_that_is_collected_after_what_is_inside_of_it_is_still_around_it(recorded, monkeypatch):
+    wall = time.time_ns
+
+    def interrupted():
+        now_ns = wall()
+        time.sleep(0.05)  # between the two clocks, as on a busy host
+        return now_ns
+
+    with timed("outer"):
+        with timed("inner"):
+            pass
+        with monkeypatch.context() as patch:
+            patch.setattr("time.time_ns", interrupted)
+            (inner,) = spans(recorded.collect())
+    (outer,) = spans(recorded.collect())
+
+    assert outer.start_time_unix_nano <= inner.start_time_unix_nano
+    assert inner.end_time_unix_nano <= outer.end_time_unix_nano
+
+
+@pytest.mark.parametrize("by_s", [-3600, 3600])
+def test_spans_follow_a_clock_that_is_set(recorded, monkeypatch, by_s):
+    wall = time.time_ns
+    monkeypatch.setattr("time.time_ns", lambda: wall() + by_s * 10**9)
+
+    with timed("t"):
+        pass
+    (span,) = spans(recorded.collect())
+
+    late_ns = wall() + by_s * 10**9 - span.end_time_unix_nano
+    assert 0 < late_ns < 60e9
 
 
 @pytest.mark.parametrize("otel_tracing", [False, True])
