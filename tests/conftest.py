@@ -31,6 +31,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 # when it is imported.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# Inductor compiles a handful of functions: processes that do it beside the tests would each import torch first, and to
+# try which instructions the machine has takes longer than all of them.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts what it puts in the background so, and our processes would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,6 +56,16 @@ def is_quick(item: pytest.Item) -> bool:
 def pytest_collection_finish() -> None:
     """Exempt what was collected from the garbage collector: 800,000 objects, 0.7 s each time, and all of them stay."""
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_it_imports_stays() -> Iterator[None]:
+    """Exempt what a file has imported just so, where it is much: Transformers alone are 2,000 modules."""
+    before = len(sys.modules)
+    yield
+    if len(sys.modules) > before + 200:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

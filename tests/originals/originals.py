@@ -11,7 +11,7 @@ from pathlib import Path
 from otel_ml.compat.wandb import plot
 from otel_ml.compat.wandb.artifact import OF_THE_SERVER
 
-__all__ = ["ORIGINALS", "Original", "names_of"]
+__all__ = ["ORIGINALS", "Original", "names_of", "said_by"]
 
 _NAMES = Path(__file__).with_name("names.txt")
 
@@ -45,9 +45,15 @@ class Original:
     @cached_property
     def absent(self) -> Mapping[str, str]:
         """Names that are not here → what is used instead, as the module itself says it."""
-        said: Mapping[str, str] = getattr(importlib.import_module(self.module), "NOT_HERE", {})
+        said = said_by(self.module)
         known = names_of(self.key)
         return {**{name: how for name, how in said.items() if name in known}, **self.not_here}
+
+
+def said_by(module: str) -> Mapping[str, str]:
+    """Return what a module says of names that it does not have; one without such would look for it in the original."""
+    said: Mapping[str, str] = vars(importlib.import_module(module)).get("NOT_HERE", {})
+    return said
 
 
 def names_of(key: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from otel_ml import env
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.integrations.huggingface.checkpoints import Checkpoints
 from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
-from otel_ml.integrations.huggingface.values import log_values
+from otel_ml.integrations.huggingface.values import log_values, published
 from otel_ml.integrations.missing_package import PackageError
 from otel_ml.integrations.stages import outside
 from otel_ml.warn_once import reporter
@@ -23,33 +23,10 @@ try:
 except ImportError as error:
     raise PackageError("OtelMLCallback", "transformers") from error
 
-__all__ = ["OtelMLCallback", "published"]
+__all__ = ["OtelMLCallback"]
 
 FINAL = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos")
 """What the Trainer says of a whole training; a summary, as in its W&B callback."""
-
-
-def published(logs: Mapping[str, Any], stage: str = "train") -> dict[str, Any]:
-    """Return what was logged under the names that the Trainer's W&B and TensorBoard callbacks give.
-
-    Args:
-        logs: name → value.
-        stage: what the Trainer does: of a name that does not say it.
-
-    Examples:
-        >>> published({"loss": 0.5, "eval_loss": 0.7, "test_accuracy": 0.9})
-        {'train/loss': 0.5, 'eval/loss': 0.7, 'test/accuracy': 0.9}
-        >>> published({"reward": 0.5}, "eval")
-        {'eval/reward': 0.5}
-    """
-    return {_published(name, stage): value for name, value in logs.items()}
-
-
-def _published(name: str, stage: str) -> str:
-    for known in ("eval", "test", stage):
-        if name.startswith(f"{known}_") and known != "train":
-            return f"{known}/{name.removeprefix(f'{known}_')}"
-    return f"{stage}/{name}"
 
 
 class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' types are not looked at

@@ -9,7 +9,7 @@ from typing import Any
 
 import otel_ml
 
-__all__ = ["flat", "log_values"]
+__all__ = ["flat", "log_values", "published"]
 
 
 def log_values(values: Mapping[str, Any], step: int | None, **options: Any) -> None:
@@ -61,3 +61,26 @@ def _one(value: Any) -> Any:
         with suppress(OverflowError):  # a whole number that no float is: said by otel_ml.log()
             return fmean(value)
     return value
+
+
+def published(logs: Mapping[str, Any], stage: str = "train") -> dict[str, Any]:
+    """Return what was logged under the names that the Trainer's W&B and TensorBoard callbacks give.
+
+    Args:
+        logs: name → value.
+        stage: what the Trainer does: of a name that does not say it.
+
+    Examples:
+        >>> published({"loss": 0.5, "eval_loss": 0.7, "test_accuracy": 0.9})
+        {'train/loss': 0.5, 'eval/loss': 0.7, 'test/accuracy': 0.9}
+        >>> published({"reward": 0.5}, "eval")
+        {'eval/reward': 0.5}
+    """
+    return {_published(name, stage): value for name, value in logs.items()}
+
+
+def _published(name: str, stage: str) -> str:
+    for known in ("eval", "test", stage):
+        if name.startswith(f"{known}_") and known != "train":
+            return f"{known}/{name.removeprefix(f'{known}_')}"
+    return f"{stage}/{name}"

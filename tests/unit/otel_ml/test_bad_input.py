@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 import torch
 
 import otel_ml
+from otel_ml.exceptions import WireError
 from otel_ml.testing import capture
+from otel_ml.wire.reduction import Reduction
 
 
 class Unprintable:
@@ -159,6 +162,18 @@ def test_an_unknown_reduction_is_said_with_the_nearest_and_the_value_is_kept() -
         (said,) = run.notices
         assert "Metric 'loss': Unknown reduction 'men'. Did you mean 'mean'? Known: mean, sum, " in said
         assert [(point.name, point.reduction, point.value) for point in run.points] == [("loss", "mean", 1.0)]
+
+
+def test_a_text_of_a_million_characters_is_no_reduction_and_compared_with_none() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError, match="Unknown reduction 'xxx"):
+            Reduction(("x" * 1_000_000,))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < 10_000_000, "to compare texts takes 37 bytes for each character"
 
 
 def test_two_reductions_of_one_metric_are_said_with_what_to_do_and_both_values_kept() -> None:

@@ -57,7 +57,7 @@ def test_params_may_be_nested_and_of_any_kind(captured: Capture) -> None:
 
 def test_of_many_parameters_that_are_too_long_the_first_are_named_and_that_there_are_more(captured: Capture) -> None:
     for number in range(59):
-        otel_ml.log_params({f"prompt{number}": "x" * 2_000_000})
+        otel_ml.log_params({f"prompt{number}": "x" * (2**20 + 1)})
 
     [said] = [notice for notice in captured.notices if "cannot read" in notice]
     assert "cannot read prompt0 (more than 1,048,576 characters in all)" in said

@@ -6,7 +6,8 @@ from typing import Any
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch import profilers
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -14,12 +15,14 @@ from otel_ml.integrations.lightning import OtelMLLogger, OtelMLTiming
 
 __all__ = [
     "BATCHES",
+    "Callback",
     "Line",
     "Logger",
     "ModelCheckpoint",
     "OtelMLLogger",
     "OtelMLTiming",
     "loader",
+    "profilers",
     "trainer",
 ]
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 
 import otel_ml
-from otel_ml.integrations.huggingface import OtelMLTracker
 from otel_ml.testing import Capture
+
+if TYPE_CHECKING:
+    from otel_ml.integrations.huggingface import OtelMLTracker
 
 
 def test_what_accelerate_logs_without_a_step_is_a_row_each(otel_ml_capture: Capture) -> None:
     from accelerate import Accelerator
 
-    accelerator = Accelerator(log_with=OtelMLTracker("digits"), cpu=True)
+    accelerator = Accelerator(log_with=tracking(), cpu=True)
     accelerator.init_trackers("digits")
 
     for value in (3.0, 2.0, 1.0):
@@ -63,7 +66,7 @@ def test_a_second_tracker_of_the_run_goes_on_after_the_rows_of_the_first(otel_ml
     from accelerate import Accelerator
 
     for values in ((3.0, 2.0), (1.0,)):
-        accelerator = Accelerator(log_with=OtelMLTracker("digits"), cpu=True)
+        accelerator = Accelerator(log_with=tracking(), cpu=True)
         accelerator.init_trackers("digits")
         for value in values:
             accelerator.log({"loss": value})
@@ -94,6 +97,8 @@ def test_what_other_trackers_take_beside_a_table_is_taken(otel_ml_capture: Captu
 def test_options_of_pictures_tables_and_figures_are_those_of_otel_ml_and_others_are_said(
     otel_ml_capture: Capture,
 ) -> None:
+    import matplotlib.pyplot as plt
+
     tracker = started()
     tracker.log_images({"digit": np.eye(8)}, 3, caption="seven", axis="epoch", masks={"a": 1})
     tracker.log_table("rows", ["a"], [[1]], None, 3, axis="epoch", report_name="evaluation")
@@ -126,10 +131,17 @@ def test_one_picture_is_one_also_where_it_is_in_no_list(otel_ml_capture: Capture
     assert shown == ["gray", "color", "several/0", "several/1", "list/0", "list/1"]
 
 
+def tracking() -> OtelMLTracker:
+    """Return our tracker; imported here, for each process that collects tests would import Accelerate with it."""
+    from otel_ml.integrations.huggingface import OtelMLTracker
+
+    return OtelMLTracker("digits")
+
+
 def started() -> OtelMLTracker:
     from accelerate import Accelerator
 
-    tracker = OtelMLTracker("digits")
+    tracker = tracking()
     Accelerator(log_with=tracker, cpu=True).init_trackers("digits")
     return tracker
 
@@ -137,7 +149,7 @@ def started() -> OtelMLTracker:
 def test_what_accelerate_logs_is_in_the_run(otel_ml_capture: Capture) -> None:
     from accelerate import Accelerator
 
-    accelerator = Accelerator(log_with=OtelMLTracker("digits"), cpu=True)
+    accelerator = Accelerator(log_with=tracking(), cpu=True)
     accelerator.init_trackers("digits", config={"lr": 0.1})
 
     for step in range(3):

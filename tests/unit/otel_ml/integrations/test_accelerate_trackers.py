@@ -6,17 +6,21 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import otel_ml
-from otel_ml.integrations.huggingface import OtelMLTracker
 from otel_ml.testing import Capture
+
+if TYPE_CHECKING:
+    from otel_ml.integrations.huggingface import OtelMLTracker
 
 
 def started(experiment: str) -> OtelMLTracker:
     from accelerate import Accelerator
+
+    from otel_ml.integrations.huggingface import OtelMLTracker
 
     tracker = OtelMLTracker(experiment)
     Accelerator(log_with=tracker, cpu=True).init_trackers(experiment)

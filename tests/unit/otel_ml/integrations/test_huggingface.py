@@ -11,18 +11,26 @@ import pytest
 import torch
 
 import otel_ml
-from otel_ml.integrations.huggingface import OtelMLCallback
 from otel_ml.integrations.huggingface.checkpoints import Checkpoints
 from otel_ml.testing import Capture
 
 if TYPE_CHECKING:
     from transformers import Trainer
 
+    from otel_ml.integrations.huggingface import OtelMLCallback
+
 STEPS = 4
 
 
 def rows(count: int) -> list[dict[str, Any]]:
     return [{"input_ids": [1, 2, 3], "attention_mask": [1, 1, 1], "labels": index % 2} for index in range(count)]
+
+
+def telling(**settings: Any) -> OtelMLCallback:
+    """Return our callback; imported here, for each process that collects tests would import Transformers with it."""
+    from otel_ml.integrations.huggingface import OtelMLCallback
+
+    return OtelMLCallback(**settings)
 
 
 def trainer(folder: Path, callback: OtelMLCallback, **more: Any) -> Trainer:
@@ -48,7 +56,7 @@ def trainer(folder: Path, callback: OtelMLCallback, **more: Any) -> Trainer:
 def test_what_the_trainer_logs_is_in_the_run_under_the_names_of_its_other_callbacks(
     otel_ml_capture: Capture, tmp_path: Path
 ) -> None:
-    trained = trainer(tmp_path / "out", OtelMLCallback())
+    trained = trainer(tmp_path / "out", telling())
 
     trained.train()
     trained.evaluate()
@@ -64,7 +72,7 @@ def test_what_the_trainer_logs_is_in_the_run_under_the_names_of_its_other_callba
 
 
 def test_of_two_evaluations_at_one_step_the_last_counts(otel_ml_capture: Capture, tmp_path: Path) -> None:
-    trained = trainer(tmp_path / "out", OtelMLCallback())
+    trained = trainer(tmp_path / "out", telling())
     trained.train()
 
     first = trained.evaluate()["eval_loss"]
@@ -78,7 +86,7 @@ def test_of_two_evaluations_at_one_step_the_last_counts(otel_ml_capture: Capture
 
 
 def test_each_step_and_its_optimizer_are_timed(otel_ml_capture: Capture, tmp_path: Path) -> None:
-    trainer(tmp_path / "out", OtelMLCallback(), gradient_accumulation_steps=2).train()
+    trainer(tmp_path / "out", telling(), gradient_accumulation_steps=2).train()
 
     points = [point for point in otel_ml_capture.points if point.name in {"time/train_step", "time/optimizer"}]
     assert sorted((point.name, point.step, point.count) for point in points) == [
@@ -95,7 +103,7 @@ def test_a_step_lasts_until_the_next_one_begins(otel_ml_capture: Capture, tmp_pa
             while perf_counter() < begun + 0.02:  # between two steps, in no other timer
                 pass
 
-    training = trainer(tmp_path / "out", OtelMLCallback())
+    training = trainer(tmp_path / "out", telling())
     training.add_callback(Late())
     training.train()
 
@@ -106,7 +114,7 @@ def test_a_step_lasts_until_the_next_one_begins(otel_ml_capture: Capture, tmp_pa
 
 
 def test_what_the_loss_records_is_at_the_step_that_the_trainer_counts(otel_ml_capture: Capture, tmp_path: Path) -> None:
-    trained = trainer(tmp_path / "out", OtelMLCallback())
+    trained = trainer(tmp_path / "out", telling())
     loss = trained.compute_loss
 
     def recording(*arguments: Any, **more: Any) -> Any:
@@ -120,7 +128,7 @@ def test_what_the_loss_records_is_at_the_step_that_the_trainer_counts(otel_ml_ca
 
 
 def test_checkpoints_are_kept_where_asked_for(otel_ml_capture: Capture, tmp_path: Path) -> None:
-    callback = OtelMLCallback(checkpoints=True)
+    callback = telling(checkpoints=True)
     trainer(tmp_path / "out", callback, save_steps=2, eval_strategy="steps", load_best_model_at_end=True).train()
 
     kept = {str(event.name): event for event in otel_ml_capture.events if event.kind == "ml.artifact"}
@@ -148,7 +156,7 @@ def kept(captured: Capture) -> dict[str, set[str]]:
 
 def test_a_checkpoint_has_the_file_of_a_rank_that_wrote_it_later(otel_ml_capture: Capture, tmp_path: Path) -> None:
     otel_ml.init()
-    callback = OtelMLCallback(checkpoints=True)
+    callback = telling(checkpoints=True)
     args, state = two_ranks(tmp_path, 2)
 
     callback.on_save(args, state, None)
@@ -160,7 +168,7 @@ def test_a_checkpoint_has_the_file_of_a_rank_that_wrote_it_later(otel_ml_capture
 
 def test_the_last_checkpoint_waits_for_the_files_of_all_ranks(otel_ml_capture: Capture, tmp_path: Path) -> None:
     otel_ml.init()
-    callback = OtelMLCallback(checkpoints=True)
+    callback = telling(checkpoints=True)
     args, state = two_ranks(tmp_path, 4)
     callback.on_save(args, state, None)
     late = threading.Timer(0.3, torch.save, ({}, tmp_path / "checkpoint-4" / "rng_state_1.pth"))
@@ -192,7 +200,7 @@ def test_each_trial_of_a_search_is_a_run_also_where_one_id_is_given_to_all(
 
     if given:
         monkeypatch.setenv("OTEL_ML_EXPERIMENT_ID", given)
-    callback = OtelMLCallback(exporters="jsonl")
+    callback = telling(exporters="jsonl")
     trained = trainer(tmp_path / "out", callback)
     runs = []
     for number in range(3):
@@ -227,7 +235,7 @@ def where(capture: Capture, suffix: str) -> dict[tuple[str, int | None], float]:
 def test_what_the_program_records_in_an_evaluation_is_apart_from_training(
     otel_ml_capture: Capture, tmp_path: Path
 ) -> None:
-    callback = OtelMLCallback()
+    callback = telling()
     trained = recording_its_loss(trainer(tmp_path / "out", callback, eval_strategy="steps", eval_steps=2))
     trained.args.per_device_eval_batch_size = 4
 
@@ -244,7 +252,7 @@ def test_what_the_program_records_in_an_evaluation_is_apart_from_training(
 
 
 def test_each_data_set_that_is_evaluated_is_a_stage_of_its_own(otel_ml_capture: Capture, tmp_path: Path) -> None:
-    trained = recording_its_loss(trainer(tmp_path / "out", OtelMLCallback()))
+    trained = recording_its_loss(trainer(tmp_path / "out", telling()))
     trained.eval_dataset = {"math": rows(2), "code": rows(4)}
 
     trained.evaluate()
@@ -256,7 +264,7 @@ def test_each_data_set_that_is_evaluated_is_a_stage_of_its_own(otel_ml_capture: 
 def test_what_a_trainer_logs_without_its_stage_in_an_evaluation_is_not_trainings(
     otel_ml_capture: Capture, tmp_path: Path
 ) -> None:
-    trained = trainer(tmp_path / "out", OtelMLCallback(), eval_strategy="steps", eval_steps=4)
+    trained = trainer(tmp_path / "out", telling(), eval_strategy="steps", eval_steps=4)
     loss = trained.compute_loss
 
     def logging(*arguments: Any, **more: Any) -> Any:
@@ -274,7 +282,7 @@ def test_what_a_trainer_logs_without_its_stage_in_an_evaluation_is_not_trainings
 
 
 def test_a_trainer_without_the_callback_evaluates_in_no_stage(otel_ml_capture: Capture, tmp_path: Path) -> None:
-    callback = OtelMLCallback()
+    callback = telling()
     trained = recording_its_loss(trainer(tmp_path / "out", callback))
     trained.remove_callback(callback)
     otel_ml.set_step(3)
@@ -285,7 +293,7 @@ def test_a_trainer_without_the_callback_evaluates_in_no_stage(otel_ml_capture: C
 
 
 def test_a_list_is_its_mean_and_not_its_last_element(otel_ml_capture: Capture, tmp_path: Path) -> None:
-    trained = trainer(tmp_path / "out", OtelMLCallback())
+    trained = trainer(tmp_path / "out", telling())
     trained.compute_metrics = lambda _: {
         "per_class": [0.9, 0.1],
         "tensor": torch.tensor([1, 4]),

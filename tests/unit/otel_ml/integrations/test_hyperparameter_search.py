@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from otel_ml.integrations.huggingface import OtelMLCallback
 from otel_ml.integrations.huggingface.checkpoints import Checkpoints
 from otel_ml.testing import Capture
+
+if TYPE_CHECKING:
+    from otel_ml.integrations.huggingface import OtelMLCallback
 
 
 def search(folder: Path, callback: OtelMLCallback, hp_name: Callable[[Any], str] | None) -> None:
@@ -46,6 +48,8 @@ def search(folder: Path, callback: OtelMLCallback, hp_name: Callable[[Any], str]
 def test_the_checkpoints_of_each_trial_are_kept(
     otel_ml_capture: Capture, tmp_path: Path, hp_name: Callable[[Any], str] | None, folders: list[str]
 ) -> None:
+    from otel_ml.integrations.huggingface import OtelMLCallback
+
     search(tmp_path / "out", OtelMLCallback(checkpoints=True), hp_name)
 
     uris = [str(event.attributes["ml.artifact.uri"]) for event in otel_ml_capture.events if event.kind == "ml.artifact"]

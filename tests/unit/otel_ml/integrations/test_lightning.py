@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import otel_ml
-from otel_ml.compat.itwinai import ItwinaiLogger, LoggersCollection, MLFlowLogger
+from otel_ml.compat.itwinai import LoggersCollection, MLFlowLogger
 from otel_ml.testing import Capture, Event
 
 
@@ -261,6 +261,8 @@ def test_a_logger_survives_being_sent_to_another_process(line: ModuleType, otel_
 def test_lightning_logs_through_the_loggers_of_itwinai(
     line: ModuleType, otel_ml_capture: Capture, tmp_path: Path
 ) -> None:
+    from otel_ml.compat.itwinai import ItwinaiLogger
+
     collection = LoggersCollection([MLFlowLogger(log_freq="epoch")])
     logger = ItwinaiLogger(collection, log_model=True)
     saving = line.ModelCheckpoint(tmp_path / "saved", "best", monitor="val_loss")
@@ -275,6 +277,8 @@ def test_lightning_logs_through_the_loggers_of_itwinai(
 
 
 def test_a_context_that_the_program_created_is_left_to_it(otel_ml_capture: Capture) -> None:
+    from otel_ml.compat.itwinai import ItwinaiLogger
+
     inner = MLFlowLogger(experiment_name="digits")
     with inner.start_logging():
         logger = ItwinaiLogger(inner)
@@ -383,6 +387,8 @@ def test_validation_alone_is_at_the_step_under_which_lightning_logs(line: Module
 
 
 def test_itwinais_logger_tells_the_stages_apart_too(line: ModuleType, otel_ml_capture: Capture) -> None:
+    from otel_ml.compat.itwinai import ItwinaiLogger
+
     fitted = line.trainer(logger=ItwinaiLogger(LoggersCollection([]), skip_finalize=True), enable_checkpointing=False)
     run = otel_ml.init()
 

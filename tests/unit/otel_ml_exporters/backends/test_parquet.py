@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from otel_ml_exporters.backends.parquet import ParquetExporter
@@ -20,6 +19,8 @@ def started(run_dir: Path) -> ParquetExporter:
 
 
 def seqs(run_dir: Path) -> list[int]:
+    import pandas as pd
+
     return sorted(pd.read_parquet(run_dir / "parquet").seq)
 
 
@@ -52,6 +53,8 @@ def test_what_a_killed_merge_left_is_not_read_twice(tmp_path: Path) -> None:
 
 
 def test_rows_have_the_types_that_the_page_says(tmp_path: Path) -> None:
+    import pandas as pd
+
     started(tmp_path).export([step(1, 1, {"loss": float("nan")}, time=1_700_000_000.123456)])
 
     [row] = pd.read_parquet(tmp_path / "parquet").itertuples(index=False)

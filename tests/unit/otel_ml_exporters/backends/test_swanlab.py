@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from swanlab.proto.swanlab.record.v1.record_pb2 import Record
-from swanlab.sdk.internal.core_python.store import DataStoreReader
 
 from otel_ml_exporters.backends.swanlab import SwanlabExporter
 from otel_ml_exporters.backends.swanlab.run_file import HEADER
@@ -35,6 +34,8 @@ def file_of(run_dir: Path) -> Path:
 
 
 def contents(path: Path) -> list[bytes]:
+    from swanlab.sdk.internal.core_python.store import DataStoreReader
+
     reader = DataStoreReader()
     reader.open(path)
     found = []
@@ -44,9 +45,15 @@ def contents(path: Path) -> list[bytes]:
     return found
 
 
-def values(run_dir: Path) -> list[float]:
+def scalars(run_dir: Path) -> list[Any]:
+    from swanlab.proto.swanlab.record.v1.record_pb2 import Record
+
     records = [Record.FromString(content) for content in contents(file_of(run_dir))]
-    return [record.scalar.value.number for record in records if record.HasField("scalar")]
+    return [record.scalar for record in records if record.HasField("scalar")]
+
+
+def values(run_dir: Path) -> list[float]:
+    return [scalar.value.number for scalar in scalars(run_dir)]
 
 
 @given(
@@ -99,11 +106,7 @@ def test_a_correction_of_a_correction_is_kept(run_dir: Path) -> None:
     exporter.export([step(seq, 1, {"loss": float(seq)}, amendment=seq > 1) for seq in (1, 2, 3)])
     exporter.shutdown(1.0, None)
 
-    records = [Record.FromString(content) for content in contents(file_of(run_dir))]
-
-    assert [record.scalar.key for record in records if record.HasField("scalar")] == [
-        "loss", "loss/amended", "loss/amended_2",
-    ]  # fmt: skip
+    assert [scalar.key for scalar in scalars(run_dir)] == ["loss", "loss/amended", "loss/amended_2"]
 
 
 def test_parameters_of_an_earlier_life_stay_in_the_config(run_dir: Path) -> None:

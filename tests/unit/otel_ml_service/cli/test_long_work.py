@@ -26,6 +26,9 @@ LONG_WORK: Sequence[tuple[list[str], list[str]]] = (
 )
 """A command, and what it says one after the other."""
 
+AT_ONCE = {"OTEL_ML_END_SILENCE": "1000"}
+"""Else `recover` listens for half a minute, for ranks of the run on other hosts."""
+
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -48,7 +51,7 @@ def recorded_by_a_collector(run_id: str) -> Iterator[str]:
 def test_in_a_terminal_it_says_what_it_is_at_and_for_how_long(
     arguments: list[str], said: list[str], base: Path
 ) -> None:
-    _, text = in_a_terminal(base, *arguments, NO_COLOR="1")
+    _, text = in_a_terminal(base, *arguments, NO_COLOR="1", **AT_ONCE)
 
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     found = [re.search(rf"{part}[^\r\n]* +0:\d\d:\d\d", shown) for part in said]
@@ -59,7 +62,7 @@ def test_in_a_terminal_it_says_what_it_is_at_and_for_how_long(
 
 @pytest.mark.parametrize(("arguments", "said"), LONG_WORK)
 def test_in_a_pipe_nothing_of_that_is_said(arguments: list[str], said: list[str], base: Path) -> None:
-    done = otel_ml(base, *arguments)
+    done = otel_ml(base, *arguments, **AT_ONCE)
 
     assert [part for part in said if part in done.stdout + done.stderr] == []
 

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -205,6 +204,8 @@ def test_texts_are_kept_and_what_is_no_value_is_said_by_name(logger: Logger, ote
 
 @pytest.mark.feature("N9", "better", "tables among the metrics are tables in every backend")
 def test_tables_among_the_metrics_are_tables(logger: Logger, otel_ml_capture: Capture) -> None:
+    import pandas as pd
+
     conversations = SimpleNamespace(columns=["prompt", "reward"], data=[["2+2?", 1.0]])  # as W&B's Table is
     frame = pd.DataFrame({"task": ["math"], "solved": [3]})
 

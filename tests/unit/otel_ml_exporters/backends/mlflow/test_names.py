@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mlflow import MlflowClient
-from mlflow.utils import validation
 
 from otel_ml_exporters.backends.mlflow import MlflowExporter
 from otel_ml_exporters.backends.mlflow.names import Names, fitting
@@ -15,15 +15,31 @@ from otel_ml_exporters.errors import PermanentExportError
 from otel_ml_exporters.mlflow_run_search import experiment_name
 from otel_ml_exporters.records import Params, RunInfo, StepRecord
 
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
 NAMES = st.text(min_size=1, max_size=300) | st.text(alphabet="a/.@:_ 2", min_size=1, max_size=12)
+
+
+def rules() -> ModuleType:
+    """Return MLflow's own of names; imported here, for each process that collects tests would import MLflow with it."""
+    from mlflow.utils import validation
+
+    return validation
+
+
+def client_of(uri: str) -> MlflowClient:
+    from mlflow import MlflowClient
+
+    return MlflowClient(uri)
 
 
 @given(NAMES)
 def test_every_name_becomes_one_that_mlflow_takes_and_stays_what_it_is_where_it_can(name: str) -> None:
     key = fitting(name)
 
-    validation._validate_metric_name(key)
-    assert len(key) <= validation.MAX_ENTITY_KEY_LENGTH
+    rules()._validate_metric_name(key)
+    assert len(key) <= rules().MAX_ENTITY_KEY_LENGTH
     assert fitting(key) == key
 
 
@@ -36,7 +52,7 @@ def test_different_names_have_different_keys_the_same_ones_after_a_restart(names
     assert len(set(keys)) == len(names)
     assert [after.key(name) for name in names] == keys
     assert [after.name(key) for key in keys] == names
-    assert all(len(tag) <= validation.MAX_TAG_VAL_LENGTH for tag in before.unwritten.values())
+    assert all(len(tag) <= rules().MAX_TAG_VAL_LENGTH for tag in before.unwritten.values())
 
 
 @given(st.lists(st.text(alphabet="ab/", min_size=1, max_size=8), unique=True))
@@ -54,7 +70,7 @@ def test_two_long_names_of_experiments_that_begin_alike_stay_two() -> None:
     found = {experiment_name(name) for name in names}
 
     assert len(found) == 2
-    assert {len(name) for name in found} == {validation.MAX_EXPERIMENT_NAME_LENGTH}
+    assert {len(name) for name in found} == {rules().MAX_EXPERIMENT_NAME_LENGTH}
 
 
 def opened(folder: Path, **about: str) -> tuple[MlflowExporter, RunInfo]:
@@ -79,7 +95,7 @@ def test_names_that_mlflow_refuses_are_there_readably_with_what_they_were_and_sa
     exporter.export([row(1, {"val/AR@100": 5.0, "loss%": 1.0, "损失": 2.0, "x" * 400: 3.0})])
     exporter.shutdown(5.0, None)
 
-    client = MlflowClient(uri)
+    client = client_of(uri)
     experiment = client.get_experiment_by_name(experiment_name(name))
     [found] = client.search_runs([experiment.experiment_id])
     assert found.data.metrics == {"val/AR_at_100": 5.0, "loss_percent": 1.0, "损失": 2.0, "x" * 250: 3.0}
@@ -106,7 +122,7 @@ def test_a_store_of_files_takes_a_metric_and_others_below_its_name(
     again, _ = opened(tmp_path, uri=(tmp_path / "mlruns").as_uri())
     again.export([row(2, {"prep/weights": 5.0})])
 
-    client = MlflowClient((tmp_path / "mlruns").as_uri())
+    client = client_of((tmp_path / "mlruns").as_uri())
     [found] = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
     assert found.data.metrics == {"prep": 1.0, "prep.weights": 5.0, "a/b": 3.0, "a_2": 4.0}
 
@@ -122,7 +138,7 @@ def test_parameters_have_names_as_metrics_have_them_in_a_store_of_files_too(
         exporter.export([Params(seq, float(seq), params)])
         exporter.shutdown(5.0, None)
 
-    client = MlflowClient(uri)
+    client = client_of(uri)
     [found] = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
     assert found.data.params == {
         "lr": "1", "lr.decay": "2", "学习率": "3", "dropout percent.layer 1": "4", "p" * 250: "5", "up": "6",
@@ -138,7 +154,7 @@ def test_of_a_row_that_the_store_refuses_the_refused_values_are_named(
     uri = f"sqlite:///{copied(mlflow_database, tmp_path)}"
     exporter, _ = opened(tmp_path, uri=uri)
     # A server of another version may have rules of its own.
-    monkeypatch.setattr(validation, "MAX_ENTITY_KEY_LENGTH", 20)
+    monkeypatch.setattr(rules(), "MAX_ENTITY_KEY_LENGTH", 20)
     values = {f"layer_{at}/grad": float(at) for at in range(40)} | {"a/name/of/more/than/twenty": 1.0}
 
     with pytest.raises(PermanentExportError) as caught:
@@ -147,6 +163,6 @@ def test_of_a_row_that_the_store_refuses_the_refused_values_are_named(
     exporter.export([taken])
 
     assert caught.value.names == {"a/name/of/more/than/twenty"}
-    client = MlflowClient(uri)
+    client = client_of(uri)
     [found] = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
     assert found.data.metrics == taken.values
