@@ -54,7 +54,7 @@ def span_requests(draw: st.DrawFn) -> Any:
 def add_span(draw: st.DrawFn, span: Any, number: int) -> None:
     span.name, span.kind = draw(st.text(max_size=140)), 1
     span.trace_id, span.span_id = draw(st.binary(min_size=16, max_size=16)), number.to_bytes(8, "big")
-    span.parent_span_id = draw(st.sampled_from([b"", b"parent!!"]))
+    span.parent_span_id = draw(st.sampled_from([b"", b"parent!!", b"parent!!", b"short"]))
     span.start_time_unix_nano, span.end_time_unix_nano = draw(NUMBERS), draw(NUMBERS)
     set_attributes(span.attributes, draw(st.sampled_from(SPAN_ATTRIBUTES)))
     if draw(st.booleans()):

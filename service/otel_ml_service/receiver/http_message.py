@@ -127,12 +127,12 @@ class RequestParser:
         try:
             self._reading.read(data)
         except BadRequestError as error:
-            self._error = error
+            self._error = error.with_traceback(None)
         except httptools.HttpParserCallbackError as error:
             # What a callback of ours raises comes inside of one of the parser's own.
             if not isinstance(error.__context__, BadRequestError):
                 raise
-            self._error = error.__context__
+            self._error = error.__context__.with_traceback(None)
         except httptools.HttpParserError as error:
             self._error = BadRequestError(400, f"Not an HTTP/1.1 request: {error}.")
 
@@ -168,7 +168,8 @@ class RequestParser:
         if found:
             return found.popleft()
         if self._error is not None:
-            raise self._error
+            # A new one: what is raised refers to this parser, which would stay, with all that it has read.
+            raise BadRequestError(self._error.status, str(self._error))
         return None
 
 

@@ -38,10 +38,10 @@ def test_each_loss_counts_once_however_often_its_record_comes_again(
 
 def test_a_loss_that_stayed_when_later_ones_were_taken_back_is_taken_back_when_its_record_comes_again() -> None:
     losses = Losses({})
-    for seq in (1, 2, 3):
-        losses.add(seq, "bad", 1)
+    for seq, reason in enumerate(("bad", "odd", "large"), 1):
+        losses.add(seq, reason, 1)
 
-    for after, left in ((2, {"bad": 2}), (1, {"bad": 1}), (0, {})):
+    for after, left in ((2, {"bad": 1, "odd": 1}), (1, {"bad": 1}), (0, {})):
         losses.take_back(after)
         assert losses.counts == left
 

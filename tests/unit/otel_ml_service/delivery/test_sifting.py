@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_exporters import Record, StepRecord
+from otel_ml_exporters import Record, RunStatus, StepRecord, Text
 from otel_ml_service.delivery.refused_records import Refusal, Refused, export_all_but_refused
 
 NAMES = ("a", "b", "c")
@@ -58,3 +58,11 @@ def test_a_backend_gets_all_that_it_takes_in_order_and_the_rest_is_counted_once(
     assert decided[-1] == count
     # The last word is spoken of the batch as a whole, and of a record alone: what is between is halved anyway.
     assert all(is_last_word == (size in {1, count}) for size, is_last_word in tried)
+
+
+def test_what_is_refused_is_named_by_its_kind_and_its_name_if_it_has_one() -> None:
+    records = [Text(1, 0.0, "note", "step", 3, "x"), RunStatus(2, 0.0, "finished")]
+
+    found = export_all_but_refused(records, lambda _, *, is_last_word: Refusal("bad"), lambda _: None)
+
+    assert [one.what for one in found] == ["text 'note'", "runstatus"]

@@ -188,6 +188,21 @@ def test_headers_that_come_twice_are_a_list_and_the_target_names_the_host_before
     assert (slashes.host, slashes.path) == ("localhost", "/evil/healthz")
 
 
+@pytest.mark.parametrize("target", ["/v1/metrics?from=http://a", "//b://c", "*"])
+def test_an_address_within_the_target_is_not_where_it_goes(target: str) -> None:
+    ((head, _),) = read([f"OPTIONS {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode()])
+
+    assert head.host == "a"
+
+
+def test_a_connection_may_bring_any_number_of_requests_each_with_the_beginning_of_the_next() -> None:
+    count = 2 * MAX_HEAD // len(POST)
+    stream = POST * count
+    pieces = [stream[max(0, start) : start + len(POST)] for start in range(10 - len(POST), len(stream), len(POST))]
+
+    assert len(read(pieces)) == count
+
+
 def test_the_limit_is_named_where_a_body_is_too_large() -> None:
     with pytest.raises(BadRequestError, match="larger than 2 MiB"):
         read([post(b"Content-Length: 9999999\r\n")], max_body=2 * 2**20)

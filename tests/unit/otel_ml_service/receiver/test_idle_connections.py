@@ -13,6 +13,7 @@ import pytest
 
 from otel_ml_service.receiver.admission import Admission
 from otel_ml_service.receiver.http import HttpReceiver
+from otel_ml_service.receiver.http_message import RequestParser
 from otel_ml_service.receiver.refusal_log import RefusalLog
 from otel_ml_service.receiver.routes import Routes
 from otel_ml_service.receiver.tls import ServerCertificate
@@ -64,6 +65,21 @@ def test_a_connection_that_waits_for_its_next_request_is_small(tmp_path: Path, i
     receiver.stop(60.0)
 
     assert sum(trace.size for trace in taken.traces) / MANY < most
+
+
+def test_what_a_refused_request_has_brought_leaves_memory_with_the_answer() -> None:
+    receiver, address = _started(None)
+
+    with socket.create_connection(address, timeout=60) as connection, socket.create_connection(address) as another:
+        head = REQUEST.partition(b"content-length")[0] + b"transfer-encoding: chunked\r\n\r\n"
+        connection.sendall(head + b"200000\r\n" + bytes(2**21) + b"\r\nno size\r\n")
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 400")
+        another.sendall(REQUEST)
+        assert another.recv(2**16).startswith(b"HTTP/1.1 200")  # so the receiver is done with the first one
+        held = [one for one in gc.get_objects() if isinstance(one, RequestParser) and one.buffered > 2**16]
+
+    receiver.stop(60.0)
+    assert held == []
 
 
 def _started(tls: ssl.SSLContext | None) -> tuple[HttpReceiver, tuple[str, int]]:
