@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import textwrap
+from typing import TYPE_CHECKING
 
 from otel_ml.wire import attributes as keys
 from otel_ml.wire.published_name import published_name
-from otel_ml_service.aggregation.observation import Event
 
-__all__ = ["FAILURE", "failed_with", "failure_text", "place_in", "who_failed"]
+if TYPE_CHECKING:
+    from otel_ml_service.aggregation.observation import Event
+
+__all__ = ["FAILURE", "KILLED", "failed_with", "failure_text", "place_in", "who_failed"]
 
 FAILURE = f"{keys.RESERVED_PREFIX}failure"
-"""Name of the text; behind it `/rank_3` of others than rank 0."""
+KILLED = f"{keys.RESERVED_PREFIX}killed"
+"""Names of the texts, of who was killed the second; behind it `/rank_3` of others than rank 0."""
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|python3(?:\.\d+)?)[/\\]|^<frozen ")

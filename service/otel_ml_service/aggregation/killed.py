@@ -10,6 +10,7 @@ from otel_ml.quantities import seconds
 from otel_ml.wire import attributes as keys
 from otel_ml_exporters.records import Text
 from otel_ml_exporters.span_lines import SpanLines
+from otel_ml_service.aggregation.failures import KILLED
 from otel_ml_service.aggregation.naming import item_name
 from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.observation import Writer
@@ -18,10 +19,7 @@ from otel_ml_service.aggregation.step_streams import StepStreams
 from otel_ml_service.aggregation.writer_state import WriterState
 from otel_ml_service.findings.unfinished import Unfinished, unfinished
 
-__all__ = ["KILLED", "publish_killed", "say_child_died"]
-
-KILLED = f"{keys.RESERVED_PREFIX}killed"
-"""Name of the text; behind it `/rank_3` of others than rank 0."""
+__all__ = ["publish_killed", "say_child_died"]
 
 _LOOKED_AT = 64
 """Ranks whose spans are read, those that were heard least lately; each costs a millisecond."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from otel_ml.quantities import seconds
 from otel_ml_exporters.records import Text
-from otel_ml_service.aggregation.failures import FAILURE, place_in, who_failed
-from otel_ml_service.aggregation.killed import KILLED
+from otel_ml_service.aggregation.failures import FAILURE, KILLED, place_in, who_failed
 
 __all__ = ["Failure", "failure_lines", "failure_of"]
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +16,7 @@ from otel_ml_service.live_runs.delivery_file import DeliveryFile
 from otel_ml_service.storage.exporter_marks import Mark
 from otel_ml_service.storage.outbox import Commit, Outbox
 from tests.recorded_run import digits_records, write_run
-from tests.unit.otel_ml_service.cli.program import Run
+from tests.unit.otel_ml_service.cli.program import Run, environment
 
 
 def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> None:
@@ -28,6 +30,18 @@ def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> 
     assert status == 0
     assert out.index("02new") < out.index("01old")
     assert "finished" in out
+
+
+def test_runs_are_listed_without_the_packages_that_compute(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=5))
+    program = "import sys; from otel_ml_service.cli import main; main(['runs']); sys.exit('numpy' in sys.modules)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(tmp_path), capture_output=True, text=True, check=False
+    )
+
+    assert "01abc" in done.stdout
+    assert done.returncode == 0, "they take as long to import as all else takes"
 
 
 def test_a_run_is_called_by_its_name_in_every_list_and_found_by_it(otel_ml: Run, tmp_path: Path) -> None:
