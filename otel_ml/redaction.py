@@ -46,12 +46,15 @@ _REST = re.compile(_QUOTED + r"|['\"]?([^\n'\",;}]+)")
 
 _SHAPES = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|(?<![A-Za-z0-9])(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|npm_|pypi-|wandb_v1_)[A-Za-z0-9_\-]{8,}"
-    r"|(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{12,}|(?<![A-Za-z0-9])AIza[A-Za-z0-9_\-]{30,}"
-    r"|(?<![A-Za-z0-9])eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]+(?:\.[A-Za-z0-9_\-]*)?"
-    r"|(?<=://)[^/\s:@'\"]*:[^/\s@'\"]+(?=@)|(?<=http://)[^/\s:@'\"]+(?=@)|(?<=https://)[^/\s:@'\"]+(?=@)"
+    r"|(?<![A-Za-z0-9])(?:"
+    r"(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|npm_|pypi-|wandb_v1_)[A-Za-z0-9_\-]{8,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{12,}|AIza[A-Za-z0-9_\-]{30,}"
+    r"|eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]+(?:\.[A-Za-z0-9_\-]*)?)"
+    # What stands before a secret ends with one of four characters: only behind those is looked for which it is.
+    r"|(?<=[/ 0=])(?:"
+    r"(?<=://)[^/\s:@'\"]*:[^/\s@'\"]+(?=@)|(?<=http://)[^/\s:@'\"]+(?=@)|(?<=https://)[^/\s:@'\"]+(?=@)"
     r"|(?i:(?<=bearer )|(?<=bearer%20)|(?<=basic )|(?<=basic%20))[A-Za-z0-9._~+/=\-]{6,}"
-    r"|(?i:(?<=password )|(?<=wandb )|(?<=wandb=))[0-9a-f]{40}\b",
+    r"|(?i:(?<=password )|(?<=wandb )|(?<=wandb=))[0-9a-f]{40}\b)",
     re.DOTALL,
 )
 """What looks like what it is: private keys; tokens of Hugging Face, GitHub, GitLab, OpenAI and others, Slack, npm,

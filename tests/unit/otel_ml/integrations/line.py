@@ -11,11 +11,13 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from torch.utils.data import DataLoader, TensorDataset
 
+from otel_ml.compat.itwinai import ItwinaiLogger
 from otel_ml.integrations.lightning import OtelMLLogger, OtelMLTiming
 
 __all__ = [
     "BATCHES",
     "Callback",
+    "ItwinaiLogger",
     "Line",
     "Logger",
     "ModelCheckpoint",

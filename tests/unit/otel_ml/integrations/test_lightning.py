@@ -261,10 +261,8 @@ def test_a_logger_survives_being_sent_to_another_process(line: ModuleType, otel_
 def test_lightning_logs_through_the_loggers_of_itwinai(
     line: ModuleType, otel_ml_capture: Capture, tmp_path: Path
 ) -> None:
-    from otel_ml.compat.itwinai import ItwinaiLogger
-
     collection = LoggersCollection([MLFlowLogger(log_freq="epoch")])
-    logger = ItwinaiLogger(collection, log_model=True)
+    logger = line.ItwinaiLogger(collection, log_model=True)
     saving = line.ModelCheckpoint(tmp_path / "saved", "best", monitor="val_loss")
 
     line.trainer(logger=logger, callbacks=[saving]).fit(line.Line(width=3), line.loader(), line.loader())
@@ -276,12 +274,10 @@ def test_lightning_logs_through_the_loggers_of_itwinai(
     assert not collection.is_initialized
 
 
-def test_a_context_that_the_program_created_is_left_to_it(otel_ml_capture: Capture) -> None:
-    from otel_ml.compat.itwinai import ItwinaiLogger
-
+def test_a_context_that_the_program_created_is_left_to_it(line: ModuleType, otel_ml_capture: Capture) -> None:
     inner = MLFlowLogger(experiment_name="digits")
     with inner.start_logging():
-        logger = ItwinaiLogger(inner)
+        logger = line.ItwinaiLogger(inner)
         assert (logger.name, logger.version, logger.save_dir) == (inner.experiment_id, inner.run_id, "mllogs")
         logger.finalize("success")
         assert inner.is_initialized
@@ -387,9 +383,9 @@ def test_validation_alone_is_at_the_step_under_which_lightning_logs(line: Module
 
 
 def test_itwinais_logger_tells_the_stages_apart_too(line: ModuleType, otel_ml_capture: Capture) -> None:
-    from otel_ml.compat.itwinai import ItwinaiLogger
-
-    fitted = line.trainer(logger=ItwinaiLogger(LoggersCollection([]), skip_finalize=True), enable_checkpointing=False)
+    fitted = line.trainer(
+        logger=line.ItwinaiLogger(LoggersCollection([]), skip_finalize=True), enable_checkpointing=False
+    )
     run = otel_ml.init()
 
     fitted.fit(shared(line), line.loader(), line.loader())
