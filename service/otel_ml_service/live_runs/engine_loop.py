@@ -157,9 +157,9 @@ class EngineLoop:
 
     def _next(self) -> tuple[list[Undecided], bool, bool]:
         """Wait for entries; return those of a round, whether these are all there are, and whether to stop."""
+        wait_s = 0.0 if self._queue else self._seconds_to_wait()  # of all runs: not while the receiver waits for us
         with self._changed:
-            if not self._queue and not self._stopping:
-                self._changed.wait(self._seconds_to_wait())
+            self._changed.wait_for(lambda: self._queue or self._stopping, wait_s)
             entries, stopping = self._round(), self._stopping
             is_all = not self._queue
         if entries and is_all and not stopping:
