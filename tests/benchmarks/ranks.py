@@ -34,7 +34,7 @@ from tests.benchmarks.under_load import (
 from tests.collector.pipeline import Service
 from tests.e2e.jobs import until
 
-__all__ = ["measure"]
+__all__ = ["Steps", "allow_files", "job", "measure"]
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,6 @@ SETTLE_S = 3
 
 START_IN_S = 2.0
 
-EXPLAINED = {256: Steps(100, 20), 8: Steps(100, 20, seconds=0.1)}
-"""Ranks → steps of the jobs with and without findings: many slow ones, and a host whose steps are short."""
-
-EXPLAINED_SHARE = 1 / 3
-"""Of the time of the job of 1,024 ranks, each of them."""
-
 Seen = dict[int, float]
 """Step → when it was done, or could be read, seconds since the epoch."""
 
@@ -81,21 +75,7 @@ def measure(size: Size) -> Found:
             found, curve = job(one, ranks, each, size.job_s[ranks])
         figures |= {f"{ranks}.{name}": figure for name, figure in found.items()}
         curves[f"{ranks}.memory"] = curve
-    seconds = max(5.0, size.job_s[1024] * EXPLAINED_SHARE / len(EXPLAINED))
-    costs = {f"findings.{ranks}.cpu": cost_of_findings(ranks, each, seconds) for ranks, each in EXPLAINED.items()}
-    return Found({**figures, **costs}, curves)
-
-
-def cost_of_findings(ranks: int, each: Steps, seconds: float) -> Figure:
-    """Return how much more CPU time the service takes where it looks for slow ranks, pauses, and where time goes."""
-    cores: dict[str, list[float]] = {"on": [], "off": []}
-    for findings in ("on", "off", "off", "on"):
-        with service(OTEL_ML_FINDINGS=findings) as one:
-            found, _ = job(one, ranks, each, seconds)
-        cores[findings].append(found["cores"].value or 0.0)
-    with_findings, without = (sum(cores[findings]) / len(cores[findings]) for findings in ("on", "off"))
-    note = f"{ranks} ranks, a step each {each.seconds:g} s: {with_findings:.3f} and {without:.3f} cores"
-    return Figure((with_findings / without - 1) * 100, "%", note=note)
+    return Found(figures, curves)
 
 
 def job(on: Service, ranks: int, each: Steps, seconds: float) -> tuple[dict[str, Figure], Curve]:

@@ -230,8 +230,8 @@ TARGETS = (
         "Findings: who is slow, where the time of a step goes, pauses; steps of 100 metrics and 20 spans",
         "≤ 10 % more CPU of the service than without (`OTEL_ML_FINDINGS=off`)",
         (
-            Limit("ranks/findings.256.cpu", 10, "256 ranks, a step a second"),
-            Limit("ranks/findings.8.cpu", 10, "8 ranks, ten steps a second"),
+            Limit("findings/256.cpu", 10, "256 ranks, a step a second"),
+            Limit("findings/8.cpu", 10, "8 ranks, ten steps a second"),
         ),
         profile="service",
     ),
