@@ -32,6 +32,8 @@ REFERENCE_S = 0.5
 class SpoolWriter:
     """Used by the run's background thread alone.
 
+    Who has waited long enough for that thread goes on to another run: what is recorded from then on is not this one's.
+
     Args:
         extra_spans: returns spans of the program's own tracer, encoded.
         is_held_up: whether the spool fills although a receiver takes what is sent.
@@ -47,6 +49,7 @@ class SpoolWriter:
         is_held_up: Callable[[], bool],
     ) -> None:
         self._recorder = recorder
+        self._life = recorder.lives
         self._spool = spool
         self._sender = sender
         self._extra_spans = extra_spans
@@ -56,10 +59,15 @@ class SpoolWriter:
         spool.on_lost = self._on_lost
 
     def collect(self, *, final: bool = False) -> None:
-        """Write what was recorded until now; `final`: also what is still open, and is waited for."""
+        """Write what was recorded until now; `final`: also what is still open, and is waited for.
+
+        Raises:
+            RunIsOverError: what there is to collect is another run's.
+        """
+        self._recorder.see_that_it_is(self._life)
         self._recorder.bound(self._spool.bound)
         BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
-        batch = self._recorder.collect(time.time_ns(), final=final)
+        batch = self._recorder.collect(time.time_ns(), final=final, life=self._life)
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
         frames += _frames("S", self._extra_spans())
         if frames:
@@ -93,6 +101,7 @@ class SpoolWriter:
 
     def append_record(self, record: LogRecord) -> None:
         """Write a log record with its running number."""
+        self._recorder.see_that_it_is(self._life)
         body = encode_scope_logs(record, self._recorder.sequence.next())
         self._spool.append(Frame("L", encode_field(2, body)))
 
@@ -105,7 +114,11 @@ class SpoolWriter:
         self._losses.settle()
 
     def _take_events(self, *, final: bool = False) -> None:
-        for record in self._recorder.scope.events.take(lambda: final or not self._is_held_up()):
+        def has_space() -> bool:
+            self._recorder.see_that_it_is(self._life)
+            return final or not self._is_held_up()
+
+        for record in self._recorder.scope.events.take(has_space):
             self._append_event(record)
 
     def _end_events(self) -> None:

@@ -26,7 +26,7 @@ from otel_ml._internal.lifecycle.receiver_connection import ReceiverConnection
 from otel_ml._internal.lifecycle.run_printer import RunPrinter
 from otel_ml._internal.lifecycle.shutdown import ShutdownSequence, Status
 from otel_ml._internal.lifecycle.spool_writer import SpoolWriter
-from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Recorder
+from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Recorder, RunIsOverError
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import CURRENT
@@ -148,7 +148,7 @@ class Worker:
         request = Request(kind, time.monotonic() + timeout, status)
         self._requests.put(request)
         # An end may take longer than its timeout, while acknowledgements arrive; the thread keeps to the deadline.
-        is_done = request.done.wait(None if timeout == math.inf else timeout + 0.5)
+        is_done = request.done.wait(None if timeout == math.inf else max(timeout, 0.0) + 0.5)
         if kind == "end" and not is_done:
             self._shutdown.report_held_up(self.identity, is_kept=self._is_kept)
         return request.is_complete
@@ -195,6 +195,9 @@ class Worker:
                 MISSED_SIGNALS.look()
                 if self._handle(request):
                     return
+            except RunIsOverError:
+                self._let_go()
+                return
             except BaseException as error:  # noqa: BLE001 (this thread must outlive any mistake; it is reported)
                 reporter.failed("The background thread", error) if not reporter.strict else self._fail_loudly(error)
                 self._tell_of_failure()
@@ -355,8 +358,9 @@ class Worker:
         is_complete = self._send_all(request.deadline, self._timeout)
         if self._refused_by_now() != self._refused:  # of what was sent with the shutdown message
             # Also where the time is over: who sends the rest from the spool has to bring the new counts with it.
-            self._writer.append_notices()
-            self._append_shutdown_message(request)
+            with suppress(RunIsOverError):  # where nobody has waited, these counts are gone
+                self._writer.append_notices()
+                self._append_shutdown_message(request)
             is_complete = is_complete and self._send_all(request.deadline, self._timeout)
         for other in self._postponed:  # flushes of other threads: what they wait for was sent, or is kept
             other.is_complete = is_complete
@@ -371,11 +375,20 @@ class Worker:
             self.spool.remove_folder()
         else:
             self._shutdown.report_left_behind(self.identity)
+        self._close()
+        request.is_complete = is_complete
+
+    def _let_go(self) -> None:
+        """End without a shutdown message: nobody has waited for it. What is in the spool is sent by the next start."""
+        for other in (*self._postponed, *filter(None, [self._ending])):
+            other.done.open()
+        self._close()
+
+    def _close(self) -> None:
         self.spool.close()
         self._link.close()
         if self.sender.transport is not None:
             self.sender.transport.close()
-        request.is_complete = is_complete
 
     def _look_at_clock(self) -> None:
         """Ask the service what time it is there, as long as it answers: behind a Collector there is none to ask."""

@@ -35,7 +35,7 @@ from otel_ml._internal.timers.trailing_steps import TrailingSteps
 from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.wire.attributes import EVENTS, POINTS, RECORDED, VALUES, WATERMARK
 
-__all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "Sent", "recorder"]
+__all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "RunIsOverError", "Sent", "recorder"]
 
 
 _RECORD_S, _SPAN_S = (0.5e-6 if native is None else 0.2e-6), 2e-6
@@ -47,6 +47,10 @@ DEVICE_WAIT_S = 1.0
 
 Holds = tuple[str | None, int | None, int]
 """(axis, step, points) of one ScopeMetrics; no axis and no step where a process has none. Watermarks hold no points."""
+
+
+class RunIsOverError(Exception):
+    """Nothing is left to be collected for a run: what is recorded now is of the one after it."""
 
 
 class Batch(NamedTuple):
@@ -99,6 +103,7 @@ class Recorder:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self.lives = 0
         self.sequence = Sequence()
         self._settings = RecordSettings()
         self._unsaid: dict[Step, None] = {}
@@ -127,14 +132,18 @@ class Recorder:
         for axis, step in wanted.items():
             set_step(step, axis=axis)  # type: ignore[call-overload] # not looked at until now
 
-    def collect(self, now_ns: int, *, final: bool = False) -> Batch:
+    def collect(self, now_ns: int, *, final: bool = False, life: int | None = None) -> Batch:
         """Take everything recorded so far as wire bytes. Called by the background thread only.
 
         With `final`, device values are waited for, at most a second, and every step gets its watermark.
+
+        Raises:
+            RunIsOverError: what there is to collect is not of this `life` of the recorder.
         """
         folder = FOLDER
         settle_consumed()
         with folder.lock:
+            self.see_that_it_is(life)  # now: who waits for this lock may have been left behind by an end meanwhile
             folder.fold()
             if folder.deferred or CAPTURED.is_used:
                 folder.read_deferred(everything=final)
@@ -160,6 +169,11 @@ class Recorder:
         holds += [(None, None, 0)] * (len(scopes) - len(holds))
         yield_interpreter()
         return Batch(tuple(scopes), spans.collect(self._generation, settle_consumed), points, values, tuple(holds))
+
+    def see_that_it_is(self, life: int | None) -> None:
+        """Raise `RunIsOverError` where another run may have begun since this life; None is any."""
+        if life not in {None, self.lives}:
+            raise RunIsOverError
 
     def bound(self, spool_bytes: int) -> None:
         """Let callers wait before they have recorded more than a spool of this size has room for."""
@@ -275,6 +289,7 @@ class Recorder:
 
         Where other runs go on, only what is this one's.
         """
+        self.lives += 1
         self.sequence.restart()
         self._unsaid.clear()
         self._heartbeat = Heartbeat(self.scope, self.sequence)
