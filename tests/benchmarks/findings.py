@@ -45,4 +45,6 @@ def cost(ranks: int, each: Steps, seconds: float, pairs: int) -> Figure:
 def cores_of(ranks: int, each: Steps, seconds: float, findings: str) -> float:
     with service(OTEL_ML_FINDINGS=findings) as one:
         found, _ = job(one, ranks, each, seconds)
-    return found["cores"].value or 0.0
+    cores = found["cores"].value
+    assert cores, "the service was not seen at work"
+    return cores

@@ -139,13 +139,11 @@ def conditions() -> str:
 
 def warning(part: Part) -> str:
     """Return what a reader must know before any number, or nothing."""
-    said_of = [
-        *(["a quick run"] if part.size == "quick" else []),
-        *(["on a shared machine"] if part.is_shared else []),
-    ]
-    if not said_of:
+    if not (part.size == "quick" or part.is_shared):
         return ""
-    return f"These figures are of {' '.join(said_of)}: they show that the harness works, not how quick otel_ml is."
+    run = "a quick run" if part.size == "quick" else "a run"
+    where = " on a shared machine" if part.is_shared else ""
+    return f"These figures are of {run}{where}: they show that the harness works, not how quick otel_ml is."
 
 
 def calls() -> str:

@@ -197,6 +197,7 @@ class Stragglers:
     def _give_up(self, place: tuple[str, str], error: Exception) -> None:
         self._given_up.add(place)
         self._watches.pop(place, None)
+        self._roles.get(place[0], {}).pop(place[1], None)  # other roles are compared with it no longer
         *_, where = traceback.extract_tb(error.__traceback__)
         self._output.say(
             "internal-error",

@@ -120,7 +120,7 @@ def usual_of(seconds: Floats, groups: Groups) -> Floats:
         seconds: [ranks, phases].
         groups: of its rows.
     """
-    if len(groups) == 1:  # of all rows, as in most jobs
+    if len(groups) == 1 and len(groups[0]) == len(seconds):  # as in most jobs
         usual = np.empty(seconds.shape)
         usual[:] = low_median(seconds, least=2)
         return usual
