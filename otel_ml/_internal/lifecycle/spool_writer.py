@@ -49,7 +49,7 @@ class SpoolWriter:
         is_held_up: Callable[[], bool],
     ) -> None:
         self._recorder = recorder
-        self._life = recorder.lives
+        self._run_number = recorder.run_number
         self._spool = spool
         self._sender = sender
         self._extra_spans = extra_spans
@@ -64,10 +64,10 @@ class SpoolWriter:
         Raises:
             RunIsOverError: what there is to collect is another run's.
         """
-        self._recorder.see_that_it_is(self._life)
+        self._recorder.see_that_it_is(self._run_number)
         self._recorder.bound(self._spool.bound)
         BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
-        batch = self._recorder.collect(time.time_ns(), final=final, life=self._life)
+        batch = self._recorder.collect(time.time_ns(), final=final, run_number=self._run_number)
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
         frames += _frames("S", self._extra_spans())
         if frames:
@@ -101,7 +101,7 @@ class SpoolWriter:
 
     def append_record(self, record: LogRecord) -> None:
         """Write a log record with its running number."""
-        self._recorder.see_that_it_is(self._life)
+        self._recorder.see_that_it_is(self._run_number)
         body = encode_scope_logs(record, self._recorder.sequence.next())
         self._spool.append(Frame("L", encode_field(2, body)))
 
@@ -115,7 +115,7 @@ class SpoolWriter:
 
     def _take_events(self, *, final: bool = False) -> None:
         def has_space() -> bool:
-            self._recorder.see_that_it_is(self._life)
+            self._recorder.see_that_it_is(self._run_number)
             return final or not self._is_held_up()
 
         for record in self._recorder.scope.events.take(has_space):

@@ -103,7 +103,7 @@ class Recorder:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.lives = 0
+        self.run_number = 0
         self.sequence = Sequence()
         self._settings = RecordSettings()
         self._unsaid: dict[Step, None] = {}
@@ -132,18 +132,19 @@ class Recorder:
         for axis, step in wanted.items():
             set_step(step, axis=axis)  # type: ignore[call-overload] # not looked at until now
 
-    def collect(self, now_ns: int, *, final: bool = False, life: int | None = None) -> Batch:
+    def collect(self, now_ns: int, *, final: bool = False, run_number: int | None = None) -> Batch:
         """Take everything recorded so far as wire bytes. Called by the background thread only.
 
         With `final`, device values are waited for, at most a second, and every step gets its watermark.
 
         Raises:
-            RunIsOverError: what there is to collect is not of this `life` of the recorder.
+            RunIsOverError: what there is to collect is not of this run: `run_number`.
         """
         folder = FOLDER
         settle_consumed()
         with folder.lock:
-            self.see_that_it_is(life)  # now: who waits for this lock may have been left behind by an end meanwhile
+            # Now: whoever waited for this lock may have been left behind by an end meanwhile.
+            self.see_that_it_is(run_number)
             folder.fold()
             if folder.deferred or CAPTURED.is_used:
                 folder.read_deferred(everything=final)
@@ -170,9 +171,9 @@ class Recorder:
         yield_interpreter()
         return Batch(tuple(scopes), spans.collect(self._generation, settle_consumed), points, values, tuple(holds))
 
-    def see_that_it_is(self, life: int | None) -> None:
-        """Raise `RunIsOverError` where another run may have begun since this life; None is any."""
-        if life not in {None, self.lives}:
+    def see_that_it_is(self, run_number: int | None) -> None:
+        """Raise `RunIsOverError` where another run than this may have begun; None is any."""
+        if run_number not in {None, self.run_number}:
             raise RunIsOverError
 
     def bound(self, spool_bytes: int) -> None:
@@ -289,7 +290,7 @@ class Recorder:
 
         Where other runs go on, only what is this one's.
         """
-        self.lives += 1
+        self.run_number += 1
         self.sequence.restart()
         self._unsaid.clear()
         self._heartbeat = Heartbeat(self.scope, self.sequence)

@@ -16,13 +16,16 @@ def folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_experiment_of_another_test() -> Iterator[None]:
-    """Forget which experiment a test has chosen: it is the process's, and no run of a later test is meant by it."""
+def nothing_chosen_by_another_test() -> Iterator[None]:
+    """Forget which experiment, server and exporters a test has chosen: they are the process's, no later test's."""
     yield
     if "otel_ml.compat.mlflow" in sys.modules:
         from otel_ml.compat import mlflow
+        from otel_ml.compat.mlflow.open_runs import STATE
 
         mlflow.set_experiment("")
+        STATE.write_to(None, {})
+        STATE.uri = ""
 
 
 @pytest.fixture

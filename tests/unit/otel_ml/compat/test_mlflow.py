@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from otel_ml.compat import mlflow
-from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.testing import Capture, capture
 from tests.unit.otel_ml.compat.recorded import events, steps_of
 from tests.unit.otel_ml.lazy import Lazy
@@ -159,8 +158,6 @@ def test_what_reads_asks_the_store_that_the_script_names(
             mlflow.get_run("unknown")
     finally:
         original.set_tracking_uri(before)
-        STATE.write_to(None, {})
-        STATE.uri = ""
 
 
 def test_modules_for_models_are_mlflows_own_but_for_what_would_record(captured: Capture) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from otel_ml.compat import mlflow
 from otel_ml.compat.mlflow.client import _NOT_KEPT, _OF_A_RUN
-from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.testing import Capture, capture
 from tests.unit.otel_ml.compat.recorded import events, params, steps_of
 
@@ -131,7 +130,6 @@ def test_any_other_run_and_method_is_that_of_mlflows_own_client(
             client.get_run("unknown")
     finally:
         original.set_tracking_uri(before)
-        STATE.uri = ""
 
 
 def test_pictures_and_figures_of_a_client_are_in_the_run_that_it_names(captured: Capture) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 import otel_ml
 from otel_ml.compat import mlflow
-from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
 from tests.unit.otel_ml.compat.recorded import events, steps_of
@@ -104,15 +103,10 @@ def test_a_run_goes_to_the_server_that_the_script_names(
     monkeypatch.delenv("OTEL_ML_EXPORTERS", raising=False)
     shutil.copy(mlflow_database, tmp_path / "mine.db")
     uri = f"sqlite:///{tmp_path / 'mine.db'}"
-    try:
-        mlflow.set_tracking_uri(uri)
-        mlflow.set_experiment("named")
-        with mlflow.start_run():
-            mlflow.log_metric("loss", 0.5, step=0)
-    finally:
-        STATE.write_to(None, {})
-        STATE.uri = ""
-        mlflow.set_experiment("")
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_experiment("named")
+    with mlflow.start_run():
+        mlflow.log_metric("loss", 0.5, step=0)
 
     client = MlflowClient(uri)
     experiment = eventually(lambda: client.get_experiment_by_name("named"), timeout=120)
