@@ -10,7 +10,8 @@ import pytest
 
 from otel_ml_exporters.records import StepRecord
 from tests.recorded_run import digits_records, write_run
-from tests.unit.otel_ml_service.cli.program import in_a_terminal, otel_ml
+from tests.unit.otel_ml_service.cli import program
+from tests.unit.otel_ml_service.cli.program import Run, in_a_terminal
 
 _IDS = ("01M8F23108RN4QKFZRG9ZG7R6Y", "01M8F26KKSPC1X1MXJC45YMVQ6", "01M8F26QZRQFBYB59RYARMWHJY")
 
@@ -22,7 +23,7 @@ def _lines(base: Path, *arguments: str, columns: int = 80) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-def test_the_list_of_runs_has_a_line_for_each_whose_id_finds_it(tmp_path: Path) -> None:
+def test_the_list_of_runs_has_a_line_for_each_whose_id_finds_it(otel_ml: Run, tmp_path: Path) -> None:
     for run_id in _IDS:
         write_run(tmp_path, run_id, digits_records(steps=2))
 
@@ -31,16 +32,18 @@ def test_the_list_of_runs_has_a_line_for_each_whose_id_finds_it(tmp_path: Path) 
     assert len(rows) == len(_IDS)
     assert max(map(len, rows)) <= 80
     for row in rows:
-        found = otel_ml(tmp_path, "show", row.split()[-1])
-        assert found.returncode == 0, found.stderr
-        assert row.split()[0] in found.stdout
+        status, shown, refused = otel_ml("show", row.split()[-1])
+        assert status == 0, refused
+        assert row.split()[0] in shown
 
 
 _LONG = "llama-3-8b-instruct-lr-3e-4-warmup-2000-packed-8192-seed-"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_a_run_with_a_long_name_is_one_row_that_is_found_by_what_it_shows(tmp_path: Path, columns: int) -> None:
+def test_a_run_with_a_long_name_is_one_row_that_is_found_by_what_it_shows(
+    otel_ml: Run, tmp_path: Path, columns: int
+) -> None:
     ids = [f"{_LONG}{seed}" for seed in (17, 18)]
     for run_id in ids:
         write_run(tmp_path, run_id, digits_records(steps=2), experiment="an-experiment-of-many-words")
@@ -52,24 +55,24 @@ def test_a_run_with_a_long_name_is_one_row_that_is_found_by_what_it_shows(tmp_pa
     shown = [row.split()[0] for row in rows]
     assert [name[-2:] for name in shown] == ["18", "17"]
     for name in [*shown, *(one.split("…")[-1] for one in shown), *(row.split()[-1] for row in rows)]:
-        found = otel_ml(tmp_path, "show", name)
-        assert found.returncode == 0, found.stderr
-        assert f"{_LONG}{name[-2:]}" in found.stdout
+        status, found, refused = otel_ml("show", name)
+        assert status == 0, refused
+        assert f"{_LONG}{name[-2:]}" in found
 
 
-def test_a_part_that_several_names_have_lists_them(tmp_path: Path) -> None:
+def test_a_part_that_several_names_have_lists_them(otel_ml: Run, tmp_path: Path) -> None:
     for seed in (17, 18):
         write_run(tmp_path, f"{_LONG}{seed}", digits_records(steps=2))
 
-    found = otel_ml(tmp_path, "show", "warmup-2000")
+    status, _, refused = otel_ml("show", "warmup-2000")
 
-    assert found.returncode != 0
-    assert "'warmup-2000' is a part of the names of 2 runs" in found.stderr
-    assert f"{_LONG}17" in found.stderr
+    assert status != 0
+    assert "'warmup-2000' is a part of the names of 2 runs" in refused
+    assert f"{_LONG}17" in refused
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_a_long_metric_is_one_row_that_is_found_by_what_it_shows(tmp_path: Path, columns: int) -> None:
+def test_a_long_metric_is_one_row_that_is_found_by_what_it_shows(otel_ml: Run, tmp_path: Path, columns: int) -> None:
     name = "validation/perplexity-of-the-held-out-split-of-code/python/mean-over-files"
     write_run(tmp_path, _IDS[0], [StepRecord(1, "trainer", "step", 0, 0, 1.0, {name: 2.5, "loss": 1.0})])
 
@@ -79,14 +82,14 @@ def test_a_long_metric_is_one_row_that_is_found_by_what_it_shows(tmp_path: Path,
     assert max(map(len, rows)) <= columns
     shown = next(row.split()[0] for row in rows if row.startswith("validation"))
     for text in (shown, shown.split("…")[-1]):
-        assert otel_ml(tmp_path, "show", "latest", text).stdout.startswith(f"{name}   last 2.5")
+        assert otel_ml("show", "latest", text)[1].startswith(f"{name}   last 2.5")
 
 
 def test_in_a_pipe_names_are_whole_whatever_the_columns(tmp_path: Path) -> None:
     run_id = f"{_LONG}17"
     write_run(tmp_path, run_id, digits_records(steps=2))
 
-    _, row = otel_ml(tmp_path, "runs", COLUMNS="40").stdout.splitlines()
+    _, row = program.otel_ml(tmp_path, "runs", COLUMNS="40").stdout.splitlines()
 
     assert row.split()[0] == row.split()[-1] == run_id
 
@@ -94,8 +97,8 @@ def test_in_a_pipe_names_are_whole_whatever_the_columns(tmp_path: Path) -> None:
 def test_a_program_that_reads_the_list_of_runs_has_whole_ids(tmp_path: Path) -> None:
     write_run(tmp_path, _IDS[0], digits_records(steps=2))
 
-    assert otel_ml(tmp_path, "runs").stdout.split()[-1] == _IDS[0]
-    assert json.loads(otel_ml(tmp_path, "runs", "--json").stdout)["id"] == _IDS[0]
+    assert program.otel_ml(tmp_path, "runs").stdout.split()[-1] == _IDS[0]
+    assert json.loads(program.otel_ml(tmp_path, "runs", "--json").stdout)["id"] == _IDS[0]
 
 
 def test_each_metric_of_a_run_has_one_line_with_its_curve(tmp_path: Path) -> None:
@@ -103,7 +106,9 @@ def test_each_metric_of_a_run_has_one_line_with_its_curve(tmp_path: Path) -> Non
 
     lines = _lines(tmp_path, "show", "latest")
 
-    names = [line.split()[0] for line in otel_ml(tmp_path, "show", "latest").stdout.splitlines() if " step " in line]
+    names = [
+        line.split()[0] for line in program.otel_ml(tmp_path, "show", "latest").stdout.splitlines() if " step " in line
+    ]
     rows = [line for line in lines if " step " in line]
     assert [line.split()[0] for line in rows] == names
     assert max(map(len, rows)) <= 80
