@@ -94,4 +94,5 @@ def test_connections_that_take_all_files_stop_nothing_for_good(tmp_path: Path, t
                 eventually(lambda: losses(tmp_path, "known") == [0.0, 1.0])
         eventually(lambda: status(port) == 200)
         eventually(lambda: sender.send("metrics", rank("new").step(0, {"loss": 0.0})).status == 200)
-        eventually(lambda: (losses(tmp_path, "known"), losses(tmp_path, "new")) == ([0.0, 1.0], [0.0]))
+        # An exporter that failed meanwhile waits up to a minute before its next try (`RetryPolicy.maximum_s`).
+        eventually(lambda: (losses(tmp_path, "known"), losses(tmp_path, "new")) == ([0.0, 1.0], [0.0]), timeout=90)
