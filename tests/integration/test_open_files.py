@@ -78,6 +78,7 @@ def test_a_service_short_of_files_refuses_new_runs_goes_on_with_the_others_and_t
     }
 
 
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize("transport", ["http", "grpc"])
 def test_connections_that_take_all_files_stop_nothing_for_good(tmp_path: Path, transport: str) -> None:
     with service(tmp_path, FILES) as (port, grpc_port), closing(Sender(port)) as sender:
