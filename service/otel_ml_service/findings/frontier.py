@@ -104,6 +104,7 @@ def _in_line(phases: tuple[str, ...], inside_of: tuple[str | None, ...]) -> list
 
 
 def _of_the_busiest(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
+    # Megatron's timers of passes are inside of the one around all micro-batches; spans may not say it.
     inside = {
         phase: WHOLE_PIPELINE
         for phase in timers.phases
@@ -117,6 +118,7 @@ def _of_the_busiest(timers: StepTimers, parents: Mapping[str, str]) -> list[Expo
     seconds = dict(zip(line.phases, line.seconds[row].tolist(), strict=True))
     if STEP in timers.phases:
         whole = np.nan_to_num(timers.seconds[:, timers.phases.index(STEP)])
+        # The account is the slowest step's: what the busiest rank's own is shorter is in none of its timers.
         seconds[UNTIMED] += float(whole.max() - whole[row])
     return [Exposed(phase, max(of_it, 0.0), timers.ranks[row]) for phase, of_it in seconds.items()]
 
@@ -125,6 +127,7 @@ def own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str])
     """Return seconds [ranks, phases] of each timer without those of the timers inside of it."""
     own: Floats = seconds.copy()
     for outer, inside in _insides(tuple(phases), tuple(map(parents.get, phases))):
+        # The first column less all others.
         own[:, outer] = np.subtract.reduce(seconds[:, [outer, *inside]], axis=1)
     return own
 

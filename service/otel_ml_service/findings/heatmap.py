@@ -42,6 +42,7 @@ class Heatmap:
 
     def add(self, step: int, slowdowns: Floats) -> None:
         """Take each rank's largest slow-down of a step."""
+        # Half the memory: a picture shows no more.
         self._steps.append((step, slowdowns.astype(np.float32)))
 
     def picture(self, ranks: tuple[int, ...]) -> Picture | None:
@@ -68,6 +69,7 @@ def _thinned(matrix: Floats) -> Floats:
     if len(matrix) <= _ROWS:
         return matrix
     filled = np.where(np.isnan(matrix), -np.inf, matrix)
+    # `reduceat` takes the rows from each edge to the next: no row is in two, or in none.
     edges = np.linspace(0, len(matrix), _ROWS, endpoint=False).astype(np.int64)
     thinned = np.maximum.reduceat(filled, edges, axis=0)
     return np.where(np.isinf(thinned), np.nan, thinned)

@@ -175,6 +175,7 @@ class SlowRole:
         if len(before) < _FEW_BEFORE or len(after) < _FEW or not others:
             return None
         old, new = self._middle(before), self._middle(after)
+        # Short phases are measured against this, as those of ranks are.
         usual = np.maximum(old, np.maximum(_LIMITS.least_share * old.sum(), _LIMITS.least_s))
         least = max(_NOTICED, _PART_OF_SHARE * rise.share)
         return bool(((new - old)[others] > least * usual[others]).any())
@@ -267,6 +268,8 @@ class SlowRole:
         apart = more[:, others] - np.median(more[:, others], axis=0)
         if (apart >= _APART * rise.by_s).any():  # one is longer in something else, and the rest may wait for it here
             return False
+        # The ranks that do not take longer in it must not do so in something else, nor end their steps later: the
+        # others may wait for them. Where nobody knows when they end (NaN), that counts against it.
         rest = [row for row, rank in enumerate(self._ranks) if rank not in rise.ranks]
         elsewhere = np.delete(more, column, axis=1).sum(axis=1)[rest]
         later = _later(rise.after)[rest] - _later(rise.before)[rest]
@@ -287,6 +290,7 @@ class SlowRole:
         before, row, column = self.open[phase], self._rows[-1], self._phases.get(phase, -1)
         usual_s = before.extra_s / before.slowdown if before.slowdown > 0 else 0.0
         now_s = float(_wide(row.middle, len(self._phases))[column]) if column >= 0 else 0.0
+        # Half of what is found: at the limit itself it would end and begin anew.
         if now_s <= usual_s * (1 + _LIMITS.warning / 2):
             self._quick[phase] = self._quick.get(phase, 0) + 1
             if self._quick[phase] < _OVER:
