@@ -48,6 +48,7 @@ class Incarnations:
             ordinal = self._by_birth(writer, max(begun))
         if after is None:
             return ordinal
+        # Between those of the incarnations of its rank before and after it, whatever others tell.
         first, last = 0 if before is None else before.attempt or 0, after.attempt or 0
         return max(first, min(last, ordinal))
 

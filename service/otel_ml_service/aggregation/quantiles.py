@@ -81,6 +81,7 @@ class Distribution:
     def _at_rank(self, rank: float) -> float:
         places, records = self._ranked
         place = bisect_left(records, rank - _TOLERANCE)
+        # A rank beyond all buckets (by rounding, or of what is not finite) is in the last one.
         sign, signed = places[min(place, len(places) - 1)]
         return sign * _representative(sign * signed, self.scale) if sign > 0 or (sign and place < len(places)) else 0.0
 
@@ -104,6 +105,7 @@ class Distribution:
     def bins(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return (edges, counts), edges ascending and finite, at most 512 bins; empty where nothing is finite."""
         coarse = self
+        # Each lower scale joins two buckets into one.
         while coarse._bin_count() > MAX_BINS:
             coarse = coarse.coarser(coarse.scale - 1)
         edges = coarse.edges()
@@ -277,6 +279,7 @@ def narrowed(buckets: Buckets, low: float, high: float) -> Buckets:
 
 
 _LEAST, _ZERO, _LARGEST = (-2, 0), (0, 0), (2, 0)
+"""Below all places, zero, above all: those of values begin with their sign."""
 
 
 def _limits(low: float, high: float, scale: int) -> tuple[Place, Place]:
@@ -376,6 +379,7 @@ def _boundary(index: int, scale: int) -> float:
 
 def _representative(index: int, scale: int) -> float:
     low, high = _boundary(index, scale), _boundary(index + 1, scale)
+    # 2·lo·hi/(lo + hi), in an order in which nothing overflows.
     if low + high < math.inf:
         return 2.0 * low * (high / (low + high))
     return low * (2.0 / (1.0 + low / high)) if high < math.inf else low

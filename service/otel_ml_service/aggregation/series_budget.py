@@ -11,7 +11,7 @@ from otel_ml_service.aggregation.settings import EngineSettings
 
 __all__ = ["SeriesBudget"]
 
-ClosingDecision = Literal["taken", "denied", "overflow"]
+Admission = Literal["taken", "denied", "overflow"]
 
 
 class SeriesBudget:
@@ -25,7 +25,7 @@ class SeriesBudget:
         self._taken: set[tuple[str, str, Attributes]] = set()
         self._wanted: dict[str, bool] = {}
 
-    def verdict(self, role: str, name: str, attributes: Attributes) -> ClosingDecision:
+    def verdict(self, role: str, name: str, attributes: Attributes) -> Admission:
         """Return what becomes of a point of a series."""
         if name.startswith(RESERVED_PREFIX):
             return "taken"

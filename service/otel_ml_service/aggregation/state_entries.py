@@ -178,7 +178,7 @@ _PLAIN_WINDOW = ("step", "opened", "first_done", "due", "exported", "histograms"
 def window_entry(attempt: Attempt, window: StepWindow) -> dict[str, object]:
     """Return a window without its points."""
     plain = {name: getattr(window, name) for name in _PLAIN_WINDOW}
-    return {
+    return {  # keys of the stored form (ADR 0030): a lane is an attempt's, a manifest a watermark
         "lane": attempt.number,
         "closed": window.step in attempt.retained and attempt.retained[window.step] is window,
         "points": list(window.points.items()),

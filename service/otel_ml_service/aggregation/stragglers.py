@@ -94,11 +94,13 @@ class Stragglers:
         stream = attempt.stream
         if (stream.role, stream.axis) in self._given_up:
             return {}
+        # A role is known from its first step on, also one of which nothing is looked at: others may wait for it.
         self._roles.setdefault(stream.role, {})
         watch = self._watch(attempt, window, absent) if self._is_on or self._top_ranks.is_asked else None
         if watch is None:
             self._look_at_one_rank(attempt, window, absent, time_ns)
             return {}
+        # Before anything is found in it: what an older attempt had found there goes first.
         watch.close(window.step, time_ns)
         timers = self._timers.of(window, absent)._replace(kinds=self._kinds.get(stream.role, NOTHING_SAID))
         if held_by:
