@@ -215,7 +215,10 @@ def _metrics(a: RunFacts, b: RunFacts) -> Iterator[Difference]:
             other = b.history.series.get(SeriesName(place.axis, name), {})
             if is_looked_at(name) or is_of_time(name):
                 steps = [
-                    step for step in sorted(values) if abs(values[step]) + abs(other.get(step, math.nan)) < _LARGEST
+                    # No comparison with NaN holds, so a step that B lacks is left out as one that is not finite.
+                    step
+                    for step in sorted(values)
+                    if abs(values[step]) + abs(other.get(step, math.nan)) < _LARGEST
                 ]
                 if steps:
                     yield _at_equal_steps(name, values, other, steps)

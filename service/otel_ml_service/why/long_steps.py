@@ -273,6 +273,7 @@ def with_phases(long: LongSteps, time: StepTime) -> LongSteps:
     for step in known:
         for name, more in _grown(step, long.of_steps[step], time, usual):
             found[name][step] = more
+    # What all steps have whose spans are kept (the newest ones) is taken to be in the others, too.
     every = {name: tuple(long.of_steps if len(of) == len(known) else of) for name, of in found.items()}
     of_each = len(long.of_steps) / max(len(known), 1)
     grown = [Grown(name, every[name], fmean(of.values()), sum(of.values()) * of_each) for name, of in found.items()]
@@ -294,6 +295,7 @@ def _grown(step: int, longer_s: float, time: StepTime, usual: Mapping[str, float
         yield from large.items()
         return
     for name, by in large.items():
+        # A timer around the one that grew grew as much, and a typical step has more of it.
         if not any(usual[one] < usual[name] and of_it >= CAUSED * by for one, of_it in large.items()):
             yield name, by
     rest_s = longer_s - sum(by for by in more.values() if by > 0)

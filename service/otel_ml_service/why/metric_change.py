@@ -79,6 +79,7 @@ def largest_change(facts: RunFacts, place: Place) -> str | None:
     Of several of these it is the one that began it, and before those that were none for some steps only. What did not
     vary before (a learning rate, an epoch), and what tells of producers, changes other metrics: it comes last.
     """
+    # Size in scatters, whether it is so to the end, how early it began, name: the largest is the answer.
     sizes: list[tuple[float, bool, float, str]] = []
     set_by_somebody: list[tuple[float, bool, float, str]] = []
     for name, values in facts.series(place):
