@@ -60,6 +60,7 @@ def shifts_within(bounds: Mapping[tuple[Process, Process], int]) -> Mapping[Proc
         if rounds[effect] > len(shifts):
             return None
         for cause, most in after.get(effect, ()):
+            # The cause may be ahead of the effect by `most` at most: else its clock goes back to that.
             if shifts[effect] + most < shifts[cause]:
                 shifts[cause] = shifts[effect] + most
                 if cause not in waiting:

@@ -91,6 +91,7 @@ def _apart(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
     seconds = timers.seconds[:, timed]
     seconds[np.isnan(seconds)] = 0.0
     own = own_time(seconds, phases, parents)
+    # A timer that is shorter than those inside of it was not around them all the time.
     if own.min() < -_OVERLAP_S:
         return None
     return Line(tuple(UNTIMED if phase == STEP else phase for phase in phases), own)

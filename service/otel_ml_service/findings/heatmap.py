@@ -53,6 +53,7 @@ class Heatmap:
         for column, (_, slowdowns) in enumerate(self._steps):
             matrix[: len(slowdowns), column] = slowdowns
         matrix = _thinned(matrix[np.argsort(ranks)])
+        # Pixels of a rank, and of a step: few of them are drawn large enough to be seen.
         tall, wide = (max(1, min(most, _PIXELS // size)) for most, size in zip((24, 8), matrix.shape, strict=True))
         pixels = _colored(matrix).repeat(tall, axis=0).repeat(wide, axis=1)
         first, last = self._steps[0][0], self._steps[-1][0]

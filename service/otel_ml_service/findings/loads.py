@@ -145,6 +145,7 @@ class Loads:
         return replace(
             one,
             extra_s=_smoothed(one.extra_s, longer),
+            # When it begins, it has cost so much since the step at which it was so first.
             cost_s=one.cost_s + longer if one.cost_s else longer * (one.last - one.since + 1),
             saved_s=_smoothed(one.saved_s, shorter),
             given=float(np.exp(max(means))) if means else one.given,

@@ -188,6 +188,7 @@ class Pauses:
 
     def _longer(self, length: float) -> float | None:
         """Return by how much a step is longer than the usual one; None if it is not, or too little is known."""
+        # Once: after another level four steps are enough, for they were seen to be alike.
         self._is_sure = self._is_sure or len(self._sorted) >= _FEW
         if not self._is_sure:
             return None

@@ -100,6 +100,7 @@ class Peers:
     def of(self, timers: StepTimers, ranks: Iterable[int], phases: Iterable[str], seconds: Floats) -> Groups:
         """Take a step, of which `ranks` and `phases` are the rows and columns of `seconds`; return the groups."""
         has = ~np.isnan(seconds)
+        # A timer that a rank ever had is one of its own: a step without it moves nobody to other peers.
         if has.shape == self._has.shape:
             has |= self._has
         stages = dict(zip(timers.ranks, timers.stages, strict=False))

@@ -158,6 +158,7 @@ class Places:
         if key in self._told:
             return True
         place = next((place for place in self._in(one.phase) if rank in place.ranks), None)
+        # The place was told: who joins it is not told for itself.
         if place is not None:
             place.begin(rank)
         else:
@@ -175,6 +176,7 @@ class Places:
 
     def _named(self, phase: str, detector: Detector, timers: StepTimers) -> list[Finding]:
         """Name the places that ranks which wait for others have in common with them."""
+        # Whoever is slow with a place that was told does not speak for another one.
         elsewhere = {rank for place in self._in(phase) for rank in place.slow}
         slow = detector.slow_in(phase) - elsewhere
         return [

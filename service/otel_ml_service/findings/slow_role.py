@@ -148,6 +148,7 @@ class SlowRole:
         """
         self._add(step, timers, parents, beside.time_ns)
         changed = [one for phase in list(self.open) if (one := self._followed(phase)) is not None]
+        # Of a role alone nobody could tell whether it or what it works at is slower.
         if not beside.others or len(self._ranks) < 2 or self._steps % _LOOKS_EVERY:
             return changed
         for phase in self._longer():
@@ -194,6 +195,7 @@ class SlowRole:
         ]
         seconds = np.nan_to_num(timers.seconds[chosen][:, [column for column, _ in timed]])
         names = [phase for _, phase in timed]
+        # `step` without all that is inside of it is what no timer has.
         places = [self._phases.setdefault(UNTIMED if name == STEP else name, len(self._phases)) for name in names]
         own = np.zeros((len(self._ranks), len(self._phases)))
         own[:, places] = np.maximum(own_time(seconds, names, parents), 0.0)

@@ -77,6 +77,7 @@ class Stages:
         """Return what is new of the stages that are named."""
         of_named = [one for one in found if one.rank in self._named]
         self._named -= {one.rank for one in of_named if one.is_over}
+        # The open one has by now what a step would be shorter without it.
         return [_of_stage(one if one.is_over else self._detector.open[one.rank or 0, _WORK]) for one in of_named]
 
     def _begun(self, explained_s: float) -> list[Finding]:
