@@ -59,6 +59,8 @@ class GaugeSamples:
             closed: what is kept of the step, looked through where nothing is remembered; None where it is open.
         """
         key = (place, shape.number, step)
+        # Taken out and put back below, so that the first one in the dictionary is the one that was not used for
+        # longest.
         before = self._newest.pop(key, None)
         if before is None:
             self._count += len(points.series)

@@ -36,6 +36,7 @@ class Incarnations:
             if stream.role == who.role
             for ordinal in stream.attempts
         }
+        # There is nothing to choose from, and that is so in nearly every run.
         if len(begun) < 2:
             return max(begun, default=self._run.attempts.newest)
         after = writers.successor(writer)

@@ -130,6 +130,7 @@ class Distribution:
         """Return the boundaries of all bins at this scale."""
         left = [-_boundary(index + 1, self.scale) for index in _span(self.negative, reverse=True)]
         right = [_boundary(index + 1, self.scale) for index in _span(self.positive)]
+        # Between the innermost buckets of both signs there is one bin, around zero.
         inner_left = -_boundary(min(self.negative), self.scale) if self.negative else None
         inner_right = _boundary(min(self.positive), self.scale) if self.positive else None
         if inner_left is None and inner_right is None:
@@ -197,6 +198,7 @@ def merged(parts: Sequence[Part]) -> Distribution:
             into[index] = into.get(index, 0) + count
         else:
             zero += count
+    # One point that does not say its extremes makes those of all unknown: the buckets are all there is then.
     lows, highs = [part.low for part in parts], [part.high for part in parts]
     return Distribution(
         scale=scale,

@@ -101,6 +101,7 @@ class RankTimers:
 
     def _layout(self, pieces: Sequence[Piece], ranks: tuple[int, ...]) -> _Layout:
         """Return where the points of pieces belong: nearly always as in the step before."""
+        # In fold order, so the same messages give the same key in whatever order they came.
         key = ranks, *((piece.source.rank, piece.shape.number) for piece in pieces)
         found = self._layouts.get(key)
         if found is None:

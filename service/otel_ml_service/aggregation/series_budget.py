@@ -27,6 +27,7 @@ class SeriesBudget:
 
     def verdict(self, role: str, name: str, attributes: Attributes) -> Admission:
         """Return what becomes of a point of a series."""
+        # The service's own counters come as points of another program, and have to be in the run.
         if name.startswith(RESERVED_PREFIX):
             return "taken"
         if not self._is_wanted(name):

@@ -187,6 +187,7 @@ class Snapshot:
             chunk = chunks.get(generation, 0)
             yield f"{kind}/{generation}/{chunk}", data
             chunks[generation] = chunk + 1
+        # Two generations are remembered, and so many are kept.
         for old in [generation for generation in chunks if generation < newest - 1]:
             yield from ((f"{kind}/{old}/{chunk}", None) for chunk in range(chunks.pop(old)))
 

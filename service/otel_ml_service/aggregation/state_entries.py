@@ -44,6 +44,7 @@ _UNSTORED = "pid_namespace"
 WRITER_FIELDS = tuple(name for name in Writer.__dataclass_fields__ if name != _UNSTORED)
 """What is stored of what a writer says of itself, in this order."""
 
+# In the order of the stored form (`older_state.py` counts on it): what is new is added at the end.
 _PLAIN_WRITER = (
     "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_when",
     "newest_ns", "lag", "born_at", "alive_at", "contested", "first_step_seq", "before", "native", "points", "attempts",

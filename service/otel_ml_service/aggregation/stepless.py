@@ -125,6 +125,7 @@ class Stepless:
         times = piece.partials.times[:, 1]
         # A host whose clock runs ahead would open windows in the future, which nothing closes: such times count as now.
         times = np.where(times > latest, int(run.now * 1e9), times)
+        # [points]: the second since the origin at which the window of each begins, which is the window's step.
         starts = np.maximum(0, (times - origin_ns) // int(width * 1e9)) * math.ceil(width)
         attempt = run.step_streams.attempt(run.step_streams.stream(role, TIME_AXIS), 0)
         for start in np.unique(starts).tolist():

@@ -134,6 +134,7 @@ class ThirdParty:
         """Return the rows that did not come before."""
         run, origin = self._run, SeriesOrigin(writer.number, sent.scope, axis)
         news = run.recent_points.news(origin, shape, sent.step, sent.starts, times, rows, run.now)
+        # Digests of points are there for one generation after the state of an older version was taken up.
         if not (news and run.recent.has_points(run.now)):
             return news
         digests = self._identities.of_all(origin, shape, sent.step, sent.starts, times)

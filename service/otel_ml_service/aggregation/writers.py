@@ -187,6 +187,7 @@ class Writers:
         """Make `state` the newest incarnation of its (role, rank), unless it is heard after one that follows it."""
         after = self.successor(state)
         if after is not None:
+            # It was heard after the one that followed it, and takes its place in between.
             state.follow(after.before)
             after.follow(state.number)
             self.dirty.add(after.number)
