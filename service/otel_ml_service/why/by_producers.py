@@ -105,6 +105,7 @@ def _took(pull: Pull) -> str:
 def _served(one: Producer, axis: str, step: int, last: int) -> _Served:
     """Return which version a producer served, or how far it was behind, where that is more than before."""
     old, new = _mean(one.staleness, step - USUAL, step - 1), _mean(one.staleness, step, last)
+    # Less than a version more is what a queue does.
     if new is None or new < (old or 0.0) + 1:
         return _Served(step, "")
     versions = Counter(version for at, version in one.version.items() if step <= at <= last)
