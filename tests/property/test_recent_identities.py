@@ -51,7 +51,6 @@ def test_one_by_one_each_is_known_for_one_to_two_spans(arrivals: list[tuple[floa
         now += after
         digests = [digest(number) for number in numbers]
         assert [recent.add_digest(one, now) for one in digests] == reference.add(digests, now)
-        assert recent.fresh == reference.spans[-1]
 
 
 @given(_arrivals, _arrivals)
@@ -64,7 +63,8 @@ def test_after_a_restart_what_was_known_is_known(
         now += after
         for number in numbers:
             recent.add_digest(digest(number), now)
-            written[recent.generation] = b"".join(recent.fresh)
+        for generation, added in recent.take_fresh():
+            written[generation] = written.get(generation, b"") + added
     restored = RecentIdentities(SPAN_S, MOST)
     newest = {number: joined for number, joined in written.items() if number >= recent.generation - 1}
 

@@ -38,15 +38,18 @@ class ActiveClock:
             return
         self._now = now
         if self._resumed_at is not None:
+            # After a gap no time counts until all are heard again, or the wait is over.
             end_of_wait = self._resumed_at + self._restart_wait_s
             if now < end_of_wait:
                 return
             self._stop_waiting()
             before = max(before, end_of_wait)
+        # Of a silence only its beginning counts: it may be an outage, in which nobody can be heard.
         self.active += max(0.0, min(now, self.heard_at + self._quiet_s) - before)
 
     def hear(self, writer: int, now: float, known: Callable[[], Iterable[int]]) -> None:
         """Note that `writer` was heard; `known` are the writers to wait for if this ends a gap."""
+        # Both are about the time before this word, so it is noted after them.
         gap = self.heard_at is not None and now - self.heard_at > self._quiet_s
         self.advance(now)
         if gap:
@@ -71,6 +74,7 @@ class ActiveClock:
         start = self._now
         if self._resumed_at is not None:
             start = max(start, self._resumed_at + self._restart_wait_s)
+        # Beyond the silence that counts the clock stands, and only an arrival brings it there.
         moment = start + max(0.0, active - self.active)
         return moment if moment <= self.heard_at + self._quiet_s or active <= self.active else None
 

@@ -23,7 +23,7 @@ At each call numpy lets Python's lock go, and who decodes meanwhile keeps it for
 engine waited for the lock half of its time, and took a fifth less (`python -m tests.benchmarks --only throughput`)."""
 
 MAX_WINDOWS = 64
-"""Units looked at ahead: about what a request brings. Where many steps are open and none is like another, each would be
+"""Windows looked at ahead: about what a request brings. Where many are open and none is like another, each would be
 looked at whenever one closes; and what is folded ahead is in memory beside the pieces."""
 
 

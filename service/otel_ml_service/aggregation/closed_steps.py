@@ -125,6 +125,7 @@ class ClosedSteps:
     def _header_of(self, attempt: Attempt, window: StepWindow) -> dict[str, object]:
         shapes = {(piece.shape.number, rank_of(piece)) for piece in window.pieces}
         return {
+            # Keys of the stored form (ADR 0030): a lane is an attempt's, a unit is a window.
             "lane": attempt.number,
             "step": window.step,
             "unit": window.number,
@@ -146,6 +147,7 @@ class ClosedSteps:
         """Return a window of the disk, to be written anew in shapes of memory; None where the disk has lost it."""
         window = StepWindow(header["unit"], header["step"], header["opened"])
         points = [self._disk.get(points_key(window.number, chunk)) for chunk in range(header["chunks"])]
+        # Damage costs a step what can still be taken for it, and no more.
         if None in points or not all(self._series(number) for number, _ in header["shapes of ranks"]):
             return None
         for data in filter(None, points):
@@ -153,6 +155,7 @@ class ClosedSteps:
                 window.add(piece)
                 window.count_points(piece.source.number, len(piece.partials.series))
         window.read_back(header["chunks"], header["missing"], from_plain(header["forgotten"]))
+        # What was exported is not stored: the same points in the same order give the same bits.
         (folded,) = fold([sorted(window.pieces, key=fold_order)], attempt.stream.reductions)
         row = row_of(folded, attempt.stream, self._run.output)
         window.publish(row.values)
@@ -185,6 +188,7 @@ class ClosedSteps:
         while self._first < self._next and most > 0:
             self._front = self._front or self._header(self._first)
             front = self._front
+            # A window, some shapes, or a hole: a window that was taken back left none in its place.
             if front is not None and "shapes" not in front:
                 is_old = self._run.active - front["left"] >= settings.closed_s
                 if not is_old and self.bytes <= settings.closed_bytes:

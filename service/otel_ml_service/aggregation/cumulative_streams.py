@@ -65,6 +65,7 @@ class CumulativeStreams:
         """
         table = self._table(writer, sent)
         places = self._places(table, shape, rows)
+        # Place -1 is a stream that is not known: what `before` has there means nothing, and `is_new` goes before it.
         points, before = _latest(sent, rows, self._run.now), table.at(places)
         is_new = places < 0
         is_newer = is_new | (points.times > before.times)
@@ -74,6 +75,7 @@ class CumulativeStreams:
         taken = np.flatnonzero(is_newer & ~again)
         self._keep(table, sent, shape, rows, taken, places, points)
         column = SUM if sent.kind == "sum" else COUNT
+        # Less than before is a new life, whatever its times say.
         whole = begins | (points.stats[:, column] < before.stats[:, column]) | is_new
         counts = ~is_new | self._within_run(sent, points)
         added = taken[counts[taken]]
@@ -105,6 +107,7 @@ class CumulativeStreams:
         newer = np.flatnonzero(~again & (is_new | (points.times > before.times)))
         self._keep(table, sent, shape, rows, newer, places, points)
         self._note_scope(table.meter)
+        # An older point counts, too: its step may have none newer, and the fold takes the newest.
         taken = np.flatnonzero(~again)
         stats = sent.partials.stats[rows]
         stats[:, SUM : MAX + 1] = self._totals(table.meter, shape, rows, points)[:, None]
@@ -125,6 +128,7 @@ class CumulativeStreams:
             for row in np.flatnonzero((places >= 0) & (known.times > oldest)).tolist():
                 others.setdefault(row, []).append(float(known.stats[row, SUM]))
         for row, values in others.items():
+            # Sorted: meters are heard in any order, and sums of doubles depend on it.
             totals[row] = sum(sorted(values), float(totals[row]))
         return totals
 
@@ -209,6 +213,7 @@ class CumulativeStreams:
             while self.count + len(new) > MAX_STREAMS and self._forget_oldest(table):
                 pass
             self.count += len(new)
+            # The places may be the table's own array of this shape.
             places = places.copy()
             places[new] = table.add([shape.series[rows[row]] for row in new])
         table.put(places[taken], _some(points, taken))
@@ -219,6 +224,7 @@ class CumulativeStreams:
         if not len(places):
             return
         known = table.at(places)
+        # Each refresh is written with the next commit, so a stream that says nothing new has few.
         late = self._run.now - known.received > self._run.settings.identity_memory_s / 4
         if late.any():
             now = np.full(late.sum(), self._run.now)
@@ -326,6 +332,7 @@ def _histograms_since(sent: ThirdPartyPoints, now: Floats, before: Floats) -> Fl
     else:
         stats[:, MIN] = np.where(low < before[:, MIN], low, np.nan)
         stats[:, MAX] = np.where(high > before[:, MAX], high, np.nan)
+    # One record since then: its value is what the sum grew by.
     single = stats[:, COUNT] == 1
     stats[single, MIN] = stats[single, MAX] = stats[single, SUM]
     stats[single, M2] = 0.0

@@ -73,6 +73,7 @@ class Engine:
     ) -> None:
         self._run = RunState(experiment, settings, LazyEntries(kept, state or {}))
         self._run.output.number_after(seq)
+        # Records were numbered, and there is no state: it was lost.
         self._run.writers.begin_anew(not state and seq > 0)
         self._totals = WriterTotals(self._run.writers)
         self._settling = Settling(self._run)
@@ -250,6 +251,7 @@ class Engine:
         axis = fragment.axis if fragment.axis is not None else TIME_AXIS
         points = len(series)
         rows = writer.take(fragment.seq, fragment.seq_points, series)
+        # None stands for all rows, and an empty list for none.
         if rows != []:
             writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
         self._settling.hear(writer)

@@ -151,6 +151,7 @@ def _ends(bounds: Sequence[float], place: int) -> tuple[float, float]:
     if place == len(bounds):
         return bounds[-1], bounds[-1]
     high = bounds[place]
+    # The first bucket begins at 0, as Prometheus takes it; below a negative bound it has no width.
     low = bounds[place - 1] if place else min(0.0, high)
     return low, high
 

@@ -74,6 +74,7 @@ class ExportedSeries:
     def note(self, attempt: int, step: int, exported: frozenset[Series]) -> None:
         """Remember what was exported at a step, in the place of what was remembered before."""
         block = self._block(attempt, step)
+        # Nearly always it is the set of the step before, of which the JSON form is there.
         if exported != self._last[0]:
             self._last = exported, json.loads(plain_json(to_plain(exported)))
         plain = self._last[1]

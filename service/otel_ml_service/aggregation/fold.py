@@ -112,6 +112,7 @@ def fold_rows(rows: Rows, wanted: Collection[int] = ALL) -> Floats:
 
 
 def _fold_block(block: Floats, wanted: Collection[int]) -> Floats:
+    """Combine [rows, columns, statistics] along the rows."""
     if not block[:, :, COUNT].all():
         block = _without_empty(block)
     count, total = block[:, :, COUNT], block[:, :, SUM]
@@ -159,6 +160,7 @@ def _chan(count: Floats, total: Floats, m2: Floats, counts: Floats, sums: Floats
     if len(count) == 1:
         last: Floats = m2[0]
         return last
+    # Row by row: what all before it deviate, what it deviates, and how far the two means lie apart.
     before, size = counts[:-1], count[1:]
     delta = total[1:] / size - sums[:-1] / before
     between = delta * delta * (before * size / counts[1:])
@@ -197,6 +199,7 @@ def weighed(rows: Rows) -> Rows:
 def untold(stats: Floats, column: int) -> npt.NDArray[np.bool_]:
     """Return of which rows a statistic was not sent: NaN is also what it is of values that have none."""
     least = table.STATISTICS[column].least
+    # A value that is not finite makes it NaN, and so does one below `least`, of which it has no function.
     return np.isnan(stats[:, column]) & np.isfinite(stats[:, SUM]) & ~(stats[:, MIN] < least)
 
 

@@ -59,6 +59,8 @@ class GaugeSamples:
             closed: what is kept of the step, looked through where nothing is remembered; None where it is open.
         """
         key = (place, shape.number, step)
+        # Taken out and put back below, so that the first one in the dictionary is the one that was not used for
+        # longest.
         before = self._newest.pop(key, None)
         if before is None:
             self._count += len(points.series)
@@ -114,6 +116,7 @@ def _newest_rows(pieces: Sequence[Piece], numbers: Sequence[int]) -> dict[int, l
     for number in numbers:
         times = pieces[number].partials.times[:, 1].tolist()
         for row, (key, time_ns) in enumerate(zip(pieces[number].shape.series, times, strict=True)):
+            # Of equal times the later one in fold order: a replay has the same.
             newest[key] = max(newest.get(key, (0, -1, -1)), (time_ns, number, row))
     rows: dict[int, list[int]] = {number: [] for number in numbers}
     for _, number, row in newest.values():

@@ -36,6 +36,7 @@ class Incarnations:
             if stream.role == who.role
             for ordinal in stream.attempts
         }
+        # There is nothing to choose from, and that is so in nearly every run.
         if len(begun) < 2:
             return max(begun, default=self._run.attempts.newest)
         after = writers.successor(writer)
@@ -48,6 +49,7 @@ class Incarnations:
             ordinal = self._by_birth(writer, max(begun))
         if after is None:
             return ordinal
+        # Between those of the incarnations of its rank before and after it, whatever others tell.
         first, last = 0 if before is None else before.attempt or 0, after.attempt or 0
         return max(first, min(last, ordinal))
 

@@ -36,6 +36,8 @@ class Shapes:
         if shape is None:
             shape = self.restore(self.next, series)
             self.fresh.append(shape)
+        # An equal tuple of another message: it is the one that comes again. An id is one only while its tuple lives,
+        # and the shape keeps the newest alive.
         elif id(series) != id(shape.series):
             self._by_identity.pop(id(shape.series), None)
             shape.meet(series)

@@ -37,6 +37,7 @@ def publish_killed(writers: Iterable[WriterState], output: Output, spans: Newest
     """Emit a text for each of the `writers` that ended without a word."""
     in_order = sorted(writers, key=lambda one: (one.alive_at, one.number))[:_LOOKED_AT]
     found = [_Killed(one, _was_in(one, spans)) for one in in_order]
+    # A job that is killed as a whole: what most were in tells least.
     alike = Counter(_phase(one) for one in found)
     for one in sorted(found, key=lambda one: alike[_phase(one)])[:_NAMED]:
         _emit(one, output, streams)

@@ -216,6 +216,7 @@ class LatePoints:
         # writes.
         while len(attempt.retained) > settings.retained_steps and (step := self._idle_step(attempt)) is not None:
             self._let_go(attempt, step)
+        # Bytes are bounded over all attempts: the one that holds most gives up a step, a waiting one if need be.
         while self._run.retained_bytes > settings.retained_bytes and (crowded := self._most_crowded()) is not None:
             step = self._idle_step(crowded)
             step = otherwise(crowded) if step is None else step

@@ -30,6 +30,7 @@ class LazyEntries:
 
     def get(self, key: str) -> bytes | None:
         """Return an entry as it is by now."""
+        # Newest first; what was handed out may not be committed yet, so nobody else can be asked for it.
         for entries in (self._fresh, self._handed):
             if key in entries:
                 return entries[key]

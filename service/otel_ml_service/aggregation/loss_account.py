@@ -83,6 +83,7 @@ def _of_writer(writer: WriterState, *, at_end: bool) -> Mapping[str, int]:
     if writer.shutdown_message is None:
         return found
     dropped, given_up = writer.shutdown_message.dropped or {}, writer.shutdown_message.given_up or {}
+    # What was dropped before it was sent is in values; what was given up afterwards is in points, and is divided.
     before_sending = {reason: count - given_up.get(reason, 0) for reason, count in dropped.items()}
     return Counter(found) + Counter(before_sending) + Counter(_shares(losses.given_up, given_up))
 
@@ -116,6 +117,7 @@ def _shares(values: int, by_reason: Mapping[str, int]) -> dict[str, int]:
     shares: dict[str, int] = {}
     points = sum(by_reason.values())
     for reason, count in by_reason.items():
+        # Each its part of what the ones before it left: what was rounded away goes to the next.
         shares[reason] = values * count // points if points else 0
         values, points = values - shares[reason], points - count
     return shares

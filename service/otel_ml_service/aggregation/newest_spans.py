@@ -35,6 +35,7 @@ class NewestSpans:
         self._kept[writer] = kept  # the last one now
         kept.append(spans)
         self._grow(writer, len(spans))
+        # Whole requests: to cut one would be to look for where its lines end.
         while len(kept) > 1 and self._counts[writer] - len(kept[0]) >= _OF_A_WRITER:
             self._grow(writer, -len(kept.popleft()))
         while self._count > _MAX_LINES and len(self._kept) > 1:

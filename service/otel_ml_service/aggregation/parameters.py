@@ -80,6 +80,7 @@ class Parameters:
         """Say that two ranks disagree, those of one life: a restart may change what it likes."""
         other = owner
         if owner[:2] == said[:2]:
+            # The owner speaks again, and what a rank of its next life had said before it is compared now.
             other = self._unsaid.pop(path, owner)
         if other[:2] == said[:2] or other.text == said.text:
             return

@@ -142,11 +142,15 @@ def tabulate(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> Table:
     sizes = [len(windows) * len(piece.partials.series) for piece in places]
     pools: dict[str, int] = {}
     pool = [pools.setdefault(piece.source.pool, len(pools)) for piece in places]
+    # Place by place, and the windows of a place side by side: so the rows of each column stay in fold order, and what
+    # has one layout is read at once.
     points = [piece.partials for piece in chain.from_iterable(zip(*windows, strict=True))]
     stats = stats_of(points)
+    # [windows, 1]: the first column of each window.
     begins = len(numbers) * np.arange(len(windows))[:, None]
     rows = Rows(
         stats,
+        # Nobody looks at the times: zeros that take no memory.
         times_of(points) if reduction.is_by_time else np.broadcast_to(np.int64(0), (len(stats), 2)),
         np.repeat(np.array([piece.source.rank for piece in places], dtype=np.int64), sizes),
         np.concatenate([(begins + columns[id(piece.shape)]).reshape(-1) for piece in places]),
@@ -204,6 +208,7 @@ def _one_per_coordinate(pieces: Sequence[Piece], dimension: str) -> Sequence[Pie
             kept.append(piece)
             continue
         rank = piece.source.rank
+        # Pieces come in fold order, so the first rank with a series is the lowest.
         rows = [i for i, key in enumerate(piece.shape.joined) if owners.setdefault((coordinate, key), rank) == rank]
         if len(rows) == len(piece.shape.joined):
             kept.append(piece)

@@ -81,6 +81,7 @@ class Distribution:
     def _at_rank(self, rank: float) -> float:
         places, records = self._ranked
         place = bisect_left(records, rank - _TOLERANCE)
+        # A rank beyond all buckets (by rounding, or of what is not finite) is in the last one.
         sign, signed = places[min(place, len(places) - 1)]
         return sign * _representative(sign * signed, self.scale) if sign > 0 or (sign and place < len(places)) else 0.0
 
@@ -104,6 +105,7 @@ class Distribution:
     def bins(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return (edges, counts), edges ascending and finite, at most 512 bins; empty where nothing is finite."""
         coarse = self
+        # Each lower scale joins two buckets into one.
         while coarse._bin_count() > MAX_BINS:
             coarse = coarse.coarser(coarse.scale - 1)
         edges = coarse.edges()
@@ -128,6 +130,7 @@ class Distribution:
         """Return the boundaries of all bins at this scale."""
         left = [-_boundary(index + 1, self.scale) for index in _span(self.negative, reverse=True)]
         right = [_boundary(index + 1, self.scale) for index in _span(self.positive)]
+        # Between the innermost buckets of both signs there is one bin, around zero.
         inner_left = -_boundary(min(self.negative), self.scale) if self.negative else None
         inner_right = _boundary(min(self.positive), self.scale) if self.positive else None
         if inner_left is None and inner_right is None:
@@ -195,6 +198,7 @@ def merged(parts: Sequence[Part]) -> Distribution:
             into[index] = into.get(index, 0) + count
         else:
             zero += count
+    # One point that does not say its extremes makes those of all unknown: the buckets are all there is then.
     lows, highs = [part.low for part in parts], [part.high for part in parts]
     return Distribution(
         scale=scale,
@@ -277,6 +281,7 @@ def narrowed(buckets: Buckets, low: float, high: float) -> Buckets:
 
 
 _LEAST, _ZERO, _LARGEST = (-2, 0), (0, 0), (2, 0)
+"""Below all places, zero, above all: those of values begin with their sign."""
 
 
 def _limits(low: float, high: float, scale: int) -> tuple[Place, Place]:
@@ -376,6 +381,7 @@ def _boundary(index: int, scale: int) -> float:
 
 def _representative(index: int, scale: int) -> float:
     low, high = _boundary(index, scale), _boundary(index + 1, scale)
+    # 2·lo·hi/(lo + hi), in an order in which nothing overflows.
     if low + high < math.inf:
         return 2.0 * low * (high / (low + high))
     return low * (2.0 / (1.0 + low / high)) if high < math.inf else low

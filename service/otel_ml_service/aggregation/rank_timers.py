@@ -66,6 +66,7 @@ class RankTimers:
         """Return seconds of each (rank, timer) in `window`; what a rank's messages and children hold is added."""
         timed_pieces = (piece for piece in window.pieces if piece.reduction.within in _TOTALS)
         pieces = sorted((piece for piece in timed_pieces if self._timers(piece.shape)), key=fold_order)
+        # Of a rank and its children any: they share host and place.
         source_of = {piece.source.rank: piece.source for piece in window.pieces}
         ranks = tuple(sorted(source_of))
         sources = [source_of[rank] for rank in ranks]
@@ -94,11 +95,13 @@ class RankTimers:
         seconds[missing] = np.nan
         seconds = seconds.reshape(len(ranks), len(phases))
         if phases[0] == UNTIMED:
+            # The sum is of all timers, `step` among them; of timers inside of others it has too much, hence the 0.
             seconds[:, 0] = np.maximum(2 * seconds[:, phases.index(STEP)] - np.nansum(seconds, axis=1), 0.0)
         return phases, seconds
 
     def _layout(self, pieces: Sequence[Piece], ranks: tuple[int, ...]) -> _Layout:
         """Return where the points of pieces belong: nearly always as in the step before."""
+        # In fold order, so the same messages give the same key in whatever order they came.
         key = ranks, *((piece.source.rank, piece.shape.number) for piece in pieces)
         found = self._layouts.get(key)
         if found is None:
@@ -146,6 +149,7 @@ class RankTimers:
             for place, name in self._amounts_in(piece.shape):
                 if name in column_of:
                     cell = row_of[piece.source.rank], column_of[name]
+                    # NaN is what was not given yet, and a value that is none.
                     given[cell] = np.nansum((given[cell], sums[place]))
         return tuple(names), given
 

@@ -16,9 +16,6 @@ class RecentIdentities:
     Args:
         span_s: seconds of a generation.
         most: digests of a generation; one that has them is over.
-
-    Attributes:
-        fresh: digests added since `take_fresh()`.
     """
 
     def __init__(self, span_s: float, most: int = 500_000) -> None:
@@ -29,7 +26,8 @@ class RecentIdentities:
         self.generation = 0
         self._began: float | None = None
         self._of_points = -1
-        self.fresh: list[bytes] = []
+        self._added: list[tuple[int, bytes]] = []
+        self._fresh: list[bytes] = []
 
     def add(self, identity: object, now: float) -> bool:
         """Remember `identity`; False where it is known. Its `repr` is what counts."""
@@ -42,7 +40,7 @@ class RecentIdentities:
         if digest in self._young or digest in self._old:
             return False
         self._young.add(digest)
-        self.fresh.append(digest)
+        self._fresh.append(digest)
         return True
 
     def has_points(self, now: float) -> bool:
@@ -54,19 +52,26 @@ class RecentIdentities:
         """Whether a digest is remembered."""
         return digest in self._young or digest in self._old
 
-    def take_fresh(self) -> list[bytes]:
-        """Return the digests added since this was asked last."""
-        fresh, self.fresh = self.fresh, []
-        return fresh
+    def take_fresh(self) -> list[tuple[int, bytes]]:
+        """Return the digests added since this was asked last, each with its generation."""
+        self._put_away()
+        added, self._added = self._added, []
+        return added
+
+    def _put_away(self) -> None:
+        """Keep what came in a generation, which may end before it is committed."""
+        if self._fresh:
+            self._added.append((self.generation, b"".join(self._fresh)))
+            self._fresh = []
 
     def _turn(self, now: float) -> None:
         if self._began is None:
             self._began = now
         elif now - self._began >= self._span_s or len(self._young) >= self._most:
+            self._put_away()
             self._old, self._young = self._young, set()
             self.generation += 1
             self._began = now
-            self.fresh = []
 
     def state(self) -> list[object]:
         """Return what `restore` needs besides the digests."""

@@ -94,8 +94,9 @@ class RecentPoints:
     def _news(self, moment: bytes, shape: Shape, rows: list[int]) -> list[int]:
         name, digests = self._set_of(shape, rows)
         young, old = self._young.get(moment, ()), self._old.get(moment, ())
-        if name in young or name in old:
+        if name in young or name in old:  # the same series at this moment, as a sender repeats a request
             return []
+        # Others at this moment: a Collector splits and merges, so some of them may be among these.
         if young or old:
             known = {one for other in (*young, *old) for one in _cut(self._digests(other))}
             rows = [row for row, digest in zip(rows, _cut(digests), strict=True) if digest not in known]
@@ -104,6 +105,7 @@ class RecentPoints:
             name, digests = self._set_of(shape, rows)
         self._young[moment] = (*young, name)
         self._fresh.append(moment + name)
+        # Told once in each generation, so that either can be forgotten without the other.
         if name not in self._young_sets:
             self._young_sets[name] = self._fresh_sets[name] = digests
             self._told += len(rows)

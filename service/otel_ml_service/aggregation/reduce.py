@@ -213,6 +213,7 @@ def _extreme_rank(across: str, rows: Rows) -> Found:
         block = rows.stats[index, stat]
         ranks = np.take_along_axis(rows.rank[index], pick(block, axis=0)[None, :], axis=0)[0]
         unknown = np.isnan(block).any(axis=0)
+        # NaN among finite values: some writer did not send its extremes, and nobody knows who has it.
         unsent = unknown & np.isfinite(rows.stats[index, SUM]).all(axis=0)
         values = np.where(unknown, np.nan, ranks.astype(np.float64))
         kept = ~unsent
@@ -227,6 +228,7 @@ def _ordered(table: Table, edge: str) -> Found:
         moments = rows.times[index, stat_time]
         best = (np.argmax if edge == "last" else np.argmin)(moments, axis=0)
         chosen = np.take_along_axis(index, best[None, :], axis=0)[0]
+        # Of several records in one point nobody knows which came last: the series has no value then.
         lone = rows.stats[chosen, COUNT] == 1
         yield from zip(columns[lone].tolist(), rows.stats[chosen[lone], SUM].tolist(), strict=True)
 

@@ -36,6 +36,7 @@ def _reduced(windows: Sequence[Sequence[Piece]], reductions: Reductions) -> list
     for place, piece in enumerate(windows[0]):
         for part in reductions.parts(piece):
             places.setdefault(part.reduction, []).append((place, part))
+    # Rows have their values in one order, whoever was heard first.
     ordered = sorted(places, key=str)
     found = [
         reduce_windows(reduction, [_pieces(pieces, places[reduction]) for pieces in windows]) for reduction in ordered

@@ -167,6 +167,7 @@ class Reductions:
         found = self._used.get(name)
         if found is None:
             said = self._said(name)
+            # Part by part: what is said by the name goes before globs, and these before what a writer took by itself.
             default = max((one for one in said if one.unsaid), key=_rank_of_default, default=_NOTHING)
             found = default.joined(self._of_globs(name)).as_default()
             for one in said:

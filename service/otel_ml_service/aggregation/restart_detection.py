@@ -33,7 +33,7 @@ class RestartDetection:
 
     def open(self, writer: WriterState) -> None:
         """Wait for a sign of life of the incarnation before `writer`."""
-        writer.restart_detection()
+        writer.question_restart()
         self._open.add(writer.number)
 
     def holds_attempt(self, attempt: Attempt) -> bool:

@@ -37,6 +37,7 @@ def row_of(folded: Folded, stream: StepStream, output: Output) -> Row:
         stream.reductions.show(piece)
     with_role = all(piece.source.with_role for piece in folded.pieces)
     row = _named(folded, stream, with_role=with_role)
+    # Fewer names than values: two have the same one.
     if len(row.values) < sum(len(reduced.values) for _, reduced in folded.results):
         _set_apart(folded, stream, output, with_role=with_role)
         row = _named(folded, stream, with_role=with_role)

@@ -82,6 +82,7 @@ class RunEnd:
         self._close_all()
         if self.state != "running":
             return
+        # Findings, final values and who was killed come before the status: exporters end the run with that.
         self._run.stragglers.finish(list(self._run.step_streams.streams.values()))
         self.state = self._status()
         self._summaries.decide()

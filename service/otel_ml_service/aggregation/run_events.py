@@ -81,6 +81,8 @@ class RunEvents:
     def _histogram(self, event: Event) -> None:
         body = _mapping(event.body)
         edges, counts = _floats(body["edges"]), _floats(body["counts"])
+        if len(edges) != len(counts) + 1:
+            raise ValueError(f"{len(counts)} bins have {len(counts) + 1} edges, not {len(edges)}")
         self._output.emit(HistogramValue, **self._place(event), edges=edges, counts=counts)
 
     def _artifact(self, event: Event) -> None:
@@ -180,7 +182,10 @@ def _sequence(value: JsonValue) -> list[JsonValue]:
 
 
 def _floats(value: JsonValue) -> tuple[float, ...]:
-    return tuple(float(number) for number in _sequence(value) if isinstance(number, (int, float)))
+    numbers = [float(number) for number in _sequence(value) if isinstance(number, (int, float))]
+    if len(numbers) < len(_sequence(value)):
+        raise TypeError("expected numbers alone")
+    return tuple(numbers)
 
 
 def _bytes(body: JsonValue | bytes) -> bytes:

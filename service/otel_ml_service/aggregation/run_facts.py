@@ -21,6 +21,7 @@ def said_by(writers: Iterable[WriterState]) -> RunFacts:
     Tags of a later launch of that rank are added to the earlier ones; its notes replace them.
     """
     states = sorted(writers, key=_ORDER)
+    # Sorted by role and rank in both halves.
     ordered = [state.writer for native in (True, False) for state in states if state.native is native]
     return RunFacts(
         experiment_name=next((w.experiment_name for w in ordered if w.experiment_name), ""),

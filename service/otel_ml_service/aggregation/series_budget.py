@@ -11,7 +11,7 @@ from otel_ml_service.aggregation.settings import EngineSettings
 
 __all__ = ["SeriesBudget"]
 
-ClosingDecision = Literal["taken", "denied", "overflow"]
+Admission = Literal["taken", "denied", "overflow"]
 
 
 class SeriesBudget:
@@ -25,8 +25,9 @@ class SeriesBudget:
         self._taken: set[tuple[str, str, Attributes]] = set()
         self._wanted: dict[str, bool] = {}
 
-    def verdict(self, role: str, name: str, attributes: Attributes) -> ClosingDecision:
+    def verdict(self, role: str, name: str, attributes: Attributes) -> Admission:
         """Return what becomes of a point of a series."""
+        # The service's own counters come as points of another program, and have to be in the run.
         if name.startswith(RESERVED_PREFIX):
             return "taken"
         if not self._is_wanted(name):

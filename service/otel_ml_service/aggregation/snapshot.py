@@ -77,6 +77,8 @@ class Snapshot:
         """Return the entries that changed since the last call."""
         run = self._run
         out, self._put_into_form = self._put_into_form, {}
+        # Points before headers: the queue on the disk says how many bytes they took. Shapes after both, for what left
+        # memory with the last commit no longer holds any.
         out.update(self._windows())
         self._closed.store()
         out.update((f"who/{number}", plain_json(who_entry(run.writers[number]))) for number in run.writers.described)
@@ -175,8 +177,7 @@ class Snapshot:
 
     def _recent(self) -> Iterator[tuple[str, bytes | None]]:
         recent, points = self._run.recent, self._run.recent_points
-        digests = b"".join(recent.take_fresh())
-        yield from self._added("recent", recent.generation, [(recent.generation, digests)] if digests else [])
+        yield from self._added("recent", recent.generation, recent.take_fresh())
         yield from self._added("moments", points.generation, points.take_fresh())
 
     def _added(self, kind: str, newest: int, fresh: list[tuple[int, bytes]]) -> Iterator[tuple[str, bytes | None]]:
@@ -186,6 +187,7 @@ class Snapshot:
             chunk = chunks.get(generation, 0)
             yield f"{kind}/{generation}/{chunk}", data
             chunks[generation] = chunk + 1
+        # Two generations are remembered, and so many are kept.
         for old in [generation for generation in chunks if generation < newest - 1]:
             yield from ((f"{kind}/{old}/{chunk}", None) for chunk in range(chunks.pop(old)))
 
@@ -195,6 +197,7 @@ class Snapshot:
             return
         stored, state = state, in_this_form(state)
         self._put_into_form = _difference(stored, state)
+        # Each kind refers to those that are read before it: points to shapes, windows to attempts and writers.
         entries: dict[str, dict[str, bytes]] = {}
         for key in sorted(state, key=_natural):
             kind, _, rest = key.partition("/")

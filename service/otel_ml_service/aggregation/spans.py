@@ -69,6 +69,7 @@ class SpanIntake:
         if TIMER_LEVEL not in span.attributes:
             return self._run.recent.add((span.trace_id, span.span_id), self._run.now)
         seen = self._seen_of(writer)
+        # A timer of ours among spans of others: ids of a writer count on.
         fresh = seen.add(int(span.span_id, 16))
         seen.forget_lowest(MAX_GAPS)
         return fresh

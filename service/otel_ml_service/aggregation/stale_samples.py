@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
@@ -55,6 +56,7 @@ class StaleSamples:
 def _consumed(stream: StepStream, values: Mapping[str, float]) -> dict[tuple[str, int], Consumed]:
     """Return what a row says of each producer; nothing, and at once, where it says nothing of any."""
     found: dict[tuple[str, int], Consumed] = {}
+    # A run of `init(prefix="")` has names without the role.
     for with_role in (True, False):
         total = published_name(stream.role, stream.axis, _STALENESS, with_role=with_role)
         if total not in values:
@@ -63,8 +65,10 @@ def _consumed(stream: StepStream, values: Mapping[str, float]) -> dict[tuple[str
         for name, behind in values.items():
             who = name.removeprefix(f"{total}/")
             role, _, rank = who.rpartition("/")
-            if role and who != name and rank.isdecimal() and f"{samples}/{who}" in values:
-                found[role, int(rank)] = Consumed(values[f"{samples}/{who}"], behind)
+            number = values.get(f"{samples}/{who}", 0.0)
+            # A program may record such names itself: only `consumed()` is known to count, from one sample on.
+            if role and who != name and rank.isdecimal() and 0 < number < math.inf and math.isfinite(behind):
+                found[role, int(rank)] = Consumed(number, behind)
     return found
 
 

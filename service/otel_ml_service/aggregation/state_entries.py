@@ -44,6 +44,7 @@ _UNSTORED = "pid_namespace"
 WRITER_FIELDS = tuple(name for name in Writer.__dataclass_fields__ if name != _UNSTORED)
 """What is stored of what a writer says of itself, in this order."""
 
+# In the order of the stored form (`older_state.py` counts on it): what is new is added at the end.
 _PLAIN_WRITER = (
     "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_when",
     "newest_ns", "lag", "born_at", "alive_at", "contested", "first_step_seq", "before", "native", "points", "attempts",
@@ -178,7 +179,7 @@ _PLAIN_WINDOW = ("step", "opened", "first_done", "due", "exported", "histograms"
 def window_entry(attempt: Attempt, window: StepWindow) -> dict[str, object]:
     """Return a window without its points."""
     plain = {name: getattr(window, name) for name in _PLAIN_WINDOW}
-    return {
+    return {  # keys of the stored form (ADR 0030): a lane is an attempt's, a manifest a watermark
         "lane": attempt.number,
         "closed": window.step in attempt.retained and attempt.retained[window.step] is window,
         "points": list(window.points.items()),

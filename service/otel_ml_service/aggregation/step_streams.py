@@ -179,6 +179,7 @@ class Attempt:
     def insert(self, window: StepWindow) -> None:
         """Open a window."""
         place = bisect_right(self.order, window.step)
+        # Whoever is past the next open step is past this one, of which nothing had been heard.
         if place < len(self.order) and self.open[self.order[place]].first_done is not None:
             window.note_done(window.opened)
         self._open.put(window)
@@ -245,6 +246,7 @@ class Attempt:
         Earlier steps have closed by then. What arrives later of one of them is late data as any other.
         """
         self.fence = step
+        # What comes of steps below the fence is late data, also of those of which nothing had come.
         self._note_closed(step - 1)
         return [self.remove(one) for one in list(self.order)]
 
@@ -281,7 +283,7 @@ class Attempt:
             if other <= step:
                 window = self.open[other]
                 if not window.note_done(active):
-                    break
+                    break  # nor is there news of those below: each was passed with the ones above it
                 noted.append(window)
                 self.watch = None  # from now on others may be late
         return noted
@@ -340,7 +342,7 @@ class StepStream:
 
     @property
     def newest(self) -> Attempt:
-        """The attempt of the newest attempt."""
+        """The steps of the newest attempt."""
         return self.attempts[max(self.attempts)]
 
 
@@ -376,7 +378,7 @@ class StepStreams:
                     window.forget_folded()
 
     def attempt(self, stream: StepStream, ordinal: int) -> Attempt:
-        """Return the stream's attempt of attempt `ordinal`, known or new."""
+        """Return the stream's steps of the attempt `ordinal`, known or new."""
         found = stream.attempts.get(ordinal)
         if found is None:
             found = Attempt(len(self.all), stream, ordinal)

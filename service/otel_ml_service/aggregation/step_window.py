@@ -104,6 +104,7 @@ class StepWindow:
 
     def remove(self, pieces: list[Piece]) -> None:
         """Give up some pieces; the committed ones are written anew."""
+        # By identity: pieces hold arrays, which have no one answer to whether they are equal.
         gone = {id(piece) for piece in pieces}
         self.pieces = [piece for piece in self.pieces if id(piece) not in gone]
         for piece in pieces:
@@ -281,7 +282,7 @@ class StepWindow:
 
 
 class StepWindows:
-    """Units of an attempt by step: the open ones, or those that closed.
+    """Windows of an attempt by step: the open ones, or those that closed.
 
     Attributes:
         windows: step → window; only `put` and `take` change which.

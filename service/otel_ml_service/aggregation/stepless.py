@@ -56,6 +56,7 @@ class Stepless:
     def restore(self) -> None:
         """Find what waits for the first step of its writer, after the attempts were restored."""
         for attempt in self._waiting_attempts():
+            # `add` puts the points of a writer in the place of its number and 1 more.
             self._held.update(step - 1 for step in attempt.open if step != _OF_ROLE)
 
     def add(self, piece: Piece, writer: WriterState, sent: Fragment) -> None:
@@ -124,6 +125,7 @@ class Stepless:
         times = piece.partials.times[:, 1]
         # A host whose clock runs ahead would open windows in the future, which nothing closes: such times count as now.
         times = np.where(times > latest, int(run.now * 1e9), times)
+        # [points]: the second since the origin at which the window of each begins, which is the window's step.
         starts = np.maximum(0, (times - origin_ns) // int(width * 1e9)) * math.ceil(width)
         attempt = run.step_streams.attempt(run.step_streams.stream(role, TIME_AXIS), 0)
         for start in np.unique(starts).tolist():
@@ -177,6 +179,7 @@ class Stepless:
     def _row_of(attempt: Attempt, piece: Piece) -> int | None:
         """Return the first of the newest closed rows that has something newer; None where that is still to come."""
         newest_first = islice(attempt.newest_first(), ROWS_BACK)
+        # Rows are looked at backwards in the order in which they closed, up to the first that is older.
         newer = takewhile(lambda window: window.newest_ns >= piece.newest_ns, newest_first)
         return min((window.step for window in newer), default=None)
 
@@ -214,6 +217,7 @@ class Stepless:
         for attempt in self._waiting_attempts():
             has_clock = (attempt.stream.role, DEFAULT_AXIS) in self._run.step_streams.streams
             for step, window in attempt.open.items():
+                # The role's next row takes what waits for it; who says that it is inside a step will record there.
                 if (step == _OF_ROLE and has_clock) or step - 1 in self._inside:
                     continue
                 yield attempt, window, window.opened + timeout * (1 if has_clock else HOLDS_BEFORE_CLOCK)

@@ -163,6 +163,7 @@ class Steps:
     def _close(self, attempt: Attempt, holders: list[int]) -> None:
         run, stream = self._run, attempt.stream
         window = attempt.close_oldest(run.active)
+        # Before the window is folded: what another incarnation did again goes out, what has no step comes in.
         self.restart_detection.replace_dead(attempt, window)
         if stream.axis == DEFAULT_AXIS:
             for piece in self.stepless.taken(stream.role, window):
@@ -195,6 +196,7 @@ class Steps:
         if absent:
             values[published_name(stream.role, stream.axis, f"{RESERVED_PREFIX}writers_missing")] = float(len(absent))
             self._say_missing(attempt, window, absent)
+        # After everything that may have counted something: it goes with this row.
         for name, count in stream.tally.news().items():
             values[published_name(stream.role, stream.axis, RESERVED_PREFIX + name)] = float(count)
         if stream.axis == DEFAULT_AXIS:

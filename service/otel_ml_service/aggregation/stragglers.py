@@ -94,11 +94,13 @@ class Stragglers:
         stream = attempt.stream
         if (stream.role, stream.axis) in self._given_up:
             return {}
+        # A role is known from its first step on, also one of which nothing is looked at: others may wait for it.
         self._roles.setdefault(stream.role, {})
         watch = self._watch(attempt, window, absent) if self._is_on or self._top_ranks.is_asked else None
         if watch is None:
             self._look_at_one_rank(attempt, window, absent, time_ns)
             return {}
+        # Before anything is found in it: what an older attempt had found there goes first.
         watch.close(window.step, time_ns)
         timers = self._timers.of(window, absent)._replace(kinds=self._kinds.get(stream.role, NOTHING_SAID))
         if held_by:
@@ -173,6 +175,7 @@ class Stragglers:
         self._kinds = {role: dict(kinds) for role, kinds in state.get("kinds", {}).items()}
         watches = state.get("watches", ()) if self._is_on else ()
         for role, axis, attempt, is_news, is_published, step, time_ns, *entries in watches:
+            # Older forms lack fields that have defaults; JSON has lists for tuples.
             found = [Finding(**{**entry, "ranks": tuple(entry.get("ranks", ()))}) for entry in entries]
             step_findings = StepFindings([one for one in found if not one.is_over])
             self._watches[role, axis] = WatchedSteps(
@@ -225,6 +228,7 @@ class Stragglers:
     def _beside(self, stream: StepStream, watch: WatchedSteps, time_ns: int) -> Beside | None:
         """Return the other roles of the run; None where there is one alone."""
         self._roles[stream.role][stream.axis] = watch.step_findings.of_role
+        # The role "" is the service, whose own counters are in the run.
         others = [tuple(axes.values()) for role, axes in self._roles.items() if role not in {stream.role, ""}]
         return Beside(stream.role, time_ns, others) if others else None
 
@@ -260,6 +264,7 @@ class Stragglers:
         """
         every = _NESTED_EVERY if watch.has_spans else PUBLISHED_EVERY
         if watch.nested != timers.phases or watch.step >= watch.nested_at + every:
+            # The lowest rank stands for all: they run one program.
             lines = self._spans.of(stream.role, timers.ranks[0], watch.attempt) if timers.ranks else ()
             spans = [span for span in SpanLines(tuple(lines)) if span.axis == stream.axis]
             watch.learn_nesting(timers.phases, spans)

@@ -166,6 +166,7 @@ class StreamTable:
 
     def restore(self, chunk: int, keys: Sequence[SeriesKey], latest: Latest) -> None:
         """Know the streams of one of its entries; those before it come first."""
+        # Streams that were taken away left fewer in an entry; which entry each is in stays.
         gone = chunk * CHUNK - len(self.names)
         self.names += [None] * gone
         self._buckets += [None] * gone

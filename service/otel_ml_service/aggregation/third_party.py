@@ -87,6 +87,7 @@ class ThirdParty:
         tally.repeat(len(rows) - len(unknown))
         news = self._news(writer, sent, axis, shape, unknown)
         ignored = len(unknown) - len(news.series)
+        # Nothing new is a sign of life all the same.
         if ignored:
             tally.ignore(ignored)
             writer.lived(sent.partials.newest_ns, run.now)
@@ -133,6 +134,7 @@ class ThirdParty:
         """Return the rows that did not come before."""
         run, origin = self._run, SeriesOrigin(writer.number, sent.scope, axis)
         news = run.recent_points.news(origin, shape, sent.step, sent.starts, times, rows, run.now)
+        # Digests of points are there for one generation after the state of an older version was taken up.
         if not (news and run.recent.has_points(run.now)):
             return news
         digests = self._identities.of_all(origin, shape, sent.step, sent.starts, times)
@@ -185,11 +187,13 @@ class ThirdParty:
 
     def _pieces(self, writer: WriterState, sent: ThirdPartyPoints, news: Points) -> Iterator[Piece]:
         """Yield what goes into rows, in parts of which each has one reduction."""
+        # Samples of a gauge: of each meter the newest of a step counts. What was added up is of all meters already.
         meter = None if _kind_of(sent) != "order" or _is_added_up(sent) else sent.scope
         for asked, partials in _by_reduction(sent, news):
             newest = partials.newest_ns
             shape = self._run.shapes.of(self._series_in_rows(sent, partials.series))
             kept = partials
+            # Else the points stay as they came, perhaps as bytes.
             if shape.series is not kept.series or sent.is_rate or not _is_of_an_interval(sent):
                 kept = self._in_rows_as(sent, shape, partials.unpack())
             # Points have no running number: their time puts them in order.

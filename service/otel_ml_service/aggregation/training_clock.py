@@ -38,6 +38,7 @@ class TrainingClock:
     def note(self, role: str, attempt: int, step: int, time_ns: int) -> None:
         """Note that `role` was at `step` at `time_ns`."""
         if role != self._role:
+            # The trainer's steps take the place of any role's, and no role's take theirs.
             if self._role is not None and role not in UNNAMED_ROLES:
                 return
             if self._role is not None and self._role in UNNAMED_ROLES:
@@ -47,7 +48,7 @@ class TrainingClock:
         if self._entries and (attempt, step) <= self._entries[-1][1:]:
             return
         if self._entries:
-            time_ns = max(time_ns, self._entries[-1][0])
+            time_ns = max(time_ns, self._entries[-1][0])  # clocks of hosts differ, and `at` looks in order
         self._entries.append((time_ns, attempt, step))
         if len(self._entries) > MAX_ENTRIES:
             self._forget(MAX_ENTRIES // 2)
@@ -71,6 +72,7 @@ class TrainingClock:
     def changes(self) -> Iterator[tuple[int, bytes | None]]:
         """Yield the blocks that changed since the last call, by number; None where one is gone."""
         yield from ((block, None) for block in range(self._first_stored, self._first))
+        # From the block on that was not full when it was written.
         begins = self._stored // _BLOCK * _BLOCK if self._stored < len(self._entries) else self._stored
         for place in range(begins, len(self._entries), _BLOCK):
             yield self._first + place // _BLOCK, plain_json(self._entries[place : place + _BLOCK])

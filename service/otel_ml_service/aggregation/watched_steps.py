@@ -121,6 +121,7 @@ class WatchedSteps:
         if before is None or (finding.level == "critical" and before == "warning"):
             self.told[finding.subject] = finding.level
             return finding.kind != "silent"
+        # Who was told to be critical is not told so again, whatever level it had in between.
         self.told[finding.subject] = before
         return False
 

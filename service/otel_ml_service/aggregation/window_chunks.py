@@ -20,12 +20,13 @@ __all__ = ["bucket_of", "decode_pieces", "encode_windows", "points_key"]
 T = TypeVar("T")
 
 _VALUES, _NAN, _SUM, _ONE = "v", "n", "s", "1"
+"""How a statistic is told: by its values, or not at all, where all are NaN, equal to the sum, or 1."""
 
 _LONE = _ONE + _VALUES + _SUM + _SUM + _NAN + _NAN + _NAN
 """Of single values: count, sum, min, max, m2, wsum, wxsum. What comes after them is left out where it is not told."""
 
 MAX_POINTS = 2**18
-"""Points that are encoded together, as in `ahead`."""
+"""Points that are encoded together, as many as are folded together (`batch_fold.py`)."""
 
 
 def points_key(window: int, chunk: int) -> str:
@@ -61,7 +62,8 @@ def _encode(form: Sequence[tuple[int, Reduction]], windows: Sequence[Sequence[Pi
         points = [pieces[place].partials for place in places for pieces in windows]
         size = len(places), len(windows), len(points[0].series)
         columns, values = _columns(points, size)
-        times = times_of(points).reshape(*size, 2)
+        times = times_of(points).reshape(*size, 2)  # [places, windows, series, first and last]
+        # Of most pieces all points have the times of the message.
         shared = bool((times == times[:, :, :1]).all())
         kept = times[:, :, :1] if shared else times
         for number, pieces in enumerate(windows):
@@ -149,6 +151,7 @@ def _mode(stats: npt.NDArray[np.float64], column: int) -> str:
 
 
 def _same_bits(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> bool:
+    # As numbers, -0.0 would be 0.0, and NaN no NaN.
     return bool(np.array_equal(np.ascontiguousarray(left).view(np.int64), np.ascontiguousarray(right).view(np.int64)))
 
 
@@ -160,6 +163,7 @@ def _buckets(stored: list[list[Any] | None] | None) -> tuple[Buckets | ExplicitB
 
 def bucket_of(entry: list[Any]) -> Buckets | ExplicitBuckets:
     """Return buckets from their JSON form."""
+    # Four fields or six: the forms say by their length which they are.
     if len(entry) == len(ExplicitBuckets._fields):
         bounds, counts, low, high = entry
         return ExplicitBuckets(tuple(bounds), tuple(counts), low, high)

@@ -48,6 +48,7 @@ class Progress:
         elif step < self.current and (self.previous is None or step > self.previous):
             self.previous = step
         if self.left and self.previous is not None and self.current is not None:
+            # Steps that nobody had are not passed over: numbers may go up by more than one.
             self.left = known.any_between(self.previous, self.current)
 
     def finish(self, step: int, seq: int, floor: int) -> None:

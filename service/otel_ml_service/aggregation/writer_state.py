@@ -180,7 +180,7 @@ class WriterState:
         assert self.replaced_at is not None, f"writer {self.number} lives on and was not replaced"
         self.replaced_at = None
 
-    def restart_detection(self) -> None:
+    def question_restart(self) -> None:
         """Wait to see whether it is a restart."""
         self.contested = True
 
@@ -242,6 +242,7 @@ class WriterState:
     @property
     def alive_ns(self) -> int:
         """When it last recorded in a step or sent a heartbeat, by its own clock."""
+        # The heartbeat has both clocks, so the boot's, which nobody sets, can be told as time of day.
         return self.newest_ns if self.boot_lag is None else self.boot_ns + round(self.boot_alive * 1e9)
 
     def lived(self, time_ns: int, now: float) -> None:
@@ -250,6 +251,7 @@ class WriterState:
             self._lived_since_heartbeat((time_ns - self.boot_ns) / 1e9)
             return
         lag = now - time_ns / 1e9
+        # A clock that was set has another difference to ours: it is measured anew, and says nothing of before.
         was_set_back = time_ns < self.newest_ns - _SET_BACK_NS
         if self.lag is None or was_set_back:
             self.lag, self.born_at = lag, self.born_at or now

@@ -95,6 +95,7 @@ class Writers:
         dated = [state]
         if lag < self._least_lag.get(boot, math.inf):
             self._least_lag[boot] = lag
+            # It traveled faster than any other: all of its boot began, and lived, that much earlier than was thought.
             dated = [one for one in self.all if one.writer.boot == boot and one.boot_lag is not None]
         for one in dated:
             one.date(self._least_lag[boot])
@@ -139,6 +140,7 @@ class Writers:
 
     def began_after(self, state: WriterState, other: WriterState) -> bool:
         """Whether `state` began after the last sign of life of `other`."""
+        # By one machine's clock; else by two that the heartbeats of their boots date; else by when they were heard.
         alive = max(other.boot_alive, other.writer.born)
         if state.writer.boot and state.writer.boot == other.writer.boot:
             if other.boot_alive or state.writer.born <= alive:
@@ -185,6 +187,7 @@ class Writers:
         """Make `state` the newest incarnation of its (role, rank), unless it is heard after one that follows it."""
         after = self.successor(state)
         if after is not None:
+            # It was heard after the one that followed it, and takes its place in between.
             state.follow(after.before)
             after.follow(state.number)
             self.dirty.add(after.number)

@@ -35,8 +35,10 @@ def own_extra(seconds: Floats, usual: Floats, groups: Groups) -> Floats:
         >>> own_extra(seconds, np.array([[1.0, 0.1]] * 2), (np.array([0, 1]),)).round(3).tolist()
         [[0.0, 0.0], [0.3, 0.0]]
     """
+    # [ranks, phases]: when each rank began a phase, if it did nothing between them.
     begun = np.zeros_like(seconds)
     np.cumsum(np.where(np.isnan(seconds), 0.0, seconds)[:, :-1], axis=1, out=begun[:, 1:])
+    # Less all that it may have waited: by how much it was ahead of who began last.
     alone = seconds - (begun.max(axis=0) - begun)
     extra: Floats = np.minimum(seconds - usual, alone - usual_of(alone, groups))
     return extra

@@ -51,6 +51,8 @@ def shifts_within(bounds: Mapping[tuple[Process, Process], int]) -> Mapping[Proc
     after: dict[Process, list[tuple[Process, int]]] = {}
     for (effect, cause), most in bounds.items():
         after.setdefault(effect, []).append((cause, most))
+    # Bellman and Ford's shortest paths, with a queue. Bounds that contradict each other are a circle, round which
+    # somebody is moved more often than there are processes.
     waiting, rounds = deque(shifts), dict.fromkeys(shifts, 0)
     while waiting:
         effect = waiting.popleft()
@@ -58,6 +60,7 @@ def shifts_within(bounds: Mapping[tuple[Process, Process], int]) -> Mapping[Proc
         if rounds[effect] > len(shifts):
             return None
         for cause, most in after.get(effect, ()):
+            # The cause may be ahead of the effect by `most` at most: else its clock goes back to that.
             if shifts[effect] + most < shifts[cause]:
                 shifts[cause] = shifts[effect] + most
                 if cause not in waiting:
@@ -68,6 +71,7 @@ def shifts_within(bounds: Mapping[tuple[Process, Process], int]) -> Mapping[Proc
 def _against_one(shifts: Mapping[Process, int], bounds: Iterable[tuple[Process, Process]]) -> Mapping[Process, int]:
     """Return shifts so that one clock of each group of linked processes stays: what has no spans goes by it."""
     group = {process: {process} for process in shifts}
+    # Sets that meet become one object, by whose identity a group is known below.
     for effect, cause in bounds:
         both = group[effect] | group[cause]
         group.update(dict.fromkeys(both, both))

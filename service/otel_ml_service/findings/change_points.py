@@ -135,7 +135,7 @@ def change_points(steps: Sequence[int], values: Sequence[float]) -> ChangePoints
     kept = np.flatnonzero(np.isfinite(series))
     series = series[kept]
     exponent = int(np.frexp(np.abs(series).max(initial=0.0))[1])
-    series = np.ldexp(series, -exponent)  # exact, and squares of the largest doubles are none
+    series = np.ldexp(series, -exponent)  # exact; squares of the largest doubles would not be doubles
     following = _following(series)
     splits = list(_splits(series, following)) if following <= MOST_FOLLOWING else []
     present = [steps[at] for at in kept.tolist()]
@@ -168,6 +168,8 @@ def _following(series: Floats) -> float:
     blocks = np.lib.stride_tricks.sliding_window_view(series, _BLOCK)[:: max(1, len(series) // 4096)]
     residuals, _ = _residuals(blocks, _BLOCK)
     usual = float(np.median(1 - _neighbors(residuals) / 2))
+    # A line takes about 1/16 of white noise's correlation, and a fourth of any other: both are given back. What is left
+    # of a series of n strangers is 1/√n by chance.
     return min(max(0.0, (usual + 1 / _BLOCK) / (1 - 4 / _BLOCK) - 1 / math.sqrt(len(series))), 1.0)
 
 
@@ -205,6 +207,7 @@ def _next_split(series: Floats, start: int, least: int, harder: float) -> _Split
 
 
 def _search(series: Floats, length: int, harder: float, *, only_far: bool) -> _Split | None:
+    # [windows, length + RECENT]: the reference, then the newest steps.
     windows = np.lib.stride_tricks.sliding_window_view(series, length + RECENT)
     for first in range(0, len(windows), _CHUNK):
         block = windows[first : first + _CHUNK]
@@ -239,11 +242,13 @@ def _after_a_level(series: Floats, harder: float) -> _Split | None:
 
 def _residuals(windows: Floats, length: int) -> tuple[Floats, Floats]:
     """Return all values less the line through each window's reference, and the scatter of the reference around it."""
-    half, at = length // 2, np.arange(windows.shape[1]) - (length - 1) / 2
+    # A rough line: the medians of both halves of the reference, whose middles are `half` apart.
+    half, at = length // 2, np.arange(windows.shape[1]) - (length - 1) / 2  # 0 in the middle of the reference
     slope = (np.median(windows[:, half:length], axis=1) - np.median(windows[:, :half], axis=1)) / half
     rough = windows - slope[:, None] * at
     rough -= np.median(rough[:, :length], axis=1, keepdims=True)
     reach = _scatter(rough, length)[:, None] * _CLIP
+    # And a fine one: least squares, of residuals that are clipped, so that heavy tails do not turn it.
     clipped = np.clip(rough[:, :length], -reach, reach)
     slope = clipped @ at[:length] / (at[:length] ** 2).sum()
     fine = rough - slope[:, None] * at - clipped.mean(axis=1, keepdims=True)
@@ -252,6 +257,7 @@ def _residuals(windows: Floats, length: int) -> tuple[Floats, Floats]:
 
 def _may_be_off(length: int) -> float:
     """Return the deviation, in scatters, of the newest steps' median from a line through `length` values of noise."""
+    # Variances add up: of the median of normal noise, of the line's mean, of its slope so far ahead of the middle.
     ahead = (length + RECENT) / 2
     return math.sqrt(math.pi / 2 / RECENT + 1 / length + 12 * ahead**2 / length**3)
 
@@ -265,6 +271,7 @@ def _accepted(residuals: Floats, length: int, least: float, harder: float, *, on
     rises = np.copysign(1.0, np.median(residuals[length:])) * residuals
     reference, recent = rises[:length], rises[length:]
     is_far = np.median(recent) > _FAR * np.ptp(reference)
+    # What is cheap to look at, and rules out most, comes first.
     if not is_far and (only_far or _follows_itself(reference)):
         return None
     if not _is_beyond(reference, recent, _RANKS * harder):
@@ -285,13 +292,16 @@ def _follows_itself(reference: Floats) -> bool:
 def _is_beyond(reference: Floats, recent: Floats, deviations: float) -> bool:
     pairs = len(reference) * len(recent)
     above = (recent[:, None] > reference).sum() + 0.5 * (recent[:, None] == reference).sum()
+    # Of the number of pairs in which the newer one is larger, where both are the same distribution.
     deviation = math.sqrt(pairs * (len(reference) + len(recent) + 1) / 12)
+    # Few values have fewer deviations than are asked for: nearly all pairs are enough then.
     return bool(above - pairs / 2 >= min(deviations * deviation, 0.98 * pairs / 2))
 
 
 def _bend(reference: Floats) -> float:
     """Return how far a parabola through the reference rises beyond the line, at the newest steps; 0 where it falls."""
     third = len(reference) // 3
+    # In thirds from the middle, the parabola is c·x², and the line through it lies at its mean over ±1.5: 0.75·c.
     first, second, last = (np.median(reference[third * part : third * (part + 1)]) for part in range(3))
     reach = (len(reference) + RECENT) / 2 / third
     return max(0.0, float((first - 2 * second + last) / 2 * (reach**2 - 0.75)))
@@ -301,6 +311,7 @@ def _is_a_ramp(rises: Floats, at: int, least: float) -> bool:
     """Whether the newest steps leave the line with another slope rather than another level: squares of both fits."""
     near = np.clip(rises, -least, 2.5 * max(float(np.median(rises[at:])), least))
     level = (near[:at] ** 2).sum() + ((near[at:] - near[at:].mean()) ** 2).sum()
+    # [ramps, steps]: one that begins at each step and has four steps at least; a shorter one is a jump.
     ramps = np.maximum(np.arange(len(near)) - np.arange(len(near) - 4)[:, None], 0.0)
     slopes = ramps @ near / (ramps**2).sum(axis=1)
     return bool((((near - slopes[:, None] * ramps) ** 2).sum(axis=1)).min() < level)
@@ -313,4 +324,5 @@ def _where(rises: Floats, length: int) -> int:
         before, after = rises[length - RECENT : at], rises[at:]
         return float(np.abs(before).sum() + np.abs(after - np.median(after)).sum())
 
+    # The window is the first that is off the line, so the change is about where its newest steps begin.
     return min(range(length - RECENT // 2, length + RECENT - 2), key=distance)

@@ -93,11 +93,13 @@ def critical_path(
     spans = {rank: found for rank, found in of_rank.items() if found}
     if not spans:
         return []
+    # The longest step; of equally long ones that of the lowest rank.
     begin, now, rank = min(_slowest(spans), key=lambda one: (one[0] - one[1], one[2]))
     pieces, waits = {one: _pieces(found, kinds) for one, found in spans.items()}, _Waits(spans, kinds)
     path: list[Segment] = []
     while now > begin:
         piece = _piece_before(pieces[rank], now, begin)
+        # Waiting is on the path since the other one came, and before that the other one is.
         came = None if piece.span is None else waits.of(piece.span, piece.start_ns, now)
         since = max(piece.start_ns if came is None else came.at_ns, begin)
         path.append(_segment(piece, rank, since, now))
@@ -169,6 +171,7 @@ def _counting(running: Sequence[Span], steps: frozenset[str], kinds: Mapping[str
     ]
 
     def counts(span: Span) -> tuple[bool, bool, int, int]:
+        # Work before waiting, the step's own before another thread's, then the innermost.
         return not _waits(span.name, kinds), span.span_id in steps, span.start_ns, -span.end_ns
 
     return max(inner, key=counts, default=None)
@@ -179,6 +182,7 @@ def _piece_before(pieces: Sequence[_Piece], now: int, begin: int) -> _Piece:
     place = bisect_left(pieces, now, key=lambda piece: piece.end_ns)
     if place < len(pieces) and pieces[place].start_ns < now:
         return pieces[place]
+    # A rank that is waited for may have come to its step later than that: what it did before is not known.
     last = pieces[-1].end_ns if pieces and pieces[-1].end_ns < now else begin
     return _Piece(last, now, None, is_of_step=False)
 
@@ -216,6 +220,7 @@ class _Waits:
     def _last_one(self, span: Span) -> _Came:
         """Return who entered a collective last, of those that left it together."""
         found = self._collectives[_meeting(span.name)]
+        # Several all-reduces of a step have one name: those that left together were one.
         slack = max(_TOGETHER_NS, int(_TOGETHER * (span.end_ns - span.start_ns)))
         first = bisect_left(found, span.end_ns - slack, key=lambda one: one.end_ns)
         last = bisect_left(found, span.end_ns + slack + 1, key=lambda one: one.end_ns)
@@ -237,6 +242,8 @@ class _Waits:
     def _matched(self, others: str, rank: int, own: Sequence[Span]) -> int | None:
         """Return who is at the other end: with as many messages, none of which comes before it is sent."""
         ranks, begins = self._messages(others, len(own))
+        # [ranks, messages]: how long after the other's message began this rank's ended. Never before it, and of several
+        # ranks that fit the one with the least delay.
         late = np.array([one.end_ns for one in own]) - begins
         fits = np.flatnonzero((late >= 0).all(axis=1) & (ranks != rank))
         return int(ranks[fits[late[fits].sum(axis=1).argmin()]]) if len(fits) else None

@@ -21,12 +21,13 @@ from otel_ml_service.findings.blame import own_extra, without_containers
 from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import largest_of_rows
-from otel_ml_service.findings.peers import Peers, TimeOfAmounts, is_pipeline, usual_of
+from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import TimerKind, accusing
 from otel_ml_service.findings.scatter import Scatter
 from otel_ml_service.findings.silent_ranks import Rhythm, silence
 from otel_ml_service.findings.step_timers import StepTimers
 from otel_ml_service.findings.thresholds import Thresholds
+from otel_ml_service.findings.usual_times import UsualTimes
 from otel_ml_service.findings.warm_up import WarmUp
 from otel_ml_service.findings.what_if import lateness
 
@@ -63,17 +64,15 @@ class Detector:
     Attributes:
         open: (rank, phase) → what is the matter now.
         slowdowns: each rank's largest slow-down of the newest step, in the order of `ranks`; NaN without timers.
-        amounts: what counts how much that is, in the newest step; empty where ranks say nothing.
     """
 
     def __init__(self, thresholds: Thresholds = _DEFAULTS, open_findings: tuple[Finding, ...] = ()) -> None:
         self._thresholds = thresholds
         self._cells = EvidenceMatrix()
         self._scatter = Scatter()
-        self._peers = Peers()
+        self._usual_times = UsualTimes()
         self._warm_up = WarmUp()
         self._rhythm, self._rhythm_of_phases = Rhythm(), Rhythm()
-        self._of_amounts = TimeOfAmounts()
         self._needed = np.inf
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
         self._late = np.zeros(0)
@@ -83,8 +82,7 @@ class Detector:
             (one.rank, one.phase): one for one in open_findings if one.rank is not None
         }
         self.slowdowns: Floats = np.zeros(0)
-        self.amounts: tuple[str, ...] = ()
-        self._excused: Floats = np.zeros((0, 0))
+        self._newest = self._before = max((one.last for one in open_findings), default=0)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -92,16 +90,18 @@ class Detector:
         return tuple(self._cells.ranks)
 
     @property
+    def amounts(self) -> tuple[str, ...]:
+        """What counts how much ranks are given to do, in the newest step; empty where they say nothing."""
+        return self._usual_times.amounts
+
+    @property
     def shares(self) -> Floats:
         """[ranks, amounts]: logarithms of what each rank is given in the newest step, against its peers."""
-        return self._of_amounts.shares
+        return self._usual_times.shares
 
-    def excused(self, rank: int) -> dict[str, float]:
+    def excused(self, rank: int) -> Mapping[str, float]:
         """Return phase → seconds of the newest step that a rank takes longer because it is given more to do."""
-        row = self._cells.ranks.get(rank, -1)
-        if not self.amounts or not 0 <= row < len(self._excused):
-            return {}
-        return dict(zip(self._cells.phases, self._excused[row].tolist(), strict=False))
+        return self._usual_times.excused(self._cells.ranks.get(rank, -1), self._cells.phases)
 
     def step(self, step: int, timers: StepTimers, deviations: Mapping[str, float] = NO_DEVIATIONS) -> list[Finding]:
         """Take a step; return the findings that began, changed their level, or ended with it.
@@ -117,6 +117,7 @@ class Detector:
 
     def _step(self, step: int, timers: StepTimers, deviations: Mapping[str, float]) -> list[Finding]:
         self._grow(timers)
+        self._before, self._newest = self._newest, step
         cells = self._cells
         seconds = cells.spread(timers.ranks, timers.phases, timers.seconds)
         is_heard = ~np.isnan(seconds)
@@ -129,61 +130,44 @@ class Detector:
             return changes
         extra = self._extra(seconds, usual, timers)
         limits = self._thresholds
+        # [ranks, 1]: the longest phase stands for the step; it is `step` where that is timed.
         step_s = np.fmax.reduce(usual, axis=1, keepdims=True)
         least = np.maximum(limits.least_share * step_s, limits.least_s)
         slow = np.minimum(extra / np.maximum(usual, least), _WORST)
         slow[~np.isfinite(slow)] = np.nan  # a phase that takes nobody any time
+        # By how much slow-downs change from step to step: who stays slow changes once.
         self._scatter.learn(slow - self._cells.before)
         self._cells.before = np.where(np.isnan(slow), self._cells.before, slow)
         self.slowdowns = largest_of_rows(slow)
         self._excuse_who_warms_up(timers, slow)
         self._weigh(step, slow, extra)
-        ended = [*self._ended(step), *self._left(step)]
+        ended = [*self._ended(), *self._left(step)]
         return [*changes, *ended, *self._changed(step, seconds), *self._begun(step, usual, deviations)]
 
     def _usual(self, timers: StepTimers, seconds: Floats) -> Floats:
-        """Return what each rank usually takes in each phase, for as much as it was given to do.
-
-        Who is known to be slow and is not heard in a step, or has left, counts as longer than all others: of three
-        ranks the one in the middle stays the usual one.
-        """
-        groups = self._peers.of(timers, self._cells.ranks, self._cells.phases, seconds)
-        known = seconds.copy()
+        """Return what each rank usually takes in each phase; who left while it was slow still counts as that."""
         slow = {key for key, one in self.open.items() if one.kind == "slow"}
         self._slow_until_it_left = {key for key in self._slow_until_it_left if np.isnan(seconds[self._place(*key)])}
-        for rank, phase in slow | self._slow_until_it_left:
-            place = self._place(rank, phase)
-            if min(place) >= 0 and np.isnan(seconds[place]):
-                known[place] = np.inf
-        usual = usual_of(known, groups)
-        usual[np.isinf(usual)] = np.nan
-        self.amounts = timers.amounts
-        if not timers.amounts:
-            return usual
-        rows = [self._cells.ranks.get(rank, -1) for rank in timers.ranks]
-        given = np.full((len(seconds), len(timers.amounts)), np.nan)
-        for row, amounts in zip(rows, timers.given, strict=True):
-            if row >= 0:
-                given[row] = amounts
-        allowed = np.fmax(usual, self._of_amounts.expected(known, timers.amounts, given, groups))
-        self._excused = np.nan_to_num(np.maximum(np.minimum(seconds, allowed) - usual, 0.0))
-        return allowed
+        places = (self._place(*key) for key in slow | self._slow_until_it_left)
+        longest = [place for place in places if min(place) >= 0 and np.isnan(seconds[place])]
+        return self._usual_times.of(timers, seconds, self._cells, longest)
 
     def _extra(self, seconds: Floats, usual: Floats, timers: StepTimers) -> Floats:
         """Return how many seconds longer than its peers each rank worked; NaN where it waited, or has none."""
         phases, kinds = tuple(self._cells.phases), timers.kinds
-        takes_turns = is_pipeline(phases, kinds) and len(self._peers.groups) > 1  # where all send alike, it is a name
+        # Where all ranks send and receive alike there are no stages: it is a name.
+        takes_turns = is_pipeline(phases, kinds) and len(self._usual_times.groups) > 1
         extra = seconds - usual
         if not takes_turns:  # a timer that is new has its place in the step, and not behind all that were known
             line = [self._cells.phases[phase] for phase in timers.phases if phase in self._cells.phases]
-            extra[:, line] = own_extra(seconds[:, line], usual[:, line], self._peers.groups)
+            extra[:, line] = own_extra(seconds[:, line], usual[:, line], self._usual_times.groups)
         self._late = self._smoothed_lateness(seconds, phases, kinds) if takes_turns else np.full(len(seconds), np.inf)
         extra[:, [not accuses for accuses in accusing(phases, kinds)]] = np.nan
         return extra
 
     def _smoothed_lateness(self, seconds: Floats, phases: tuple[str, ...], kinds: Mapping[str, TimerKind]) -> Floats:
         """Return how late each rank comes lately to what all do together."""
-        late = lateness(seconds, phases, self._peers.groups, kinds)
+        late = lateness(seconds, phases, self._usual_times.groups, kinds)
         before = np.full(len(late), np.nan)
         before[: len(self._late)] = self._late
         smoothed = before + _SMOOTHING * (late - before)
@@ -256,47 +240,56 @@ class Detector:
                 cells.is_open[place] = True
                 cells.since[place], cells.seconds[place] = finding.since, finding.cost_s
                 cells.recent[place], cells.extra[place] = finding.slowdown, finding.extra_s
-                cells.total[place] = finding.slowdown * (finding.last - finding.since + 1)
+                cells.counted[place] = _steps_of(finding)
+                cells.total[place] = finding.slowdown * cells.counted[place]
 
     def _weigh(self, step: int, slow: Floats, extra: Floats) -> None:
         cells = self._cells
         seen = ~np.isnan(slow)
         high = slow > np.maximum(self._thresholds.warning / 2, self._scatter.of_phases)
         begins = high & (cells.evidence == 0) & ~cells.is_open
+        # What chance had begun is not a part of it: the rank became slow in this step.
         leaps = high & (cells.evidence > 0) & ~cells.is_open & (slow > _LEAP * cells.recent)
         cells.begin(begins | leaps, step)
         cells.recent[begins], cells.extra[begins] = slow[begins], extra[begins]
         if self.open or begins.any() or cells.evidence.any():
-            self._add_up(step, slow, extra, seen, high)
+            self._add_up(slow, extra, seen, high)
+        # Counted after the step was weighed: no step tells how usual it is itself.
         how_often_long.count(cells, high, seen & ~cells.is_open)
         cells.was_high = np.where(seen, high, cells.was_high)
         how_often_long.add_up(cells, slow)
 
-    def _add_up(self, step: int, slow: Floats, extra: Floats, seen: Flags, high: Flags) -> None:
+    def _add_up(self, slow: Floats, extra: Floats, seen: Flags, high: Flags) -> None:
         """Add the step to what speaks for and against each rank; without any, that begins anew with the next."""
         cells, limits = self._cells, self._thresholds
         seldom = how_often_long.seldom(cells, _OFTEN - 0.05)
         self._needed = np.log(max(int(seen.sum()), 1) / limits.wrongly)
+        # However seldom others are long: no step is more evidence than a fourth of what is needed.
         least = self._needed / limits.steps
+        # How much likelier a long step, and one that is not, is of a slow rank than of one that is as the others.
         against, for_it = np.log(_OFTEN / seldom), np.log((1 - _OFTEN) / (1 - seldom))
         high = high & ~(cells.is_open & (slow < _HARDLY * cells.recent))
         gain = np.where(seen, np.where(high, np.minimum(against, least), for_it), 0.0)
+        # At most what is needed, so that whoever is not told for another reason is soon no suspect anymore.
         cells.evidence = np.minimum(np.maximum(cells.evidence + gain, 0.0), self._needed)
         if self.open:
             relieved = seen & cells.is_open & (cells.relief == 0) & (gain < 0)
-            cells.until[relieved] = step - 1
+            cells.until[relieved] = self._before
             cells.seconds_before[relieved] = cells.seconds[relieved]
             cells.total_before[relieved] = cells.total[relieved]
+            cells.counted_before[relieved] = cells.counted[relieved]
             self._saved_before |= {key: self.open[key].saved_s for key in self._names(relieved) if key in self.open}
             relief = np.maximum(cells.relief - gain, 0.0)
             cells.relief = np.where(seen & cells.is_open, relief, cells.relief)
+            # Four steps that are not long in a row; 1e-9 for how the sums are rounded.
             self._relieved = cells.is_open & (cells.relief >= -limits.steps * for_it * (1 - 1e-9))
         cells.recent += np.where(seen, _SMOOTHING * (slow - cells.recent), 0.0)
         cells.extra += np.where(seen, _SMOOTHING * (extra - cells.extra), 0.0)
         cells.seconds += np.where(seen, np.maximum(extra, 0.0), 0.0)
         cells.total += np.where(seen, np.maximum(slow, 0.0), 0.0)
+        cells.counted += seen
 
-    def _ended(self, step: int) -> list[Finding]:
+    def _ended(self) -> list[Finding]:
         if not self.open:
             return []
         cells, found = self._cells, list[Finding]()
@@ -307,7 +300,7 @@ class Detector:
             last = max(int(cells.until[place]), finding.since)
             saved_s = self._saved_before.pop((rank, phase), finding.saved_s)
             over = replace(finding, last=last, cost_s=float(cells.seconds_before[place]), saved_s=saved_s)
-            found.append(self._over(over, float(cells.total_before[place])))
+            found.append(self._over(over, float(cells.total_before[place]), float(cells.counted_before[place])))
         cells.relief[self._relieved] = 0.0
         return found
 
@@ -317,22 +310,22 @@ class Detector:
         gone = [key for key, one in self.open.items() if one.kind == "slow" and self._has_left(*key, step)]
         for key in gone:
             one, place = self.open.pop(key), self._place(*key)
-            total = one.slowdown * (one.last - one.since + 1)  # of before a restart of the service
+            steps = _steps_of(one)
+            total = one.slowdown * steps  # of before a restart of the service
             if min(place) >= 0:
-                total = float(self._cells.total[place])
+                total, steps = float(self._cells.total[place]), float(self._cells.counted[place])
                 self._cells.is_open[place], self._cells.evidence[place] = False, 0.0
                 self._slow_until_it_left.add(key)
             self._saved_before.pop(key, None)
-            found.append(self._over(one, total))
+            found.append(self._over(one, total, steps))
         return found
 
     def _has_left(self, rank: int, phase: str, step: int) -> bool:
         row, column = self._place(rank, phase)
         return self._rhythm.has_left(row, step) or self._rhythm_of_phases.has_left(column, step)
 
-    def _over(self, finding: Finding, total: float) -> Finding:
-        """Return a finding that is over as it was on average; `total` are its slow-downs, added."""
-        steps = finding.last - finding.since + 1
+    def _over(self, finding: Finding, total: float, steps: float) -> Finding:
+        """Return a finding that is over as it was on average; `total` are its slow-downs in so many steps, added."""
         level: Level = "critical" if total / steps >= self._thresholds.critical else "warning"
         return replace(finding, level=level, is_over=True, slowdown=total / steps, extra_s=finding.cost_s / steps)
 
@@ -356,10 +349,11 @@ class Detector:
         suspects = cells.evidence >= self._needed * (1 - 1e-9)
         if not suspects.any():
             return []
-        steps = np.maximum(step - cells.since + 1, 1)
+        steps = np.maximum(cells.counted, 1.0)
         scatter = np.array([deviations.get(phase, 0.0) for phase in cells.phases])
-        beside = self._of_amounts.deviations
+        beside = self._usual_times.deviations
         scatter[: len(beside)] = np.maximum(scatter[: len(beside)], beside)
+        # By how much the mean over so many steps may be off by itself.
         by_chance = np.maximum(_SURE * scatter, _SURE_OF_TIMES * self._scatter.seen) / np.sqrt(steps)
         by_chance += how_often_long.beside(cells, suspects & ~cells.is_open)
         least = np.maximum(_LEAST * self._thresholds.warning, by_chance)
@@ -379,6 +373,7 @@ class Detector:
     def _described(self, finding: Finding, step: int, place: tuple[int, int]) -> Finding:
         cells, limits = self._cells, self._thresholds
         slowdown = float(cells.recent[place])
+        # Below this it is a warning again: a rank at the limit would be told in every other step.
         limit = limits.critical * (limits.release if finding.level == "critical" else 1.0)
         level: Level = "critical" if slowdown >= limit else "warning"
         return replace(
@@ -398,3 +393,8 @@ class Detector:
             return []
         ranks, phases = list(self._cells.ranks), list(self._cells.phases)
         return [(ranks[row], phases[column]) for row, column in np.argwhere(chosen).tolist()]
+
+
+def _steps_of(finding: Finding) -> float:
+    """Return how many steps a finding of before a restart of the service is about, as far as their numbers tell."""
+    return float(finding.last - finding.since + 1)

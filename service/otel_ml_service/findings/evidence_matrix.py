@@ -22,6 +22,7 @@ MAX_CELLS = 1 << 20
 
 _FIELDS = {
     "evidence": 0.0, "relief": 0.0, "before": np.nan, "recent": 0.0, "extra": 0.0, "seconds": 0.0, "total": 0.0,
+    "counted": 0.0, "counted_before": 0.0,
     "looks": 0.0, "high": 0.0, "looks_again": 0.0, "high_again": 0.0, "row": 0.0,
     "seconds_before": 0.0, "total_before": 0.0, "over": 0.0, "steps": 0.0,
 }  # fmt: skip
@@ -42,8 +43,9 @@ class EvidenceMatrix:
         extra: the same in seconds.
         over: how much longer than usual it is, on average of the last `steps` that it was seen in.
         seconds: lost since `since`.
-        total: its slow-downs since `since`, added.
-        seconds_before, total_before: the same when the relief began.
+        total: its slow-downs since `since`, added; of so many steps as `counted` says: their numbers may go up by more
+            than one.
+        seconds_before, total_before, counted_before: the same when the relief began.
         since: step at which the evidence began.
         until: the last step before the relief began.
         is_open: there is a finding.
@@ -69,6 +71,8 @@ class EvidenceMatrix:
     extra: Floats
     seconds: Floats
     total: Floats
+    counted: Floats
+    counted_before: Floats
     looks: Floats
     high: Floats
     looks_again: Floats
@@ -107,7 +111,7 @@ class EvidenceMatrix:
     def begin(self, places: npt.NDArray[np.bool_], step: int) -> None:
         """Begin the sums of these places anew with a step."""
         self.since[places] = step
-        self.seconds[places] = self.total[places] = 0.0
+        self.seconds[places] = self.total[places] = self.counted[places] = 0.0
 
     def spread(self, ranks: Sequence[int], phases: Sequence[str], seconds: Floats) -> Floats:
         """Return `seconds` in the places of this matrix; NaN where nothing was given."""

@@ -91,6 +91,7 @@ def _apart(timers: StepTimers, parents: Mapping[str, str]) -> Line | None:
     seconds = timers.seconds[:, timed]
     seconds[np.isnan(seconds)] = 0.0
     own = own_time(seconds, phases, parents)
+    # A timer that is shorter than those inside of it was not around them all the time.
     if own.min() < -_OVERLAP_S:
         return None
     return Line(tuple(UNTIMED if phase == STEP else phase for phase in phases), own)
@@ -104,6 +105,7 @@ def _in_line(phases: tuple[str, ...], inside_of: tuple[str | None, ...]) -> list
 
 
 def _of_the_busiest(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
+    # Megatron's timers of passes are inside of the one around all micro-batches; spans may not say it.
     inside = {
         phase: WHOLE_PIPELINE
         for phase in timers.phases
@@ -117,6 +119,7 @@ def _of_the_busiest(timers: StepTimers, parents: Mapping[str, str]) -> list[Expo
     seconds = dict(zip(line.phases, line.seconds[row].tolist(), strict=True))
     if STEP in timers.phases:
         whole = np.nan_to_num(timers.seconds[:, timers.phases.index(STEP)])
+        # The account is the slowest step's: what the busiest rank's own is shorter is in none of its timers.
         seconds[UNTIMED] += float(whole.max() - whole[row])
     return [Exposed(phase, max(of_it, 0.0), timers.ranks[row]) for phase, of_it in seconds.items()]
 
@@ -125,6 +128,7 @@ def own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str])
     """Return seconds [ranks, phases] of each timer without those of the timers inside of it."""
     own: Floats = seconds.copy()
     for outer, inside in _insides(tuple(phases), tuple(map(parents.get, phases))):
+        # The first column less all others.
         own[:, outer] = np.subtract.reduce(seconds[:, [outer, *inside]], axis=1)
     return own
 

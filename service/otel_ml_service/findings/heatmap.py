@@ -42,6 +42,7 @@ class Heatmap:
 
     def add(self, step: int, slowdowns: Floats) -> None:
         """Take each rank's largest slow-down of a step."""
+        # Half the memory: a picture shows no more.
         self._steps.append((step, slowdowns.astype(np.float32)))
 
     def picture(self, ranks: tuple[int, ...]) -> Picture | None:
@@ -52,6 +53,7 @@ class Heatmap:
         for column, (_, slowdowns) in enumerate(self._steps):
             matrix[: len(slowdowns), column] = slowdowns
         matrix = _thinned(matrix[np.argsort(ranks)])
+        # Pixels of a rank, and of a step: few of them are drawn large enough to be seen.
         tall, wide = (max(1, min(most, _PIXELS // size)) for most, size in zip((24, 8), matrix.shape, strict=True))
         pixels = _colored(matrix).repeat(tall, axis=0).repeat(wide, axis=1)
         first, last = self._steps[0][0], self._steps[-1][0]
@@ -68,6 +70,7 @@ def _thinned(matrix: Floats) -> Floats:
     if len(matrix) <= _ROWS:
         return matrix
     filled = np.where(np.isnan(matrix), -np.inf, matrix)
+    # `reduceat` takes the rows from each edge to the next: no row is in two, or in none.
     edges = np.linspace(0, len(matrix), _ROWS, endpoint=False).astype(np.int64)
     thinned = np.maximum.reduceat(filled, edges, axis=0)
     return np.where(np.isinf(thinned), np.nan, thinned)

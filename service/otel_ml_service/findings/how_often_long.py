@@ -76,5 +76,6 @@ def beside(cells: EvidenceMatrix, suspects: Flags) -> Floats:
 
 
 def _share_of_others(high: Floats, looks: Floats, guess: Floats | float) -> Floats:
+    # What is counted of all ranks of a phase, less a rank's own; the guess counts as looks that were had before.
     share: Floats = (guess * _SELDOM_LOOKS + high.sum(axis=0) - high) / (_SELDOM_LOOKS + looks.sum(axis=0) - looks)
     return share

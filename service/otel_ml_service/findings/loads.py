@@ -85,16 +85,19 @@ class Loads:
             self._mean, self._square = np.zeros(shares.shape), np.zeros(shares.shape)
             self._since = np.full(shares.shape, step)
         self._steps += 1
+        # A plain mean at first, and then one that forgets.
         weight = 1 / min(self._steps, _REMEMBERED)
         shares = np.where(np.isfinite(shares), shares, self._mean)
         self._mean += weight * (shares - self._mean)
         self._square += weight * (shares**2 - self._square)
+        # Never further back than the last step at which it was not so.
         self._since = np.where(self._mean < _MORE, step + 1, self._since)
 
     def _with_more(self) -> npt.NDArray[np.bool_]:
         """Return [ranks, amounts], whether a rank is always given more."""
         if self._steps < _STEPS:
             return np.zeros(self._mean.shape, dtype=bool)
+        # Standard error of the mean; rounding may make the variance of equal amounts negative.
         error = np.sqrt(np.maximum(self._square - self._mean**2, 0.0) / min(self._steps, _REMEMBERED))
         return (self._mean >= _MORE) & (self._mean >= _SURE * error)
 
@@ -142,6 +145,7 @@ class Loads:
         return replace(
             one,
             extra_s=_smoothed(one.extra_s, longer),
+            # When it begins, it has cost so much since the step at which it was so first.
             cost_s=one.cost_s + longer if one.cost_s else longer * (one.last - one.since + 1),
             saved_s=_smoothed(one.saved_s, shorter),
             given=float(np.exp(max(means))) if means else one.given,

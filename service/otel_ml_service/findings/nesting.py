@@ -51,6 +51,7 @@ def parents_of(spans: Iterable[Span]) -> dict[str, str]:
     for span in ordered:
         running = [one for one in running if one.end_ns - span.start_ns > _OVERLAP_NS]
         around = [one for one in running if contains(one, span, steps)]
+        # The innermost of those around it is the one that began last; a timer inside of itself is re-entered.
         if around and around[-1].name != span.name:
             parents[span.name] = around[-1].name
         beside.update(_beside(span, one, steps).span_id for one in running if one not in around)

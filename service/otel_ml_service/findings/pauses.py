@@ -122,7 +122,8 @@ class Pauses:
         self._sorted: list[float] = []
         self._accounts: deque[Sequence[Exposed]] = deque(maxlen=_REMEMBERED)
         self._row: list[tuple[_Long, float, Sequence[Exposed]]] = []
-        self._step = self._ranks = 0
+        self._step = max((one.last for one in open_findings), default=0)
+        self._ranks = 0
         self._is_sure = False
         self._late: tuple[int, frozenset[int]] = 0, frozenset()
         """Step → ranks that came late out of it, and that nobody has waited for since."""
@@ -187,11 +188,13 @@ class Pauses:
 
     def _longer(self, length: float) -> float | None:
         """Return by how much a step is longer than the usual one; None if it is not, or too little is known."""
+        # Once: after another level four steps are enough, for they were seen to be alike.
         self._is_sure = self._is_sure or len(self._sorted) >= _FEW
         if not self._is_sure:
             return None
         usual = self._usual
         longer = length - usual
+        # The deviations last: to sort them costs more than the others, and most steps are none of it.
         if longer <= max(_LONGER * usual, _LEAST_S) or longer <= _SCATTERS * self._scatter():
             return None
         return longer
@@ -200,6 +203,7 @@ class Pauses:
         """Whether the steps around those that were long are usual ones."""
         if not self._row:
             return True
+        # The usual step before the row, and the one after it.
         around = max(length, self._lengths[-1]) - self._usual
         return around <= _BACK * min(longer.seconds for longer, _, _ in self._row)
 
@@ -216,6 +220,7 @@ class Pauses:
 
     def _begin_another_level(self) -> list[Finding]:
         """Take the long steps for the usual ones from now on, but for those that are long for another reason."""
+        # A checkpoint may fall into the first steps of another level: it is not a part of it.
         [(phase, _)] = Counter(long.phase for long, _, _ in self._row).most_common(1)
         usual = [one for one in self._row if one[0].phase == phase]
         self._row = [one for one in self._row if one[0].phase != phase]
@@ -236,16 +241,19 @@ class Pauses:
         is_wait = self._is_wait_for_the_late(step, phase, _whose_is_longer(timers, self._usual + longer / 2), timers)
         if is_wait or grown[phase] < _NEARLY_ALL * longer or not self._pauses(phase, longer, usual, timers):
             return _Long(step, longer, None, None)
+        # Who is at the front of the phase is the one that all wait for, if others are not as long in it.
         front = next(one.rank for one in account if one.phase == phase)
         return _Long(step, longer, phase, front if _is_alone(front, phase, usual, longer, timers) else None)
 
     def _is_wait_for_the_late(self, step: int, phase: str, long: frozenset[int], timers: StepTimers) -> bool:
         """Whether a step is long for those who wait for a rank that had stood still before; note who is late now."""
+        # Ranks that came late out of a step before are waited for in this one by all others, once.
         since, late = self._late
         is_alone = 0 < len(long) < len(timers.ranks)
         self._late = step, long if is_alone else frozenset()
         if not is_alone or not late or late & long or step - since > _REMEMBERED:
             return False
+        # Where waiting is not timed, those who wait are longer in whatever timer they wait in: all but who was late.
         is_wait = is_waiting(phase) or (len(long) > 1 and late | long == frozenset(timers.ranks))
         if is_wait:
             self._late = step, frozenset()
@@ -300,6 +308,7 @@ class Pauses:
         return not is_one_rank or finding.rank is not None or seen.times >= _DECIDED
 
     def _described(self, seen: _Seen, *, is_over: bool = False) -> Finding:
+        # Who was told stays: it would be another finding, and the one before it never over.
         rank = seen.told.rank if seen.told else self._culprit(seen)
         last = seen.steps[-1] if is_over else max(self._step, seen.steps[-1])
         extra_s = seen.cost_s / (last - seen.since + 1)
@@ -316,6 +325,7 @@ class Pauses:
         [(rank, count)] = seen.ranks.most_common(1)
         if rank is None or count < seen.times:
             return None
+        # The first pause names a rank; that the others hit the same one by chance has 1/ranks each time.
         return rank if float(self._ranks) ** (1 - count) <= _CHANCE else None
 
     def _ended(self) -> list[Finding]:
@@ -347,8 +357,11 @@ def _is_alone(rank: int, phase: str, usual: Mapping[str, float], longer: float, 
 
 def _restored(finding: Finding) -> _Seen:
     seen = _Seen(finding.phase, finding.since, times=finding.times, cost_s=finding.cost_s, told=finding)
-    before = min(finding.times - 1, _KEPT - 1) if finding.every else 0  # else nothing is known of their steps
-    seen.steps.extend(finding.last - number * (finding.every or 0) for number in range(before, -1, -1))
+    every = finding.every or 0
+    # `last` is the newest step that was looked at, and the distances tell which one before it had the last pause.
+    last = finding.last - (finding.last - finding.since) % every if every else finding.last
+    before = min(finding.times - 1, _KEPT - 1) if every else 0  # else nothing is known of their steps
+    seen.steps.extend(last - number * every for number in range(before, -1, -1))
     mean = (finding.last - finding.since) / max(finding.times - 1, 1)
-    seen.longest = max(finding.every or 0, math.ceil(mean), 1)
+    seen.longest = max(every, math.ceil(mean), 1)
     return seen

@@ -100,6 +100,7 @@ class Peers:
     def of(self, timers: StepTimers, ranks: Iterable[int], phases: Iterable[str], seconds: Floats) -> Groups:
         """Take a step, of which `ranks` and `phases` are the rows and columns of `seconds`; return the groups."""
         has = ~np.isnan(seconds)
+        # A timer that a rank ever had is one of its own: a step without it moves nobody to other peers.
         if has.shape == self._has.shape:
             has |= self._has
         stages = dict(zip(timers.ranks, timers.stages, strict=False))
@@ -146,7 +147,8 @@ class TimeOfAmounts:
         self._amounts: tuple[str, ...] = ()
         self._before: tuple[Floats, Floats] = np.zeros((0, 0)), np.zeros((0, 0))
         self.deviations: Floats = np.zeros(0)
-        self._sums: Floats = np.zeros((4, 0, 0))  # changes, and squares and products of: amounts, both, times
+        # [4, amounts, phases]: how many changes, and sums of squares of amounts, of products, of squares of times.
+        self._sums: Floats = np.zeros((4, 0, 0))
 
     def expected(self, seconds: Floats, amounts: tuple[str, ...], given: Floats, groups: Groups) -> Floats:
         """Return what the usual rank would take in each phase for as much as each rank was given; NaN where unknown.
@@ -176,7 +178,7 @@ class TimeOfAmounts:
         for column, (power, deviation) in enumerate(zip(*self._powers(), strict=True)):
             if (np.abs(self.shares[:, column]) > _DIFFERS).any():
                 self.deviations = np.fmax(self.deviations, deviation)
-            share = shares[:, column, None] ** power
+            share = shares[:, column, None] ** power  # [ranks, phases]: so many times as long for what it was given
             expected = np.fmax(expected, usual_of(seconds / share, groups) * share)
         expected[np.isinf(expected)] = np.nan
         return expected
@@ -184,9 +186,11 @@ class TimeOfAmounts:
     def _powers(self) -> tuple[Floats, Floats]:
         """Return the largest power [amounts, phases] that what was seen allows, and what it leaves of the changes."""
         changes, of_amounts, of_both, of_times = self._sums
+        # Least squares through 0, with what speaks for a power of 1 added as if it had been seen.
         known = of_amounts + _IN_PROPORTION
         power = (of_both + _IN_PROPORTION) / known
         left = np.maximum(of_times - 2 * power * of_both + power**2 * of_amounts, 0.0) / np.maximum(changes, 1.0)
+        # In doubt more: a power too high excuses who is slow, one too low accuses who has more to do.
         power = np.clip(power + _UNSURE * np.sqrt(left / known), 0.0, _STEEPEST)
         return np.where(power < _MOSTLY, power, np.maximum(power, 1.0)), np.sqrt(left)
 
@@ -200,6 +204,7 @@ class TimeOfAmounts:
         before, self._before = self._before, (seconds, given)
         if before[0].shape != seconds.shape or before[1].shape != given.shape:
             return
+        # [ranks, 1, phases] and [ranks, amounts, 1], so that each amount meets each phase.
         of_times = np.clip(seconds - before[0], -_LARGEST_CHANGE, _LARGEST_CHANGE)[:, None, :]
         of_amounts = (given - before[1])[:, :, None]
         known = np.isfinite(of_times) & np.isfinite(of_amounts)

@@ -60,6 +60,12 @@ class _Place:
     ended: list[Finding] = field(default_factory=list)
     saved_before: float | None = None
 
+    def begin(self, rank: int) -> None:
+        """Note that one of its ranks is slow, perhaps again: what it ended with before is not an end then."""
+        self.slow.add(rank)
+        self.hidden.add(rank)
+        self.ended = [one for one in self.ended if rank_number(one) != rank]
+
     def end(self, finding: Finding) -> None:
         """Note that one of its ranks is as quick as the others again."""
         rank = rank_number(finding)
@@ -91,7 +97,7 @@ class Places:
 
     def __init__(self, open_findings: Sequence[Finding] = (), of_ranks: Sequence[Finding] = ()) -> None:
         self.open: dict[tuple[str, str], _Place] = {}
-        self._waiting: dict[Key, int] = {}
+        self._waiting: dict[Key, int] = {}  # for how many steps
         self._told: set[Key] = {(rank_number(one), one.phase) for one in of_ranks}
         for one in open_findings:
             ranks = frozenset(one.ranks)
@@ -108,10 +114,12 @@ class Places:
         """
         if not (found or self._waiting or self.open):
             return []
-        told = [one for one in found if self._is_told(step, one)]
+        self._waiting = {key: steps + 1 for key, steps in self._waiting.items()}
+        told = [one for one in found if self._is_told(one)]
+        # In the order in which ranks began to wait, and each phase once: a set has an order of its own.
         for phase in {phase: None for _, phase in self._waiting}:
-            told += self._named(step, phase, detector, timers)
-            told += self._given_up(step, phase, detector, timers)
+            told += self._named(phase, detector, timers)
+            told += self._given_up(phase, detector, timers)
         return [*told, *self._followed(step, detector)]
 
     def finish(self, over: Sequence[Finding]) -> list[Finding]:
@@ -140,7 +148,7 @@ class Places:
     def _in(self, phase: str) -> Iterator[_Place]:
         return (place for (_, of_it), place in self.open.items() if of_it == phase)
 
-    def _is_told(self, step: int, one: Finding) -> bool:
+    def _is_told(self, one: Finding) -> bool:
         """Whether a finding is told at once, and as that of a rank."""
         rank, key = rank_number(one), (rank_number(one), one.phase)
         if one.kind != "slow":
@@ -150,11 +158,11 @@ class Places:
         if key in self._told:
             return True
         place = next((place for place in self._in(one.phase) if rank in place.ranks), None)
+        # The place was told: who joins it is not told for itself.
         if place is not None:
-            place.slow.add(rank)
-            place.hidden.add(rank)
+            place.begin(rank)
         else:
-            self._waiting.setdefault(key, step)
+            self._waiting.setdefault(key, 0)
         return False
 
     def _ends(self, key: Key, one: Finding) -> bool:
@@ -166,8 +174,9 @@ class Places:
                 place.end(one)
         return is_told
 
-    def _named(self, step: int, phase: str, detector: Detector, timers: StepTimers) -> list[Finding]:
+    def _named(self, phase: str, detector: Detector, timers: StepTimers) -> list[Finding]:
         """Name the places that ranks which wait for others have in common with them."""
+        # Whoever is slow with a place that was told does not speak for another one.
         elsewhere = {rank for place in self._in(phase) for rank in place.slow}
         slow = detector.slow_in(phase) - elsewhere
         return [
@@ -177,6 +186,7 @@ class Places:
 
     def _begin(self, where: str, ranks: frozenset[int], phase: str, slow: set[int], detector: Detector) -> Finding:
         members = [detector.open[rank, phase] for rank in sorted(slow)]
+        # The lower median: one rank that had been slow before is not since when the place is.
         since = sorted(one.since for one in members)[(len(members) - 1) // 2]
         place = _Place(ranks, replace(members[0], where=where, since=since, saved_s=0.0), slow)
         place.hidden = {rank for rank in slow if self._waiting.pop((rank, phase), None) is not None}
@@ -184,14 +194,14 @@ class Places:
         self.open[where, phase] = place
         return place.told
 
-    def _given_up(self, step: int, phase: str, detector: Detector, timers: StepTimers) -> list[Finding]:
+    def _given_up(self, phase: str, detector: Detector, timers: StepTimers) -> list[Finding]:
         """Return the ranks that wait for others in vain."""
         suspects = detector.slow_in(phase) | detector.suspects(phase)
         likely = {rank for ranks in common_places(suspects, phase, timers).values() for rank in ranks}
         given_up = [
             key
-            for key, since in self._waiting.items()
-            if key[1] == phase and (key[0] not in likely or step - since >= _TIMEOUT_STEPS)
+            for key, steps in self._waiting.items()
+            if key[1] == phase and (key[0] not in likely or steps >= _TIMEOUT_STEPS)
         ]
         return [self._alone(key, detector) for key in given_up]
 
@@ -205,6 +215,7 @@ class Places:
         told: list[Finding] = []
         for (where, phase), place in list(self.open.items()):
             slow = [detector.open[rank, phase] for rank in place.slow if (rank, phase) in detector.open]
+            # While most are slow, and a while longer: ranks do not become quick in one step.
             if len(slow) > len(place.ended) or (slow and step - place.ended[-1].last < _LAST_ONES):
                 before, place.told = place.told, place.of(slow)
                 told += [place.told] if before.level != place.told.level else []
@@ -232,6 +243,7 @@ def common_places(slow: Collection[int], phase: str, timers: StepTimers) -> Name
         return {}
     has = ~np.isnan(timers.seconds[:, timers.phases.index(phase)])
     timed = [rank for rank, is_there in zip(timers.ranks, has.tolist(), strict=True) if is_there]
+    # Hosts first, so of kinds with as few slow places hosts are taken.
     of_one = [found for named in _of_one(timed, timers) if (found := _slow_ones(slow, named))]
     if of_one:
         return min(of_one, key=len)

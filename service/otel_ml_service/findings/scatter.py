@@ -49,5 +49,6 @@ class Scatter:
         upper = 2 * found - low / _OF_DIFFERENCES  # of two ranks one does not change
         self._looks = np.where(known, np.minimum(self._looks + 1, _STEPS), self._looks)
         self.seen = self.seen + np.where(known, (upper - self.seen) / (self._looks - _LOOKS_AT_FIRST), 0.0)
+        # One step in which all ranks change, as at the end of a pause, is not how they scatter.
         found = np.minimum(found, 3 * self.of_phases + 0.01)
         self.of_phases = self.of_phases + np.where(known, (found - self.of_phases) / self._looks, 0.0)

@@ -185,6 +185,7 @@ class Shape:
         seen = self._seen
         if seen is None or not seen.is_enough:
             return []
+        # A change is the difference of two draws, which scatters √2 times as much as each.
         varies = float(seen.deviation.min()) / np.sqrt(2)
         if self.open is None:
             if varies < _VARIES or seen.correlation < _TOGETHER:
@@ -229,6 +230,7 @@ def _add_changes(seen: _Seen, changed: Floats) -> None:
     weight = 1 - _KEPT if seen.steps >= _STEPS else 1 / (seen.steps + 1)
     seen.deviation = median(np.array(seen.deviations))  # a step in which many ranks pause is one of many
     bound = _FAR * np.maximum(seen.deviation, 1e-12)
+    # [ranks] each: the changes of the two timers.
     x, y = np.clip(changed, -bound, bound).T
     products = np.array([x @ x, y @ y, x @ y]) / len(changed)
     seen.products = seen.products + weight * (products - seen.products)

@@ -61,6 +61,7 @@ class Rhythm:
         if new > 0:
             self._last = np.concatenate([self._last, np.full(new, np.nan)])
             self._longest = np.concatenate([self._longest, np.zeros(new)])
+        # A rank of which this is the first step has no distance yet: NaN, which `fmax` passes over.
         np.fmax(self._longest, step - self._last, out=self._longest, where=heard)
         self._last[heard] = step
 

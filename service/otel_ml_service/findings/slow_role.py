@@ -148,6 +148,7 @@ class SlowRole:
         """
         self._add(step, timers, parents, beside.time_ns)
         changed = [one for phase in list(self.open) if (one := self._followed(phase)) is not None]
+        # Of a role alone nobody could tell whether it or what it works at is slower.
         if not beside.others or len(self._ranks) < 2 or self._steps % _LOOKS_EVERY:
             return changed
         for phase in self._longer():
@@ -175,6 +176,7 @@ class SlowRole:
         if len(before) < _FEW_BEFORE or len(after) < _FEW or not others:
             return None
         old, new = self._middle(before), self._middle(after)
+        # Short phases are measured against this, as those of ranks are.
         usual = np.maximum(old, np.maximum(_LIMITS.least_share * old.sum(), _LIMITS.least_s))
         least = max(_NOTICED, _PART_OF_SHARE * rise.share)
         return bool(((new - old)[others] > least * usual[others]).any())
@@ -193,6 +195,7 @@ class SlowRole:
         ]
         seconds = np.nan_to_num(timers.seconds[chosen][:, [column for column, _ in timed]])
         names = [phase for _, phase in timed]
+        # `step` without all that is inside of it is what no timer has.
         places = [self._phases.setdefault(UNTIMED if name == STEP else name, len(self._phases)) for name in names]
         own = np.zeros((len(self._ranks), len(self._phases)))
         own[:, places] = np.maximum(own_time(seconds, names, parents), 0.0)
@@ -267,6 +270,8 @@ class SlowRole:
         apart = more[:, others] - np.median(more[:, others], axis=0)
         if (apart >= _APART * rise.by_s).any():  # one is longer in something else, and the rest may wait for it here
             return False
+        # The ranks that do not take longer in it must not do so in something else, nor end their steps later: the
+        # others may wait for them. Where nobody knows when they end (NaN), that counts against it.
         rest = [row for row, rank in enumerate(self._ranks) if rank not in rise.ranks]
         elsewhere = np.delete(more, column, axis=1).sum(axis=1)[rest]
         later = _later(rise.after)[rest] - _later(rise.before)[rest]
@@ -287,6 +292,7 @@ class SlowRole:
         before, row, column = self.open[phase], self._rows[-1], self._phases.get(phase, -1)
         usual_s = before.extra_s / before.slowdown if before.slowdown > 0 else 0.0
         now_s = float(_wide(row.middle, len(self._phases))[column]) if column >= 0 else 0.0
+        # Half of what is found: at the limit itself it would end and begin anew.
         if now_s <= usual_s * (1 + _LIMITS.warning / 2):
             self._quick[phase] = self._quick.get(phase, 0) + 1
             if self._quick[phase] < _OVER:

@@ -37,5 +37,6 @@ def span_timers(of_rank: Mapping[int, Sequence[Span]]) -> tuple[StepTimers, Mapp
         for span in of_rank[rank]:
             seconds[rank, span.name] += (span.end_ns - span.start_ns) / 1e9
     table = np.array([[seconds.get((rank, phase), math.nan) for phase in phases] for rank in ranks])
+    # All ranks run one program: the first that shows any nesting stands for it.
     parents = next((found for rank in ranks if (found := parents_of(of_rank[rank]))), {})
     return StepTimers(tuple(ranks), phases, table.reshape(len(ranks), len(phases))), parents

@@ -35,6 +35,7 @@ class Stages:
     """
 
     def __init__(self, open_findings: Sequence[Finding] = ()) -> None:
+        # The detector takes stages for ranks of one phase: so evidence, thresholds and costs are those of ranks.
         inner = (replace(one, kind="slow", rank=one.stage, phase=_WORK) for one in open_findings)
         self._detector = Detector(open_findings=tuple(inner))
         self._named = {one.stage for one in open_findings}
@@ -76,11 +77,13 @@ class Stages:
         """Return what is new of the stages that are named."""
         of_named = [one for one in found if one.rank in self._named]
         self._named -= {one.rank for one in of_named if one.is_over}
+        # The open one has by now what a step would be shorter without it.
         return [_of_stage(one if one.is_over else self._detector.open[one.rank or 0, _WORK]) for one in of_named]
 
     def _begun(self, explained_s: float) -> list[Finding]:
         """Name the stages that nothing else explains."""
         of_others = [one for one in self._detector.open.values() if one.rank not in self._named]
+        # Infinite while the shape of the data is not known: nothing is named until then.
         begun = [one for one in of_others if not explained_s or one.saved_s > explained_s]
         self._named |= {one.rank for one in begun}
         return [_of_stage(one) for one in begun]

@@ -118,6 +118,7 @@ class StaleProducers:
                 sums[who] = number + samples, total + samples * behind
         every = [self._of(step, who, sums) for who in sorted(sums)] if len(sums) > 1 else []
         worst = max(every, key=lambda one: one.excess, default=None)
+        # `others` and `excess` together are the mean of all.
         if worst is None or worst.excess < max(_VERSIONS, _SHARE * (worst.others + worst.excess)):
             return None
         return worst

@@ -64,6 +64,7 @@ class StepFindings:
             beside: the other roles of the run; None where there are none.
         """
         of_role = [] if beside is None else self.of_role.step(step, timers, parents, beside)
+        # The account has all timers; for whoever accuses, those around waiting are taken for waiting below.
         self.account = exposed(timers, parents)
         self._who_waits.add(step, timers)
         pauses = self._pauses.step(step, self.account, timers)
@@ -71,11 +72,14 @@ class StepFindings:
         of_data = self._shape.step(step, timers, parents)
         of_stages = self._stages.step(step, timers, parents, self._shape.explained_s)
         paused = self._pauses.phase_of(step)
+        # While a phase pauses, who is long in it accuses nobody: it has a turn, or all of them do.
         working = timers if paused is None else timers._replace(kinds={**timers.kinds, paused: "wait"})
         of_ranks = self._detector.step(step, working, self._shape.deviations)
         told = self._places.step(step, of_ranks, self._detector, timers)
+        # What a step would take without a rank is worked out in the step with which it is told.
         self._work_out(timers, parents)
         of_loads = self._look_at_loads(step, timers, parents)
+        # As it stands after that: `told` was made before.
         named = (one if one.is_over else self.open.get(one.subject, one) for one in told)
         return [*named, *of_role, *of_stages, *of_loads, *of_data, *pauses]
 

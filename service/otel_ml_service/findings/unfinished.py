@@ -55,6 +55,7 @@ def unfinished(spans: Iterable[Span], alive_ns: int) -> Unfinished | None:
         return nowhere
     phase = _innermost(missing)
     ended_ns = max((span.end_ns for span in before if span.end_ns <= phase.start_ns), default=phase.start_ns)
+    # It began as long after the timer before it ended as in the step before.
     began_ns = max(span.end_ns for span in done) + phase.start_ns - ended_ns
     return nowhere._replace(phase=phase.name, began_ns=began_ns) if began_ns <= alive_ns else nowhere
 

@@ -55,7 +55,9 @@ def _own_and_waiting(line: Floats) -> tuple[Floats, Floats]:
     seconds = np.nan_to_num(line)
     reached = np.cumsum(seconds, axis=1)
     begun = reached - seconds
+    # [ranks, phases]: by how much a rank comes to a phase before the last one does.
     ahead = np.maximum(np.concatenate((np.zeros(1), reached.max(axis=0)[:-1])) - begun, 0.0)
+    # The quickest rank of a phase did not wait: it is taken for what the phase takes.
     quickest = np.nan_to_num(np.fmin.reduce(line, axis=0))
     waited = np.clip(seconds - quickest, 0.0, ahead)
     shares: Floats = np.divide(waited, ahead, out=np.zeros_like(ahead), where=ahead > 0)
@@ -66,6 +68,7 @@ def _played(own: Floats, waits: Floats) -> float:
     """Return the seconds of a step in which each rank waits its share of how far it is ahead."""
     now, last = np.zeros(len(own)), 0.0
     for column in range(own.shape[1]):
+        # [ranks]: when each has finished the phase; `last` is when the last one had finished the phase before.
         now = now + own[:, column] + waits[:, column] * (last - now)
         last = float(now.max(initial=0.0))
     return last
@@ -134,4 +137,5 @@ def saved_without_stage(work: Floats, place: int, surplus: float | None = None) 
     if not np.isfinite(others).any():
         return 0.0
     left = work[place] - surplus if surplus is not None else -np.inf
+    # The pace then is set by all stages evenly, by another one that has more, or by what is left of this one.
     return max(float(work[place] - max(np.nanmean(work), np.nanmax(others), left)), 0.0)

@@ -46,6 +46,7 @@ class _Interval:
     @cached_property
     def later_s(self) -> dict[int, float]:
         """Rank → seconds that it needed longer than the one in the middle; a clock that was set adds a step at most."""
+        # Worked out when it is asked for: in most jobs nobody is slow.
         ranks, old, new = np.intersect1d(self._before.ranks, self._now.ranks, assume_unique=True, return_indices=True)
         took = (self._now.ended_ns[new] - self._before.ended_ns[old]) / 1e9
         later = np.minimum(took - low_median(took[:, None]), self._now.timed_s[new])

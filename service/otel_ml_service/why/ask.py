@@ -87,6 +87,7 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
         name = largest_change(facts, place)
         if name is not None:
             return explain_metric(facts, place, name, None, None)
+    # Slow ranks that nobody waits for, and what lasts from the first step on, make no step longer than others.
     accused = {found.place for found in facts.findings if found.accuses}
     of_found = next((one for place, one in _slow_ranges(facts, places) if place.prefix in accused), None)
     return _calm(facts, places) if of_found is None else of_found  # steps are as usual, and still somebody was found
@@ -103,6 +104,7 @@ def _noticed(facts: RunFacts, places: Sequence[Place]) -> Answer | None:
     """Return why the costliest steps were slow, or which metric they follow; None where they are as usual."""
     answers = [answer for _, answer in _slow_ranges(facts, places)]
     noticed = [answer for answer in answers if answer.effect is not None and answer.effect > 0]
+    # Where somebody was found, what the whole run lost besides is not a second answer.
     if any(answer.verdict == "caused" for answer in noticed):
         return max(noticed, key=_cost)
     noticed += [answer for place in places for answer in _of_whole_run(facts, place)]
@@ -135,6 +137,7 @@ def _of_whole_run(facts: RunFacts, place: Place) -> Iterator[Answer]:
     whole = explain_steps(facts, place, steps[0], steps[-1])
     if isinstance(most, LongSteps) and most.stands_out:
         answer = told_with(most, whole, facts, place)
+        # One that says that steps follow the data was left as it is by `told_with`, and is not about long steps.
         yield from [answer] * (answer.verdict != "coincided")
     if (grown := growing(facts, place, whole)) is not None:
         yield grown

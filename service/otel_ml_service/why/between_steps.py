@@ -92,6 +92,7 @@ def between_steps(facts: RunFacts, place: Place, time: StepTime, steps: Iterable
     pairs = [(a, b) for a, b in pairwise(known) if b == a + 1 and {a, b} <= wanted and b not in restarts]
     if time.source not in {"account", "timer"} or not pairs:
         return None
+    # Less than nothing where the slowest rank was still in the step before: it is in both.
     of_steps = {b: max(times[b] - times[a] - time.seconds[b], 0.0) for a, b in pairs}
     total_s = sum(of_steps.values())
     whole_s = total_s + passed_s({b: time.seconds[b] for _, b in pairs}, times)
@@ -114,6 +115,7 @@ def one_rank_between(facts: RunFacts, place: Place, time: StepTime, steps: Seque
 def _late(facts: RunFacts, place: Place, step: int, longer_s: float) -> Iterator[Evidence]:
     before, now = (_ends_of(facts, place, one) for one in (step - 1, step))
     both = before.keys() & now.keys()
+    # Where most ranks have no spans of the step before, these are missing, and nobody joined.
     if len(both) < len(now) and 2 * len(both) > len(now):
         who = listed([f"rank {rank}" for rank in sorted(now.keys() - both)])
         yield Evidence("state", step, f"{who} joined at {place.axis} {step:,}: the others had begun without it")

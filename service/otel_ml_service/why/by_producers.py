@@ -105,11 +105,12 @@ def _took(pull: Pull) -> str:
 def _served(one: Producer, axis: str, step: int, last: int) -> _Served:
     """Return which version a producer served, or how far it was behind, where that is more than before."""
     old, new = _mean(one.staleness, step - USUAL, step - 1), _mean(one.staleness, step, last)
+    # Less than a version more is what a queue does.
     if new is None or new < (old or 0.0) + 1:
         return _Served(step, "")
-    versions = [version for at, version in one.version.items() if step <= at <= last]
-    version, steps = Counter(versions).most_common(1)[0]
-    if steps < _MOSTLY * len(versions):
+    versions = Counter(version for at, version in one.version.items() if step <= at <= last)
+    [(version, steps)] = versions.most_common(1) or [(0.0, 0)]
+    if not steps or steps < _MOSTLY * versions.total():
         before = "" if old is None else f" instead of {old:.1f}"
         return _Served(step, f"it was {new:.1f} versions behind{before}")
     since = _since(one.version, version, step)

@@ -28,6 +28,7 @@ def by_version(producers: Sequence[Producer], steps: Collection[int] | None = No
     for one in producers:
         for step, value in one.values.items():
             number = one.samples.get(step, 0.0)
+            # A NaN, which is not itself, would make the mean of its version one.
             if step in one.version and number > 0 and value == value and (steps is None or step in steps):
                 sums[round(one.version[step])][0] += number
                 sums[round(one.version[step])][1] += number * value

@@ -75,6 +75,7 @@ def _same_time(facts: RunFacts, place: Place, step: int, other: Place, at: int) 
     if other.axis == place.axis:
         return abs(at - step) <= NEAR
     begin, end = _window(facts, place, step)
+    # In the first steps nothing lies before, and all that was ever done would be at the same time.
     return begin <= facts.times.get(other, {}).get(at, -math.inf) <= end and math.isfinite(begin)
 
 
@@ -99,6 +100,7 @@ def _events(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
 
 def _parameters(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
     begin, end = _window(facts, place, step)
+    # The first ones are those that the run began with.
     for time, names in facts.params[1:]:
         if names and math.isfinite(begin) and begin <= time <= end:
             yield Evidence("parameter", None, f"parameters were set: {listed(names)}")
@@ -196,6 +198,7 @@ def _changed(name: str, values: Mapping[int, float]) -> Iterator[tuple[int, str]
     if broken is not None:
         yield broken, f"became {values[broken]}"
     set_at = [(before, step) for before, step in pairwise(values) if values[before] != values[step]]
+    # What stands still in nine steps of ten is set by somebody: each change of it counts, however small.
     if len(set_at) * 10 <= len(values):
         for before, step in set_at:
             if math.isfinite(values[step]):

@@ -118,6 +118,7 @@ def compared(a: RunFacts, b: RunFacts) -> Comparison:
     what = _same_run(step) if a.id == b.id else _slower(step, is_caused=verdict == "caused")
     more = more_in_long_steps(a, b, place)
     apart = None if more is None else _step(*times, more.steps_of("A"), more.steps_of("B"))
+    # Where a few long steps make more of the difference than all others do, they are what is told.
     if more is not None and apart is not None and more.by_s > abs(apart.by):
         usual = _slower(apart, is_caused=False).replace("Neither", "neither")
         what, verdict, reason = f"{more.told} Apart from these, {usual}", more.verdict, more.cause
@@ -215,7 +216,10 @@ def _metrics(a: RunFacts, b: RunFacts) -> Iterator[Difference]:
             other = b.history.series.get(SeriesName(place.axis, name), {})
             if is_looked_at(name) or is_of_time(name):
                 steps = [
-                    step for step in sorted(values) if abs(values[step]) + abs(other.get(step, math.nan)) < _LARGEST
+                    # No comparison with NaN holds, so a step that B lacks is left out as one that is not finite.
+                    step
+                    for step in sorted(values)
+                    if abs(values[step]) + abs(other.get(step, math.nan)) < _LARGEST
                 ]
                 if steps:
                     yield _at_equal_steps(name, values, other, steps)

@@ -49,6 +49,7 @@ def _who_is_missing(facts: RunFacts, place: Place, steps: Sequence[int]) -> Iter
 def _why_silent(facts: RunFacts, place: Place, silence: Silence) -> str:
     killed = [one for one in facts.history.failures if one.was_killed and one.role == place.role]
     last = max((one for one in killed if one.rank == silence.rank), key=lambda one: one.time, default=None)
+    # Who was heard again is missing in these steps for another reason than its death.
     if last is None or silence.last is not None:
         return ""
     return ": it was killed" + ("" if last.step is None else f" at {last.axis} {last.step:,}")

@@ -36,6 +36,7 @@ def _other_level(facts: RunFacts, place: Place, sign: int) -> tuple[int, int] | 
     if not there:
         return None
     most = max(there, key=lambda change: sign * change.by)
+    # The other level lasts up to the first change the other way, or to the end.
     ends = [change.step for change in points.changes if change.step > most.step and sign * change.by < 0]
     return most.step, min(ends, default=max(time.seconds) + 1) - 1
 

@@ -39,6 +39,7 @@ def counted_twice(
             continue
         passed_s, both = times[step] - times[before - 1], (seconds[before], seconds[step])
         twice_s, longer_s = sum(both) - passed_s, min(longer[before], longer[step])
+        # Two steps do not pass in less than the longer one takes: where they seem to, a clock was set.
         if twice_s >= _TWICE * longer_s and passed_s >= _TWICE * max(both):
             found[step] = longer_s
     return found

@@ -162,7 +162,9 @@ class RunFacts:
     def _add_step(self, record: StepRecord) -> None:
         place = Place(record.role, record.axis)
         if not record.amendment:
+            # When a correction came says nothing of when the step was done.
             self.times.setdefault(place, {})[record.step] = record.time
+        # Seconds have no attempts, and wait for no rank.
         if record.axis == TIME_AXIS:
             return
         before = self._attempts.setdefault(place, record.attempt)
@@ -202,6 +204,7 @@ class RunFacts:
     def beside(self, place: Place, time: float) -> int | None:
         """Return the step of a place that was done at a time; None before the first and after the last one."""
         times = sorted((at, step) for step, at in self.times.get(place, {}).items())
+        # A row has the time of its newest record, so what was done at `time` is in the first row of then or later.
         index = bisect_left(times, (time, -1))
         return times[index][1] if index < len(times) and (index > 0 or times[0][0] == time) else None
 
@@ -211,18 +214,21 @@ class RunFacts:
         before = max((at for step, at in times.items() if step < first), default=-math.inf)
         there = [at for step, at in times.items() if first <= step <= last]
         if there:
+            # What was done in a step lies between the rows of the step before and of the step itself.
             begin = before if math.isfinite(before) else min(there) - _FIRST_STEP_S
             yield from self.spans(int(begin * 1e9), int(max(there) * 1e9), *wanted)
 
     def place_of(self, axis: str, name: str) -> Place:
         """Return whose series a published name is."""
         fitting = [place for place in self.times if place.axis == axis and name.startswith(place.prefix)]
+        # The trainer's names have no prefix, so every name fits it; whose prefix is longest is meant.
         return max(fitting, key=lambda place: len(place.prefix), default=Place("", axis))
 
 
 def _findings(table: Table) -> Iterator[Slow]:
     place = table.name.removesuffix(_FINDINGS)
     for cells in table.rows:
+        # By name: tables of earlier versions lack the columns that were added since.
         row = dict(zip(table.columns, cells, strict=False))
         since, until = _whole(row.get("since")), _whole(row.get("until"))
         if since is None:

@@ -138,6 +138,7 @@ def _wait(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> _Wait |
     """Return the phase in which steps wait for somebody else than their peers; None where there is none."""
     wait = longer_wait(time, steps, usual) if steps and usual else None
     ranks = {rank for of_phase in time.ranks.values() for rank in of_phase.values()}
+    # Where ranks meet, a phase of waiting may be as long for a slow one among them, whatever samples come.
     is_for_peers = wait is not None and len(ranks) > 1 and wait[0] != _IDLE
     return None if wait is None or is_for_peers else _Wait(*wait)
 
@@ -171,6 +172,7 @@ def _passed(facts: RunFacts, place: Place, steps: Sequence[int]) -> tuple[float,
 def _grown(facts: RunFacts, place: Place, before: tuple[float, float], after: tuple[float, float]) -> _Grown | None:
     """Return the timer of work that has nearly all of what steps of a place are longer."""
     times = facts.times.get(place, {})
+    # The producers' own steps of that time: their numbers have nothing to do with those of who takes samples.
     old, new = ([step for step in sorted(times) if first < times[step] <= last] for first, last in (before, after))
     lasted = {step: times[step] - times[earlier] for earlier, step in pairwise(sorted(times))}
     if min(len(old), len(new)) < _FEW:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from otel_ml_service.why.answer import Evidence
 from otel_ml_service.why.coincidences import may_be_followed
@@ -56,7 +57,7 @@ def _in_step(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -
 
 
 def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
-    """Return the rank correlation over the steps that have both; 0 of fewer than 32, or where one never differs."""
+    """Return the rank correlation (Spearman) over the steps that have both; 0 of fewer than 32, or without a change."""
     steps = [step for step in near if step in values]
     if len(steps) < _AS_MANY:
         return 0.0
@@ -64,5 +65,11 @@ def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float
     table = table[np.isfinite(table).all(axis=1)]
     if len(table) < _AS_MANY or (np.ptp(table, axis=0) == 0).any():
         return 0.0
-    ranks = table.argsort(axis=0).argsort(axis=0)
-    return float(np.corrcoef(ranks.T)[0, 1])
+    times, of_metric = table.T
+    return float(np.corrcoef(_ranks(times), _ranks(of_metric))[0, 1])
+
+
+def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the place of each value among all; equal ones share the mean of theirs: a metric may have two values."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]

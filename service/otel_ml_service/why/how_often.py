@@ -42,6 +42,7 @@ def period(steps: Sequence[int]) -> int | None:
     """
     distances = Counter(after - before for before, after in pairwise(steps))
     [(distance, count)] = distances.most_common(1) or [(0, 0)]
+    # A distance of 1 is a row of steps: they come at once, and not every so often.
     return distance if count >= 2 and distance > 1 and count >= _REGULAR * distances.total() else None
 
 

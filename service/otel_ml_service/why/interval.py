@@ -45,6 +45,7 @@ def of_means(a: Sequence[float], b: Sequence[float]) -> Interval:
     of_a, of_b = _blocks(a), _blocks(b)
     if min(len(of_a), len(of_b)) < _LEAST:
         return Interval(by, None, None)
+    # Squared standard error of each mean, and its degrees of freedom; of both together they are Welch-Satterthwaite's.
     errors = [(variance(means) / len(means), len(means) - 1) for means in (of_a, of_b)]
     error = sum(square for square, _ in errors)
     weights = sum(square**2 / free for square, free in errors)

@@ -75,6 +75,8 @@ def late_samples(
     for one, old, new in zip(producers, before, after, strict=True):
         others_new = sum(after) - new
         if new < old and others_new >= _AS_BEFORE * (sum(before) - old) and others_new + old > 0:
+            # A step takes a number of samples: with `old` of this one a second instead of `new` it has them so much
+            # sooner.
             saved = _mean(time.seconds, steps) * (1 - sum(after) / (others_new + old))
             found.append(LateSamples(one, old, new, phase, grown, min(saved, effect), min(saved / effect, 1.0)))
     worst = max(found, key=lambda late: late.part, default=None)
@@ -93,6 +95,7 @@ def longer_wait(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> t
 
 
 def _may_wait(phase: str) -> bool:
+    # What loads data works by its name, and may wait for it; what is in no timer may be anything.
     is_work = accuses(phase) or is_routed(phase)
     return not is_work or (phase != UNTIMED and is_pausing(phase))
 

@@ -248,6 +248,7 @@ def long_steps(time: StepTime, axis: str, steps: Sequence[int], beside: Iterable
     typical = tuple(step for step in known if time.seconds[step] <= limit)
     typical_s = median(time.seconds[step] for step in typical)
     beyond = rows(step for step in known if time.seconds[step] > limit)
+    # More in a row are another level, which is told as such.
     few = {step for row in beyond if len(row) < _LEVEL for step in row}
     of_steps = _worth_telling({step: time.seconds[step] - typical_s for step in steps if step in few})
     whole_s = sum(time.seconds[step] for step in steps)
@@ -273,6 +274,7 @@ def with_phases(long: LongSteps, time: StepTime) -> LongSteps:
     for step in known:
         for name, more in _grown(step, long.of_steps[step], time, usual):
             found[name][step] = more
+    # What all steps have whose spans are kept (the newest ones) is taken to be in the others, too.
     every = {name: tuple(long.of_steps if len(of) == len(known) else of) for name, of in found.items()}
     of_each = len(long.of_steps) / max(len(known), 1)
     grown = [Grown(name, every[name], fmean(of.values()), sum(of.values()) * of_each) for name, of in found.items()]
@@ -294,8 +296,10 @@ def _grown(step: int, longer_s: float, time: StepTime, usual: Mapping[str, float
         yield from large.items()
         return
     for name, by in large.items():
+        # A timer around the one that grew grew as much, and a typical step has more of it.
         if not any(usual[one] < usual[name] and of_it >= CAUSED * by for one, of_it in large.items()):
             yield name, by
+    # No timer has a fifth of it; what all of them have together is not in no timer.
     rest_s = longer_s - sum(by for by in more.values() if by > 0)
     if time.phases and not large and rest_s >= longer_s / 2:  # else many timers have a little of it each
         yield UNTIMED, rest_s

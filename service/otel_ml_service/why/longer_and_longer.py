@@ -33,8 +33,9 @@ def grow(time: StepTime, steps: Sequence[int]) -> tuple[Sequence[int], Sequence[
     quarter = len(steps) // 4
     if len(steps) < _LEAST:
         return None
-    calm = [calm_steps(time, steps[at * quarter : (at + 1) * quarter or None]) for at in range(4)]
+    calm = [calm_steps(time, steps[at * quarter : (at + 1) * quarter]) for at in range(4)]
     levels = [median(time.seconds[step] for step in part) for part in calm]
+    # Each fourth is longer than the one before: of equal ones the set has fewer.
     is_longer = levels == sorted(set(levels)) and levels[-1] > (1 + _NOTICED) * levels[0]
     if not is_longer or _order([time.seconds[step] for part in calm for step in part]) < _ORDERED:
         return None

@@ -79,6 +79,7 @@ def largest_change(facts: RunFacts, place: Place) -> str | None:
     Of several of these it is the one that began it, and before those that were none for some steps only. What did not
     vary before (a learning rate, an epoch), and what tells of producers, changes other metrics: it comes last.
     """
+    # Size in scatters, whether it is so to the end, how early it began, name: the largest is the answer.
     sizes: list[tuple[float, bool, float, str]] = []
     set_by_somebody: list[tuple[float, bool, float, str]] = []
     for name, values in facts.series(place):
@@ -110,6 +111,7 @@ def explain_metric(facts: RunFacts, place: Place, name: str, first: int | None, 
     mix = mix_of(producers, turn.step, last_of) if are_parts else None
     before = [step for step in sorted(values) if step < turn.step][-USUAL:]
     parts = levels(facts, place, name, producers, before, [step for step in values if turn.step <= step <= last_of])
+    # Before the producers: without one of them the change would be gone as well, and its samples are as they were.
     if mix is not None:
         because = told_mix(facts, place, name, turn.step, last_of, mix)
         return replace(_caused(facts, place, name, turn, because, mix.part), levels=parts)
@@ -209,6 +211,7 @@ def _turn(
         turns.append(Turn(broken, broken, text, None))
     begin, end = range_of(first, last)
     there = [turn for turn in turns if begin <= turn.step <= end]
+    # Of one step that is asked about: the change right before it, however small beside others.
     if first is not None and first == last:
         return max(there, key=lambda turn: turn.step, default=None)
     largest = max(there, key=_size, default=None)

@@ -42,8 +42,9 @@ class NoNumber(NamedTuple):
 def no_numbers_now(facts: RunFacts) -> Iterator[NoNumber]:
     """Yield the metrics that are not numbers now; the others are not read but for their newest value."""
     for place in facts.places:
+        newest = max(facts.times[place])
         for name, values in facts.series(place):
-            if math.isfinite(next(reversed(values.values()), 0.0)) or not is_looked_at(name):
+            if math.isfinite(_last(values, newest)) or not is_looked_at(name):
                 continue
             since = not_finite_since(values)
             if since is not None:
@@ -51,6 +52,15 @@ def no_numbers_now(facts: RunFacts) -> Iterator[NoNumber]:
                 before = f"; the step before had {measured(name, last[0])}" if last else ""
                 what = f"{name} is {values[since]} since {place.axis} {since:,}{on_ranks(facts, place, name, since)}"
                 yield NoNumber(since, what, before)
+
+
+def _last(values: dict[int, float], newest: int) -> float:
+    """Return the value of the highest step; `newest` is that of the place.
+
+    Behind it there may be one of an older step that came late: of most metrics the last one is of the newest step.
+    """
+    last = next(reversed(values), None)
+    return 0.0 if last is None else values[last if last == newest else max(values)]
 
 
 def no_longer_finite(facts: RunFacts, place: Place, first: int, last: int) -> Iterator[Evidence]:

@@ -46,6 +46,7 @@ def alone_on_hosts(facts: RunFacts, place: Place, causes: Sequence[Slow]) -> lis
         there, elsewhere = set[str](), set[str]()
         for rank, stage in stages.items():
             (there if slow.who == f"stage {stage}" else elsewhere).add(hosts.get(rank, ""))
+        # "" is a rank of which the host is not known: it may be this one.
         if len(there) == 1 and there.isdisjoint({"", *elsewhere}):
             text = f"{slow.who} is all that is on host {there.pop()}: a host that is slow would look the same"
             found.append(Evidence("finding", slow.since, text))
@@ -73,6 +74,7 @@ def _is_of(
         return False
     begin, end = _time(facts, place, slow)
     since, last = _time(facts, facts.place_of(one.axis, one.place), one)
+    # Axes have steps of their own, so it is seconds that overlap: half of the shorter of both.
     both = min(end, last) - max(begin, since)
     return both > 0 and 2 * both >= min(end - begin, last - since)
 

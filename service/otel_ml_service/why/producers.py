@@ -116,6 +116,7 @@ def producers_of(facts: RunFacts, place: Place, metric: str) -> list[Producer]:
 def is_about_producers(facts: RunFacts, place: Place, metric: str) -> bool:
     """Whether a metric tells of those who made samples: what they gave, or another metric for one of them."""
     name = metric.removeprefix(place.prefix)
+    # `reward/generator/3` is the metric of one producer, if generator 3 gave samples.
     whole, role, rank = name.rsplit("/", 2) if name.count("/") > 1 else (name, "", "")
     is_given = SeriesName(place.axis, f"{place.prefix}{_SAMPLES}/{role}/{rank}") in facts.history.series
     return name.startswith("consumed/") or (bool(whole) and is_given)
@@ -155,6 +156,7 @@ def mix_of(producers: Sequence[Producer], step: int, last: int) -> Mix | None:
     if not whole or any(one.values.keys().isdisjoint(steps) for one in known for steps in (before, after)):
         return None
     old, new = _shares(known, before), _shares(known, after)
+    # What each makes now, weighted by how much each gave before.
     without = sum(share * _mean(one.values, after) for one, share in zip(known, old, strict=True))
     part = (mean(_means(known, after)) - without) / whole
     shares = sorted(zip(known, old, new, strict=True), key=lambda one: -abs(one[2] - one[1]))
@@ -181,6 +183,7 @@ def _parts(producers: Sequence[Producer], step: int, last: int) -> Iterator[Resp
         left = _change(others, before, after)
         if left is not None and whole is not None:
             told = sorted(some, key=lambda one: -_given(one, after))
+            # Of the change of all, what the mean of the others did not do.
             yield Responsible(told, min(max(1 - left / whole, 0.0), 1.0), mean(_means(others, after)))
 
 
@@ -196,6 +199,7 @@ def _candidates(known: Sequence[Producer], after: Sequence[int]) -> list[Collect
     single: list[Collection[Producer]] = [[one] for one in sorted(known, key=lambda one: -_given(one, after))]
     behind = {one.name: _mean(one.staleness, after) for one in known}
     usual = sorted(behind.values())[(len(behind) - 1) // 2]
+    # A version behind the one in the middle (the lower of two): what differs by less are turns in a queue.
     stale = [one for one in known if behind[one.name] >= usual + 1]
     return [*single, stale] if 1 < len(stale) <= _LARGEST_PART * len(known) else single
 

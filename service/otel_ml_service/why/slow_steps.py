@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from otel_ml.quantities import percent, seconds
-from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml_exporters.records import Span
 from otel_ml_service.findings.phases import UNTIMED, is_waiting
 from otel_ml_service.findings.wording import listed, plural, signed, steps_text
 from otel_ml_service.why.answer import ABOUT, CAUSED, Answer, Evidence, Look, Phase, Verdict
@@ -31,6 +28,7 @@ from otel_ml_service.why.step_paths import by_paths
 from otel_ml_service.why.step_time import StepTime, account, calm_steps, step_time, usual_steps, without_pauses
 from otel_ml_service.why.unknown_steps import NO_TIMERS, unknown_steps
 from otel_ml_service.why.untimed import in_no_timer
+from otel_ml_service.why.where_to_look import shown_exactly, where_to_look
 
 __all__ = ["explain_steps", "whose"]
 
@@ -79,17 +77,24 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     if not steps:
         return unknown_steps(facts, place, first, last, time)
     first, last = _recorded(facts, place, first, last)
+
+    # What the steps take longer than usual ones, and how much of that was found by the service.
     found = found_at(facts, place)
+    # Steps of which something was found are not what is usual; a pause is left out of any step by its length.
     not_in = [(slow.since, slow.last) for slow in found if slow.kind != "pause"]
     effect = _effect(time, steps, not_in)
     there = _there(found, effect)
     pauses, there = [slow for slow in there if slow.kind == "pause"], [slow for slow in there if slow.kind != "pause"]
-    causes = [_shown_exactly(facts, place, slow) for slow in there if slow.accuses]
+    causes = [shown_exactly(facts, place, slow) for slow in there if slow.accuses]
+    # What lasts from the first step on has no usual steps: it is compared with itself without what was found.
     effect = effect if effect.usual else _without(effect, causes)
     saved = _saved(causes, effect)
     explained = min(saved / effect.by, 1.0) if effect.is_noticed and effect.by > 0 else 0.0
+
+    # Whose samples they waited for is asked where ranks do not explain it: that is arithmetic over links, no finding.
     needs_reason = effect.is_noticed and explained < CAUSED
     late = _late(facts, place, time, effect) if needs_reason else None
+    # Causes are weighed by what they cost, and told with what was worked out by playing the steps again.
     saved = _shorter(causes, effect, saved)
     explained = late.part if late is not None else explained
     outside = one_rank_between(facts, place, time, steps)
@@ -102,7 +107,9 @@ def explain_steps(facts: RunFacts, place: Place, first: int, last: int) -> Answe
     ]
     verdict = _verdict(explained, effect, evidence)
     names = told_with_hosts(facts, place, causes)
-    looks = _looks(facts, place, causes, effect, time)
+
+    # Where phases do not form a line, the account comes from the paths, of some of the steps only.
+    looks = where_to_look(facts, place, causes, effect.steps, effect.kept, time)
     paths = by_paths(facts, place, time, effect.kept, effect.usual)
     kept, usual = ([step for step in steps if step in paths.seconds] for steps in (effect.kept, effect.usual))
     phases = account(paths, kept, usual)
@@ -145,6 +152,8 @@ def _effect(time: StepTime, steps: Sequence[int], not_in: Sequence[tuple[int, in
     if not usual:
         return _Effect(steps, kept, (), mean_s, 0.0, is_noticed=False)
     usual_s = fmean(time.seconds[step] for step in usual)
+    # As a standard deviation (of normal noise); what is compared is a mean, which scatters less the more steps it is
+    # of.
     scatter = 1.4826 * median(abs(time.seconds[step] - usual_s) for step in usual)
     least = max(NOTICED * usual_s, 3 * scatter / min(len(kept), 16) ** 0.5)
     return _Effect(steps, kept, usual, mean_s, usual_s, abs(mean_s - usual_s) > least)
@@ -167,7 +176,7 @@ def _there(found: Iterable[Slow], effect: _Effect) -> list[Slow]:
 def _saved(causes: Iterable[Slow], effect: _Effect) -> float:
     """Return the seconds a step that are lost to the causes: of ranks slow in one phase, the slowest counts."""
     if not effect.usual:
-        return effect.by
+        return effect.by  # `_without` has made it of the causes
     lost: dict[str, float] = {}
     for slow in causes:
         lost[slow.phase] = max(lost.get(slow.phase, 0.0), slow.extra_s * _share(slow, effect))
@@ -183,6 +192,7 @@ def _shorter(causes: Sequence[Slow], effect: _Effect, saved: float) -> float:
 
 
 def _share(slow: Slow, effect: _Effect) -> float:
+    """Return in which part of the steps it was so."""
     return sum(slow.since <= step <= slow.last for step in effect.kept) / len(effect.kept)
 
 
@@ -328,6 +338,7 @@ def _then(
         without = _without_them(there, seconds(min(saved, effect.by)))
         return f"{without}; look at {looks[0].axis} {looks[0].step:,}." if looks else f"{without}."
     evened = max((slow.saved_s or 0.0 for slow in there if slow.kind == "shape"), default=0.0)
+    # Of what follows the data: giving all ranks as much is what helps, and no step to look at.
     if verdict == "coincided" and evened > NOTICED * effect.mean_s:
         return f"Where the longest rank is given as much as the mean one, a step is {seconds(evened)} shorter."
     if time.source == "clock" and not time.phases:
@@ -356,43 +367,3 @@ def _without_them(there: Sequence[Slow], by: str) -> str:
     without = "Without it" if sum(slow.accuses for slow in there) == 1 else "Without them"
     without = _EVENED[kinds.pop()] if len(kinds) == 1 and kinds <= _EVENED.keys() else without
     return f"{without} these steps are {by} shorter"
-
-
-def _looks(facts: RunFacts, place: Place, causes: Sequence[Slow], effect: _Effect, time: StepTime) -> list[Look]:
-    looks = [
-        Look(place.axis, slow.shows, f"span {slow.span} of {slow.who}" + (f", {slow.phase}" if slow.phase else ""))
-        for slow in causes
-        if slow.shows is not None and slow.span is not None
-    ]
-    longest = max(effect.kept if causes else effect.steps, key=lambda step: time.seconds[step])
-    if len(effect.steps) > 1:
-        return [*looks, Look(place.axis, longest, f"the longest one, {seconds(time.seconds[longest])}")]
-    axis = "" if place.axis == DEFAULT_AXIS else f" --axis {place.axis}"
-    drawn = f"`otel-ml trace {facts.id} --steps {longest}{axis}` draws what each rank did in it"
-    return [*looks, Look(place.axis, longest, drawn)]
-
-
-def _shown_exactly(facts: RunFacts, place: Place, slow: Slow) -> Slow:
-    """Return the finding with the longest span of its rank and timer in its steps; as it is where none is stored.
-
-    The service names the span that it has when it tells; of a finding that is told late, or of a rank whose spans come
-    late, that is one of other steps. Nothing is read where the finding has one of its own.
-    """
-    is_exact = slow.shows is not None and slow.since <= slow.shows <= slow.last
-    if slow.kind != "slow" or is_exact or not isinstance(slow.rank, int):
-        return slow
-    first_word = json.dumps(slow.phase.partition("/")[0])[1:-1].encode()
-    wanted = b'"rank":%d,' % slow.rank, b'"name":"' + first_word
-    spans = facts.spans_of_steps(place, slow.since, slow.last, *wanted)
-    best = max((span for span in spans if _is_shown_by(span, place, slow)), key=_length, default=None)
-    return slow if best is None else replace(slow, shows=best.step, span=best.span_id)
-
-
-def _is_shown_by(span: Span, place: Place, slow: Slow) -> bool:
-    is_there = (span.role, span.axis, span.rank) == (place.role, place.axis, slow.rank)
-    is_of_phase = span.name == slow.phase or slow.phase.startswith(f"{span.name}/")
-    return is_there and is_of_phase and span.step is not None and slow.since <= span.step <= slow.last
-
-
-def _length(span: Span) -> int:
-    return span.end_ns - span.start_ns

@@ -34,6 +34,7 @@ def by_paths(facts: RunFacts, place: Place, time: StepTime, *groups: Sequence[in
     ranks: dict[str, dict[int, float]] = defaultdict(dict)
     seconds: dict[int, float] = {}
     for step, of_rank in sorted(found.items()):
+        # Where the spans of a rank are missing, a path that leads to it would stay with who waits.
         if len(of_rank) == most and of_rank.keys() >= {
             values[step] for values in time.ranks.values() if step in values
         }:

@@ -92,6 +92,7 @@ def step_time(facts: RunFacts, place: Place, first: float = -math.inf, last: flo
     have = (one for one in _known_times(facts, place) if any(first <= step <= last for step in one.seconds))
     if (known := next(have, None)) is not None:
         return known
+    # Nothing has these steps: the best source that has any says how long others took.
     *_, clock = every = list(_known_times(facts, place))
     return next((one for one in every if one.seconds), clock)
 
@@ -106,6 +107,7 @@ def _known_times(facts: RunFacts, place: Place) -> Iterator[StepTime]:
     timers = _named(facts, place, "time/")
     phases = {name: values for name, values in timers.items() if _is_phase(name, timers)}
     ranks = {name: timers.get(f"{name}/argmax", {}) for name in phases}
+    # Timers are `sum>max`, so these are the slowest rank's; which rank that is, `argmax` says where it is asked for.
     yield StepTime("timer", timers.get("step", {}), phases, ranks)
     yield StepTime("clock", _between(facts.times.get(place, {})), phases, ranks)
 
@@ -128,6 +130,7 @@ def _is_phase(name: str, timers: Iterable[str]) -> bool:
 
 def _is_further(name: str, timers: Iterable[str]) -> bool:
     base, _, last = name.rpartition("/")
+    # `forward/max`, `forward/rank_3` are further values of `forward`; `forward/attention` is a timer of its own.
     return base in timers and (row_of(last) is not None or re.fullmatch(r"rank_\d+", last) is not None)
 
 
@@ -171,6 +174,7 @@ def calm_steps(time: StepTime, steps: Sequence[int]) -> list[int]:
     if len(steps) < _FEW:
         return list(steps)
     usual = median(time.seconds[step] for step in steps)
+    # 1.4826 median deviations are the standard deviation of normal noise; steps that are all alike vary by 2 % yet.
     scatter = max(1.4826 * median(abs(time.seconds[step] - usual) for step in steps), usual / 50)
     return [step for step in steps if time.seconds[step] <= usual + _PAUSE * scatter]
 

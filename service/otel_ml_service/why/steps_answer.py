@@ -53,6 +53,7 @@ def long_steps_of(facts: RunFacts, place: Place, first: int, last: int) -> LongS
     None where there are none, somebody was found slow then, or most steps are another level, too.
     """
     time = step_time(facts, place, first, last)
+    # By the clock an attempt's first step lasts since the last one of the attempt before: the restart is in it.
     restarts = {step for step, _ in facts.restarts.get(place, ())} if time.source == "clock" else set()
     steps = [step for step in time.seconds if first <= step <= last and step not in restarts]
     found = [slow for slow in found_at(facts, place) if slow.kind != "pause"]

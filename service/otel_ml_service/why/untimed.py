@@ -127,6 +127,7 @@ def _inside_or_elsewhere(facts: RunFacts, place: Place, steps: Sequence[int]) ->
             of_rank[span.rank].append(span)
     if not of_rank:
         return set()
+    # One rank stands for all: they run one program.
     spans = of_rank[min(of_rank)]
     begun = of_steps(spans)
     begun_in_step = {span.name for span in spans if span.span_id in begun}

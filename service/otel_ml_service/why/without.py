@@ -114,6 +114,7 @@ def what_if(
         stages: rank → pipeline stage, as far as it is known.
     """
     of_steps = _of_steps(spans, place, first, last)
+    # A step without the spans of some rank is not played: the missing one may be who all wait for.
     most = max((len(of_rank) for of_rank in of_steps.values()), default=0)
     whole = [span_timers(of_rank) for of_rank in of_steps.values() if len(of_rank) == most]
     played = [found for timers, parents in whole if (found := _played(timers, parents, without, stages)) is not None]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from otel_ml_exporters.records import Artifact, Image, Params, Span, SpanBatch, Summary, Table, Text
+from otel_ml_exporters.records import Artifact, HistogramValue, Image, Params, Span, SpanBatch, Summary, Table, Text
 from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.aggregation.observation import Spans
+from otel_ml_service.aggregation.settings import EngineSettings
 from tests.strategies import Rank, Service
 from tests.unit.otel_ml_service.aggregation.lives import life, live_on
 
@@ -253,3 +255,31 @@ def test_names_carry_role_axis_attributes_and_further_reductions() -> None:
         "generator/rollout/reward/task/math/max": 3.0,
         "generator/rollout/reward/task/math/rank_0": 2.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("edges", "counts"), [((), (1.0,) * 600), ((0.0, 1.0), (1.0, 2.0)), ((0.0, 1.0), ("many",)), ((0.0, "x"), (1.0,))]
+)
+def test_a_histogram_whose_counts_are_not_those_of_its_bins_is_reported_and_left_out(
+    edges: Sequence[float | str], counts: Sequence[float | str]
+) -> None:
+    service, rank = Service(), Rank(0)
+
+    service.take(rank.event("ml.histogram", {"edges": [*edges], "counts": [*counts]}, 3, name="weights"))
+    service.take(rank.event("ml.histogram", {"edges": [0.0, 1.0, 2.0], "counts": [3, 4]}, 4, name="weights"))
+
+    [shown] = [record for record in service.records if isinstance(record, HistogramValue)]
+    assert (shown.step, shown.edges, shown.counts) == (4, (0.0, 1.0, 2.0), (3.0, 4.0))
+    assert any("'ml.histogram' of rank 0 cannot be read" in notice for notice in service.notices)
+
+
+def test_an_event_of_another_sdk_that_comes_again_after_a_restart_is_known_though_much_else_came_with_it() -> None:
+    """What is remembered is in two halves; one of them is full in the middle of a request."""
+    service, rank = Service(EngineSettings(identities=4)), Rank(0)
+    events = [replace(rank.event("ml.text", f"{number}", 3, name="said")[0], seq=None) for number in range(6)]
+    service.take(events)
+
+    service.restart()
+    service.take(events)
+
+    assert len([record for record in service.records if isinstance(record, Text)]) == 6

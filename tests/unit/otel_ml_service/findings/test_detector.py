@@ -273,3 +273,19 @@ def test_what_a_step_is_shorter_without_a_rank_is_a_mean_over_the_steps_that_hav
 
     [over] = [one for one in changes if one.is_over]
     assert (over.phase, over.last, over.saved_s) == ("forward", 39, pytest.approx(0.03))
+
+
+@pytest.mark.parametrize("by", [1, 10, 1_000_000])
+def test_steps_whose_numbers_go_up_by_more_than_one_are_steps_all_the_same(by: int) -> None:
+    """A step may be the number of tokens that were seen."""
+    detector, draw = Detector(), np.random.default_rng(1)
+    found: list[Finding] = []
+    for number in range(60):
+        seconds = draw.lognormal(0.0, 0.01, (4, 1))
+        seconds[2, 0] *= 1.4 if 20 <= number < 40 else 1.0
+        found += detector.step(number * by, StepTimers((0, 1, 2, 3), ("forward",), seconds))
+
+    assert [(one.rank, one.since, one.is_over) for one in found] == [(2, 20 * by, False), (2, 20 * by, True)]
+    assert found[1].last == 39 * by
+    assert found[1].slowdown == pytest.approx(0.4, abs=0.05)
+    assert found[1].extra_s == pytest.approx(0.4, abs=0.05)

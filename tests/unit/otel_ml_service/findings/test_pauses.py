@@ -276,3 +276,12 @@ def test_last_steps_that_may_be_another_level_are_no_pauses() -> None:
     step_findings, _ = played(change, range(80))
 
     assert (step_findings.take_last(), list(step_findings)) == ([], [])
+
+
+def test_how_often_a_job_pauses_is_known_after_a_restart_of_the_service() -> None:
+    before, _ = played(every_ten_steps, range(37))
+
+    after, _ = played(every_ten_steps, range(37, 48), StepFindings(tuple(before)))
+
+    assert [(one.times, one.every) for one in before] == [(3, 10)]
+    assert [(one.times, one.every) for one in after] == [(4, 10)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 import pytest
@@ -131,3 +131,27 @@ def test_another_attempt_ends_what_was_found_of_a_place():
 
     assert [(one.place, one.is_over) for one in step_findings.finish()] == [("host n1", True)]
     assert list(step_findings) == []
+
+
+@pytest.mark.parametrize("rank_of", [lambda _: 4, lambda number: 4 + number], ids=["one rank", "each in turn"])
+def test_a_host_whose_ranks_keep_up_for_a_while_and_are_slow_again_stays_one_finding(rank_of: Callable[[int], int]):
+    step_findings, told = played(evenly(range(4, 8)))
+    for number in range(4):
+        begin, keeps_up = 40 + 60 * number, rank_of(number)
+        for slow, steps in (({4, 5, 6, 7} - {keeps_up}, (0, 20)), ({4, 5, 6, 7}, (20, 60))):
+            place = range(begin + steps[0], begin + steps[1])
+            step_findings, more = played(evenly(slow), place, step_findings=step_findings)
+            told += more
+
+    assert [(one.place, one.is_over) for one in told] == [("host n1", False)]
+    assert [(one.place, one.ranks) for one in step_findings] == [("host n1", (4, 5, 6, 7))]
+
+
+@pytest.mark.parametrize("by", [1, 10])
+def test_a_rank_waits_for_the_others_of_its_host_whatever_the_numbers_of_steps_go_up_by(by: int) -> None:
+    step_findings, told = played({}, range(20 * by, 40 * by, by))
+    for slow, begin, end in (({4: 0.4}, 40, 42), (evenly(range(4, 8)), 42, 60)):
+        step_findings, more = played(slow, range(begin * by, end * by, by), step_findings=step_findings)
+        told += more
+
+    assert [one.place for one in told] == ["host n1"]

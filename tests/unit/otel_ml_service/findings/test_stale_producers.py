@@ -88,3 +88,18 @@ def test_it_is_in_the_rows_and_said_once() -> None:
     [said] = [sentence for sentence in service.notices if "stale" in sentence]
     assert "Rank 1 of role 'generator' is stale since step 0" in said
     assert "4.0 versions newer" in said
+
+
+@pytest.mark.parametrize("samples", [0.0, -16.0, float("nan")])
+def test_what_a_program_records_under_these_names_and_is_no_count_of_samples_tells_nothing(samples: float) -> None:
+    service, rank = Service(), Rank(0)
+    for step in range(12):
+        sent = {"consumed/staleness": 5.0}
+        for producer, count in enumerate((16.0, samples)):
+            sent |= {f"consumed/samples/generator/{producer}": count, f"consumed/staleness/generator/{producer}": 5.0}
+        service.take(rank.step(step, sent, "mean"))
+        service.wait(1, rank)
+
+    rows = [record for record in service.records if isinstance(record, StepRecord)]
+    assert len(rows) >= 10
+    assert not [name for row in rows for name in row.values if "stale/" in name]

@@ -199,3 +199,16 @@ def test_metrics_that_are_no_longer_numbers_come_first(is_live: bool) -> None:
     assert text.startswith("norm is inf since step 4; the step before had 2. loss is nan since step 6; ")
     assert "blink" not in text
     assert "norm/max" not in text
+
+
+def test_a_metric_that_is_no_longer_a_number_is_told_though_a_value_of_an_older_step_came_late() -> None:
+    evals = {4: {"eval": 0.5}, 8: {"eval": math.nan}}
+    rows = [
+        StepRecord(step + 1, "trainer", "step", step, 0, 1000.0 + step, {"loss": 1.0, **evals.get(step, {})})
+        for step in range(10)
+    ]
+    late = StepRecord(11, "trainer", "step", 2, 0, 1002.0, {"eval": 0.75}, amendment=True)
+
+    text = said(contents("run-1", "pages", [*rows, late]))
+
+    assert text.startswith("eval is nan since step 8; the step before had 0.5")

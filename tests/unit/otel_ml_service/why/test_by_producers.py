@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -247,3 +248,16 @@ def test_without_a_metric_it_is_about_the_one_that_producers_have_parts_of_and_n
     answer = why(facts_of("run", run_of({2: 0.2})), Question())
 
     assert (answer.about, answer.verdict) == ("reward", "caused")
+
+
+def test_a_generator_of_whose_versions_nothing_is_known_is_named_all_the_same() -> None:
+    rows = [
+        replace(row, values={name: value for name, value in row.values.items() if "version" not in name})
+        for row in run_of({2: 0.2})
+        if isinstance(row, StepRecord)
+    ]
+
+    answer = asked(numbered(rows))
+
+    assert answer.verdict == "caused"
+    assert "the samples of generator 2 had 0.1993 instead of 0.8021" in answer.sentences[1]

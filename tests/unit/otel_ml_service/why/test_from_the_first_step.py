@@ -122,3 +122,17 @@ def test_who_was_found_from_the_first_step_on_is_named_also_where_nothing_says_w
     assert said.sentences[1] == (
         "Cannot tell what it cost: rank 2 was slow in forward, steps 0-159, and no step was without it."
     )
+
+
+def test_a_metric_of_two_values_is_followed_as_one_of_many_is() -> None:
+    rng = np.random.default_rng(9)
+    tokens = [1e3 if is_short else 2e3 for is_short in rng.random(200) < 0.6]
+    times = [count / 1e5 * float(rng.lognormal(0.0, 0.01)) for count in tokens]
+    rows = [
+        StepRecord(0, "trainer", "step", step, 0, 1e3 + step, {"tokens": count, "time/step": time})
+        for step, (count, time) in enumerate(zip(tokens, times, strict=True))
+    ]
+
+    answer = asked(numbered(rows), steps=(100, 100))
+
+    assert "step time follows tokens (r = 0.86)" in answer.sentences[1]
