@@ -110,6 +110,7 @@ class EventQueue:
     def _has_space(queued: Sized, call: str) -> bool:
         while len(queued) >= (FEW_QUEUED if BACKPRESSURE.is_held_up else MAX_QUEUED) and BACKPRESSURE.wait():
             pass
+        # Behind a slow receiver callers wait earlier; nothing is dropped for that.
         if len(queued) < MAX_QUEUED:
             return True
         reporter.drop("events_queue_full", f"{call}: more than {MAX_QUEUED} events at once; the rest is dropped.")
