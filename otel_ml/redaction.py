@@ -29,6 +29,7 @@ _VOCABULARY = frozenset({
 })  # fmt: skip
 """What makes a token one of a model's vocabulary."""
 
+# What is not a secret under any name: a short number, a truth value, nothing, marks alone.
 _PLAIN = re.compile(r"(?i)[-+.\d]{1,7}(?:e[-+]?\d+)?|true|false|none|null|\W*")
 _WANDB_KEY = re.compile(r"[0-9a-f]{40}")
 _TOKEN_SHAPE = re.compile(r"[\w\-.~+/=:%]{8,}")
