@@ -81,6 +81,7 @@ def quantity(value: float, unit: str) -> str:
 
 def _rounded(value: float) -> float:
     """Return `value` in three figures, so that what is chosen by its size fits what is shown of it."""
+    # The sum makes 0 of -0.
     return float(f"{value:.{_FIGURES}g}") + 0.0
 
 

@@ -29,6 +29,7 @@ _VOCABULARY = frozenset({
 })  # fmt: skip
 """What makes a token one of a model's vocabulary."""
 
+# What is not a secret under any name: a short number, a truth value, nothing, marks alone.
 _PLAIN = re.compile(r"(?i)[-+.\d]{1,7}(?:e[-+]?\d+)?|true|false|none|null|\W*")
 _WANDB_KEY = re.compile(r"[0-9a-f]{40}")
 _TOKEN_SHAPE = re.compile(r"[\w\-.~+/=:%]{8,}")
@@ -36,7 +37,7 @@ _TOKEN_SHAPE = re.compile(r"[\w\-.~+/=:%]{8,}")
 # Every repetition is bounded: a diff may have a line of a megabyte.
 _NAMED = re.compile(
     r"(?<![\w\-])-{0,2}((?:[A-Za-z][\w\-]{0,80}\.)?[A-Za-z][\w\-]{0,80})['\"]?"  # the name, also that of an option
-    r"(?:\s{0,9}:\s{0,9}[\w.\[\]| ]{1,60}?(?=\s{0,9}=))?"  # its type
+    r"(?:\s{0,9}:\s{0,9}[\w.\[\]]{1,60}(?:\s?\|\s?[\w.\[\]]{1,60}){0,4}(?=\s{0,9}=))?"  # its type
     r"\s{0,9}(?::=|=>|=|:)\s{0,9}"
 )
 _QUOTED = r"(['\"])((?:\\.|(?!\1)[^\n])*)\1"
@@ -91,16 +92,18 @@ def redacted(text: str) -> str:
         'https://***@host/repo.git'
     """
     parts = []
-    done = 0
-    for named in _NAMED.finditer(text):
+    done = at = 0
+    while (named := _NAMED.search(text, at)) is not None:
+        # Not after all of the match: what looks like a type there may be a name itself, `ValueError: api_key=…`.
+        at = named.end(1)
         name = _last(named[1])
-        if named.start() < done or not is_secret_name(name):
+        if not is_secret_name(name):
             continue
         value = (_VALUE if "=" in named[0] else _REST).match(text, named.end())
         if value is not None and _is_secret(name, value[3] if value[2] is None else value[2]):
             quote = value[1] or ""
             parts += [text[done : named.end()], quote, HIDDEN, quote]
-            done = value.end()
+            done = at = value.end()
     return _SHAPES.sub(HIDDEN, "".join([*parts, text[done:]]))
 
 

@@ -106,6 +106,7 @@ class ErrorReporter:
         Raises:
             BaseException: `error` itself, in strict mode.
         """
+        # Of strict mode, raised where the mistake was seen: it is counted already.
         if isinstance(error, RecordingError):
             raise error
         self.dropped["internal_error"] += 1
@@ -196,6 +197,7 @@ def refusing(error: type[OtelMLError]) -> Callable[[Callable[P, T]], Callable[P,
             try:
                 return call(*args, **kwargs)
             except TypeError as wrong:
+                # As in `answered()`: a TypeError of the call's own is not about its arguments.
                 if wrong.__traceback__ is None or wrong.__traceback__.tb_next is not None:
                     raise
                 name, what = call.__name__, _what_does_not_fit(call, args, kwargs) or "unusual arguments"

@@ -70,6 +70,7 @@ def _first(parameter: Parameter, is_required: bool, takes_any_name: bool) -> Par
 def _as_text(shown: Signature) -> str:
     """Return it as a function of C has it: without annotations."""
     bare = [parameter.replace(annotation=Parameter.empty) for parameter in shown.parameters.values()]
+    # `$self` is what `inspect` leaves out of a method of C that is bound.
     return str(Signature(bare)).replace("(self", "($self", 1)
 
 

@@ -60,6 +60,7 @@ class _TellingLoader:
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
+        # Its own again: others ask a module's loader for its sources and its files.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader

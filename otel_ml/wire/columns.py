@@ -246,6 +246,7 @@ def _chunks(file: BinaryIO, *, only_whole: bool) -> Iterator[tuple[Mapping[str, 
 
 def _chunk(file: BinaryIO, about: Mapping[str, Any], at: int) -> Chunk:
     count = about["rows"]
+    # Of each line three numbers of 8 bytes, and one of 1.
     data = _pread(file, at, 25 * count)
     if crc32(data) != about["rows_crc"]:
         raise ValueError("the rows are not what was written")
@@ -281,6 +282,7 @@ def _in_order(index: array[int], values: array[float]) -> tuple[array[int], arra
 
 
 def _column_size(count: int, rows: int) -> int:
+    # 8 bytes a value; 4 more each say of which line it is, where not every line has one.
     return count * (8 if count == rows else 12)
 
 

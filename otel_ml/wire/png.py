@@ -24,6 +24,7 @@ def encode_png(pixels: bytes, width: int, height: int, channels: int) -> bytes:
     row = width * channels
     # Each row begins with its filter: 0, none.
     rows = b"".join(part for at in range(0, row * height, row) for part in (b"\0", pixels[at : at + row]))
+    # 8 bits a channel; the usual compression and filters, and not interlaced: 0, 0, 0.
     head = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
     return _SIGNATURE + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(rows, 6)) + _chunk(b"IEND", b"")
 

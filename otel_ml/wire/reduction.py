@@ -49,6 +49,7 @@ class Reduction:
             Reduction(across=('sum',), within=None, over='dp', unsaid=())
         """
         across = other if self.explicit[0] is None and other.explicit[0] is not None else self
+        # A part that is absent here takes a default from there, too; `across` is never absent.
         within = other if self.explicit[1] is None and (other.explicit[1] is not None or self.within is None) else self
         over = other if self.explicit[2] is None and (other.explicit[2] is not None or self.over is None) else self
         owners = zip(_PARTS, (across, within, over), strict=True)

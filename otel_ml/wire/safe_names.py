@@ -44,6 +44,7 @@ def _written_out(found: re.Match[str]) -> str:
     left = "" if not before or before in _JOINTS else "_"
     right = "" if not after or after in _JOINTS else "_"
     word = "_".join(filter(None, map(_word, found[0])))
+    # Nothing to be written: one `_` between two words, and none at an end or beside another joint.
     return f"{left}{word}{right}" if word else left and right
 
 

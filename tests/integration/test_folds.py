@@ -73,6 +73,29 @@ def losses_of(server: OtlpServer) -> dict[str, list[float]]:
     return {run_id: [value for _, value in sorted(values)] for run_id, values in found.items()}
 
 
+CHECKED_FIRST = """
+from otel_ml._internal.steps.stage import Stage
+with otel_ml.init("cv", name="all"), otel_ml.init("cv", name="fold"):
+    with Stage(None):  # as Lightning's sanity check
+        for _ in range(20):
+            otel_ml.log({"loss": 9.0})
+    train(0)
+"""
+
+
+def test_what_a_check_beside_another_run_does_not_record_is_not_said_to_be_recorded(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    run(f"import otel_ml\n{TRAIN}\n{CHECKED_FIRST}", environment(tmp_path, variables(server)), tmp_path)
+
+    (run_id, losses) = losses_of(server).popitem()
+    recorded = {
+        end.resource["ml.experiment.id"]: end.attributes["otel_ml.recorded"] for end in server.events("ml.writer.end")
+    }
+    timers = len([point for point in server.points() if point.name.startswith("time/")])
+    assert recorded[run_id] == len(losses) + timers
+
+
 DASK = """
 import subprocess, sys
 

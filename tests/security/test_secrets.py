@@ -213,6 +213,12 @@ def test_settings_objects_show_no_token_in_a_traceback() -> None:
         "?api_key=0123456789&x=1",
         '"client_secret": "0123456789"',
         "myApiKey=0123456789",
+        "ValueError: api_key=0123456789",
+        "RuntimeError: it did not log in with password=0123456789",
+        "epoch: 3, step: 7 api_key = 0123456789",
+        "password: 0123456789 lr=0.1",
+        "password: str | None = '0123456789'",
+        "api_key: Optional[str]=0123456789",
     ],
     ids=ascii,
 )

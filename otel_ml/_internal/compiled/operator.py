@@ -38,6 +38,7 @@ def define_operator() -> None:
     from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
     _LIBRARY.define(_SCHEMA, tags=_TAGS)
+    # One kernel for all devices, and nothing in it for autograd to go through.
     _LIBRARY.impl("log", _log, "CompositeExplicitAutograd")
     torch.library.register_fake("otel_ml::log", _nothing, lib=_LIBRARY)
     operator = torch.ops.otel_ml.log.default

@@ -29,10 +29,13 @@ from otel_ml._internal.steps.axis import Step
 __all__ = ["CAPTURED", "Captured"]
 
 _LOOK_S = 0.25
+"""Seconds between two looks at a ring, which holds `Ring.ROWS` replays."""
 _MAX_COLUMNS = 4096
 """32 MB of the device, in all graphs together."""
 _MAX_HELD = 100_000
+"""Rows of a call that wait for somebody to say their step; as many device values are kept at all."""
 _MAX_STEPS = 1024
+"""Intervals whose step is remembered; a ring has as many rows."""
 
 
 _Where = slice | float | list[float]
@@ -181,6 +184,7 @@ class Captured:
 
     def has_passed(self, token: int) -> bool:
         """Whether all is read that was launched before the interval `token` began."""
+        # Not beyond the newest token: until it is set first, a cell has whatever the memory held.
         return all(call.ring.passed is not None and token <= call.ring.passed <= self._token for call in self._calls)
 
     def look(self) -> None:
@@ -228,6 +232,7 @@ class Captured:
             step = self._step_of(row.token, call.ring.cell.born)
             if step is None:
                 call.held.append(row)
+            # Of a run that is over nothing is recorded; with several, the fold finds out whose it is.
             elif NOW.several or step.generation == STEPS.generation:
                 for column in call.columns:
                     RECORDS.extend((column.series, step, column.recordable(row.values), now))

@@ -99,6 +99,7 @@ class Ring:
     def write(self, tensors: Sequence[Any]) -> None:
         """Write a row of all elements of `tensors`, in their order; becomes part of the graph that is captured."""
         torch = sys.modules["torch"]
+        # 0 at the first replay: without its magic number the memory holds anything.
         count = (self._state[0] == self._magic) * self._state[1]
         row = torch.cat([self.cell.value, _doubles(torch, tensors).view(torch.int64)])
         place = count.remainder(self.ROWS).reshape(1)
@@ -130,6 +131,7 @@ class Ring:
     def take(self) -> tuple[list[Row], int] | None:
         """Return the rows that are new, and how many were written over before; None while the copy is under way."""
         token, first, rows, last = self._parts()
+        # Copied last, in the order of the stream: when it is here, all is.
         magic, count_after = last.tolist()
         if _NOT_ARRIVED in {magic, count_after}:
             return None
@@ -153,6 +155,7 @@ class Ring:
 
     def _parts(self) -> tuple[Any, Any, Any, Any]:
         staging = self._staging
+        # token (1) | magic and count before (2) | the same after (2) | ROWS × (token, values)
         return staging[:1], staging[1:3], staging[5:].view(self.ROWS, self._columns), staging[3:5]
 
 

@@ -130,6 +130,7 @@ class Staging:
         # The public call makes an object and hashes it, which is a third of what a record may cost.
         stream = torch._C._cuda_getCurrentStream(device.index)  # noqa: SLF001
         with torch.no_grad():
+            # A longer vector would often find no place, and have the buffer sent half empty.
             if used <= SIZE // 2 and not _is_external(stream[0]):
                 buffer = self._buffers.get(stream) or self._new(torch, device, stream)
                 placed = buffer.put(tensors, used)

@@ -77,6 +77,7 @@ class StreamBuffer:
         with plain_torch_mode(torch):
             self._prefixes = prefixes(memory) if self._size == SIZE else ()
         self._scalars: list[Any] = []
+        # `_lock` is for the batch that is being filled, `_reading` for those under way. Nobody waits for either.
         self._lock, self._reading = allocate_lock(), allocate_lock()
         self._under_way: deque[tuple[Batch, Block, int]] = deque()
         self._seen: Batch | None = None

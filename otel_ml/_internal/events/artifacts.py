@@ -47,6 +47,7 @@ _PIECE = 4 * 2**20
 """Bytes read at once."""
 
 _OPEN: WeakSet[io.FileIO] = WeakSet()
+"""Those: who has read a file lets go of it."""
 
 
 class ArtifactError(OtelMLError):
@@ -252,6 +253,7 @@ def _copy(opened: io.FileIO, fresh: Path, version: Version, go_on: Callable[[], 
                 copy.write(piece)
                 if not go_on():
                     return False
+        # Before it has its name: the service asks whether what it finds was written at that time.
         os.utime(part, ns=(version.modified_ns, version.modified_ns))
         part.replace(fresh)
     finally:

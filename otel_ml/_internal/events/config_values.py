@@ -82,6 +82,7 @@ class _Reading:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
+            # Not `str()`: a class of the program's may have a text of its own.
             return self._cut(str.__str__(value))
         if isinstance(value, int):
             return int(value)
@@ -93,6 +94,7 @@ class _Reading:
         if id(value) in self._within:
             return f"<{type(value).__name__} that it is in>"
         if len(self._within) >= DEEPEST:
+            # Such a text counts as 100 values: it takes as long, and shared parts come here again and again.
             self._values -= MOST_VALUES // 200
             return self._cut(_DEEPER.repr(value))
         self._within.append(id(value))

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from otel_ml._internal.devices.arrays import NotYetError
 from otel_ml._internal.error_reporting import reporter
@@ -18,6 +19,8 @@ from otel_ml._internal.run_scope import NOBODY, NOW, PROCESS, current_scope
 from otel_ml._internal.safe_repr import text_of
 
 __all__ = ["EVENTS", "NOTICE", "EventQueue", "Make", "current_events", "refuse"]
+
+T = TypeVar("T")
 
 Make = Callable[[], Iterable[LogRecord]]
 
@@ -65,7 +68,9 @@ class EventQueue:
         for _ in range(len(self._queued)):
             if not has_space():
                 return
-            call, make = self._queued.popleft()
+            if (queued := _popped(self._queued)) is None:
+                return
+            call, make = queued
             BACKPRESSURE.took()
             try:
                 yield from make()
@@ -80,9 +85,10 @@ class EventQueue:
     def give_up(self) -> None:
         """Drop what a device has not given: it is too late."""
         for _ in range(len(self._queued)):
-            call, _make = self._queued.popleft()
+            if (queued := _popped(self._queued)) is None:
+                return
             reporter.dropped["device_not_done"] += 1
-            reporter.say("device-not-done", f"{call}: the device did not give a value before the process ended.")
+            reporter.say("device-not-done", f"{queued[0]}: the device did not give a value before the process ended.")
 
     def take_late(self) -> int:
         """Drop what was queued after the last look of a run that has ended; return how much of it a call asked for."""
@@ -98,8 +104,9 @@ class EventQueue:
     def take_files(self) -> Iterator[Read]:
         """Yield what reads the files that were queued, and counts and says what it cannot read."""
         for _ in range(len(self._files)):
-            call, read = self._files.popleft()
-            yield partial(_guarded, call, read)
+            if (queued := _popped(self._files)) is None:
+                return
+            yield partial(_guarded, *queued)
 
     def forget(self) -> None:
         """Drop what is queued: it is of a run that has ended, or the parent's, after a fork."""
@@ -110,6 +117,7 @@ class EventQueue:
     def _has_space(queued: Sized, call: str) -> bool:
         while len(queued) >= (FEW_QUEUED if BACKPRESSURE.is_held_up else MAX_QUEUED) and BACKPRESSURE.wait():
             pass
+        # Behind a slow receiver callers wait earlier; nothing is dropped for that.
         if len(queued) < MAX_QUEUED:
             return True
         reporter.drop("events_queue_full", f"{call}: more than {MAX_QUEUED} events at once; the rest is dropped.")
@@ -136,6 +144,14 @@ NOBODY.events = _NoQueue()
 def current_events() -> EventQueue:
     """Return the queue of the run that a call is for."""
     return current_scope().events if NOW.several else EVENTS
+
+
+def _popped(queue: deque[T]) -> T | None:
+    """Return what is next; None where nothing is there anymore: `forget()` waits for nobody who is at it."""
+    try:
+        return queue.popleft()
+    except IndexError:
+        return None
 
 
 def _guarded(call: str, read: Read, limit: ReadLimit) -> Iterator[LogRecord]:

@@ -33,8 +33,9 @@ def record_failure(error: BaseException) -> None:
         keys.EXCEPTION_MESSAGE: redacted(text_of(error)[:LONGEST_MESSAGE]),
     }
     if error.__traceback__ is not None:
-        trace = "".join(traceback.format_exception(error))
-        attributes[keys.EXCEPTION_STACKTRACE] = redacted(trace[-LONGEST_TRACE:])
+        # Cut afterwards: by the name alone that stands before it many a secret is known as one.
+        trace = redacted("".join(traceback.format_exception(error)))
+        attributes[keys.EXCEPTION_STACKTRACE] = trace[-LONGEST_TRACE:]
     if at.axis is not None and at.index is not None:
         attributes |= {keys.STEP: at.index, keys.AXIS: at.axis.name}
     record = LogRecord(keys.EVENT_EXCEPTION, None, attributes, severity=ERROR)

@@ -97,4 +97,5 @@ class FileReader:
         while (artifact := self._asked.get()) is not None:
             for record in artifact(self.limit):
                 self._ready.put(record)
+            # `take()` counts the artifact as read.
             self._ready.put(None)

@@ -39,6 +39,7 @@ class LogRecord:
 
 def encode_scope_logs(record: LogRecord, sequence: int) -> bytes:
     """Return the body of a ScopeLogs that holds one record, with its `ml.seq`."""
+    # LogRecord: time 1, severity_number 2, body 5, attributes 6, observed_time 11, event_name 12
     encoded = b"".join(
         (
             b"\x09" + _FIXED64(record.time_ns),

@@ -144,6 +144,7 @@ def _wav(array: Any, sample_rate: int) -> bytes:
         array = np.rint(np.clip(np.nan_to_num(array), -1.0, 1.0) * 32767)
     data = np.ascontiguousarray(np.clip(array, -32768, 32767).astype("<i2")).tobytes()
     channels = array.shape[1]
+    # PCM, channels, frames/s, bytes/s, bytes/frame, bits a sample
     head = struct.pack("<HHIIHH", 1, channels, sample_rate, sample_rate * channels * 2, channels * 2, 16)
     body = b"WAVEfmt " + struct.pack("<I", len(head)) + head + b"data" + struct.pack("<I", len(data)) + data
     return b"RIFF" + struct.pack("<I", len(body)) + body
@@ -193,8 +194,8 @@ def _table(data: Any, columns: Sequence[str] | None) -> tuple[list[str], list[An
         return names, list(zip(*(data[name] for name in (columns or data)), strict=True))
     rows = list(data)
     if rows and all(isinstance(row, Mapping) for row in rows):
-        names = list(columns or dict.fromkeys(str(key) for row in rows for key in row))
-        return names, [[row.get(name) for name in names] for row in rows]
+        names = list(columns or dict.fromkeys(key for row in rows for key in row))
+        return [str(name) for name in names], [[row.get(name) for name in names] for row in rows]
     if columns is None:
         raise ValueError(
             "a table of rows without columns was given. Expected columns=[…], dictionaries, or a DataFrame."

@@ -59,6 +59,7 @@ def common_file(name: str, create: int) -> Iterator[CommonFile]:
         raise PermissionError(f"{folder} is not a private folder of user {os.getuid()}")
     path, until = folder / name, time.monotonic() + _TIMEOUT_S
     while True:
+        # Opened anew at each turn: who had it may have put another file in its place (`CommonFile.write`).
         handle = os.open(path, os.O_RDWR | create | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, encoding="utf-8", errors="replace") as file:
             if _is_locked(file, path):

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from otel_ml._internal.identity.common_file import common_file
+from otel_ml.wire.pid_namespace import is_in_container
 from otel_ml.wire.rendezvous import boot_id
 from otel_ml.wire.short_digest import short_digest
 
@@ -54,7 +55,8 @@ def launcher_process(ppid: int, variable: str) -> int:
     pid = ppid
     for _ in range(_MOST):
         above = _parent(pid) if variable and _told(pid, variable) is not None else 0
-        if above <= 1:
+        # Process 1 of a machine has adopted what has lost its launcher; that of a container may be one.
+        if above < 1 or (above == 1 and not is_in_container()):
             return pid
         pid = above
     return ppid
@@ -155,6 +157,7 @@ def start_time(pid: int) -> int:
     That is the boot, and when it started, in ticks since then: who sets the clock of the day changes nothing.
     """
     ticks = _ticks(pid)
+    # 40 bits of ticks, of which there are 100 a second, are 348 years.
     return _started_ns_by_ps(pid) if ticks is None else _boot_number() << 40 | ticks
 
 
@@ -179,6 +182,7 @@ def is_alive(process: Process) -> bool:
 def _ticks(pid: int) -> int | None:
     """Return when a process started, in ticks since the boot; None where there is none, or the system has no /proc."""
     try:
+        # A program's name, in parentheses, may have some in it: numbers stand behind the last one. 19 is starttime.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return None
@@ -246,11 +250,11 @@ def _words(pid: int, file: str) -> list[str]:
 
 
 def _parent(pid: int) -> int:
-    return _field(pid, 1)
+    return _field(pid, 1)  # ppid
 
 
 def _stack(pid: int) -> int:
-    return _field(pid, 25)
+    return _field(pid, 25)  # startstack
 
 
 def _field(pid: int, index: int) -> int:

@@ -156,6 +156,7 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     if (is_asked_for or is_handed or creator_by_multiprocessing() or is_rank) and not is_other:
         return environ
     hidden = {env.PARENT.name}
+    # An id that the environment had before any run of ours is the job's: who is started in it is in that run, too.
     if is_other or (parent is not None and not parent.is_id_given):
         hidden |= {env.EXPERIMENT_ID.name, env.RUN_NAME.name}
     own = {name: value for name, value in environ.items() if name not in hidden}
@@ -163,6 +164,7 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     if is_of_launch and env.EXPERIMENT_ID.name in hidden:
         # A program that a rank has started has the variables of its launch, and is not a rank of it.
         return {name: value for name, value in own.items() if name not in launch_variables(own)}
+    # The launch's own id is that of the parent's run: all its ranks make another one of what they ask for.
     if place.launcher and is_other and launcher_id(place, parent_of_program(), 0) == handed:
         asked = "\0".join(str(arguments.get(name)) for name in ("experiment", "name"))
         own[env.EXPERIMENT_ID.name] = f"{handed}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"

@@ -54,6 +54,7 @@ class ClockWatch:
         now_ns, now = time.time_ns(), seconds_since_boot()
         known = self._offset.at(now)
         if known is not None:
+            # The clocks since boot differ by `known`; each host's time of day is that clock and the moment of its boot.
             offset, bound = known[0] + their_zero - (now_ns / 1e9 - now), known[1]
             step = current_step()
             append((CLOCK_OFFSET, step, offset, now_ns, CLOCK_BOUND, step, bound, now_ns))

@@ -67,6 +67,7 @@ class ExitCode:
         @functools.wraps(original)
         def noting(*arguments: Any, **named: Any) -> Any:
             if threading.current_thread() is threading.main_thread():
+                # Of `exit.__call__` the first argument is `exit` itself. Without a code there is None, which means 0.
                 self._given = [*arguments, *named.values(), *[None] * 2][position]
             return original(*arguments, **named)
 

@@ -109,6 +109,7 @@ class ExitHooks:
 
         The interpreter may be leaving anyway: then they have none.
         """
+        # An end within an end, of another run or by a signal's handler: the outer one holds them back.
         if self._before_shutdown:
             yield
             return

@@ -193,6 +193,7 @@ def _joined(path: Path) -> str:
     return path.name.removesuffix(SUFFIX) + f".joined{SUFFIX}"
 
 
+# Asked at each record until there is a run: the start of a process is read once.
 @cache
 def _file_of(pid: int) -> Path:
     return rendezvous_of("").folder.with_name(f"{_named(pid)}.children{SUFFIX}")

@@ -144,6 +144,7 @@ def metrics_file(run: Run | str | PathLike[str]) -> Path:
         given = _as_path(run)
     instances = sorted(given.glob("jsonl-*/metrics.jsonl"))  # of a service with `jsonl/<name>` in its configuration
     candidates = [given, given / "metrics.jsonl", given / "jsonl" / "metrics.jsonl", *instances]
+    # `<id>`, `<name>`, or either after `<experiment>/`.
     if len(given.parts) <= 2:
         candidates += _below(Config.from_env().dir, str(given))
     for path in candidates:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
+
+from otel_ml.wire.pid_namespace import is_in_container
 
 __all__ = ["ends_with_job"]
 
 _BATCH_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 """Variables of schedulers that end the processes of a job with it."""
-
-_FIRST_PID_NAMESPACE = 0xEFFFFFFC
-"""Number of the PID namespace of a machine (PROC_PID_INIT_INO); a container has another one, and its own process 1."""
 
 
 def ends_with_job(environ: Mapping[str, str]) -> bool:
@@ -25,11 +23,4 @@ def ends_with_job(environ: Mapping[str, str]) -> bool:
     """
     if any(environ.get(name) for name in _BATCH_JOBS):
         return True
-    return os.getpid() == 1 or (os.getppid() == 1 and _is_in_container())
-
-
-def _is_in_container() -> bool:
-    try:
-        return Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PID_NAMESPACE
-    except OSError:
-        return False
+    return os.getpid() == 1 or (os.getppid() == 1 and is_in_container())

@@ -83,6 +83,7 @@ class Sessions:
         before, scope = CURRENT.get(), session.scope
         if before is scope:
             return
+        # Never within itself: `current_scope()` goes from each to its outer one until one goes on.
         if scope.outer is None and before is not None and not before.is_within(scope):
             scope.outer = before
         CURRENT.set(scope)

@@ -205,6 +205,7 @@ class ShutdownSequence:
         is_last = run.get("last") if run is not None else is_busy
         if wait <= USUAL_WAIT or not is_last:
             return self._least_timeout
+        # Somebody has said how long: by OTEL_ML_EXIT_WAIT, or `shutdown(timeout=…)`.
         if wait != math.inf:
             return wait
         is_long = is_busy or run is None or run.get("starting") or run.get("files") or run.get("writers_live")

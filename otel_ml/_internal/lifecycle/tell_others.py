@@ -25,6 +25,7 @@ class TellOthers:
 
     def of_beginning(self, session: Session) -> None:
         """Have children that are made from now on join it."""
+        # Where a second run is beginning, `Runtime.begin_session()` has taken back what was said of the first.
         if not NOW.several:
             self._environment.set(inherited_environ(session.config, session.identity))
 

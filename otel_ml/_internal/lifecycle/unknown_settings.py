@@ -45,6 +45,7 @@ def _near(name: str) -> str:
     import difflib  # where something is wrong: most programs never load it
 
     meant = [variable.name for variable in (*env.VARIABLES, *env.STANDARD)] + sorted(env.OF_THE_SERVICE)
+    # Of equal ends the first of the table counts, which is ours: the last one written stays.
     by_end = {_end(known): known for known in reversed(meant)}
     near = difflib.get_close_matches(_end(name), by_end, n=1, cutoff=_ALIKE)
     return by_end[near[0]] if near else ""

@@ -6,7 +6,6 @@ Only this thread touches the spool's writer, the spool, sender and link. Others 
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -50,7 +49,6 @@ more than the 1 s of the background thread."""
 
 ROUND = 5.0
 """Seconds one round may go on sending what waits; after that other requests are looked at first."""
-
 
 Kind = Literal["collect", "flush", "end"]
 
@@ -148,7 +146,11 @@ class Worker:
         request = Request(kind, time.monotonic() + timeout, status)
         self._requests.put(request)
         # An end may take longer than its timeout, while acknowledgements arrive; the thread keeps to the deadline.
-        is_done = request.done.wait(None if timeout == math.inf else max(timeout, 0.0) + 0.5)
+        # To what stands behind an end nobody comes: that is waited for while the thread lives.
+        until = time.monotonic() + max(timeout, 0.0) + 0.5
+        while not (is_done := request.done.wait(min(1.0, until - time.monotonic()))):
+            if time.monotonic() >= until or not self._thread.is_alive():
+                break
         if kind == "end" and not is_done:
             self._shutdown.report_held_up(self.identity, is_kept=self._is_kept)
         return request.is_complete
@@ -288,12 +290,10 @@ class Worker:
                 request.done.open()
 
     def _is_due(self) -> bool:
-        now = time.monotonic()
+        now, interval = time.monotonic(), self.config.flush_interval
         since = now - self._last_send
         boundary = self._recorder.step_boundary()
-        is_due = since >= self.config.flush_interval or (
-            boundary != self._boundary and since >= self.config.flush_interval / 2
-        )
+        is_due = since >= interval or (boundary != self._boundary and since >= interval / 2)
         if is_due:
             self._last_send = now
             self._boundary = boundary

@@ -27,6 +27,7 @@ __all__ = ["encoded_gauge", "encoded_scopes", "scope_bytes", "scope_fields"]
 _GAUGE, _HISTOGRAM, _EXPONENTIAL = 5, 9, 10
 # Histogram.aggregation_temporality (field 2) = DELTA (1), after the data points.
 _DELTA = b"\x10\x01"
+# For the `H` at the end of a format: it is packed with the numbers of the point.
 _DELTA_AS_INT = int.from_bytes(_DELTA, "little")
 
 # Tags of HistogramDataPoint: start 2, time 3, count 4, sum 5, attributes 9, min 11, max 12
@@ -35,6 +36,7 @@ _COUNT_SUM = struct.Struct("<BQBd").pack
 _MIN_MAX = struct.Struct("<BdBd").pack
 _SHORT = struct.Struct("<BQBdH").pack
 _LONG = struct.Struct("<BQBdBdBdH").pack
+# Bytes of a point: 18 of both times, 18 of count and sum, 18 of minimum and maximum; of a Gauge time and value.
 _SHORT_SIZE, _LONG_SIZE, _GAUGE_SIZE = 36, 54, 18
 # NumberDataPoint: time 3, as_double 4, as_int 6 (sfixed64), attributes 7
 _TIME_DOUBLE = struct.Struct("<BQBd").pack
@@ -144,6 +146,7 @@ def _metrics(every: list[Series], pending: StepPartials, times: bytes) -> tuple[
             else:
                 append(_exponential(series, pending, state, buckets, times))
         if series in pending.order:
+            # A Gauge beside the Histogram of the same series.
             points += state is not None
             append(_order(series, pending, edges, first_too))
     return points, parts, first_too
@@ -255,7 +258,8 @@ def _histogram(series: Series, pending: StepPartials, state: Moments, times: byt
 def _exponential(
     series: Series, pending: StepPartials, state: Moments, buckets: ExponentialBuckets, times: bytes
 ) -> bytes:
-    # Attributes are field 1 here, times 2 and 3, count 4, sum 5, scale 6 (zigzag), zero_count 7 (fixed64).
+    # Attributes are field 1 here, times 2 and 3, count 4, sum 5, scale 6 (zigzag), zero_count 7 (fixed64),
+    # buckets 8 and 9, min 12, max 13.
     point = b"".join(
         (
             _attributes(1, series),

@@ -213,7 +213,7 @@ class Recorder:
             self._encode_at(place, pending, scopes, holds)
         elif step.stage.name is None:
             # A stage of which nothing is to be recorded; these were counted when they came.
-            FOLDER.recorded -= pending.records
+            FOLDER.uncount(step.generation, pending.records)
             if self._recorded_at_end is not None:
                 self._recorded_at_end -= pending.records
         else:
@@ -297,6 +297,7 @@ class Recorder:
         self.sent = Sent()
         self._recorded_at_end = None
         self._trailing_steps, self._baseline, self._repeated_steps = TrailingSteps(), Baseline(), RepeatedSteps()
+        # Buffers, fold and spans are the process's: of runs that go on something is in them.
         if SCOPES.active:
             self.scope.steps.forget()
             self.scope.dropped.clear()

@@ -59,6 +59,7 @@ class AfterShutdown:
         wanted: dict[object, object] = {
             axis.name: axis.current.index for axis in STEPS.axes.values() if axis.explicit and axis.current is not None
         }
+        # Which forgets what is wanted, too. `Recorder.enabled` enters these steps once the next run records.
         STEPS.forget()
         STEPS.wanted = wanted
         buffer.stay_awake()
@@ -89,6 +90,7 @@ def values_in(items: list[Any]) -> int:
     at = values = 0
     while at < len(items):
         series = items[at]
+        # The values of a row follow its four items; a list is one record with several values.
         more = len(series.series) if type(series) is Row else 0
         values += more or (len(items[at + 2]) if isinstance(items[at + 2], list) else 1)
         at += STRIDE + more

@@ -67,6 +67,8 @@ _NUMBERS = frozenset({float, int, bool})
 
 def append_cuda_row(row: Row, step: Step, values: Mapping[str, object], time_ns: int) -> bool:
     """Append a value of each name of `row`, in their order: numbers, and scalars on one CUDA device; or nothing."""
+    # The first value that is not a plain number tells most calls apart before anything is made: a text, an array, a
+    # tensor in CPU memory.
     for value in values.values():
         if type(value) not in _NUMBERS:
             if not getattr(value, "is_cuda", False):
@@ -85,6 +87,8 @@ def append_cuda_row(row: Row, step: Step, values: Mapping[str, object], time_ns:
         batch, at = STAGING.put(tensors, len(tensors))
     except Exception:  # noqa: BLE001 (which one it is, and why, is found out one by one)
         return False
+    # Once it is read a `StagedRow` becomes a row. Until then it is one deferred value, under the name of its first
+    # series.
     records = (of_tensors.series[0], step, StagedRow(of_tensors, batch, at), time_ns)
     append((of_numbers, step, None, time_ns, *numbers, *records) if numbers else records)
     return True
@@ -102,6 +106,7 @@ def add_record(records: list[Any], series: Series, step: Step, value: object, we
         _refuse(series, value, error)
         return False
     records += (series, step, item, time_ns)
+    # Exact types first: `isinstance()` with an ABC runs code of Python.
     kind = type(item)
     return kind is not float and kind is not tuple and kind is not list and isinstance(item, Deferred)
 

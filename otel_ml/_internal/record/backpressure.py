@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _thread import get_ident
 from collections import deque
+from contextlib import suppress
 
 from otel_ml._internal.one_time_event import OneTimeEvent
 
@@ -40,6 +41,7 @@ class Backpressure:
     def begin(self) -> None:
         """Be the thread that collects from now on."""
         self.threads.add(get_ident())
+        # Not below 0: `forget()` may have come since `expect()`.
         self._starting = max(0, self._starting - 1)
 
     def not_started(self) -> None:
@@ -68,8 +70,10 @@ class Backpressure:
     def took(self) -> None:
         """Let those go on who wait: something was taken."""
         self._is_stuck = False
-        for _ in range(len(self._waiting)):
-            self._waiting.popleft().open()
+        with suppress(IndexError):  # the thread of another run takes from it, too
+            # Not until it is empty: who is let go on may be waiting again already.
+            for _ in range(len(self._waiting)):
+                self._waiting.popleft().open()
 
     def wait(self) -> bool:
         """Wait until something was taken; return False where nobody collects, or has not for 10 s."""

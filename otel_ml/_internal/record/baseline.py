@@ -35,6 +35,7 @@ class Baseline:
             self._is_over = True
             return
         names = {series.definition.name for series in (*pending.moments, *pending.order) if series not in OWN_COUNTS}
+        # A baseline has an object of its own (`Steps.keep_baseline_apart`).
         if axis.first_of_loop is not step:
             self._names |= names
         elif met := self._names & names:

@@ -37,6 +37,7 @@ def meant_by_log(values: Any, step: Any, axis: Any, named: dict[str, Any]) -> Me
     `log([("loss", 1.0)])` are several.
     """
     if values is NO_VALUES and named:
+        # `log(metrics={…})` has all values under one name; `log(metrics=0.5)` has a metric that is called so.
         [(name, given), *more] = named.items()
         return Meant(given if not more and name in _OF_VALUES and isinstance(given, Mapping) else named, step, axis)
     _say_unknown("log", named)
@@ -46,6 +47,7 @@ def meant_by_log(values: Any, step: Any, axis: Any, named: dict[str, Any]) -> Me
         return _one(values, step, axis)
     pairs = _pairs(values)
     found = dict(pairs)
+    # Of two values under one name nobody can tell which is meant.
     if pairs and len(found) == len(pairs):
         return Meant(found, step, axis)
     _refuse(safe_repr(values), len(pairs) or 1, type(values).__name__)

@@ -92,11 +92,20 @@ class Folder:
     def share_out(self, steps: Steps) -> None:
         """Count what was recorded so far as that of the run of `steps`: another one begins beside it."""
         with self.lock:
+            # Under the lock: what is folded before is of the first run alone, and of all that follows each step says
+            # whose it is.
             if not NOW.several:
                 self.points += _fold_records(self, _take())
                 self.recorded_of[steps.generation] = self.recorded
                 NOW.several = True
                 steps.ask_contexts()
+
+    def uncount(self, generation: int, values: int) -> None:
+        """Know that values of a run that were counted when they were folded are not recorded after all."""
+        with self.lock:
+            self.recorded -= values
+            if NOW.several:
+                self.recorded_of[generation] -= values
 
     def take_steps(self, generation: int) -> dict[Step, None]:
         """Take what a run has pending, and what is nobody's anymore; the lock is held by the caller."""
@@ -120,12 +129,13 @@ class Folder:
 
     def take_apart(self, part: list[Any]) -> dict[StepPartials, int]:
         """Sort records by step and series; return what was added to, and its size before."""
-        items = 0  # of rows
+        items = 0  # of rows, with their values: these are counted one by one
         step_before: Step | None = None
         touched: dict[StepPartials, int] = {}
         pending = StepPartials(0)  # of no step
         last = 0
         records = iter(part)
+        # One iterator four times: each turn takes a record, and `_fold_row()` the values that follow a row.
         for series, step, value, time_ns in zip(records, records, records, records, strict=False):
             # Records come in runs of one step: the step's dictionaries are looked up once per run, not once per record.
             if step is not step_before:
@@ -223,9 +233,11 @@ class Folder:
         return STRIDE + len(values)
 
     def _fold_special(self, pending: StepPartials, step: Step, series: Series, value: Any, time_ns: int) -> None:
+        # The caller has counted it as a value of the program.
         if series.internal:
             self._count(-1)
         if isinstance(value, Deferred):
+            # It counts when it comes back with its values, as many as it has then.
             self._count(-1)
             self._defer(series, step, value, time_ns)
         elif type(value) is list:
@@ -256,6 +268,7 @@ class Folder:
 
     def drop_oldest(self) -> None:
         """Keep no more than there is room for; the lock is held by the caller."""
+        # Never the only one: the step that everybody records in is better than none.
         while self.points > self.most_points and len(self.steps) > 1:
             oldest = next(iter(self.steps))
             del self.steps[oldest]

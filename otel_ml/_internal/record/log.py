@@ -226,6 +226,7 @@ def _record_each(
         append_deferred(records)
     else:
         append(records)
+    # A row is of names that each gave one record: where one was refused the others stay single.
     if weight is None and len(records) == STRIDE * len(values) >= STRIDE * FEWEST and (*values,) not in table.rows:
         table.add_row((*values,), records[::STRIDE])
 
@@ -260,6 +261,7 @@ def _series(table: Table, name: object, options: _Options | None) -> Series | No
 
 def forget_names() -> None:
     """Look names up again."""
+    # Emptied and not replaced: compiled `log()` has `_PLAIN.rows` itself.
     _PLAIN.series.clear()
     _PLAIN.rows.clear()
     if native is not None:

@@ -49,6 +49,7 @@ class Metric:
         self._series = series
         self._by_attributes: dict[tuple[object, ...], Series] = {}
         if series is not None and series.definition.reduction.unsaid:
+            # `_look_up()` may go through the set on another thread.
             with DEFINITIONS.lock:
                 _METRICS.add(self)
 

@@ -62,6 +62,7 @@ class UpDownCounter(_Instrument):
         if change is None or not are_attributes(attributes, "add()", 1):
             return
         key = identity({} if attributes is None else attributes)
+        # Recorded under the lock, too: the last record of a step is then its newest level, whatever threads add.
         with DEFINITIONS.lock:
             level = self._levels[key] = self._levels.get(key, 0) + change
             self._metric.record(level, attributes)

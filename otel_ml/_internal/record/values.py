@@ -82,6 +82,7 @@ def weighted_value(value: object, weight: object) -> Recordable:
     Raises:
         UnrecordableError: also for a weight that is negative or not finite.
     """
+    # The comparison is false of NaN and infinity, too.
     if type(value) is float and type(weight) in _PLAIN and 0 <= weight < _TOO_LARGE:  # type: ignore[operator]
         return value, float(weight)  # type: ignore[arg-type]
     values = record_value(value)
@@ -143,6 +144,7 @@ def _sequence(value: Sequence[object]) -> list[float]:
 
 
 def _array(value: Any) -> float | list[float]:
+    # numpy's letters: float, int, unsigned int, bool.
     if value.dtype.kind not in "fiub":
         raise UnrecordableError("bad_value", f"an array of {value.dtype}")
     if value.ndim == 0:
@@ -218,6 +220,7 @@ def _reader_of(kind: type) -> Callable[[Any], float | list[float] | Deferred]:
     return next((reader for accepts, reader in _OTHERS if accepts(kind)), _refuse)
 
 
+# In this order: a FakeTensor is a Tensor, and a complexfloating a number.
 _ARRAYS: tuple[tuple[str, str, Callable[[Any], float | list[float] | Deferred]], ...] = (
     ("torch._subclasses.fake_tensor", "FakeTensor", _traced),
     ("torch._subclasses.functional_tensor", "FunctionalTensor", _traced),

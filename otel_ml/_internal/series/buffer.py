@@ -36,6 +36,7 @@ class Asleep(Records):
 
     def __iadd__(self, items: Iterable[Any], /) -> Asleep:  # type: ignore[misc] # a list that is not added to
         """Take the first record, and start what sends it."""
+        # Awake first: the next record, also of another thread, must not begin a second run.
         stay_awake()
         RECORDS.extend(items)
         begin_run()

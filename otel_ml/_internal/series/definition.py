@@ -207,6 +207,7 @@ class Definitions:
         """
         group = self._reductions.setdefault(reduction, len(self._reductions))
         self._placed += 1
+        # One number sorts by both: the reduction above, the place within it below.
         return (group if reduction.unsaid else group + _ASKED) << 32 | self._placed
 
     def series(
@@ -271,6 +272,8 @@ class Definitions:
         known.unit = known.unit or unit
         known.description = known.description or description
         known.asked, known.default = asked, default
+        # Series are folded as their definition's reduction asks (`settle()`): another one is another definition, and
+        # gets series of its own.
         if reduction == known.reduction:
             return known
         made = self._definitions[known.name] = Definition(
@@ -347,12 +350,12 @@ def bad_prefix(prefix: object) -> str:
 
 def identity(attributes: Mapping[str, object]) -> Attributes:
     """Return attributes in the one order and with the types OpenTelemetry has; others become text."""
-    return tuple(
-        sorted(
-            (text_of(key), value if isinstance(value, (str, bool, int, float)) else text_of(value))
-            for key, value in attributes.items()
-        )
-    )
+    # A dictionary first: 1 and "1" are one key, and two items of one key would be sorted by their values.
+    found = {
+        text_of(key): value if isinstance(value, (str, bool, int, float)) else text_of(value)
+        for key, value in attributes.items()
+    }
+    return tuple(sorted(found.items()))
 
 
 @public

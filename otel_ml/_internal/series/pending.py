@@ -219,6 +219,7 @@ class StepPartials:
         Bare records come first: once a process is asked for a reduction, no record of the metric is bare anymore.
         """
         if self.more:
+            # The sum of the one record is its value.
             yield self._alone({series: self.moments.pop(series)[1] for series in self.more})
         if self.between is not None:
             self.between.first_ns, self.between.last_ns = self.first_ns, self.last_ns
@@ -240,6 +241,7 @@ class StepPartials:
 
     def _merge_m2(self, series: Series, values: Sequence[float], new: Moments) -> None:
         mean = new[1] / new[0]
+        # A product and no power: `1e200 ** 2` raises OverflowError, where the product is infinite.
         m2 = sum([(value - mean) * (value - mean) for value in values])
         old = self.moments.get(series)
         if old is not None:
@@ -294,6 +296,7 @@ def _listed(group: float | Sequence[float]) -> Sequence[float]:
 
 def _moments(values: Sequence[float]) -> Moments:
     total = sum(values)
+    # Infinities of both signs also have no sum, but a minimum and a maximum.
     if total != total and any(value != value for value in values):
         # min() and max() skip a NaN or not depending on where it stands.
         return len(values), total, total, total
@@ -302,6 +305,7 @@ def _moments(values: Sequence[float]) -> Moments:
 
 def _merged(old: Moments, new: Moments) -> Moments:
     nan = old[2] + new[2]
+    # One addition tells most cases apart; it is NaN also of infinities of both signs.
     if nan != nan and (old[2] != old[2] or new[2] != new[2]):
         return old[0] + new[0], nan, nan, nan
     return old[0] + new[0], old[1] + new[1], min(old[2], new[2]), max(old[3], new[3])

@@ -64,6 +64,7 @@ class Steps:
         self.none: Step = Step(None, None, self.generation)
         self.process = self.none
         self.boundaries: int = 0
+        # New variables: contexts of tasks keep what was set in the old ones.
         self.blocks: ContextVar[StepBlock | At | None] = ContextVar("otel_ml_step", default=None)
         # Reentrant: a signal handler may set a step while the main thread is doing so.
         self.lock: threading.RLock = threading.RLock()
@@ -133,6 +134,8 @@ class Steps:
         with self.lock:
             baseline = axis.steps[0]
             axis.first_of_loop = axis.steps[0] = step = Step(axis, 0, self.generation)
+            # One step on the wire, whose watermark counts the points of both; `base` has what still comes for the
+            # baseline count here.
             step.points, step.said, step.waiting = baseline.points, baseline.said, baseline.waiting
             step.ended = False
             baseline.base = step
@@ -162,6 +165,8 @@ class Steps:
             if step is None:
                 return
             self._end(step)
+            # What points to it by now is sent as a record of the step before. Of a step with points the watermark is
+            # due.
             if axis.is_fetched_new and not step.points and step.index is not None:
                 axis.steps.pop(step.index, None)
                 step.base = axis.current or self.none
@@ -175,14 +180,16 @@ class Steps:
         if NOW.boundary is not None:
             NOW.boundary()
         with self.lock:
-            step, axis.current = axis.current, None
-            if step is not None:
-                if not step.blocks:
-                    self._end(step)
-                self.boundaries += 1
-                self._leave(step)
-                if self.process is step:
-                    self._use(self._remaining() or self.none)
+            step = axis.current
+            if step is None:
+                return
+            if not step.blocks:
+                self._end(step)
+            axis.current = None
+            self.boundaries += 1
+            self._leave(step)
+            if self.process is step:
+                self._use(self._remaining() or self.none)
 
     def at(self, axis_name: str, index: int) -> Step:
         """Return the step of a `log(step=)`; moves the current one only where nothing else does."""
@@ -205,6 +212,7 @@ class Steps:
         with self.lock:
             self.blocks_used = self.asked = axis.explicit = True
             NOW.step = None
+            # Asked before this block itself enters a step of the axis.
             is_staged = self.staged and self.stage.get() is not None and not axis.is_entered
             step = self.step(axis, index)
             if index < axis.latest and step.ended_ns and not step.blocks:
@@ -223,11 +231,12 @@ class Steps:
     def close(self, step: Step) -> None:
         """Leave a block."""
         with self.lock:
+            if step.axis is not None and step.blocks == 1 and step.axis.current is not step:
+                self._end(step)
             step.blocks -= 1
             if step.axis is not None and not step.blocks:
                 step.axis.open.pop(step, None)
-                if step.axis.current is not step:
-                    self._end(step)
+                # No step is current: what is recorded after the block belongs to its step (docs/protocol.md §2.6).
                 if self.process.index is None:
                     self._leave(step)
                     self._use(self.none)
@@ -265,6 +274,8 @@ class Steps:
 
     def _move(self, axis: Axis, step: Step) -> None:
         before = axis.current
+        if before is not None and before is not step and not before.blocks:
+            self._end(before)
         axis.current = step
         step.ended = False
         index = step.index or 0
@@ -272,11 +283,10 @@ class Steps:
             axis.latest = index
         elif index < axis.latest and step.ended_ns and before is not step:
             axis.second_pass.enter(index, axis.latest)
-        if before is not None and before is not step and not before.blocks:
-            before.ended_ns = time_ns()
-            before.ended = True
 
     def _end(self, step: Step) -> None:
+        # Called before the step is left: the background thread, which takes no lock, would else find a step that is
+        # left since its end before, or since 1970, and say that all of it was sent.
         step.ended_ns = time_ns()
         step.ended = True
 

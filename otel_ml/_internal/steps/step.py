@@ -45,10 +45,10 @@ class StepBlock:
         self.token = self.variable.set(self)
 
     def __exit__(self, *_: object) -> None:
-        # Left in another context than entered (an async generator closed by the event loop): that one is gone.
         boundary = NOW.boundary
         if boundary is not None:  # while its own step is current
             boundary()
+        # Left in another context than entered (an async generator closed by the event loop): that one is gone.
         with suppress(ValueError):
             self.variable.reset(self.token)
         self.steps.close(self.step)

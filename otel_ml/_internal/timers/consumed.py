@@ -44,6 +44,7 @@ _BAD = "bad"
 
 _STRIDE = 4
 _LIMIT = _STRIDE * 8192
+"""Items from which a caller counts them itself."""
 
 _CALLS: list[Any] = []
 """(step, span, version, contexts) of each call, flat as records are: callers append, a prefix is taken."""
@@ -103,6 +104,7 @@ def consumed(contexts: Any, version: int | None = None) -> None:
         # One call of C, as with records: nothing of another thread comes between the four.
         calls += (NOW.step or current_step(), _span(), version, given)
         if len(calls) > _LIMIT:
+            # Not waited for: this may be a signal handler, on the thread that counts.
             settle_consumed(wait=False)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
         reporter.failed("consumed()", error)
@@ -215,6 +217,7 @@ def _add(groups: _Groups, contexts: Iterable[Any]) -> None:
         counts = Counter([_text(context) or safe_repr(context) for context in contexts])
     keyed: dict[str, int] = {}
     for context, count in counts.items():
+        # Ours differ in a number alone where the key is the same: the first of a key is read, the others are counted.
         if isinstance(context, str) and (key := key_of(context)) in keyed:
             keyed[key] += count
         elif (group := _read(context, count)) is not None and group[0] == key_of(group[1].example):
@@ -224,7 +227,7 @@ def _add(groups: _Groups, contexts: Iterable[Any]) -> None:
             _add_group(groups, *(group or (_BAD, _Group(count, safe_repr(context)))))
     for key, count in keyed.items():
         if count:
-            _add_group(groups, key, groups[key]._replace(size=count))
+            _add_group(groups, key, _Group(count, ""))  # the one there, or the one of all further keys, has an example
 
 
 def _read(context: Any, count: int) -> tuple[str, _Group] | None:
@@ -236,6 +239,7 @@ def _read(context: Any, count: int) -> tuple[str, _Group] | None:
     if not all(ids):
         return "", _Group(count, text)
     key = key_of(text)
+    # Of `00-<trace>-<span>-01` that is both ids.
     return (key if producer_of(key) else text[3:52]), _Group(count, text)
 
 
@@ -273,6 +277,7 @@ def _refuse(step: Step, bad: _Group) -> None:
 
 def _record(step: Step, version: int | None, groups: _Groups) -> None:
     """Record how many things were consumed, of which versions, and how stale they were."""
+    # It is made at a look, after the step perhaps: its time is not to be later than the step's.
     time_ns = step.ended_ns if step.ended and step.index is not None else time.time_ns()
     records: list[Any] = []
     for key, (count, _) in groups.items():
@@ -281,6 +286,7 @@ def _record(step: Step, version: int | None, groups: _Groups) -> None:
             samples, versions, staleness = series
             wanted: list[tuple[Series | None, Any]] = [(samples, float(count))]
             if producer is not None and producer.version is not None:
+                # (value, weight): that many contexts with the same version.
                 wanted.append((versions, (float(producer.version), float(count))))
                 if version is not None:
                     wanted.append((staleness, (float(version - producer.version), float(count))))

@@ -21,11 +21,13 @@ BEGINNING = field(1, text(1, SCOPE))
 
 # Span: trace_id 1, span_id 2, parent_span_id 4, name 5, kind 6, start 7, end 8, attributes 9, events 11,
 # links 13, status 15
+# Ids are bytes, the highest first; times are fixed64, the lowest byte first.
 _ROOT = struct.Struct(">BB16sBBQ").pack
 _CHILD = struct.Struct(">BB16sBBQBBQ").pack
 _LINK = _ROOT
 _KIND_TIMES = struct.Struct("<BBBQBQ").pack
 _INTERNAL = 1
+# Bytes of the ids without and with a parent, and of kind and times.
 _ROOT_SIZE, _CHILD_SIZE, _TIMES_SIZE = 28, 38, 20
 
 

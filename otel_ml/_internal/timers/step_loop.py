@@ -225,6 +225,7 @@ class _Counted:
         axis.counted = self._index
         if self._is_staged:
             axis.note_stage()
+        # In a `with step()` block that step is current, for the loop's timers as for all else.
         own = axis.current if self._steps.blocks.get() is None else None
         if self._scope is None:
             self._measure(own)
@@ -254,6 +255,7 @@ class _Counted:
         """The loop is over, or left, in another context perhaps."""
         if _AROUND.get() is self:
             _AROUND.set(self.outer)
+        # First: what was recorded for an item that never came belongs to the step that ends next.
         self._steps.give_up_fetching(self._axis)
         self._steps.end(self._axis)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 __all__ = ["Measured", "timed_calls"]
@@ -14,6 +14,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Measured = Callable[[], "AbstractContextManager[Any] | None"]
 """Makes the timer of one call, or None while its level is off."""
+
+_UNTIMED: AbstractContextManager[Any] = nullcontext()
 
 
 def timed_calls(function: F, measured: Measured) -> F:
@@ -64,15 +66,11 @@ def _generator(function: Callable[..., Generator[Any, Any, Any]], measured: Meas
         generator = function(*args, **kwargs)
         resume: Callable[[], Any] = functools.partial(next, generator)
         while True:
-            timing = measured()
-            try:
-                if timing is None:
+            with measured() or _UNTIMED:
+                try:
                     item = resume()
-                else:
-                    with timing:
-                        item = resume()
-            except StopIteration as stop:
-                return stop.value
+                except StopIteration as stop:  # within the timer: to have come to its end is not an error of its span
+                    return stop.value
             try:
                 sent = yield item
             except GeneratorExit:
@@ -92,15 +90,11 @@ def _async_generator(function: Callable[..., AsyncGenerator[Any, Any]], measured
         generator = function(*args, **kwargs)
         resume: Callable[[], Any] = generator.__anext__
         while True:
-            timing = measured()
-            try:
-                if timing is None:
+            with measured() or _UNTIMED:
+                try:
                     item = await resume()
-                else:
-                    with timing:
-                        item = await resume()
-            except StopAsyncIteration:
-                return
+                except StopAsyncIteration:  # as above
+                    return
             try:
                 sent = yield item
             except GeneratorExit:

@@ -182,6 +182,8 @@ class _Off:
 
     __slots__ = ("_definition",)
 
+    # Functions of C are not bound to the object. `"".format` takes any arguments and returns "", which is false: what
+    # the block raises goes on.
     __enter__ = repeat(NO_SPAN).__next__
     __exit__ = "".format
 

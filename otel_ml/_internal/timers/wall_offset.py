@@ -18,6 +18,7 @@ def wall_offset(before: int | None = None) -> int:
     with an offset of its own it would begin after that, or end before it.
     """
     begin_ns, now_ns, end_ns = min((_reading() for _ in range(_READINGS)), key=lambda one: one[2] - one[0])
+    # The epoch's clock was read between the two others: the offset is in between these.
     if before is not None and now_ns - end_ns - _SLACK_NS <= before <= now_ns - begin_ns + _SLACK_NS:
         return before
     return now_ns - (begin_ns + end_ns) // 2

@@ -54,5 +54,7 @@ class BackgroundTransport:
         while not task.done.wait(max(0.0, self._next - time.monotonic())):
             self._next = time.monotonic() + self._tick
             if not self._meanwhile():
+                # The request goes on on its thread, and nobody hears its answer: what it holds counts as not
+                # acknowledged.
                 return given_up
         return task.outcome()

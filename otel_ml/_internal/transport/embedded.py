@@ -235,7 +235,8 @@ class EmbeddedLink:
         remedy = remedy or f"Look into {self.dir / 'service.log'}."
         self._process = None
         self._failures += 1
-        self._not_before = now + min(30.0, 2.0**self._failures)
+        # The exponent is bounded: after 1,024 failures, a night of them, no float would be as large.
+        self._not_before = now + min(30.0, 2.0 ** min(self._failures, 5))
         self._release()
         self._say(
             "service-not-started",

@@ -178,6 +178,12 @@ def test_tables_of_all_forms(captured: Capture, data: Any, columns: list[str] | 
     assert newest(captured, "ml.table").body == {"columns": ["a", "b"], "rows": [[1, "x"], [2, "y"]]}
 
 
+def test_rows_of_a_table_keep_what_has_a_number_for_a_name(captured: Capture) -> None:
+    otel_ml.log_table("confusion", [{0: 5, 1: 1}, {0: 2, 1: 7}])
+
+    assert newest(captured, "ml.table").body == {"columns": ["0", "1"], "rows": [[5, 1], [2, 7]]}
+
+
 def test_a_small_file_travels_and_is_hashed(captured: Capture, tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     path.write_bytes(b"weights")

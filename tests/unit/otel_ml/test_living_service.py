@@ -123,3 +123,15 @@ def waited(clock: Any, link: Any, *, rank: int = 0, lines: list[str] | None = No
         clock.now += 0.5
         assert clock.now < began + 600, "without end"
     return float(clock.now - began)
+
+
+def test_a_service_that_does_not_start_for_days_is_tried_again_twice_a_minute(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file, where folders of runs are to be made")
+    said: list[str] = []
+    link = EmbeddedLink(Config(dir=tmp_path / "runs"), "one", say=lambda slug, sentence: said.append(slug))
+
+    for look in range(4_000):
+        link.reach(10.0 * look, failing_s=0.0)
+    link.close()
+
+    assert 1_300 < len(said) < 1_400

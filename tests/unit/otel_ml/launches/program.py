@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
 PROGRAM = (
     "from otel_ml._internal.identity.run_identity import identify; from otel_ml.config import Config; import os; "
@@ -34,10 +35,15 @@ def held(many: int) -> str:
     return f"{PROGRAM}\n{HELD.replace('MANY', str(many))}"
 
 
-def ids(shell: str, **variables: str) -> list[str]:
+CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--mount-proc", "--fork")
+"""Starts what is process 1 of a PID namespace of its own."""
+
+
+def ids(shell: str, *, within: Sequence[str] = (), **variables: str) -> list[str]:
     """Return the run ids of the programs that a script starts; `$P` is one that prints its id."""
     environ = {**os.environ, "PROGRAM": PROGRAM, "P": f"{sys.executable} -c", **variables}
-    done = subprocess.run(["bash", "-c", shell], env=environ, capture_output=True, text=True, check=True, timeout=60)
+    command = [*within, "bash", "-c", shell]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.split()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml._internal.identity.ranks import detect
-from tests.unit.otel_ml.launches.program import SPAWNED, STEP, TORCHRUN, ids
+from tests.unit.otel_ml.launches.program import CONTAINER, SPAWNED, STEP, TORCHRUN, ids
 
 
 def test_every_program_of_an_interactive_slurm_shell_is_a_run() -> None:
@@ -45,6 +45,16 @@ def test_two_torchruns_of_one_slurm_shell_are_two_runs() -> None:
 def test_ranks_of_mpi_in_shells_of_their_own_are_one_run(variable: str) -> None:
     found = ids(
         f'for r in 0 1; do {variable}_RANK=$r {variable}_SIZE=2 bash -c "$P \\"\\$PROGRAM\\"; true"; done',
+    )
+
+    assert len(found) == 2
+    assert len(set(found)) == 1
+
+
+def test_ranks_in_shells_of_their_own_whose_launcher_is_process_1_of_a_container_are_one_run() -> None:
+    found = ids(
+        'for r in 0 1; do PMI_RANK=$r PMI_SIZE=2 bash -c "$P \\"\\$PROGRAM\\"; true"; done',
+        within=CONTAINER,
     )
 
     assert len(found) == 2

@@ -265,6 +265,15 @@ def test_many_samples_of_many_contexts_are_some_links_and_whole_counts(run: Run)
     assert run.totals("consumed/samples", generator="7")[1][1] == 40.0
 
 
+def test_samples_of_more_producers_than_are_told_apart_are_counted_all_the_same(run: Run) -> None:
+    """As of 2,000 generators of which each has made several."""
+    otel_ml.set_step(1)
+    otel_ml.consumed([made_by("generator", rank, 3, number) for number in (1, 2, 3) for rank in range(2_000)])
+
+    assert run.totals("consumed/samples")[1][1] == 6_000.0
+    assert run.totals("consumed/samples", generator="7")[1][1] == 3.0
+
+
 @pytest.mark.parametrize(
     "odd", ["nonsense", "", b"\xff", 5, None, object(), {}, {"a": 1}, {"traceparent": 3}, "ü" * 55]
 )

@@ -139,6 +139,14 @@ def test_a_prefix_is_part_of_the_name(recorded):
     assert sums(recorded.collect()) == {("val/loss", None): 1.0}
 
 
+def test_of_attributes_whose_keys_are_one_text_the_last_counts(recorded):
+    log({"x": 1.0}, attributes={1: "a", "1": 2}, reduce="mean")
+
+    (point,) = points(recorded.collect(), "x")
+    assert point.attributes == {"1": 2}
+    assert not recorder.dropped
+
+
 def test_attributes_in_any_order_are_one_series(recorded):
     log({"x": 1.0}, attributes={"a": "1", "b": "2"}, reduce="mean")
     log({"x": 2.0}, attributes={"b": "2", "a": "1"}, reduce="mean")

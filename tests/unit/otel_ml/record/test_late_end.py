@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,8 +10,12 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 import otel_ml
+from otel_ml._internal.events.event_queue import EventQueue
+from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.record.fold import FOLDER
 from otel_ml.testing import capture
+from tests.waiting import eventually
 
 
 @contextmanager
@@ -52,3 +57,36 @@ def test_a_run_that_is_given_no_time_has_recorded_what_it_was_given() -> None:
 
             assert [point.value for point in second.points] == [-1.0]
         assert {point.value for point in run.points} <= {float(number)}
+
+
+def test_who_waits_for_ever_for_a_flush_does_not_wait_for_a_thread_that_has_come_to_its_end() -> None:
+    with capture():
+        session = RUNTIME.current
+        assert session is not None
+        worker = session.worker
+        assert worker is not None
+        with FOLDER.lock:  # holds the background thread up
+            ending = threading.Thread(target=otel_ml.shutdown, args=(20.0,))
+            ending.start()
+            eventually(lambda: worker._ending is not None or worker._requests.qsize() == 1)
+            done: list[bool] = []
+            flushing = threading.Thread(target=lambda: done.append(worker.request("flush", math.inf)), daemon=True)
+            flushing.start()
+            eventually(lambda: worker._requests.qsize() == (1 if worker._ending is not None else 2))
+        ending.join()
+
+        flushing.join(20)
+        assert done == [False]
+
+
+def test_what_is_forgotten_while_it_is_taken_is_taken_no_further() -> None:
+    queue = EventQueue()
+    for name in ("first", "second", "third"):
+        queue.put("event()", lambda name=name: (LogRecord(name),))
+
+    taken = []
+    for record in queue.take():
+        taken.append(record.event)
+        queue.forget()
+
+    assert taken == ["first"]

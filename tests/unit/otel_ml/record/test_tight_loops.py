@@ -15,6 +15,7 @@ import pytest
 from otel_ml._internal.events.event_calls import event
 from otel_ml._internal.events.event_queue import EVENTS
 from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.record.fold import FOLDER, relieve
 from otel_ml._internal.record.log import log, record
@@ -26,6 +27,25 @@ from otel_ml._internal.timers.timing import timed
 from tests.waiting import eventually
 
 A_FULL_BUFFER = buffer.LIMIT // buffer.STRIDE + 1
+
+
+class TakenMeanwhile(OneTimeEvent):
+    """Somebody who waits, and at whom another run's thread says, too, that it has taken something."""
+
+    __slots__ = ()
+
+    def open(self) -> None:
+        BACKPRESSURE.took()
+        super().open()
+
+
+def test_threads_of_two_runs_let_those_go_on_who_wait(recorded):
+    waiting = [TakenMeanwhile() for _ in range(3)]
+    BACKPRESSURE._waiting.extend(waiting)
+
+    BACKPRESSURE.took()
+
+    assert all(one.wait(0) for one in waiting)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers.timing import timed
-from tests.unit.otel_ml.record.decoded import counts, points, sums
+from tests.unit.otel_ml.record.decoded import counts, points, spans, sums
 
 
 @pytest.mark.parametrize("decorate", [timed, timed("work"), timed(level=1)], ids=["bare", "named", "options"])
@@ -159,6 +159,29 @@ def test_an_async_generator_is_timed_and_closed(recorded):
     assert asyncio.run(job()) == [0, 1, 2, 3]
     assert closed == [True]
     assert counts(recorded.collect(), "time/stream") == {None: 4}
+
+
+@timed("produce")
+def produce():
+    yield from range(3)
+
+
+@timed("produce")
+async def produce_async():
+    for i in range(3):
+        yield i
+
+
+async def all_of(generator):
+    return [item async for item in generator]
+
+
+@pytest.mark.parametrize("consume", [lambda: list(produce()), lambda: asyncio.run(all_of(produce_async()))])
+def test_that_a_generator_comes_to_its_end_is_not_an_error_of_its_span(recorded, consume):
+    assert consume() == [0, 1, 2]
+
+    found = spans(recorded.collect())
+    assert [span.status.code for span in found] == [0] * 4
 
 
 def test_a_timer_above_the_level_still_decorates(recorded):

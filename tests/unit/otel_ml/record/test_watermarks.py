@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
 from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.messages.watermark import is_step_complete
 from otel_ml._internal.record.log import log
+from otel_ml._internal.steps.axes import STEPS
+from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.steps.step import set_step, step
 from otel_ml.wire.boot_clock import seconds_since_boot
 from tests.unit.otel_ml.record.decoded import every_point, manifests, positions
@@ -61,6 +71,60 @@ def test_an_open_block_holds_the_manifest_back(recorded):
         assert manifests(recorded.collect(after_s=60)) == {}
         first.__exit__(None, None, None)
         assert manifests(recorded.collect(after_s=60)) == {("policy_version", 3): 1}
+
+
+@contextmanager
+def looked_at_each_line(of: Step) -> Iterator[list[bool]]:
+    """Whether a background thread that looks at that very moment takes the step for complete."""
+    now_ns = time.time_ns()
+    seen: list[bool] = []
+
+    def look(*_: object) -> Callable[..., object]:
+        seen.append(is_step_complete(of, now_ns, 10_000_000_000))
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        yield seen
+    finally:
+        sys.settrace(before)
+
+
+def leave_a_block() -> Step:
+    block = step(7, axis="policy_version")
+    block.__enter__()
+    left = STEPS.axes["policy_version"].steps[7]
+    with step(8, axis="policy_version"), looked_at_each_line(left) as seen:
+        block.__exit__(None, None, None)
+    assert not any(seen)
+    return left
+
+
+def go_on_to_another_step() -> Step:
+    STEPS.set("step", 0)  # which the compiled `set_step()` does not call
+    before = STEPS.axes["step"].steps[0]
+    with looked_at_each_line(before) as seen:
+        STEPS.set("step", 1)
+    assert not any(seen)
+    return before
+
+
+def leave_an_earlier_step() -> Step:
+    STEPS.set("step", 1)
+    STEPS.set("step", 0)
+    with looked_at_each_line(STEPS.axes["step"].steps[0]) as seen:
+        STEPS.end("step")
+    assert not any(seen)
+    return STEPS.axes["step"].steps[0]
+
+
+@pytest.mark.parametrize("end", [leave_a_block, go_on_to_another_step, leave_an_earlier_step])
+def test_at_no_moment_of_its_end_does_a_step_look_as_if_it_had_ended_long_ago(recorded, end):
+    """What was recorded in it last may not be folded yet: a watermark would be sent without it."""
+    ended = end()
+
+    assert is_step_complete(ended, ended.ended_ns + 20_000_000, 10_000_000_000)
 
 
 def test_an_open_block_of_an_older_step_holds_back_the_manifest_of_a_newer_one(recorded):
