@@ -107,7 +107,7 @@ def write_columns(jsonl: Path, *, whole: bool) -> None:
             for row, line in _rows(text):
                 chunk.add(row, line)
                 if chunk.end - chunk.begin >= _CHUNK_BYTES:
-                    file.write(chunk.written(0))
+                    file.write(chunk.written(0))  # the time of the last chunk alone says whether the text was edited
                     chunk = ChunkBuilder(chunk.end)
             file.write(chunk.written(os.fstat(text.fileno()).st_mtime_ns))
         fresh.replace(path)

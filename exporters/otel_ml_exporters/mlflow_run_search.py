@@ -7,7 +7,7 @@ from otel_ml.wire.short_digest import short_digest
 __all__ = ["RUN_ID", "experiment_name", "in_quotes"]
 
 RUN_ID = "otel_ml.run_id"
-"""The tag that has the run's id."""
+"""The tag that has `ml.experiment.id`: MLflow gives its runs ids of its own."""
 
 _LONGEST = 500
 """`mlflow.utils.validation.MAX_EXPERIMENT_NAME_LENGTH`."""

@@ -120,9 +120,10 @@ class JsonlExporter(Exporter):
             record for record in records if not isinstance(record, SpanBatch) and record.seq > self._metrics.last_seq
         ]
         try:
-            self._spans.write(b"".join(map(_spans, spans)))
+            # All that may fail comes before the spans: these would be there twice once the batch comes again.
             rows = [self._row(record) for record in others]
             lines = [json_text(row, default=dict) + b"\n" for row in rows]
+            self._spans.write(b"".join(map(_spans, spans)))
             self._metrics.write(b"".join(lines))
         except OSError as error:
             self._spans.cut(spans_before)

@@ -241,7 +241,7 @@ def mlflow_page(address: str, run_id: str) -> str:
             "max_results": 1,
         }
         [found] = _ask(address, "runs/search", query).get("runs", [])
-    except (OSError, ValueError):  # a refusal of its server is an OSError too
+    except (OSError, ValueError):  # a refusal is an OSError; without such a run nothing is unpacked
         return address
     info = found["info"]
     return f"{address}#/experiments/{info['experiment_id']}/runs/{info['run_id']}?workflowType=machine_learning"

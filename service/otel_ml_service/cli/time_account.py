@@ -85,7 +85,7 @@ def _shares(place: str, timers: Sequence[tuple[str, Series, Series]]) -> list[Sh
             place,
             phase,
             seconds / steps,
-            seconds / total if total > 0 else 0.0,
+            share,
             _at_the_front(series, ranks),
             of_rank,
             last,

@@ -92,6 +92,7 @@ class ExportWithRetries:
             self._given_up.clear()
             for refused in export_all_but_refused(wanted, partial(self._export, exporter), self._progress.advance):
                 self._progress.quarantine(refused)
+        # Also over what was thinned out or not selected: else an exporter of every 100th step would lag for ever.
         self._progress.advance(records[-1].seq)
 
     def _export(self, exporter: Exporter, records: Sequence[Record], *, is_last_word: bool) -> Refusal | None:
@@ -117,6 +118,7 @@ class ExportWithRetries:
                 # aside.
                 surprises += 0 if is_passing(error) else 1
                 reason = f"unexpected {type(error).__name__}: {shown(error)}"
+                # Halves are tried once, and so is what raises the same as its batch did, which has had its tries.
                 tries = self._retries.policy.surprises if is_last_word and reason not in self._given_up else 0
                 if surprises > tries:
                     self._give_up(reason, is_for_good=is_last_word)

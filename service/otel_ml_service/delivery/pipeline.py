@@ -171,6 +171,7 @@ class Pipeline:
                 pass
             self._flush(exporter)
             require_intact(exporter)
+            # Only here: a backend is told that the run has ended once it has all of it.
             ended = self._last_status
         except RestartExporterError as error:
             self._progress.failed(error, state="retrying")
@@ -190,11 +191,7 @@ class Pipeline:
         while True:
             self._is_starting = True
             try:
-                exporter, run = self._make(), self._run
-                exporter.start(run)
-                check_settings(exporter)
-                url = None if exporter.url is None else shown(exporter.url)
-                self._export.note(exporter)
+                exporter, run, url = self._opened()
             except BaseException as error:  # noqa: BLE001 (any failure to start is retried; the others go on)
                 self._is_starting = False
                 state = "retrying" if isinstance(error, RetryableExportError) else "failed"
@@ -205,6 +202,20 @@ class Pipeline:
                 self._progress.change(state="running", url=url)
                 self._is_starting = False
                 return exporter
+
+    def _opened(self) -> tuple[Exporter, RunInfo, str | None]:
+        """Return a new exporter, the facts with which it was started, and its address."""
+        # The facts are read once it is made: an import of a library takes seconds, in which the job may say more.
+        exporter, run = self._make(), self._run
+        exporter.start(run)
+        try:
+            check_settings(exporter)
+            url = None if exporter.url is None else shown(exporter.url)
+            self._export.note(exporter)
+        except BaseException:
+            self._shut_down(exporter, None)  # what it has opened, and perhaps locked, the next one needs
+            raise
+        return exporter, run, url
 
     def _resume(self, exporter: Exporter) -> None:
         # The state of the run is the last record; an exporter that only has to end the run in its backend needs it,

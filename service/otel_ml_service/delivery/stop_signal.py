@@ -34,6 +34,7 @@ class StopSignal:
         self.clock = clock
         self.wake = threading.Event()
         self.deadline: float | None = None
+        # Over from the beginning: nobody is in a hurry yet.
         self._hurried_until = clock()
 
     def hurry(self) -> None:

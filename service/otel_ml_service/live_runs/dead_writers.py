@@ -15,7 +15,7 @@ from otel_ml_service.aggregation.observation import Writer
 __all__ = ["DeadWriters", "Died", "ProcessTable"]
 
 _STATE, _THREADS, _STARTED = 0, 17, 19
-"""Places in `/proc/<pid>/stat` behind the name."""
+"""Places in `/proc/<pid>/stat` behind the name: fields 3, 20 and 22 of proc(5)."""
 
 
 class _Process(NamedTuple):

@@ -91,6 +91,7 @@ class EmbeddedService:
             if seen != last_seen or self._admission.held:
                 moved_at, last_seen = self._clock(), seen
             still_s = self._clock() - moved_at
+            # `announce` is called with the run open: where there is none, it has been over for a while, and is closed.
             is_over = all(run.is_over and run.outbox.last_seq for run in runs)
             waits_for_writers = any(run.status.state == "running" and run.status.writers for run in runs)
             if still_s >= (_LINGER_S if is_over else _NOBODY_S) and not waits_for_writers:

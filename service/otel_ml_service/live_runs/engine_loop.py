@@ -165,6 +165,7 @@ class EngineLoop:
         if entries and is_all and not stopping:
             # Requests that arrive within one commit's time share it.
             left = _COMMIT_S - (self._clock() - self._committed_at)
+            # More than that is left where the clock was set back.
             if 0 < left <= _COMMIT_S:
                 time.sleep(left)
                 with self._changed:
@@ -203,6 +204,7 @@ class EngineLoop:
         deadlines = [deadline - now for run in self._runs if (deadline := run.next_deadline()) is not None]
         look_s = _IDLE_S if self._dead is None else self._dead.wait_s
         commit_s = _COMMIT_S if any(run.awaits_the_dead or run.is_ending for run in self._runs) else _IDLE_S
+        # At least that: a deadline that is over and stays must not make the loop spin.
         return max(0.005, min([look_s, commit_s, *deadlines]))
 
     def _observe(self, entries: Sequence[Undecided], now: float) -> set[str]:
@@ -221,14 +223,10 @@ class EngineLoop:
         try:
             return self._feed(entry, experiment, now)
         except Exception:  # noqa: BLE001 (as in _advance)
-            self._undecidable(experiment)
+            if experiment not in self._defects:  # said once: until a restart the journal keeps everything
+                self._defects.add(experiment)
+                _log.exception("Run %s: an internal error. Please report it with this log.", experiment)
             return False
-
-    def _undecidable(self, experiment: str) -> None:
-        """Log once that a run cannot take what comes for it; until a restart the journal keeps everything."""
-        if experiment not in self._defects:
-            self._defects.add(experiment)
-            _log.exception("Run %s: an internal error. Please report it with this log.", experiment)
 
     def _feed(self, entry: Undecided, experiment: str, now: float) -> bool:
         observations = entry.observations.get(experiment, ())
@@ -341,6 +339,7 @@ class EngineLoop:
             with run.log.speaking():
                 run.commit()
         except DamagedError as error:
+            # Not stuck: trying again mends nothing. As a defect, it has the journal keep everything for the new start.
             if run.experiment not in self._defects:
                 run.trouble.note(error)
                 self._defects.add(run.experiment)

@@ -31,7 +31,9 @@ def as_request(late: Sent) -> Any:
     _set_attributes(resource.resource.attributes, _resource(late.writer))
     scope = resource.scope_metrics.add()
     where: dict[str, Any] = {wire.STEP: late.step, wire.AXIS: late.axis}
-    where[wire.REDUCTION] = None if late.reduction is None else str(late.reduction)
+    if late.reduction is not None:
+        # What nobody asked for gives way to what another writer says, in a replay as in the run.
+        where |= {wire.REDUCTION: str(late.reduction), wire.REDUCTION_DEFAULT: ",".join(late.reduction.unsaid) or None}
     if isinstance(late, Fragment):
         scope.scope.name = wire.SCOPE
         where |= {wire.SEQ: late.seq, wire.SEQ_POINTS: late.seq_points}

@@ -55,6 +55,7 @@ class LeftoverSpools:
 
     def start(self) -> None:
         """Start watching."""
+        # Nobody has died before: the job need not wait for the thread to look.
         if not self._folder.exists() or not any(self._folder.iterdir()):
             self._say_taken_in()
         self._thread.start()
@@ -102,6 +103,9 @@ class LeftoverSpools:
             handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
+        except OSError as error:  # the others must not wait for it: theirs are looked at after it
+            self._say_once(path, explained(f"The spool {path} cannot be read now: {error}", "storage"))
+            return False
         try:
             # A live writer holds the lock; whoever gets it owns the file.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -114,9 +118,7 @@ class LeftoverSpools:
             # All of it is in the journal by now: until then this is the only copy.
             path.unlink(missing_ok=True)
         except VersionError as error:
-            if path not in self._told:
-                self._told.add(path)
-                _log.error("%s", error)
+            self._say_once(path, str(error))
             return False
         except (UndecodableError, WireError) as error:
             _log.error("%s", explained(f"The spool {path} is set aside: {error}", "damaged-file"))
@@ -129,6 +131,11 @@ class LeftoverSpools:
         self.taken += 1
         _log.info("Took in %s, which its writer could not send.", path.name)
         return True
+
+    def _say_once(self, path: Path, sentence: str) -> None:
+        if path not in self._told:
+            self._told.add(path)
+            _log.error("%s", sentence)
 
 
 def requests_of(leftover: Leftover) -> Iterator[tuple[Signal, bytes]]:

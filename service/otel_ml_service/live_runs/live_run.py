@@ -87,7 +87,9 @@ class LiveRun:
             self._too_late = TooLate(folder, self.outbox, settings.late_max, telemetry, self.say)
             self.files = ArtifactThread(folder, self.outbox.facts.get(_FILES, ""))
         except BaseException:
+            # Each request of a run that cannot be opened tries it: what stayed open would grow with them.
             self.outbox.close()
+            self.log.close()
             raise
         self._notices = RunNotices(self.outbox.notices)
         self._engine.expect(self.files.waiting)

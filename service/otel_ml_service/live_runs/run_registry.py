@@ -220,6 +220,7 @@ class RunRegistry:
         A Collector that scrapes the node is often heard before the first rank, and does not know the name.
         """
         folder = run_folder(self._base, name, run.experiment)
+        # What was observed is in memory alone, and the folder is about to be moved.
         run.commit()
         if folder.exists() or run.is_placed:
             return run

@@ -17,6 +17,7 @@ PRAGMA synchronous = OFF;
 CREATE TABLE spans (id TEXT, parent TEXT, process INT, begin INT, end INT, axis TEXT, step INT, line BLOB);
 CREATE TABLE links (cause TEXT, effect TEXT);
 """
+# UNION: who is both linked and a parent leads there once.
 _FLOWS = """
 SELECT cause, effect, causes.begin < effects.begin FROM links
     JOIN spans AS causes ON causes.id = cause JOIN spans AS effects ON effects.id = effect
@@ -24,6 +25,7 @@ UNION
 SELECT causes.id, effects.id, causes.begin < effects.begin FROM spans AS effects
     JOIN spans AS causes ON causes.id = effects.parent WHERE causes.process <> effects.process
 """
+# Of two processes: shift of the cause − shift of the effect ≤ this, or an effect would end before its cause begins.
 _BOUNDS = """
 SELECT effects.process, causes.process, MIN(effects.end - causes.begin) FROM links
     JOIN spans AS causes ON causes.id = cause JOIN spans AS effects ON effects.id = effect

@@ -104,7 +104,7 @@ class Admission:
             return
         # Held before it is stored: the engine may have decided it before `store` returns.
         self._hold(decoded.size)
-        self._store(decoded, partial(self._settle, stored))
+        self._store(decoded, partial(self._settle, stored, known))
 
     def _note(self, rejections: Rejections) -> None:
         """Count what is rejected, and write it down; a probe is an answer to a question, and no loss."""
@@ -201,8 +201,11 @@ class Admission:
             if len(self._in_part) > _IN_PART:
                 self._in_part.popitem(last=False)
 
-    def _settle(self, stored: Stored, decoded: Decoded, error: Exception | None) -> None:
+    def _settle(self, stored: Stored, known: bytes, decoded: Decoded, error: Exception | None) -> None:
         if error is None:
+            if known:  # all of it is stored: should it come once more, its points are recognized
+                with self._lock:
+                    self._in_part.pop(known, None)
             self._acknowledge(stored, decoded)
         else:
             self._hold(-decoded.size)

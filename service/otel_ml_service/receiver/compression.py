@@ -50,6 +50,7 @@ def _unpack(body: bytes, at: int, encoding: str, limit: int, unpacked: bytearray
             if not member.unconsumed_tail:
                 at += len(piece)
             try:
+                # One byte more than may be: otherwise it could not be seen that there is more.
                 unpacked += member.decompress(piece, limit + 1 - len(unpacked))
             except zlib.error as error:
                 raise BadRequestError(400, f"The {encoding} body is damaged: {error}.") from error

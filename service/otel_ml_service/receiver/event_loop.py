@@ -80,6 +80,7 @@ class TimeLimits:
         """Have its limit in `seconds` from now, and no more at the time set before."""
         due = self._loop.time() + seconds
         turn = _turn_of(due)
+        # A later limit stays in the turn of the earlier one: `_ring` looks at `due`, and moves it then.
         if limited.turn is None or turn < limited.turn:
             self.cancel(limited)
             self._put(limited, turn)

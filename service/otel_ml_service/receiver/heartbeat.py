@@ -44,6 +44,7 @@ def amount(value: JsonValue) -> float:
 
 
 _LONGEST = 1 << 20
+"""Characters of JSON that is read; what is longer says nothing."""
 
 
 def declared_of(said: Mapping[str, JsonValue]) -> tuple[tuple[str, Reduction], ...]:

@@ -92,6 +92,7 @@ class HttpReceiver:
                 ssl=self._tls,
                 # Until then the connection counts nowhere.
                 ssl_handshake_timeout=None if self._tls is None else HEAD_S,
+                # As many as asyncio accepts at once; `_hold_in_kernel` raises what waits in front of it.
                 backlog=1,
                 reuse_address=True,
             )

@@ -140,6 +140,7 @@ class RequestParser:
     def buffered(self) -> int:
         """Bytes of bodies that are not handed out yet, and at least 1 where a request has begun."""
         reading = self._reading
+        # At least 1 inside a head, which counts for no memory, and of which the time limit has to know.
         return sum(map(len, reading.bodies)) + reading.size or int(reading.is_open or bool(reading.heads))
 
     @property
@@ -270,6 +271,7 @@ class _Reading:
             raise BadRequestError(400, problem)
         if int(headers.get("content-length", 0)) > self._max_body:
             raise _too_large(self._max_body)
+        # After an offer of another protocol llhttp reads no further request: see `_stay_with_http_1`.
         keep_alive = llhttp.should_keep_alive() and not llhttp.should_upgrade()
         # Without the length of the body, which alone is new with each request: `_head_of` remembers all else.
         said = tuple(header for header in headers.items() if header[0] not in _FRAMING)

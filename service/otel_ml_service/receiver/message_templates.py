@@ -68,6 +68,7 @@ class Forms(Generic[T]):
         form = (len(message), *map(id, shapes))  # they are kept, so that no other one gets the id
         seen, is_over = self._seen.get(form, (None, False))
         if seen is None:
+            # Counted at the first one: what is remembered of forms that never come again is bounded, too.
             self._reserve(len(message))
         self._seen[form] = (shapes, seen is not None)
         return seen is not None and not is_over

@@ -38,6 +38,7 @@ class MetricsDecoder:
     def scope(self, writer: Writer, scope_metrics: Any, rejections: Rejections) -> list[Observation]:
         """Return the observations of one ScopeMetrics; what cannot be used is added to `rejections`."""
         scope = attributes(scope_metrics.scope.attributes)
+        # A running number means something in a scope of ours alone: the attribute of another program is just that.
         found = scope.get(wire.SEQ)
         seq = found if isinstance(found, int) and scope_metrics.scope.name == wire.SCOPE else None
         try:
@@ -63,6 +64,7 @@ class MetricsDecoder:
         main = Columns()
         groups: dict[Coordinates, Columns] = {where: main}
         rejected_before = rejections.total
+        # A position has no axis where its scope names none; a point without one is on the default axis.
         said = where if where.step is not None or wire.AXIS in scope else where._replace(axis=None)
         for metric in metrics:
             if metric.name in _PROTOCOL:

@@ -54,9 +54,11 @@ def fields_of(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int
         ValueError: a field ends behind the message.
     """
     while start < end:
+        # One byte of tag: the fields that are looked for have numbers below 16, and a longer tag is none of theirs.
         tag, size, start = body[start], body[start + 1], start + 2
         if size > 0x7F:
             size &= 0x7F
+            # A length of up to five bytes: a message has less than 2 GiB.
             for shift in (7, 14, 21, 28):
                 byte, start = body[start], start + 1
                 size |= (byte & 0x7F) << shift

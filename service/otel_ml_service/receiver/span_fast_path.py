@@ -117,6 +117,7 @@ class SpanFastPath:
 
     def take(self, writer: Writer, messages: list[bytes]) -> tuple[Spans] | None:
         """Return the spans of some encoded ScopeSpans as one; None where one of these has to be decoded."""
+        # What a tail means is the same for all writers, so it is remembered without its writer, which is put before it.
         who = f',"role":{json.dumps(writer.role)},"rank":{writer.rank},'
         try:
             found = self._read(who, messages)
@@ -247,6 +248,7 @@ def _mask_and_layout(
 ) -> tuple[npt.NDArray[np.uint8], _Layout]:
     """Return what a message has in common with others of its form, and how to read those."""
     mask = np.full(size, 0xFF, np.uint8)
+    # Ours; the Collector's have the ids behind the times.
     is_ascending = every[0].trace < every[0].start
     form, at = "<", 0
     for places in every:
@@ -305,6 +307,7 @@ def _ours(message: bytes, start: int, end: int) -> _Places:
     has_parent = third == _PARENT_ID
     place = start + (_START.size if has_parent else _WITHOUT_PARENT)
     if not has_parent:
+        # What was read as the parent's tag and length is those of the name.
         name_tag, size = third >> 8, third & 0xFF
     name = message[place : place + size]
     place += size

@@ -64,6 +64,7 @@ class _Form:
 
     def read(self, writer: Writer, message: bytes) -> list[Observation] | None:
         """Return the observations; None where the points are not of one step."""
+        # points × bytes of a varint, the lowest seven bits first
         digits = np.frombuffer(message, np.uint8)[self.steps] & 0x7F
         steps = digits @ self.digits
         if len(steps) and (steps != steps[0]).any():

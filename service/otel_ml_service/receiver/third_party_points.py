@@ -163,6 +163,7 @@ class _Scope:
         if len(found) != 1 or not isinstance(found[0], ThirdPartyPoints):
             return None
         one = found[0]
+        # To the decoder `mean, max` is another group than `mean,max`: here they would be one.
         is_spelled = one.reduction is None or str(one.reduction).encode() in self._encoded + key
         partials = one.partials.unpack()
         if not is_spelled or one.step != 0 or not np.isnan(partials.stats[:, _TOLD:]).all():
@@ -243,6 +244,7 @@ class ThirdPartyReader:
             return None
         found = native.third_party_points(rest, scope.numbers, scope.number)
         if found is None:
+            # Full of points that may never come again: the scope is learned anew with the next message.
             if len(scope.numbers) >= _KNOWN:
                 del self._scopes[encoded]
             return None

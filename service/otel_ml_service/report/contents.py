@@ -131,7 +131,7 @@ class Contents:
                 done = self.steps[record.role, record.axis] = {}
             before = done.setdefault(record.step, record.attempt)
             if record.attempt > before:
-                self.redone += record.axis != TIME_AXIS
+                self.redone += record.axis != TIME_AXIS  # whose windows are not steps that somebody does again
                 done[record.step] = record.attempt
 
     @property

@@ -47,7 +47,7 @@ def thinned(series: Series, most: int = _POINTS) -> list[tuple[int, float]]:
     stretch = math.ceil(len(points) * 2 / most)
     values = np.full(math.ceil(len(points) / stretch) * stretch, np.nan)
     values[: len(points)] = np.fromiter(series.values(), np.float64, len(points))
-    parts = values.reshape(-1, stretch)
+    parts = values.reshape(-1, stretch)  # stretches × points, the last one filled up with NaN
     finite = np.isfinite(parts)
     # Of a stretch without a finite value both are its first point.
     lowest = np.where(finite, parts, np.inf).argmin(axis=1)

@@ -50,11 +50,13 @@ def heat_map(slowdowns: SlowDowns, axis: str, role: str, hosts: Mapping[int, str
         hosts: rank → its host; of more ranks than rows, a row is a host, or several.
     """
     ranks = sorted({rank for found in slowdowns.values() for rank in found})
+    # ranks × steps
     matrix = np.array([[found.get(rank, math.nan) for found in slowdowns.values()] for rank in ranks])
     if len(ranks) < 2 or np.isnan(matrix).all():
         return Markup("")
     rows = _rows(ranks, matrix, hosts)
     place = {rank: number for number, rank in enumerate(ranks)}
+    # rows × steps: of the ranks of a row the slowest one
     with_rows = np.stack([_most(matrix[[place[rank] for rank in row.ranks]], axis=0) for row in rows])
     values, steps = _columns(with_rows, list(slowdowns))
     drawn = _picture(values, rows, steps, list(slowdowns), axis, role)

@@ -110,6 +110,7 @@ class RankTimes:
 
     def _halve(self) -> None:
         every = sorted(self.slowdowns.items())
+        # Of an odd number the last one goes with itself.
         pairs = zip_longest(every[::2], every[1::2], fillvalue=every[-1])
         self.slowdowns = dict(_worse(first, second) for first, second in pairs)
         self._slowdowns = sum(map(len, self.slowdowns.values()))
@@ -122,6 +123,7 @@ class RankTimes:
         if len(self._ranks) < 2:
             return {}
         for step, seconds in self._open.items():
+            # By the number of its cells: a step to which a rank or a timer came is worked out anew.
             if self._computed.get(step, (0,))[0] != len(seconds):
                 self._computed[step] = len(seconds), self._slowdown(seconds)
         newest = {step: slowdown for step, (_, slowdown) in self._computed.items()}
@@ -139,6 +141,7 @@ class RankTimes:
         phases = [name for name in known if name not in self._around]
         if not phases:
             return dict.fromkeys(ranks, math.nan)
+        # ranks × timers, in seconds; NaN where a rank did not have one
         table = np.array([[seconds.get((rank, name), math.nan) for name in phases] for rank in ranks])
         whole = np.array([seconds.get((rank, STEP), math.nan) for rank in ranks])
         longest = np.nanmax(whole) if not np.isnan(whole).all() else float(np.nansum(table, axis=1).max())
@@ -166,6 +169,7 @@ def _slowdowns(seconds: Floats, phases: list[str], works: npt.NDArray[np.bool_],
     with np.errstate(invalid="ignore", divide="ignore"):
         least = max(_LEAST_S, longest / 10)
         slow = own_extra(seconds, usual, groups) / np.maximum(usual, least)
+    # Who waits is not slow, nor who has the experts that a router prefers.
     slow = np.where(works & ~np.isnan(slow), np.maximum(slow, 0.0), -np.inf)
     most: Floats = slow.max(axis=1)
     return np.where(np.isinf(most), np.nan, most)

@@ -73,6 +73,7 @@ def _boxes(spans: Sequence[Span], begin: int, names: Sequence[str], account: Ste
         until = [end for end in until if end > span.start_ns]
         at, length = (span.start_ns - begin) / 1e3, (span.end_ns - span.start_ns) / 1e3
         is_front = span.name != STEP and account.has(span)
+        # Name, begin and length in µs, how many timers are around it, and whether it is framed: `ranks.js` draws it.
         boxes.append([names.index(span.name), round(at, 1), round(length, 1), len(until), int(is_front)])
         until.append(span.end_ns)
     return boxes

@@ -35,6 +35,7 @@ def inverted(stored: bytes) -> bytes:
     return bytes(byte ^ 0xFF for byte in stored[:_SIZE]) + stored[_SIZE:]
 
 
-def is_whole(stored: bytes) -> bool:
+def is_whole(stored: object) -> bool:
     """Whether an entry is as it was written, packed or not."""
-    return unsealed(stored) is not None or unsealed(inverted(stored)) is not None
+    # One bit in the head of a row makes a text of it, which SQLite hands out as one.
+    return isinstance(stored, bytes) and (unsealed(stored) is not None or unsealed(inverted(stored)) is not None)

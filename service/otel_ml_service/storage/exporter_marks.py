@@ -57,7 +57,8 @@ class ExporterMarks:
     @property
     def are_unsaved(self) -> bool:
         """Whether a mark is not on the disk yet; any thread may ask."""
-        return bool(self._dirty or self._on_the_way)
+        with self._lock:  # between the two looks a commit that fails would move all from the second to the first
+            return bool(self._dirty or self._on_the_way)
 
     @contextmanager
     def taken(self) -> Iterator[Sequence[tuple[str, int, str]]]:

@@ -151,6 +151,7 @@ class Journal(Generic[T]):
         known = {entry.id for entry in found.entries}
         former = [one for one in self._database.former if one.id > found.dropped and one.id not in known]
         if former:
+            # Before `settle`, which drops the table: killed in between, the next start finds both, and takes each once.
             self._files.save(former)
         highest = max([found.highest, found.dropped, *(entry.id for entry in former)])
         # Without what the database knew: there may have been more in files that are gone.
@@ -181,6 +182,7 @@ class Journal(Generic[T]):
             elif closing:
                 return
             else:
+                # Nothing arrives that the note could go with: a successor would read again what is decided.
                 self._files.note_dropped()
 
     def _commit(self, group: Sequence[_Pending[T]]) -> None:
@@ -203,6 +205,7 @@ class Journal(Generic[T]):
         # Ids of what could not be written are not given again: a file that could not be cut may hold it.
         ids = range(self._last + 1, self._last + 1 + len(group))
         self._last += len(group)
+        # Before the ids are used: who is killed after this has promised nobody a higher one.
         if self._last > self._reserved:
             reserved = self._last + _RESERVED
             self._database.note(reserved, self._files.dropped)

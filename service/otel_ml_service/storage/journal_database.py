@@ -102,6 +102,7 @@ class JournalDatabase:
         return str(row[0])
 
     def _read_ids(self) -> tuple[int | None, int]:
+        # No row: the first form, which had its ids from `sqlite_sequence`, or a file that was just made.
         row = self._connection.execute("SELECT last, dropped FROM ids").fetchone()
         if row is None:
             return None, 0

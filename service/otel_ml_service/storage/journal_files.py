@@ -107,6 +107,7 @@ class JournalFiles:
             file.last = max((entry.id for entry in content.entries), default=0)
             highest, dropped = max(highest, file.last), max(dropped, content.dropped)
             for entry in content.entries:
+                # In two files: saved from a damaged one by a predecessor that was killed before it set that aside.
                 found.setdefault(entry.id, entry)
             if content.damaged:
                 damaged.append((file, content))
@@ -135,6 +136,7 @@ class JournalFiles:
             begin += sum(map(len, frame))
             parts += frame
         with storage_errors(current.path):
+            # Taken before the write: where the sync fails, all of the group is cut off.
             since = current.size
             current.write(parts)
             current.sync(since)
@@ -164,6 +166,7 @@ class JournalFiles:
         """Forget entries up to this id; a file of which all are dropped is deleted."""
         self.dropped = max(self.dropped, up_to)
         for file in list(self._files):
+            # The current one stays while it is small: to make another one costs a sync of the folder.
             if file.last <= self.dropped and (file is not self._current or file.size >= _WORTH_IT):
                 self._delete(file)
 
@@ -180,6 +183,7 @@ class JournalFiles:
         Raises:
             StorageError: there is no room; it is tried again with the next entries.
         """
+        # By its descriptor what is in it can still be read, and by nobody else.
         lost = [file for file in self._files if not has_name(file.handle, file.path, file.size)]
         if not lost:
             return
@@ -229,7 +233,7 @@ class JournalFiles:
             raise
         self._files.append(file)
         self._current = file
-        self._noted = 0
+        self._noted = 0  # the file that says what is dropped may be deleted before this one: it says it, too
         return file
 
     def _made(self) -> JournalFile:
@@ -252,6 +256,7 @@ class JournalFiles:
 
     def _delete(self, file: JournalFile) -> None:
         try:
+            # Whatever else has the name by now is somebody else's.
             if has_name(file.handle, file.path):
                 file.path.unlink()
         except OSError:  # it is tried again with the next that is decided

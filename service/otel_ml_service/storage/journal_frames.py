@@ -149,6 +149,7 @@ def read(content: bytes, identity: str) -> Content:
         if frame is None:
             following = _next(content, position + 1, seed)
             if following is None:
+                # No header that is right follows: a torn end, if what is left may be the beginning of one.
                 damaged += 0 if _is_torn_header(content, position, head) else len(content) - position
                 break
             damaged, position = damaged + following - position, following
@@ -159,9 +160,11 @@ def read(content: bytes, identity: str) -> Content:
                 dropped = max(dropped, frame.id)
             else:
                 entries.append(Entry(frame.id, _SIGNALS[frame.kind], body))
+        # The header is right and its payload is not all there, or ends in zeros: torn, so it was never acknowledged.
         elif _written(content) < frame.end:
             break
         else:
+            # The length stands in the header, which is right: the next frame begins where this one ends.
             damaged += frame.end - position
         position = frame.end
     return Content(entries, dropped, damaged)

@@ -204,6 +204,7 @@ class Outbox:
         """
         fact = f"ahead {exporter}"
         if fact not in self.facts:
+            # A rescue may have lost the marks: what the backend has then may be from here.
             is_first = exporter not in self._marks and SALVAGED not in self.facts
             is_more = position > max(self._opened_at, self.base)
             shift = str(position - self.base if is_first and is_more else 0)
@@ -317,8 +318,10 @@ class Outbox:
         for listener in self._listeners.values():
             listener()
 
-    def _opened(self, key: str, value: bytes) -> bytes:
+    def _opened(self, key: str, value: object) -> bytes:
         """Return an entry of the engine's state without its seal."""
+        if not isinstance(value, bytes):
+            raise sqlite3.DatabaseError("an entry of the engine's state is of another type than what was written")
         try:
             found = value_of(value, self._dictionaries.get(entry_kind(key), b""))
         except zlib.error as error:

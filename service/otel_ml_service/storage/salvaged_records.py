@@ -54,6 +54,7 @@ def take_over(old: sqlite3.Connection | None, new: sqlite3.Connection) -> Salvag
         number_anew(new, 0)
         return SalvagedRecords()
     facts = _facts(old)
+    # 0 where that is damaged: then nobody knows how many are missing, and all that can be read are taken.
     last = int(facts.get("seq", "0"))
     new.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", list(facts.items()))
     known = _dictionaries(old)
@@ -76,8 +77,8 @@ def _take_over_state(old: sqlite3.Connection, new: sqlite3.Connection) -> bool:
     """
     try:
         for key, value in old.execute("SELECT key, value FROM engine"):
-            if not is_whole(value):
-                if key.startswith(ONE_BY_ONE):
+            if not isinstance(key, str) or not is_whole(value):
+                if isinstance(key, str) and key.startswith(ONE_BY_ONE):
                     continue
                 return False
             new.execute("INSERT OR REPLACE INTO engine VALUES (?, ?)", (key, value))

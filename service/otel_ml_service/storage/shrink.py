@@ -140,6 +140,7 @@ def _dictionaries(connection: sqlite3.Connection) -> Dictionaries:
 
 
 def _samples(connection: sqlite3.Connection) -> Iterator[tuple[str, bytes]]:
+    # The newest rows: they have the names that the run had come to use.
     newest = "SELECT record FROM records WHERE kind = ? ORDER BY seq DESC LIMIT ?"
     for (kind,) in connection.execute("SELECT DISTINCT kind FROM records").fetchall():
         rows = connection.execute(newest, (kind, _SAMPLE_ROWS))

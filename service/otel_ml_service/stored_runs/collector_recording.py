@@ -111,6 +111,7 @@ def read_recording(
 
 
 def _ended(experiment: str, run: _Run, now: float) -> RecordedRun:
+    # Beyond all of its time-outs: what is open closes, and the run ends.
     run.engine.advance(now + 10 * _EVER_S)
     run.take()
     return RecordedRun(experiment, run.engine.facts, run.records, run.notices)

@@ -82,6 +82,7 @@ class ExtraReductions:
         asked = sent.reduction or Reduction()
         for row, key in enumerate(partials.series):
             wanted = self._reduction(key.name, asked, partials, row)
+            # What no rule fits stays with what it was sent with, which may be nothing.
             rows.setdefault(sent.reduction if wanted is asked else wanted, []).append(row)
         for reduction, chosen in rows.items():
             part = sent if len(rows) == 1 else _some(sent, partials, chosen)

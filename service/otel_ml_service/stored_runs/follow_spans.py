@@ -38,6 +38,7 @@ class SpanFollower:
             return []
         with self._path.open("rb") as file:
             if self._offset < 0:
+                # Likely inside of a line, whose rest is not a span, and is left out.
                 self._offset = max(0, self._path.stat().st_size - _TAIL)
             file.seek(self._offset)
             content = file.read()

@@ -171,6 +171,7 @@ def _is_whole(run: RunFolder) -> bool:
         kept, first = connection.execute(
             "SELECT COUNT(*), MIN(seq) FROM records WHERE kind != 'spans' AND seq > 0"
         ).fetchone()
+    # Where the disk limit took the first ones, the text has more lines though it may lack some of these.
     return bool(lines >= kept) if first == 1 else False
 
 

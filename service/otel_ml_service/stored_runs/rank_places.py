@@ -50,6 +50,7 @@ def _writers(run: RunFolder) -> list[Mapping[str, Any]]:
         require_known(run.database, FORM)
         with opened_to_read(run.database) as connection:
             rows = connection.execute("SELECT value FROM engine WHERE key LIKE 'who/%' ORDER BY key").fetchall()
+            # Entries of this kind are packed without a dictionary (`shrink.py`).
             entries = [json.loads(value_of(value, b"") or b"[]") for (value,) in rows]
     except (sqlite3.DatabaseError, zlib.error, StorageError, VersionError, ValueError):
         return []

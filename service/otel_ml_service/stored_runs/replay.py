@@ -119,6 +119,7 @@ def replay(
         _wait(pipelines, timeout, progress)
     finally:
         for pipeline in pipelines:
+            # One that is behind was given up, and gets no more time.
             pipeline.ask_to_stop(_CLOSE_S if pipeline.behind == 0 else 0.0)
         for pipeline in pipelines:
             pipeline.join()

@@ -198,6 +198,7 @@ def _is_locked(spool: Path) -> bool:
     """Whether its writer lives, or another process is sending it just now."""
     try:
         with spool.open("rb") as file:
+            # Shared, so that two who look at the same time do not take each other for the writer.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except (BlockingIOError, FileNotFoundError):
         return True

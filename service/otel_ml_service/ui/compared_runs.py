@@ -44,7 +44,7 @@ class ComparedRuns:
             order = sorted(self._runs, key=lambda run: run.folder.path)
             held = {run.folder.path: stack.enter_context(run.held()) for run in order}
             found = [held[run.folder.path] for run in self._runs]
-            yield [contents for contents, _ in found], "".join(version for _, version in found)
+            yield [one.contents for one in found], "".join(one.version for one in found)
 
 
 def _drawn(contents: Sequence[Contents]) -> dict[str, tuple[str, str]]:

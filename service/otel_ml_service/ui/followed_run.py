@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import Record, SpanBatch, StepRecord
@@ -49,6 +49,19 @@ class ChartRequest:
 
     def __init__(self, key: str, generation: int | None, last: int | None) -> None:
         self.key, self.generation, self.last = key, generation, last
+
+
+class Held(NamedTuple):
+    """What a run holds; the contents are not to be changed.
+
+    Attributes:
+        version: a word that changes with them.
+        is_live: whether the run goes on.
+    """
+
+    contents: Contents
+    version: str
+    is_live: bool
 
 
 class FollowedRun:
@@ -116,18 +129,12 @@ class FollowedRun:
                 return step_view(one, spans)
         return {"rows": []}
 
-    def summary(self) -> tuple[Contents, bool]:
-        """Return what the run holds now, and whether it goes on. The contents are not to be changed."""
-        with self._lock:
-            self._refresh()
-            return self._contents, self._is_live
-
     @contextmanager
-    def held(self) -> Iterator[tuple[Contents, str]]:
-        """Yield what the run holds now, and a word that changes with it; it stays so until the block ends."""
+    def held(self) -> Iterator[Held]:
+        """Yield what the run holds now; it stays so until the block ends."""
         with self._lock:
             self._refresh()
-            yield self._contents, f"{self._version}{'-' if self._is_live else '.'}"
+            yield Held(self._contents, f"{self._version}{'-' if self._is_live else '.'}", self._is_live)
 
     def _refresh(self) -> None:
         self._is_live = is_live(self.folder)

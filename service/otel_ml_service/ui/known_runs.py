@@ -91,15 +91,16 @@ class KnownRuns:
             followed = self._followed.get(name)
         followed = followed or FollowedRun(folder)
         try:
-            contents, is_live = followed.summary()
+            with followed.held() as held:  # whoever has its page open lets it read on meanwhile
+                row = {"called": folder.name, **_summary(held.contents, is_live=held.is_live)}
         except OtelMLError as error:
             return {"state": "unreadable", "said": str(error)}
         except Exception as error:  # noqa: BLE001 # one run that cannot be read must not end the list
             return {"state": "unreadable", "said": repr(error)}
-        if is_live:
+        if held.is_live:
             with self._lock:
                 self._followed.setdefault(name, followed)
-        return {"called": folder.name, **_summary(contents, is_live=is_live)}
+        return row
 
 
 def _name(folder: RunFolder) -> str:

@@ -61,6 +61,7 @@ def server(runs: KnownRuns, token: str, port: int) -> ThreadingHTTPServer:
 def server_at(runs: KnownRuns, token: str, listener: socket.socket) -> ThreadingHTTPServer:
     """Return a server on a socket that listens on loopback; it does not serve yet."""
     found = _Server(listener.getsockname(), partial(_Handler, runs, token), bind_and_activate=False)
+    # Of its own making, and bound to nothing.
     found.socket.close()
     found.socket = listener
     found.server_port = listener.getsockname()[1]

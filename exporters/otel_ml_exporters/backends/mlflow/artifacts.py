@@ -113,6 +113,7 @@ class Files:
         with tempfile.TemporaryDirectory(prefix="otel-ml-") as folder:
             file = Path(folder, where.name)
             if isinstance(content, Path):
+                # Not copied: MLflow uploads what a link leads to, under the name of the link.
                 file.symlink_to(content.resolve())
             else:
                 file.write_bytes(content)

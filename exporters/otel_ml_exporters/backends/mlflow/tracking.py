@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenRun", "database_of", "description", "load_mlflow", "open_run", "run_page", "tracking_uri"]
 
-"""Tag that holds `ml.experiment.id`: MLflow gives its runs ids of its own."""
-
 EXPERIMENT = "otel_ml.experiment_name"
 """Tag of an experiment whose name is longer than MLflow takes."""
 

@@ -62,7 +62,8 @@ class Client:
             raise RetryableExportError(
                 f"OTLP: what answers at {self._to.shown} is not an OTLP receiver: {given.reason}."
             )
-        if given.rejected:  # the request was taken: they must not be sent again
+        # The others are taken, and come again as the pipeline looks whose were refused: the same points, and no more.
+        if given.rejected:
             raise PermanentExportError(
                 f"OTLP: {self._to.shown} refused {given.rejected} {self._signal.items}: {given.message}"
             )

@@ -22,6 +22,7 @@ __all__ = ["HEADER", "Mark", "RunFile"]
 _FORM = 1
 """Of the mark beside the file; another one is to be written to it as `form`."""
 
+# Mark, the lower half of the CRC-32 of "SwanLab", and the version of the form: what SwanLab's own writer begins with.
 HEADER = struct.pack("<4sHB", b":SWL", 0xE1D6, 2)
 
 

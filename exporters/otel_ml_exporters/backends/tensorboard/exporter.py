@@ -216,6 +216,7 @@ class TensorBoardExporter(Exporter):
         if self._notes_unsaved:
             self._save_notes()
         main = events[MAIN]
+        # This file says the position: where a batch ends with a record of another one, an empty Event does.
         if not main or main[-1][0] != last_seq:
             main.append((last_seq, summary.event(self._started, 0, b"")))
         self._append(MAIN, main)

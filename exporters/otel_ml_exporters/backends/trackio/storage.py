@@ -76,6 +76,7 @@ class Storage:
             metrics_list=[dict(row.values) for row in rows],
             steps=[row.step for row in rows],
             timestamps=[_timestamp(row.time) for row in rows],
+            # Of one length: `last_seq` asks for the largest, and texts are compared.
             log_ids=[f"{self._run_id}:{row.seq:015d}" for row in rows],
             config=self.params if params else None,
             run_id=self._run_id,

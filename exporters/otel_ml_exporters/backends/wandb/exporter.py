@@ -53,6 +53,7 @@ from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["WandbExporter"]
 
+# 137 is what a shell has of a process that SIGKILL ended.
 _EXIT_CODES = {"finished": 0, "failed": 1, "killed": 137}
 _FLUSH_POLL = 0.02
 

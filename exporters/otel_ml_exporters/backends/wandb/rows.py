@@ -18,6 +18,7 @@ MAX_ROW_BYTES = 10_000_000
 """The client skips a history line of more than 10,383,360 bytes with a warning only."""
 
 _BYTES_PER_VALUE = 32
+"""Of a line, at most, beside the key: 24 characters of a double, two quotes, and what separates them."""
 
 
 def axis_key(axis: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from otel_ml.wire.attributes import STEP_METRICS_PARAM, TIME_AXIS
 from otel_ml.wire.summary_texts import summary_texts
 from otel_ml_exporters.backends.wandb.media import artifact, media
-from otel_ml_exporters.backends.wandb.names import media_key, param_key, row_key, table_limit
+from otel_ml_exporters.backends.wandb.names import media_key, param_key, row_key, row_keys, table_limit
 from otel_ml_exporters.backends.wandb.rows import (
     AMENDMENT,
     ATTEMPT,
@@ -119,15 +119,18 @@ class Session:
         beside = {over: record.step for over in drawn.values() if over not in values}
         row, left_out = fitting({**step_row(record, values), **beside})
         self._log_row(row, record.seq)
-        if surplus:
-            raise PermanentExportError(
-                f"W&B: the run has {self._names:,} metrics (option `names`); values of further ones are not written "
-                "there, the other exporters have them. Is a step or an id part of a metric's name or attributes?"
-            )
-        if left_out:
+        if left_out:  # without names: by these the pipeline would take them from the other rows of the batch, too
             raise PermanentExportError(
                 f"W&B: {left_out} of {len(record.values)} values of {record.axis} {record.step} do not fit into a row; "
                 "its limit is 10 MB."
+            )
+        if surplus:
+            self.done = record.seq  # its row is there: when it comes again, without these values, nothing is missing
+            names = {key: name for name, key in zip(record.values, row_keys(record.values), strict=True)}
+            raise PermanentExportError(
+                f"W&B: the run has {self._names:,} metrics (option `names`); values of further ones are not written "
+                "there, the other exporters have them. Is a step or an id part of a metric's name or attributes?",
+                names=[names[key] for key in surplus],
             )
 
     def _admit(self, keys: Iterable[str]) -> Sequence[str]:

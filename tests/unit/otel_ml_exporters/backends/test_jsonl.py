@@ -10,7 +10,7 @@ import pytest
 
 from otel_ml_exporters.backends.jsonl import JsonlExporter
 from otel_ml_exporters.errors import RetryableExportError
-from otel_ml_exporters.records import Image, RunInfo, Span, SpanBatch, StepRecord
+from otel_ml_exporters.records import Image, Params, RunInfo, Span, SpanBatch, StepRecord
 
 
 def row(seq: int, values: dict[str, float]) -> StepRecord:
@@ -155,3 +155,17 @@ def test_a_folder_that_cannot_be_written_to_is_said_and_may_be_tried_again(tmp_p
 
     with pytest.raises(RetryableExportError, match="run cannot be written to"):
         started(tmp_path / "run")
+
+
+def test_what_cannot_be_made_a_line_leaves_no_spans_that_are_there_twice_when_the_batch_comes_again(
+    tmp_path: Path,
+) -> None:
+    exporter = started(tmp_path)
+    odd = Params(2, 0.0, {"model": object()})  # type: ignore[dict-item]
+
+    with pytest.raises(TypeError):
+        exporter.export([spans(1), odd])
+    exporter.export([spans(1)])
+    exporter.shutdown(1.0, None)
+
+    assert [line["span_id"] for line in lines(tmp_path / "spans.jsonl")] == ["1a", "1b"]

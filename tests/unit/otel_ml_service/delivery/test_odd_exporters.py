@@ -137,6 +137,24 @@ def test_a_setting_of_which_no_batch_can_be_made_is_said(driver: Driver, name: s
     assert not pipeline.is_stopped
 
 
+@pytest.mark.parametrize(("name", "value"), [("max_batch", "5"), ("url", raises(ValueError("not on this machine")))])
+def test_an_exporter_that_was_started_and_cannot_be_used_is_shut_down_before_another_one_is_made(
+    driver: Driver, name: str, value: object
+) -> None:
+    made: list[RecordingExporter] = []
+
+    def make() -> RecordingExporter:
+        assert all(each.is_closed for each in made), "it may have locked what this one opens"
+        made.append(with_member(name, value))
+        return made[-1]
+
+    pipeline = driver.start_with(make, MemorySource(steps(3)))
+    eventually(lambda: len(made) > 2)
+
+    assert pipeline.status.problem is not None
+    assert "AssertionError" not in pipeline.status.problem
+
+
 @pytest.mark.parametrize("value", [Path("/runs"), b"http", 5])
 def test_an_address_or_notice_that_is_no_text_is_shown_as_one(driver: Driver, value: object) -> None:
     pipeline = driver.drain(with_member("url", value), MemorySource(steps(3)))

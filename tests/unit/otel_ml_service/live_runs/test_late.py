@@ -25,6 +25,13 @@ def weighted() -> Any:
     return request
 
 
+def by_default() -> Any:
+    request = FakeWriter().step(3, {"a": 1.0}, reduction="max>mean")
+    scope = request.resource_metrics[0].scope_metrics[0].scope
+    set_attributes(scope.attributes, {"ml.reduction.default": "across,within"})
+    return request
+
+
 def cumulative() -> Any:
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
@@ -50,8 +57,14 @@ def histogram() -> Any:
 
 @pytest.mark.parametrize(
     "request_",
-    [weighted(), third_party_request([{"name": "gpu", "value": 1.0, "ml.step": 2}]), cumulative(), histogram()],
-    ids=["own", "gauge", "sum", "histogram with bounds"],
+    [
+        weighted(),
+        by_default(),
+        third_party_request([{"name": "gpu", "value": 1.0, "ml.step": 2}]),
+        cumulative(),
+        histogram(),
+    ],
+    ids=["own", "own, with a reduction that nobody asked for", "gauge", "sum", "histogram with bounds"],
 )
 def test_what_is_in_the_file_decodes_to_what_came_too_late(tmp_path: Path, request_: Any) -> None:
     sent = Decoder().protobuf("metrics", request_.SerializeToString()).observations["run-1"][0]

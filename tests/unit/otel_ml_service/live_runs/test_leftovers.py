@@ -58,3 +58,19 @@ def test_a_spool_with_a_damaged_beginning_is_kept_aside_and_not_deleted_as_an_em
     assert LeftoverSpools(tmp_path, Journal().take, lambda: None).sweep() == 0
 
     assert (tmp_path / "a.unreadable").read_bytes() == content
+
+
+def test_a_spool_that_cannot_be_read_now_holds_up_no_other_one_and_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.spool").mkdir()
+    other = spool(tmp_path / "b.spool", HEADER)
+    journal = Journal()
+    spools = LeftoverSpools(tmp_path, journal.take, lambda: None)
+
+    with caplog.at_level(logging.ERROR):
+        assert [spools.sweep(), spools.sweep()] == [1, 0]
+
+    assert not other.exists()
+    assert len(journal.taken) == 1
+    assert [str(tmp_path / "a.spool") in record.getMessage() for record in caplog.records] == [True]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -201,3 +202,15 @@ def test_a_backend_is_being_opened_from_before_its_first_try_and_at_each_later_o
     assert not again.pipelines.are_starting
     again.pipelines.ask_to_stop(10)
     again.close()
+
+
+def test_a_run_whose_files_cannot_be_used_leaves_nothing_behind_however_often_it_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "late.otlp").mkdir()
+    logger = logging.getLogger("otel_ml_service")
+    before = list(logger.handlers)
+
+    for _ in range(3):  # each request of such a run tries it
+        with pytest.raises(IsADirectoryError):
+            LiveRun("exp", tmp_path, RunSettings({}), Telemetry(), journal="j")
+
+    assert logger.handlers == before

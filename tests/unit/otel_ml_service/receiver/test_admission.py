@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from hashlib import sha256
+from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -202,6 +204,27 @@ def test_of_so_many_requests_it_is_remembered_what_is_stored_of_them_and_the_old
         admission_take(admission, body, [])
 
     assert journal == [{"a"}, {"b"}, {"c"}, {"d"}, {"a"}]
+
+
+def test_once_such_a_request_is_stored_as_a_whole_no_other_one_costs_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    digested: list[bytes] = []
+
+    def noted(body: bytes) -> Any:
+        digested.append(body)
+        return sha256(body)
+
+    monkeypatch.setattr(admission_module, "sha256", noted)  # that it is called is what it costs
+    behind = {"third"}
+    admission = Admission(storing, Telemetry(), 10**6, has_capacity=lambda experiments: behind.isdisjoint(experiments))
+    admission_take(admission, request_of("one", "third"), [])
+    behind.clear()
+    admission_take(admission, request_of("one", "third"), [])
+    digested.clear()
+
+    for body in requests(3):
+        admission_take(admission, body, [])
+
+    assert digested == []
 
 
 def test_while_a_run_is_not_taken_requests_of_other_runs_are() -> None:

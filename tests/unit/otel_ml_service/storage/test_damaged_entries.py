@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from otel_ml_exporters import Text
 from otel_ml_service.storage import salvage
+from otel_ml_service.storage.database import DamagedError
 from otel_ml_service.storage.exporter_marks import Mark
 from otel_ml_service.storage.journal import Journal
 from otel_ml_service.storage.outbox import Commit, Outbox
@@ -94,6 +95,28 @@ def test_an_entry_of_the_engines_state_that_is_damaged_costs_all_of_it_and_that_
         assert (outbox.read(0, 100), outbox.state()) == (RECORDS, {})
         assert outbox.base > 1_000_000_000
         assert f"numbered from {outbox.base + 1} on" in outbox.damage
+
+
+@pytest.mark.parametrize("damage", ["CAST('1234a step' AS TEXT)", "7", "2.5"])
+def test_an_entry_that_is_of_another_type_is_damaged_as_any_other(path: Path, damage: str) -> None:
+    # One bit of a row's header is between a BLOB and a TEXT of the same length.
+    execute(path, f"UPDATE engine SET value = {damage} WHERE key = 'unit/1'")
+    with closing(Outbox(path)) as outbox:
+        with pytest.raises(DamagedError):
+            outbox.state()
+        assert outbox.entry("unit/1") is None
+
+    with closing(Outbox(path)) as outbox:
+        assert (outbox.read(0, 100), outbox.state()) == (RECORDS, {})
+        assert outbox.base > 1_000_000_000
+
+
+def test_a_name_of_an_entry_that_is_of_another_type_is_damage(path: Path) -> None:
+    execute(path, "UPDATE engine SET key = CAST(key AS BLOB), value = x'0000000000' WHERE key = 'unit/1'")
+    salvage.suspect(path)
+
+    with closing(Outbox(path)) as outbox:
+        assert (outbox.read(0, 100), outbox.state()) == (RECORDS, {})
 
 
 def test_numbers_of_a_run_that_lost_its_state_go_on_above_all_that_ever_was(path: Path) -> None:

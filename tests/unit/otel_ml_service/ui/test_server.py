@@ -16,13 +16,16 @@ from urllib.parse import urlencode
 
 import pytest
 
+from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Params, RunStatus, StepRecord, Text
+from otel_ml_service.ui import known_runs
 from otel_ml_service.ui.known_runs import KnownRuns
 from otel_ml_service.ui.server import server
 from tests.recorded_run import write_run
 from tests.unit.otel_ml_service.cli.program import PROGRAM, environment
 from tests.unit.otel_ml_service.report.odd_names import SHOWN, controls_in, odd_run
 from tests.unit.otel_ml_service.report.runs import HOSTILE, records_of_everything
+from tests.waiting import eventually
 
 TOKEN = "a-token-that-nobody-guesses"
 
@@ -169,6 +172,31 @@ def test_the_list_tells_state_last_step_parameters_and_last_values(client: Clien
     assert (row["name"], row["state"], row["step"]) == ("digits/run-1", "finished", 59)
     assert row["params"]["lr"] == "0.1"
     assert row["values"]["test/accuracy"] == "0.97"
+
+
+def test_a_run_whose_page_is_open_does_not_change_while_the_list_reads_it(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Growing(tmp_path)
+    run.step(1, loss=1.0, accuracy=0.5)
+    client.get("run/growing/run-1/")
+    run.step(2, loss=0.5, reward=2.0)
+    asked: list[threading.Thread] = []
+
+    def while_it_reads(name: str) -> bool:
+        if not asked:
+            asked.append(threading.Thread(target=client.get, args=("run/growing/run-1/",)))
+            asked[0].start()
+            run.step(3, another=1.0)
+            asked[0].join(1.0)  # as far as it comes: it is to wait for the list
+        return is_own(name)
+
+    monkeypatch.setattr(known_runs, "is_own", while_it_reads)  # is called in the middle of reading
+
+    eventually(lambda: "values" in client.get("runs.json").json[0])  # a list answers with what has been read so far
+    asked[0].join()
+
+    assert client.get("runs.json").json[0]["state"] == "running"
 
 
 def test_the_list_calls_a_run_what_people_call_it(client: Client, tmp_path: Path) -> None:
