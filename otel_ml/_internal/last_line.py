@@ -42,17 +42,25 @@ def acknowledged_line(
     return f"{status}. Rank 0 recorded {_values(recorded)}, acknowledged by {where}."
 
 
-def unwritten_line(status: str, recorded: int, where: str) -> str:
+def unwritten_line(status: str, recorded: int, where: str, *, is_remote: bool = False) -> str:
     """Return the line at the end of global rank 0, where the service is too busy to say how the run went.
+
+    Args:
+        status: how this process ended.
+        recorded: values of this process.
+        where: the run's folder, or who acknowledged them.
+        is_remote: whether the service is one elsewhere, and the run in its folder.
 
     Examples:
         >>> unwritten_line("failed", 48210, "./runs/exp/one")
         'failed. Rank 0 recorded 48,210 values, acknowledged, on their way to ./runs/exp/one. Look: otel-ml runs'
         >>> unwritten_line("finished", 1, "./runs/exp/one")
         'ended. Rank 0 recorded 1 value, acknowledged, on their way to ./runs/exp/one. Look: otel-ml runs'
+        >>> unwritten_line("finished", 1, "http://gateway:4318", is_remote=True)[-54:]
+        'gateway:4318. Look where the service runs: otel-ml runs'
     """
     recorded_there = f"Rank 0 recorded {_values(recorded)}, acknowledged, on their way to {where}"
-    return f"{_pending(status)}. {recorded_there}. Look: otel-ml runs"
+    return f"{_pending(status)}. {recorded_there}. {_look({}, 'otel-ml runs', is_remote)}"
 
 
 def _pending(status: str) -> str:

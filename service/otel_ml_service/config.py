@@ -243,7 +243,8 @@ class _Source:
         given = argument if argument is not None else self._said.values.get(key)
         setting = variable.read(self._environ if given is None else {variable.name: given})
         if setting.problem is not None:
-            where = setting.problem if given is None else setting.problem.replace(variable.name, key, 1)
+            place = key if argument is not None else self._said.place_of(key)
+            where = setting.problem if given is None else setting.problem.replace(variable.name, place, 1)
             self._problems.append(where)
         return default if default is not None and setting.source == "default" else setting.value
 

@@ -29,6 +29,7 @@ class FileSettings:
 
     Attributes:
         written: options of the exporters as they stand there, with references to variables.
+        file: its path, as messages name it.
     """
 
     exporters: Mapping[str, Mapping[str, Any]] | None = None
@@ -38,6 +39,11 @@ class FileSettings:
     scraped: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, Any] = field(default_factory=dict)
     tokens: Sequence[str] = ()
+    file: str = ""
+
+    def place_of(self, key: str) -> str:
+        """Return the file and the place in it where the value of a key stands."""
+        return f"{self.file}: listen.{key}" if key in _LISTEN else f"{self.file}: {key}"
 
 
 def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]) -> FileSettings:
@@ -62,6 +68,7 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
     reader.check_single(top, "token", "tokens")
     values = {**{key: top.get(key) for key in _VALUES}, **{key: listen.get(key) for key in _LISTEN[:2]}}
     return FileSettings(
+        file=str(path),
         exporters=reader.exporters(top["exporters"]) if "exporters" in top else None,
         written=_written(content),
         values={key: str(value) for key, value in values.items() if value is not None},

@@ -346,7 +346,7 @@ class Service:
         for problem in self._config.problems:
             run.say("wrong-setting", problem)
         for problem in self._problems:
-            run.say("wrong-setting", f"{problem} The run goes on with: {', '.join(self._exporters) or 'no exporter'}.")
+            run.say("wrong-setting", f"The run goes on with: {', '.join(self._exporters) or 'no exporter'}. {problem}")
         run.pipelines.foresee(run.info)
         place = "/".join(quote(part, safe="") for part in run.folder.parts[-2:])
         page = f"{self._pages}run/{place}/" if self._pages else ""

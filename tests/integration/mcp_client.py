@@ -22,8 +22,10 @@ async def asked(base: str, calls: list[tuple[str, dict[str, Any]]]) -> dict[str,
     )
     async with Client(server) as client:
         tools = (await client.list_tools()).tools
+        version = client.server_info.version
         answers = [await client.call_tool(name, arguments) for name, arguments in calls]
     return {
+        "version": version,
         "tools": {tool.name: tool.annotations.read_only_hint if tool.annotations else None for tool in tools},
         "answers": [
             {

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from otel_ml.wire.versions import own_version
 from otel_ml_exporters.records import Span, SpanBatch
 from otel_ml_service.storage.outbox import Outbox
 from tests.recorded_run import write_run
@@ -66,6 +67,7 @@ def test_an_agent_finds_the_slow_rank_with_tools_that_only_read(base: Path) -> N
         ("spans", {"run": "01slow", "step": 85, "rank": 2, "name": "for*"}),
     )
 
+    assert found["version"] == own_version()
     assert found["tools"] == dict.fromkeys(["runs", "series", "why", "diff", "spans"], True)
     assert [answer["is_error"] for answer in found["answers"]] == [False] * 7
     runs, why, of_step, series, listed, diff, spans = (json_of(answer) for answer in found["answers"])

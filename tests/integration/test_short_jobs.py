@@ -186,7 +186,7 @@ def test_a_service_that_never_answers_is_waited_for_five_seconds(tmp_path: Path)
 def test_what_a_job_leaves_to_a_service_that_still_starts_is_brought_by_it_and_that_is_said(tmp_path: Path) -> None:
     _, errors = run(SHORT, slow_machine(tmp_path, 7), tmp_path)
 
-    assert "The service on this host brings them into the run" in errors
+    assert "The service on this host brings them into the run; if it does not: otel-ml recover one (" in errors
     assert delivered(the_run_in(tmp_path / "runs")) == [0.0, 1.0, 2.0, 3.0]
 
 
@@ -209,7 +209,7 @@ def test_what_a_job_leaves_to_a_service_that_is_too_busy_is_brought_by_it_and_th
     service = rendezvous_of("one", environment(tmp_path)).read_service()
     assert service is not None
     os.kill(service.pid, signal.SIGCONT)
-    assert "The service on this host brings them into the run" in errors
+    assert "The service on this host brings them into the run; if it does not: otel-ml recover one (" in errors
     eventually(lambda: delivered(the_run_in(tmp_path / "runs")) == [0.0, 1.0, 2.0, 3.0])
 
 
@@ -255,3 +255,35 @@ def test_a_job_that_died_before_its_service_was_there_and_is_started_again_count
 
     eventually(lambda: not list(tmp_path.glob("run/*/*/service.json")), within=60)
     assert otel_ml.read(tmp_path / "runs" / "short" / "one")["loss"] == (list(range(40)), [2.0] * 40)
+
+
+STALLED_TERMINAL = """
+    import sys, threading, otel_ml
+
+    class Terminal:  # takes what the background thread says, and holds that thread until the program has ended its run
+        def write(self, text):
+            sys.__stderr__.write(text)
+            if threading.current_thread() is not threading.main_thread() and "not acknowledged" in text:
+                over.wait(60)
+
+        def flush(self):
+            sys.__stderr__.flush()
+
+    over = threading.Event()
+    sys.stderr = Terminal()
+    otel_ml.init("short", id="one")
+    otel_ml.log({"loss": 1}, step=0)
+    otel_ml.shutdown(0.2)
+    over.set()
+"""
+
+
+def test_what_is_kept_on_this_host_is_said_once_with_the_command_for_this_run_alone(tmp_path: Path) -> None:
+    nobody = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+
+    _, errors = run(STALLED_TERMINAL, environment(tmp_path, nobody), tmp_path)
+
+    kept = [line for line in errors.splitlines() if "kept on this host" in line]
+    assert len(kept) == 1, errors
+    assert "1 point of rank 0 is not acknowledged" in kept[0]
+    assert ": otel-ml recover one (otel-ml explain " in kept[0]

@@ -106,7 +106,7 @@ class _Found(dict[str, Series]):
         if published == name:
             near = difflib.get_close_matches(name, self, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            here = _listed(list(self))
+            here = _listed(list(self)) or "none yet; its steps may still be on their way"
             raise KeyError(explained(f"The run has no metric {name!r}.{hint} Here are: {here}.", "unknown-metric"))
         return self[published]
 
@@ -150,6 +150,12 @@ def metrics_file(run: Run | str | PathLike[str]) -> Path:
     for path in candidates:
         if path.is_file():
             return path
+    if isinstance(run, Run):
+        raise OtelMLError(
+            f"No metrics of run {run.id!r} yet: {str(given / 'metrics.jsonl')!r} is not there. Exporter 'jsonl' writes "
+            "it when the first step closes: read it a moment later, or begin the run with that exporter.",
+            slug="no-metrics",
+        )
     looked = ", ".join(str(path) for path in candidates[1:])
     raise OtelMLError(
         f"No metrics of {str(given)!r}: looked for {looked}, and for such a run in {str(Config.from_env().dir)!r}. "

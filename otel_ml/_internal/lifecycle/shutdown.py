@@ -82,8 +82,8 @@ class ShutdownSequence:
         self._is_last_chance = is_last_chance
         self._variable = variable
         self._least_timeout = TIMEOUT_WITH_DELIVERY if is_last_chance else TIMEOUT_AT_EXIT
-        self._told: set[Literal["an answer", "delivery"]] = set()
-        """What a person knows that this process waits for."""
+        self._told: set[Literal["an answer", "delivery", "what is kept"]] = set()
+        """What a person knows: what this process waits for, and that it leaves something on this host."""
 
     def message(self, status: Status, *, duration_s: float) -> LogRecord:
         """Return the last record of this writer: how it ended, and what it has counted."""
@@ -144,7 +144,8 @@ class ShutdownSequence:
             is_remote = bool(self._variable)
             self._console.line(finished_line(run, status, outlived=not self._is_last_chance, is_remote=is_remote))
         elif run is None or not run.get("left"):
-            self._say(unwritten_line, identity, reached, status)  # nobody may be left who could say more
+            line = partial(unwritten_line, is_remote=bool(self._variable))
+            self._say(line, identity, reached, status)  # nobody may be left who could say more
 
     def _has_starter_left(self, identity: Identity) -> bool:
         """Whether who started this process leaves no later; a service that has not heard of it yet cannot know."""
@@ -224,7 +225,8 @@ class ShutdownSequence:
                 "and its spool cannot be written. The run does not know of them"
             )
             self._console.line(explained(sentence, "lost-with-process"))
-        if identity.place.local_rank == 0 and gone.frames.total() < len(pending):
+        if identity.place.local_rank == 0 and gone.frames.total() < len(pending) and "what is kept" not in self._told:
+            self._told.add("what is kept")
             lost, sender = self._refused(), self._brought_by(identity.run_id)
             what = _points_of(points, rank) if points else f"The last messages of rank {rank} are"
             they_are = _are(points)
@@ -241,11 +243,10 @@ class ShutdownSequence:
     def _brought_by(self, run_id: str) -> str:
         """Return who sends what is kept on this host."""
         if self._link.serves_here and not self._is_last_chance:
-            return "The service on this host brings them into the run; if it does not: otel-ml recover"
-        if self._variable:  # without it, `recover` leaves it alone; without the id, it sends what other jobs left, too
-            command = f"with {self._variable} set as it was: otel-ml recover {quote(run_id)}"
-            return f"The next start of this run sends them, or, {command}"
-        return "The next start of this run sends them, or: otel-ml recover"
+            return f"The service on this host brings them into the run; if it does not: {_recover(run_id)}"
+        if self._variable:  # without it, `recover` leaves it alone
+            return f"The next start of this run sends them, or, with {self._variable} set as it was: {_recover(run_id)}"
+        return f"The next start of this run sends them, or: {_recover(run_id)}"
 
     def report_held_up(self, identity: Identity, *, is_kept: bool) -> None:
         """Say that the process leaves while its background thread has not come to its end; on the caller's thread.
@@ -258,12 +259,13 @@ class ShutdownSequence:
         if not is_kept:  # each rank by itself: nobody else knows
             sentence = (
                 f"{begin}, by a device, a disk or a machine that is too busy. What it had not written to its spool yet "
-                "is lost with this process. The next start of this run sends the rest, or: otel-ml recover"
+                f"is lost with this process. The next start of this run sends the rest, or: {_recover(identity.run_id)}"
             )
-        elif identity.place.local_rank == 0:
+        elif identity.place.local_rank == 0 and "what is kept" not in self._told:
+            self._told.add("what is kept")
             sentence = (
                 f"{begin}. All it recorded is kept on this host. The next start of this run sends what the service "
-                "does not have yet, or: otel-ml recover"
+                f"does not have yet, or: {_recover(identity.run_id)}"
             )
         else:
             return
@@ -311,3 +313,13 @@ def _progress(run: Mapping[str, Any]) -> object:
     exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
     states = [(exporter.get("delivered_seq"), exporter.get("state")) for exporter in exporters.values()]
     return run.get("left"), run.get("pending", 0), run.get("last_seq"), states
+
+
+def _recover(run_id: str) -> str:
+    """Return the command that sends what is left of one run; without the id, it sends what other jobs left, too.
+
+    Examples:
+        >>> _recover("one run")
+        "otel-ml recover 'one run'"
+    """
+    return f"otel-ml recover {quote(run_id)}"

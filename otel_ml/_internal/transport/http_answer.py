@@ -113,7 +113,8 @@ def _said(content: bytes) -> str:
 
 
 def _printable(text: bytes) -> str:
-    return "".join(char for char in text[:200].decode("utf-8", "ignore") if char.isprintable()).strip()
+    shown = "".join(char for char in text[:_LONGEST_SAID].decode("utf-8", "ignore") if char.isprintable()).strip()
+    return f"{shown}…" if len(text) > _LONGEST_SAID else shown
 
 
 def _message_of(content: bytes) -> bytes | None:
@@ -142,6 +143,9 @@ def _retry_after(text: str | None) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
 
+
+_LONGEST_SAID = 500
+"""Bytes of an answer that a message shows: a sentence of ours with two paths in it, and the beginning of a page."""
 
 _LONGEST_WISH_S = 3600.0
 """Nobody may silence a job for longer; `nan` and `inf` are numbers to Python, too."""

@@ -105,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = cli.main(arguments, prog_name="otel-ml", standalone_mode=False)
     except click.ClickException as error:
         error.show()
+        if "unexpected extra argument" in error.message:
+            click.echo("A name with spaces is written in quotes: 'my run'.", err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("otel-ml: interrupted.", err=True)

@@ -11,6 +11,7 @@ import click
 
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml.redaction import redacted
+from otel_ml.wire.versions import own_version
 from otel_ml_service.cli.mcp_tools import RunTools
 from otel_ml_service.cli.parameters import dir_option
 
@@ -51,7 +52,9 @@ def server(base: Path) -> MCPServer[None]:
     except ImportError as error:
         raise MissingDependencyError("otel-ml mcp", package="mcp", extra="mcp") from error
     tools = RunTools(base)
-    found: MCPServer[None] = MCPServer("otel-ml", instructions=_INSTRUCTIONS, log_level="WARNING")
+    found: MCPServer[None] = MCPServer(
+        "otel-ml", version=own_version(), instructions=_INSTRUCTIONS, log_level="WARNING"
+    )
     reads = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     for tool in (tools.runs, tools.series, tools.why, tools.diff, tools.spans):
         found.add_tool(_answering(tool), annotations=reads)

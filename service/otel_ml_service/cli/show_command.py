@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -35,7 +36,7 @@ from otel_ml_service.stored_runs.deliveries import Delivery, deliveries, lacking
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.read_records import is_live
-from otel_ml_service.stored_runs.run_folders import RunFolder, find
+from otel_ml_service.stored_runs.run_folders import RunFolder, called, find
 from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 from otel_ml_service.stored_runs.shortened_name import is_part_of
 from otel_ml_service.stored_runs.status_word import LIVE, UNTOLD, standing
@@ -118,7 +119,7 @@ def _chosen(read: History, patterns: Sequence[str], folder: RunFolder, *, parts:
             near = difflib.get_close_matches(pattern, names, n=3)
             hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
             raise ConfigError(
-                f"Run {folder.id} has no metric {pattern!r}.{hint} It has {len(names)}: otel-ml show {folder.id}",
+                f"Run {called(folder)} has no metric {pattern!r}.{hint} It has {len(names)}: otel-ml show {folder.id}",
                 slug="unknown-metric",
             )
         chosen |= found
@@ -188,7 +189,7 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     # What a user recorded first, what otel_ml says about itself last, and only where it is not as it should be.
     _print_series(output, [*users, *told])
     if hidden := len(own) - len(told):
-        output.line(f"{hidden} more of otel_ml's own account: otel-ml show {folder.name} --all", style="dim")
+        output.line(f"{hidden} more of otel_ml's own account: otel-ml show {quote(folder.name)} --all", style="dim")
 
 
 def _print_deliveries(output: Screen, found: Sequence[Delivery]) -> None:

@@ -28,7 +28,7 @@ from otel_ml_service.report.chart_groups import (
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve
 from otel_ml_service.report.markup import Amount, Markup, cell_table, details, joined, script_data, section, tag
-from otel_ml_service.report.scalability import Scaling, scaling, yardstick
+from otel_ml_service.report.scalability import Scaling, run_names, scaling, yardstick
 from otel_ml_service.report.step_view import StepName, by_step, step_view
 from otel_ml_service.report.steps_told import Told, steps_told
 from otel_ml_service.report.style import STYLE, page_script
@@ -143,7 +143,7 @@ def _several(runs: Sequence[Contents]) -> Markup:
 
 def compared_parts(runs: Sequence[Contents]) -> dict[str, Markup]:
     """Return what a page of several runs is made of, by name, in its order: those side by side first."""
-    compared, names = _compared(runs), _names(runs)
+    compared, names = _compared(runs), run_names(runs)
     each = {
         f"run-{number}": details(f"Run {name}", sections.facts(run), _rest(run, _others(run, compared)))
         for number, (run, name) in enumerate(zip(runs, names, strict=True))
@@ -155,12 +155,6 @@ def compared_parts(runs: Sequence[Contents]) -> dict[str, Markup]:
         "bookkeeping": _bookkeeping(compared),
         **each,
     }
-
-
-def _names(runs: Sequence[Contents]) -> list[str]:
-    """Return what to call each run: its id, with the experiment where two have the same."""
-    ids = [run.id for run in runs]
-    return [f"{run.experiment}/{run.id}" if ids.count(run.id) > 1 else run.id for run in runs]
 
 
 def _side_by_side(runs: Sequence[Contents]) -> Markup:
@@ -227,7 +221,7 @@ def _rest(run: Contents, charts: Charts) -> Markup:
 def _compared(runs: Sequence[Contents]) -> Charts:
     """Return the charts of the series that several runs have: a curve a run."""
     charts: dict[SeriesName, list[Curve]] = {}
-    for run, name in zip(runs, _names(runs), strict=True):
+    for run, name in zip(runs, run_names(runs), strict=True):
         for key, series in run.history.series.items():
             charts.setdefault(key, []).append(Curve(name, series))
     return {key: charts[key] for key in in_order(charts) if len(charts[key]) > 1}

@@ -13,7 +13,7 @@ from otel_ml_service.report.hardware import energy, gpus, processor_utilization,
 from otel_ml_service.report.timing import timers
 from otel_ml_service.stored_runs.run_history import Series
 
-__all__ = ["Scaling", "Yardstick", "scaling", "yardstick"]
+__all__ = ["Scaling", "Yardstick", "run_names", "scaling", "yardstick"]
 
 _STEP = "time/step"
 _RATES = ("throughput/samples_per_sec", "throughput/tokens_per_sec")
@@ -36,6 +36,7 @@ class Scaling(NamedTuple):
     """A run beside the others; None where nothing was recorded that tells.
 
     Attributes:
+        run: what it is called beside the others.
         status: where it is not finished.
         steps: how many have a time.
         step_s: the median of them.
@@ -83,22 +84,32 @@ def _named(run: Contents, name: str) -> set[str]:
     return {key.name for key, series in run.history.series.items() if f"/{key.name}".endswith(f"/{name}") and series}
 
 
+def run_names(runs: Sequence[Contents]) -> list[str]:
+    """Return what to call each run: its name; where two have the same, the id, with the experiment if that is, too."""
+    names = [run.name or run.id for run in runs]
+    ids = [run.id for run in runs]
+    return [
+        name if names.count(name) == 1 else run.id if ids.count(run.id) == 1 else f"{run.experiment}/{run.id}"
+        for name, run in zip(names, runs, strict=True)
+    ]
+
+
 def scaling(runs: Sequence[Contents]) -> list[Scaling]:
     """Return a row for every run, the fewest ranks first; those of which nobody says how many ranks come last."""
     by = yardstick(runs)
-    ordered = sorted(runs, key=lambda run: run.ranks or math.inf)
-    base = next((run for run in ordered if _speed(run, by) is not None), None)
-    return [_row(run, base, by) for run in ordered]
+    ordered = sorted(zip(runs, run_names(runs), strict=True), key=lambda named: named[0].ranks or math.inf)
+    base = next((run for run, _ in ordered if _speed(run, by) is not None), None)
+    return [_row(run, name, base, by) for run, name in ordered]
 
 
-def _row(run: Contents, base: Contents | None, by: Yardstick) -> Scaling:
+def _row(run: Contents, name: str, base: Contents | None, by: Yardstick) -> Scaling:
     speed, base_speed = _speed(run, by), None if base is None else _speed(base, by)
     speed_up = speed / base_speed if speed is not None and base_speed is not None else None
     more = run.ranks / base.ranks if base is not None and run.ranks and base.ranks else None
     used, busy, processors = energy(run), utilization(run), processor_utilization(run)
     times = _values(run, by.step)
     return Scaling(
-        run=run.id,
+        run=name,
         status=run.history.status if run.history.status != "finished" else None,
         ranks=run.ranks,
         steps=len(times) or None,

@@ -83,7 +83,8 @@ def params(run: Contents) -> Markup:
     """Return hyper-parameters and final values."""
     # A worker has hidden secrets already; a run may be of another program.
     given = leaves(redacted_values(run.history.params))
-    shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in given))
+    theirs_first = sorted(given, key=lambda leaf: leaf[0].startswith("otel_ml."))
+    shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in theirs_first))
     finals = {name: value for name, value in run.history.summary.items() if not name.startswith("otel_ml/")}
     summary = cell_table(("name", "value"), finals.items())
     return joined([section("Final values", summary), section("Parameters", shown)])

@@ -284,7 +284,8 @@ def _why(
         is_of_data = all(one.kind == "follows" for one in evidence) and "nobody was slow" not in said
         nobody = "nobody was slow, and " if is_of_data else ""
         if causes and explained > NOTICED:
-            return f"Coincided: {said}; {explained:.0%} of it goes with what was found, and a cause takes {CAUSED:.0%}."
+            part, least = percent(explained), percent(CAUSED)
+            return f"Coincided: {said}; {part} of it goes with that, and {least} would make it the cause."
         return f"Coincided: {said}; {nobody}nothing shows that one led to the other."
     if not effect.is_noticed:
         missing = "" if effect.usual else f" It takes {plural(8, 'calm step')} before or after to say what is usual."

@@ -63,6 +63,20 @@ def test_gzip_where_asked_for(server: OtlpServer) -> None:
     transport.close()
 
 
+def test_what_a_service_says_is_told_whole_and_what_is_cut_says_so(server: OtlpServer) -> None:
+    sentence = f"Not stored: '/runs/{'a' * 200}/journal.log' cannot be written to. Choose another OTEL_ML_DIR."
+    page = f"<html>{'<p>' * 1000}"
+    server.replies += [Reply(503, {}, Status(message=sentence).SerializeToString()), Reply(503, {}, page.encode())]
+    transport = HttpTransport(Endpoint(url=server.url))
+
+    told, cut = (transport.post("/v1/metrics", BODY, 5).reason for _ in range(2))
+
+    assert told.endswith(sentence)
+    assert cut.endswith("<p><p…")
+    assert len(cut) < 600
+    transport.close()
+
+
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 def test_overload_is_retried_after_what_the_receiver_asks(server: OtlpServer, status: int) -> None:
     server.replies.append(Reply(status, {"retry-after": "7"}))

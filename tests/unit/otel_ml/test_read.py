@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import otel_ml
+from otel_ml.exceptions import OtelMLError
 
 
 def write(folder: Path, *rows: dict[str, Any], tail: str = "") -> Path:
@@ -151,6 +152,18 @@ def test_a_name_that_is_published_otherwise_is_found_by_what_was_written(tmp_pat
     assert sorted(found) == ["mfu___-8ae227af", "two\\nlines"]
     with pytest.raises(KeyError, match=r"no metric 'mfu'. Here are: mfu___-8ae227af, two"):
         found["mfu"]
+
+
+def test_what_is_not_written_yet_is_said_to_be_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+    empty = otel_ml.read(write(tmp_path / "empty"))
+    run = otel_ml.init("exp", id="one", exporters="none")
+    otel_ml.shutdown()
+
+    with pytest.raises(KeyError, match=r"no metric 'loss'. Here are: none yet; its steps may still be on their way. "):
+        empty["loss"]
+    with pytest.raises(OtelMLError, match=r"run 'one' yet: .*metrics.jsonl' is not there. .* a moment later"):
+        otel_ml.read(run)
 
 
 def test_a_run_that_went_on_after_names_stayed_as_they_were_written_has_one_series(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     assert len(found) == 5
     assert any("exportes: is not a setting. Did you mean 'exporters'?" in problem for problem in found)
     assert any("listen.htp: is not a setting. Did you mean 'http'?" in problem for problem in found)
-    assert any(problem.startswith("http: expected host:port") for problem in found)
-    assert any(problem.startswith("allowed_lateness: expected a whole number") for problem in found)
+    assert any("otel-ml.yaml: listen.http: expected host:port" in problem for problem in found)
+    assert any("otel-ml.yaml: allowed_lateness: expected a whole number" in problem for problem in found)
     assert any(problem.startswith("OTEL_ML_DIR_MAX: expected a size") for problem in found)
 
 
@@ -95,7 +95,7 @@ def test_wrong_exporters_are_said_with_wrong_settings(tmp_path: Path) -> None:
     found = problems(tmp_path, text, {"OTEL_ML_DIR_MAX": "much"})
 
     assert len(found) == 4
-    assert any(problem.startswith("allowed_lateness: expected a whole number") for problem in found)
+    assert any("otel-ml.yaml: allowed_lateness: expected a whole number" in problem for problem in found)
     assert any(problem.startswith("OTEL_ML_DIR_MAX: expected a size") for problem in found)
     assert any("exporters.jsonl: evry is not an option. Did you mean 'every'?" in problem for problem in found)
     assert any("'tensorbord'" in problem and "tensorboard" in problem for problem in found)

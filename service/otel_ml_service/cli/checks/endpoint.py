@@ -59,6 +59,10 @@ def _remedy(answer: Answer) -> str:
             "set OTEL_EXPORTER_OTLP_CERTIFICATE to the file of the authority that signed the receiver's certificate, "
             "and use a host that the certificate names"
         )
+    if "speaks TLS" in answer.detail:
+        return f"begin the endpoint with https:// if the service has listen.tls; else {_START}"
+    if "SSL" in answer.detail:
+        return "begin the endpoint with http://, unless what answers there shall speak TLS"
     return _START
 
 

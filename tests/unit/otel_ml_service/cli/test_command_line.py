@@ -53,6 +53,17 @@ def test_an_unknown_command_is_a_wrong_use_with_the_nearest_one(otel_ml: Run) ->
     assert "Did you mean 'show'?" in err
 
 
+@pytest.mark.parametrize("command", ["top", "open", "diff"])
+def test_a_name_with_spaces_that_stands_without_quotes_is_a_wrong_use_that_says_how_it_is_written(
+    otel_ml: Run, command: str
+) -> None:
+    status, _, err = otel_ml(command, "my", "first", "run")
+
+    assert status == 2
+    assert "unexpected extra argument" in err
+    assert "A name with spaces is written in quotes: 'my run'." in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -118,8 +118,10 @@ def test_doctor_says_which_variable_has_the_authority_where_a_certificate_is_not
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"https://127.0.0.1:{server.server_port}"
         done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url)
+        plain = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=url.replace("https", "http"))
         server.shutdown()
 
+    assert "begin the endpoint with https://" in plain.stdout.splitlines()[-1]
     do = done.stdout.splitlines()[-1]
     assert done.returncode == 1
     assert "OTEL_EXPORTER_OTLP_CERTIFICATE" in do
@@ -149,6 +151,14 @@ def test_doctor_tells_a_port_for_grpc_from_one_for_http(tmp_path: Path) -> None:
     assert (over_http.returncode, over_grpc.returncode) == (1, 1)
     assert f"127.0.0.1:{port} speaks gRPC. Set OTEL_EXPORTER_OTLP_PROTOCOL=grpc" in over_http.stdout
     assert f"127.0.0.1:{server.port} speaks HTTP/1.1, not gRPC" in over_grpc.stdout
+
+
+def test_doctor_says_that_an_endpoint_without_tls_begins_otherwise(tmp_path: Path) -> None:
+    with otlp_server() as server:
+        done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=server.url.replace("http", "https"))
+
+    assert done.returncode == 1
+    assert "begin the endpoint with http://" in done.stdout.splitlines()[-1]
 
 
 def test_doctor_fails_where_nobody_listens(tmp_path: Path) -> None:

@@ -172,6 +172,24 @@ def test_an_unknown_metric_is_an_error_with_the_nearest_name(otel_ml: Run, tmp_p
     assert "no metric 'lost'. Did you mean 'loss'?" in err
 
 
+def test_a_name_with_spaces_is_in_quotes_in_commands_and_is_told_whole_where_it_stood_without(
+    otel_ml: Run, tmp_path: Path
+) -> None:
+    rows = [
+        StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0}),
+        StepRecord(2, "", "time", 10, 0, 2.0, {"otel_ml/lag/exporter/jsonl": 0.0}),
+    ]
+    folder = write_run(tmp_path, "01abc", rows)
+    (folder.path / "state" / "name").write_text("my first run")
+
+    _, out, _ = otel_ml("show", "my first run")
+    status, _, err = otel_ml("show", "my", "first", "run")
+
+    assert "otel-ml show 'my first run' --all" in out
+    assert status == 1
+    assert "Run my first run (01abc) has no metric 'first'." in " ".join(err.split())
+
+
 def test_one_metric_is_shown_as_it_is_among_all_others(otel_ml: Run, tmp_path: Path) -> None:
     rows = [
         StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0, "a": 1.0}),

@@ -186,3 +186,15 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
     (row,) = scaling([run_of([used, used], summary={"hw.energy.total/rank_0": math.inf})])
 
     assert (row.step_s, row.energy_j, row.utilization) == (None, None, None)
+
+
+def test_runs_are_called_by_their_names_and_by_their_ids_where_two_have_one_name() -> None:
+    runs = [run_of(name=f"id-{number}") for number in range(4)]
+    for run, name in zip(runs, ["small batch", "baseline", "baseline", ""], strict=True):
+        run.name = name
+
+    html = page(runs)
+
+    assert [row.run for row in scaling(runs)] == ["small batch", "id-1", "id-2", "id-3"]
+    assert "Speed-up is over small batch" in html
+    assert "id-0" not in html

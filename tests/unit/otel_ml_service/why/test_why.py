@@ -321,7 +321,7 @@ def test_a_slow_rank_that_has_half_of_it_is_told_with_that_half_and_is_not_said_
     )
 
     assert answer.verdict == "coincided"
-    assert "; 50% of it goes with what was found, and a cause takes 80%." in answer.sentences[1]
+    assert "; 50 % of it goes with that, and 80 % would make it the cause." in answer.sentences[1]
     assert "nothing shows" not in answer.sentences[1]
 
 
