@@ -64,7 +64,7 @@ def names_of(key: str) -> tuple[str, ...]:
 
 _OF_A_VERSION = "what W&B's server knows of an artifact's version: `wandb.Api()`"
 _WRITER_SAID = {
-    "SummaryWriter.add_mesh": "nothing of it is recorded; write it to a file and use `log_artifact()`",
+    "SummaryWriter.add_mesh": "each mesh is a PLY file in an artifact, which the tab MESH does not show",
     "SummaryWriter.add_custom_scalars": "the values are recorded, the layout is not",
     "SummaryWriter.add_custom_scalars_multilinechart": "the values are recorded, the layout is not",
     "SummaryWriter.add_custom_scalars_marginchart": "the values are recorded, the layout is not",

@@ -58,6 +58,7 @@ WORDS = (
 )
 
 PUBLISHED = {
+    ("otel_ml/compat/wandb/artifact.py", "manifest"): "a member of W&B's Artifact",
     ("otel_ml/compat/forge/tracer.py", "track_memory"): "an argument of torchforge's Tracer",
     ("otel_ml/compat/roll/durations.py", "track"): "a method of ROLL's",
     ("otel_ml/compat/verl/rl_insight.py", "state_lane_id"): "an argument of verl's",

@@ -42,7 +42,7 @@ class MlflowClient:
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *_OF_A_RUN, *_NOT_KEPT]
 
-    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         run_id = args[0] if args else kwargs.get("run_id")
         known = STATE.known(run_id) if isinstance(run_id, str) else None
         if known is None or (name in _OF_ITS_FILE and _is_elsewhere(known)):

@@ -35,7 +35,10 @@ def create_experiment(
         artifact_location=artifact_location,
         trace_location=trace_location,
     )
-    CREATED[name] = _experiment(name, tags or {})
+    if name in CREATED or has_runs(name):
+        wrong = f"MlflowException: Experiment(name={name}) already exists"
+        not_kept(f"mlflow.create_experiment({name!r:.60})", f"{wrong}. It goes on, with the tags that it has.")
+    CREATED.setdefault(name, _experiment(name, tags or {}))
     return name
 
 
@@ -44,6 +47,9 @@ def set_experiment(
 ) -> Any:
     """Name the experiment of runs that begin from now on."""
     options_not_kept("mlflow.set_experiment", "an experiment is its name.", trace_location=trace_location, **options)
+    if experiment_name is not None and experiment_id is not None:
+        wrong = "MlflowException: Must specify exactly one of: experiment_id or experiment_name"
+        not_kept(f"mlflow.set_experiment({experiment_name!r:.60}, experiment_id=…)", f"{wrong}. The name counts.")
     name = experiment_name or experiment_of_id(experiment_id, "mlflow.set_experiment(experiment_id=…)") or ""
     STATE.experiment = name or None
     return CREATED.setdefault(name, _experiment(name, {}))

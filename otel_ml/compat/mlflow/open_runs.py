@@ -59,13 +59,14 @@ class OpenRuns:
         """The runs of this thread that are open, the innermost last; of one that has ended otherwise none is."""
         stack = self._here.stack
         if stack and not stack[0].run.is_active:
+            self._here.last = stack[0]
             stack.clear()
         return stack
 
     @property
     def last(self) -> ActiveRun | None:
-        """The run that this thread has begun last."""
-        return self._here.last
+        """The innermost run of this thread; where none is open, the one that has ended last."""
+        return self.stack[-1] if self.stack else self._here.last
 
     @property
     def counts(self) -> StepCounts:
@@ -109,6 +110,8 @@ class OpenRuns:
             named = experiment_of_id(experiment_id, f"mlflow.start_run(experiment_id={experiment_id!r})")
             experiment = self._experiment_of_run(chosen) or named or self._named_experiment()
             labels = [f"{key}:{value}" for key, value in tags.items() if key not in {NOTE, RUN_NAME}]
+            before = self.known(chosen) if chosen is not None else None
+            name = before.info.run_name if name is None and before is not None else name
             return self._another({"experiment": experiment, "name": name, "id": chosen, "tags": labels, "notes": notes})
         return otel_ml.init(), False
 
@@ -187,7 +190,7 @@ class OpenRuns:
     ) -> None:
         """End a run and what was begun inside it; without `status` it has failed where there is an error."""
         while active in self.stack:
-            ended = self.stack.pop()
+            ended = self._here.last = self.stack.pop()
             ended.info.status = status or ("FINISHED" if kind is None else "FAILED")
             ended.info.end_time = now()
         if active.is_owner:
@@ -209,7 +212,7 @@ class OpenRuns:
         before = self._known.get(active.info.run_id)
         if before is not None and not active.prefix:
             active.goes_on_from(before)
-        self._here.last = self._known[active.info.run_id] = active
+        self._known[active.info.run_id] = active
         return active
 
 

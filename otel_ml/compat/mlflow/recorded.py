@@ -301,9 +301,12 @@ def log_image(
     if artifact_file is not None and (key is not None or step is not None):
         wrong = "TypeError: artifact_file cannot be used with key, step or timestamp"
         not_kept(f"mlflow.log_image({artifact_file!r})", f"{wrong}. It is kept as {key or artifact_file!r}.")
+    if key is None and artifact_file is None:
+        wrong = "TypeError: Please specify exactly one of artifact_file or key"
+        not_kept("mlflow.log_image()", f"{wrong}. It is kept as 'image'.")
     picture = image.to_pil() if hasattr(image, "to_pil") else in_range(image)
     with run_of("log_image", run_id) as active:
-        name = f"{active.prefix}{key or artifact_file}"
+        name = f"{active.prefix}{key or artifact_file or 'image'}"
         if step is None:
             otel_ml.log_image(name, picture)
         else:

@@ -121,7 +121,7 @@ def active_run() -> ActiveRun | None:
 
 
 def last_active_run() -> ActiveRun | None:
-    """Return the run begun last, also when it has ended."""
+    """Return the innermost run; where none is open, the one that has ended last."""
     return STATE.last
 
 

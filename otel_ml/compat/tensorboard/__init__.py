@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from otel_ml.compat.tensorboard.global_writer import GlobalSummaryWriter
 from otel_ml.compat.tensorboard.summary_writer import SummaryWriter
 from otel_ml.compat.tracking.original_names import not_here
 
-__all__ = ["SummaryWriter"]
+__all__ = ["GlobalSummaryWriter", "SummaryWriter"]
 
 NOT_HERE: Mapping[str, str] = {
     "FileWriter": "Event files are written by the exporter tensorboard: use SummaryWriter",
     "RecordWriter": "Event files are written by the exporter tensorboard: use SummaryWriter",
-    "GlobalSummaryWriter": "Every process may make a SummaryWriter: one run comes out",
     "TorchVis": "One SummaryWriter is for every backend",
 }
 """Names of the two originals that are not here, and what is used instead."""

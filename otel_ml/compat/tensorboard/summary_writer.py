@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import otel_ml
 from otel_ml.compat.tensorboard import figures
 from otel_ml.compat.tensorboard.bins import USUAL_BINS, counted
 from otel_ml.compat.tensorboard.embedding import Embedding
+from otel_ml.compat.tensorboard.hparams_session import session_of
+from otel_ml.compat.tensorboard.mesh import Mesh
 from otel_ml.compat.tensorboard.numbers import is_empty, scalars
 from otel_ml.compat.tensorboard.open_writers import WRITERS
 from otel_ml.compat.tensorboard.precision_recall import precision_and_recall
@@ -75,7 +78,7 @@ class SummaryWriter(RunWriter):
         Each call is a row of that tab. In other backends what a later call gives begins with its `run_name`. By place
         tensorboardX's `name` and `global_step` may follow the values, too.
         """
-        given, called = _session_of(hparam_domain_discrete, run_name, global_step, name)
+        given, called = session_of(hparam_domain_discrete, run_name, global_step, name)
         options_not_kept(
             "add_hparams", "parameters have no domain, and the values beside them are final ones.", **given
         )
@@ -346,10 +349,27 @@ class SummaryWriter(RunWriter):
         otel_ml.log_artifact(folder, name=name, type="embedding", step=step, axis=WRITERS.counts.axis_beside(name))
 
     @reports_unrecordable
-    def add_mesh(self, tag: str, *more: Any, **options: Any) -> None:
-        """Say that it is not kept."""
-        del more, options
-        not_kept(f"add_mesh({tag!r})", "nothing of it is recorded. Write it to a file and use log_artifact().")
+    def add_mesh(
+        self,
+        tag: str,
+        vertices: Any,
+        colors: Any = None,
+        faces: Any = None,
+        config_dict: Any = None,
+        global_step: int | None = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Record meshes, or clouds of points, as PLY files in the artifact `tag`; `colors` are from 0 to 255.
+
+        Each array is (meshes, points or triangles, 3). Of tensors on a device it waits for the values.
+        """
+        del config_dict
+        not_kept(f"add_mesh({tag!r})", "it is kept as PLY files in an artifact, without camera and light.")
+        name, where = self._beside(tag, global_step, walltime)
+        with TemporaryDirectory(prefix="otel-ml-mesh-") as folder:
+            for number, mesh in enumerate(Mesh.of_batch(vertices, colors, faces)):
+                mesh.write(Path(folder, f"{number}.ply"))
+            otel_ml.log_artifact(folder, name=name, type="mesh", **where)
 
     @reports_unrecordable
     def add_custom_scalars(self, layout: Any) -> None:
@@ -373,24 +393,6 @@ class SummaryWriter(RunWriter):
     def export_scalars_to_json(self, path: Any) -> None:
         """Say where the values are."""
         not_kept(f"export_scalars_to_json({str(path)!r})", "nothing is written. The run's metrics.jsonl has them.")
-
-
-def _session_of(third: Any, fourth: Any, global_step: Any, name: str | None) -> tuple[Mapping[str, Any], str | None]:
-    """Return what of a call of `add_hparams` is not kept, by its name, and how the set is called.
-
-    Args:
-        third: torch's domains, or tensorboardX's name.
-        fourth: torch's name, or tensorboardX's step.
-        global_step: the step, where it is given elsewhere.
-        name: tensorboardX's name, by its name.
-    """
-    if isinstance(third, str):
-        third, name = None, third
-    if isinstance(fourth, os.PathLike):
-        fourth = os.fspath(fourth)
-    if fourth is not None and not isinstance(fourth, str):
-        fourth, global_step = None, fourth
-    return {"hparam_domain_discrete": third, "global_step": global_step}, fourth or name
 
 
 def _is_described(*given: Any) -> bool:

@@ -18,10 +18,12 @@ from typing import Any
 
 from otel_ml.compat.tracking.original_names import name_of_the_original
 from otel_ml.compat.wandb import data_types, errors, plot, util
+from otel_ml.compat.wandb import pickled_run as _pickled_run  # noqa: F401 (without it a run cannot be pickled)
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.box import box3d
 from otel_ml.compat.wandb.errors import CommError, Error, UsageError
 from otel_ml.compat.wandb.graph import Graph
+from otel_ml.compat.wandb.joined_table import JoinedTable
 from otel_ml.compat.wandb.login import api, login
 from otel_ml.compat.wandb.media import Audio, Classes, Histogram, Html, Image, Video
 from otel_ml.compat.wandb.media_of_files import Bokeh, Molecule, Object3D, Plotly
@@ -69,6 +71,7 @@ __all__ = [
     "Histogram",
     "Html",
     "Image",
+    "JoinedTable",
     "Molecule",
     "Object3D",
     "Plotly",

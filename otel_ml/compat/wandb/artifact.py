@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import otel_ml
 from otel_ml._internal.events.artifact_calls import log_artifact_as
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.wandb.artifact_entry import ArtifactEntry
 from otel_ml.compat.wandb.errors import CommError
@@ -24,9 +27,9 @@ OF_THE_SERVER = frozenset(
     {"checkout", "collection", "distributed_id", "incremental", "tags", "use_as",
      "commit_hash", "created_at", "delete", "digest", "digest_algorithm", "entity",
      "files", "history_step", "id",
-     "is_link", "json_encode", "link", "linked_artifacts", "linked_at", "logged_by", "manifest", "new_draft",
+     "is_link", "json_encode", "link", "linked_artifacts", "linked_at", "logged_by", "new_draft",
      "project", "qualified_name", "source_artifact", "source_collection", "source_entity",
-     "source_name", "source_project", "source_qualified_name", "source_version", "state", "ttl", "unlink",
+     "source_name", "source_project", "source_qualified_name", "source_version", "ttl", "unlink",
      "updated_at", "url", "used_by", "verify", "version"}
 )  # fmt: skip
 """Members of W&B's own class that speak of a version on its server."""
@@ -44,6 +47,9 @@ class Artifact:
         **options: Any,
     ) -> None:
         options_not_kept("wandb.Artifact", "an artifact is its files, with a type and aliases.", **options)
+        wrong = _what_is_wrong(name, type)
+        if wrong is not None:
+            not_kept(f"wandb.Artifact({safe_repr(name, 60)}, {safe_repr(type, 40)})", f"ValueError: {wrong}")
         self.name = name
         self.type = type
         self.description = description
@@ -92,13 +98,23 @@ class Artifact:
             return
         self._placed.append(((name or "").strip("/"), path))
 
+    def add_path(self, path: str | PathLike[str]) -> None:
+        """Add a file, a folder or an address, as `run.log_artifact()` is given one."""
+        if Path(path).is_dir():
+            self.add_dir(path)
+        elif "://" in str(path) and not Path(path).is_file():
+            self.add_reference(path)
+        else:
+            self.add_file(path)
+
     def add(self, obj: Any, name: str, overwrite: bool = False) -> None:
         """Add a table, an image, …; one of the same name is replaced, with `overwrite` or without."""
         del overwrite
         if isinstance(obj, Media):
             self._objects[name] = obj
         else:
-            not_kept(f"Artifact.add({name!r})", f"a {type(obj).__name__} cannot be added. Write it to a file.")
+            wrong = f"TypeError: a {type(obj).__name__} cannot be added"
+            not_kept(f"Artifact.add({name!r})", f"{wrong}. Write it to a file.")
 
     def add_reference(
         self, uri: Any, name: str | None = None, checksum: bool = True, max_objects: int | None = None
@@ -184,6 +200,16 @@ class Artifact:
         return ArtifactEntry(place, str(path), str(Path("artifacts") / self.name))
 
     @property
+    def manifest(self) -> SimpleNamespace:
+        """What was added: `entries` are files by their path inside of the artifact."""
+        return SimpleNamespace(entries={entry.path: entry for entry in self._entries()})
+
+    @property
+    def state(self) -> str:
+        """`PENDING`: only W&B's server has a version that is committed."""
+        return "PENDING"
+
+    @property
     def file_count(self) -> int:
         """How many files were added, also in folders."""
         return len(self._entries())
@@ -257,6 +283,15 @@ class Artifact:
         """Remove what `new_file()` wrote, once the run has ended."""
         if self._written is not None:
             shutil.rmtree(self._written, ignore_errors=True)
+
+
+def _what_is_wrong(name: Any, kind: Any) -> str | None:
+    """Return why W&B takes no artifact of this name or type."""
+    if re.fullmatch(r"[\w.-]+", str(name), re.ASCII) is None:
+        return "a name has letters, digits, '-', '_' and '.'. In W&B it is called otherwise."
+    if str(kind) == "job" or str(kind).startswith("wandb-"):
+        return "W&B keeps this type for itself. In other backends the artifact has it."
+    return None
 
 
 def used(

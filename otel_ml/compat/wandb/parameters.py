@@ -37,9 +37,17 @@ class Config(ValuesByName):
 
     def _connect(self, record: Callable[[Mapping[str, Any]], None]) -> None:
         """Record what is there and what is set from now on."""
-        object.__setattr__(self, "_record", record)
+        self._record_with(record)
         if self._values:
             record(self._values)
+
+    def _record_with(self, record: Callable[[Mapping[str, Any]], None]) -> None:
+        """Record what is set from now on."""
+        object.__setattr__(self, "_record", record)
+
+    def __reduce__(self) -> tuple[Callable[[Mapping[str, Any]], Config], tuple[dict[str, Any]]]:
+        """Travel and be copied as the values alone, also those that a sweep has locked."""
+        return _copied, (self._values,)
 
     def update(self, d: Any, allow_val_change: bool | None = None) -> None:
         """Take over a mapping, an `argparse` namespace, a dataclass or a YAML file; later values replace earlier.
@@ -87,6 +95,17 @@ class Config(ValuesByName):
     def _missing(self, key: str) -> str:
         known = ", ".join(map(str, self._values)) or "nothing"
         return f"wandb.config: the object has no attribute {key!r}; it has {known}"
+
+
+def _copied(values: Mapping[str, Any]) -> Config:
+    config = Config.of(values)
+    config._record_with(_not_recorded)  # noqa: SLF001 (its own module)
+    return config
+
+
+def _not_recorded(values: Mapping[str, Any]) -> None:
+    names = ", ".join(map(repr, values))
+    not_kept(f"Setting {names} in a copy of wandb.config", "the copy has it, the run does not. Set it in run.config.")
 
 
 def _plain(given: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.tracking.not_kept import is_given, not_kept, options_not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, StepCounts, own_axis, whole
 from otel_ml.compat.tracking.unrecordable_arguments import report_unrecordable
+from otel_ml.compat.wandb.alert_level import level_of
 from otel_ml.compat.wandb.artifact import Artifact, used
 from otel_ml.compat.wandb.code_files import Chooses, code_of, is_code, is_of_a_run
 from otel_ml.compat.wandb.definitions import Definitions, Metric
@@ -183,13 +184,13 @@ class Run(RunFacts):
         aliases: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
     ) -> Artifact:
-        """Record an artifact, a file or a folder."""
+        """Record an artifact, a file, a folder, or an address such as `s3://bucket/weights`."""
         options_not_kept("run.log_artifact", "an artifact has aliases, and no tags.", tags=tags)
         artifact = artifact_or_path
         if not isinstance(artifact, Artifact):
             path = Path(artifact_or_path)
             artifact = Artifact(name or f"run-{self.id}-{path.name}", type or "file")
-            artifact.add_file(path)
+            artifact.add_path(artifact_or_path)
         self._artifacts.append(artifact)
         self._keep(artifact, tuple(aliases or ()))
         return artifact
@@ -253,7 +254,7 @@ class Run(RunFacts):
     @_inside
     def log_model(self, path: Any, name: str | None = None, aliases: Iterable[str] | None = None) -> Artifact:
         """Record a model's files."""
-        return self.log_artifact(path, name or f"run-{self.id}-model", "model", aliases)
+        return self.log_artifact(path, name, "model", aliases)
 
     @_inside
     def save(
@@ -307,8 +308,7 @@ class Run(RunFacts):
     def alert(self, title: str, text: str = "", level: Any = None, wait_duration: Any = None) -> None:
         """Record an event `alert`; nobody is notified."""
         del wait_duration
-        named = getattr(level, "value", level)
-        said = {"title": title, "text": text, "level": named if is_given(named) else "INFO"}
+        said = {"title": title, "text": text, "level": level_of(level)}
         otel_ml.event("alert", {key: text_of(value) for key, value in said.items()})
 
     @_inside

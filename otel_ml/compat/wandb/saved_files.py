@@ -15,6 +15,7 @@ __all__ = ["SavedFiles"]
 
 _OF_THE_CLOUD = ("gs://", "s3://")
 _PATTERN = frozenset("*?[")
+_POLICIES = ("live", "end", "now")
 
 
 class SavedFiles:
@@ -30,6 +31,9 @@ class SavedFiles:
         if wrong is not None:
             not_kept(f"wandb.save({text!r})", f"{wrong} Nothing is saved.")
             return []
+        if policy not in _POLICIES:
+            only = f"ValueError: Only {', '.join(_POLICIES)} policies are supported"
+            not_kept(f"wandb.save({text!r}, policy={policy!r:.40})", f"{only}. The file is saved as with `live`.")
         found = _found(text, is_pattern=is_pattern)
         if not found:
             not_kept(f"wandb.save({text!r})", _why_none(text, is_pattern=is_pattern))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import otel_ml
 from otel_ml import env
@@ -26,7 +27,7 @@ from otel_ml.compat.wandb.resuming import goes_on, next_step
 from otel_ml.compat.wandb.run_facts import InitArguments, is_offline
 from otel_ml.compat.wandb.util import generate_id
 
-__all__ = ["Settings", "init", "run_or_begin", "state"]
+__all__ = ["Settings", "attach", "init", "run_or_begin", "state"]
 
 _WITHOUT_MEANING = frozenset({"allow_val_change", "anonymous", "force", "magic", "save_code", "settings"})
 """Arguments that ask for nothing a run of ours would not have, or that only W&B's own processes need."""
@@ -49,6 +50,9 @@ _SO_ANYWAY = frozenset(
 _WITHOUT_SETTINGS = "otel_ml has no such settings; one that W&B does not have either is a ValidationError there."
 
 
+_NOT_IN_AN_ID = frozenset(":;,#?/'")
+
+
 class Settings(SimpleNamespace):
     """Settings of W&B's own processes; those that name the run, and `mode`, are looked at."""
 
@@ -61,6 +65,11 @@ class State:
         self.config: Config = Config()
         self.environment: RunEnvironment = RunEnvironment()
         self._left: tuple[str, int] = ("", 0)
+        self._known: WeakValueDictionary[str, Run] = WeakValueDictionary()
+
+    def __reduce__(self) -> str:
+        """Be the one of the other process in the pickle of a disabled run, which tells it of its end."""
+        return "state"
 
     @property
     def summary(self) -> Summary:
@@ -77,6 +86,15 @@ class State:
     def began(self, run: Run) -> None:
         """Make it the run that the module's functions act on."""
         self._run = run
+        self.know(run)
+
+    def know(self, run: Run) -> None:
+        """Find it again by its id, also once it has ended."""
+        self._known[run.id] = run
+
+    def run_with(self, run_id: str) -> Run | None:
+        """Return the run of this process with that id, as long as somebody holds it."""
+        return self._known.get(run_id)
 
     def ended(self, run: Run) -> None:
         """Forget the run, if it is still the one."""
@@ -133,6 +151,9 @@ def init(
     is_shared = of.chosen(mode, "mode", "WANDB_MODE") == "shared"
     options_not_kept("wandb.Settings", _WITHOUT_SETTINGS, **of.unused(_OF_A_SHARED_RUN if is_shared else frozenset()))
     run_id = of.chosen(id, "run_id", "WANDB_RUN_ID")
+    if not _NOT_IN_AN_ID.isdisjoint(str(run_id or "")):
+        wrong = "UsageError: Run ID cannot contain the characters: :;,#?/'"
+        not_kept(f"wandb.init(id={run_id!r:.60})", f"{wrong}. W&B's own page has the run under another one.")
     shown = of.chosen(name, "run_name", "WANDB_NAME")
     beside = reinit == "create_new"
     if state.run is not None and not beside:
@@ -217,6 +238,23 @@ def _started(asked: InitArguments, run_id: str | None, name: str | None) -> Run:
     return run
 
 
+def attach(run_id: str, asked: InitArguments, config: Mapping[str, Any], next_step: int) -> Run:
+    """Return the job's run of that id, in another process than the one that began it.
+
+    Args:
+        run_id: of the run.
+        asked: what it was begun with.
+        config: its parameters, which are recorded already.
+        next_step: at which the rows of this process begin.
+    """
+    begun = otel_ml.init(id=run_id, experiment=asked.project or None, role=asked.role or None)
+    state.config = Config.of(config)
+    state.config._record_with(begun.log_params)  # noqa: SLF001 (one package)
+    run = Run(begun, state.config, replace(asked, joins=False), next_step, state.ended)
+    state.began(run)
+    return run
+
+
 def _for_the_exporter(asked: InitArguments) -> Mapping[str, str]:
     """Return variables by which the exporter `wandb` gets what no tag of the run tells it."""
     wanted = {
@@ -244,13 +282,15 @@ def _fill(config: Config, given: Mapping[str, Any]) -> None:
 def _run_of(begun: otel_ml.Run, config: Config, asked: InitArguments) -> Run:
     first = next_step(begun.dir) if asked.resumed else state.first_step_in(begun.id)
     run = Run(begun, config, asked, first, state.ended)
+    state.know(run)
     config._connect(begun.log_params)  # noqa: SLF001 (one package)
     return run
 
 
 def _disabled(asked: InitArguments, run_id: str | None, name: str | None) -> Run:
+    run_id = run_id or generate_id()
     stand_in: Any = SimpleNamespace(
-        id=run_id or generate_id(), name=name or "dummy", experiment=asked.project, dir=None, rank=0, urls={}
+        id=run_id, name=name or f"dummy-{run_id}", experiment=asked.project, dir=None, rank=0, urls={}
     )
     run = DisabledRun(stand_in, state.config, asked, 0, state.ended)
     fall_silent(run)

@@ -127,9 +127,11 @@ class Table(Media):
         del col_name, dtype, optional
 
     def get_column(self, name: str, convert_to: str | None = None) -> Any:
-        """Return the values of a column; `convert_to="numpy"` as an array."""
-        place = self.columns.index(name)
-        values = [row[place] for row in self.data]
+        """Return the values of a column; `convert_to="numpy"` as an array. An unknown one is said, and empty."""
+        if name not in self.columns:
+            wrong = f"AssertionError: expected one of the columns {self.columns}"
+            not_kept(f"wandb.Table.get_column({safe_repr(name, 40)})", f"{wrong}. It has no values.")
+        values = [row[self.columns.index(name)] for row in self.data if name in self.columns]
         if convert_to == "numpy":
             import numpy as np
 

@@ -22,8 +22,8 @@ _NAMES = frozenset({str})
 _OF_THE_ROW = frozenset({"_step", "_timestamp", "_runtime"})
 """What W&B says of a row itself: no metrics, also where a program gives them."""
 
-_AS_LOGGED = frozenset({str, list})
-"""Types whose values the summary has as they were logged."""
+_IN_A_LIST = frozenset({str, int, float, bool, list, dict, type(None)})
+"""Types of which a list is made that the summary has as it was logged."""
 
 _MOST_OF_A_LIST = 32
 """Elements of an array that W&B's summary has as a list; of more it has a histogram."""
@@ -40,7 +40,12 @@ def named(row: Mapping[Any, Any]) -> Mapping[str, Any]:
     Examples:
         >>> named({"loss": 0.5, "_timestamp": 1795945398.4})
         {'loss': 0.5}
+
+    Raises:
+        TypeError: it is not a mapping.
     """
+    if not isinstance(row, Mapping):
+        raise TypeError(f"a row is a mapping, not a {type(row).__name__}")
     unnamed = [key for key in row if not isinstance(key, str)]
     for key in unnamed:
         not_kept(f"log() with the key {safe_repr(key, 40)}", "TypeError: a key is a text. Its value is left out.")
@@ -79,8 +84,13 @@ def plain_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def texts_and_lists(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the summary has beside numbers: texts, lists, and small arrays in memory as lists."""
-    found = {name: value if type(value) in _AS_LOGGED else _listed(value) for name, value in values.items()}
+    found = {name: value if _is_as_logged(value) else _listed(value) for name, value in values.items()}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_as_logged(value: Any) -> bool:
+    """Whether the summary has a value as it was logged: a text, or a list that has no media in it."""
+    return type(value) is str or (type(value) is list and _IN_A_LIST.issuperset(map(type, value)))
 
 
 def plain(value: Any) -> Any:

@@ -269,3 +269,11 @@ def test_calls_that_mlflow_refuses_are_said_with_its_error(captured: Capture) ->
     ):
         assert sum(said in notice for notice in captured.notices) == 1, (said, captured.notices)
     assert mlflow.active_run() is not None
+
+
+def test_an_image_without_a_name_is_kept_and_said(captured: Capture) -> None:
+    with mlflow.start_run():
+        mlflow.log_image(np.zeros((2, 3, 3), np.uint8))
+
+    assert list(events(captured, "image")) == ["image"]
+    assert any("mlflow.log_image()" in notice and "TypeError" in notice for notice in captured.notices)

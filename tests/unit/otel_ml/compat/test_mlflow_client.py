@@ -167,6 +167,14 @@ def test_what_a_client_cannot_do_to_a_run_of_this_process_is_said_and_raises_not
     assert f"{method}(" in said
 
 
+def test_a_method_is_given_a_name_by_its_name(captured: Capture) -> None:
+    with mlflow.start_run(run_name="first") as run:
+        mlflow.MlflowClient().update_run(run.info.run_id, status="FAILED", name="second")
+
+    [said] = captured.notices
+    assert "update_run(" in said
+
+
 def test_each_method_takes_what_that_of_mlflows_client_takes() -> None:
     from mlflow import MlflowClient
 

@@ -171,16 +171,20 @@ def test_an_id_that_no_experiment_here_has_is_said(
     assert f"{given!r}" in said
 
 
-@pytest.mark.parametrize("make", [lambda: mlflow.create_experiment("2024"), lambda: mlflow.set_experiment("2024")])
+@pytest.mark.parametrize(("make", "name"), [(mlflow.create_experiment, "2024"), (mlflow.set_experiment, "2025")])
 def test_an_id_that_an_experiment_here_has_is_taken(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, make: Callable[[], object]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    make: Callable[[str], object],
+    name: str,
 ) -> None:
     monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
     monkeypatch.setenv("OTEL_ML_EXPORTERS", "none")
-    make()
+    make(name)
     mlflow.set_experiment("")
-    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "2024")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", name)
     with mlflow.start_run() as run:
-        assert run.info.experiment_id == "2024"
+        assert run.info.experiment_id == name
 
     assert "MlflowException" not in capsys.readouterr().err

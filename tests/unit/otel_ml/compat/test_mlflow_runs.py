@@ -63,7 +63,7 @@ def test_a_run_that_has_ended_says_what_it_recorded(captured: Capture) -> None:
             mlflow.log_metric("loss", 2.0)
     last = mlflow.last_active_run()
 
-    assert last is child
+    assert last is run
     assert mlflow.get_run(run.info.run_id) is mlflow.get_parent_run(child.info.run_id) is run
     assert (run.data.metrics, run.data.params) == ({"loss": 0.5, "acc": 1.0}, {"lr": "0.1"})
     assert run.data.tags.items() >= {"team": "a", "mlflow.runName": run.info.run_name}.items()
@@ -204,3 +204,33 @@ def test_what_a_run_and_an_experiment_say_of_themselves_can_be_read_as_a_diction
         "digits", {"split": "a", "mlflow.data.context": "train"},
     )  # fmt: skip
     assert (experiment.tags, experiment.creation_time > 0) == ({"owner": "me", "n": "5"}, True)
+
+
+def test_the_last_active_run_is_the_innermost_that_is_open_else_the_one_that_ended_last(captured: Capture) -> None:
+    with mlflow.start_run() as parent:
+        with mlflow.start_run(run_name="child", nested=True) as child:
+            assert mlflow.last_active_run() is child
+        assert mlflow.last_active_run() is parent
+    assert mlflow.last_active_run() is parent
+
+
+def test_a_run_that_goes_on_under_its_id_keeps_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    with mlflow.start_run(run_name="first") as run:
+        mlflow.log_metric("loss", 1.0)
+
+    with mlflow.start_run(run_id=run.info.run_id) as again:
+        assert (again.info.run_name, again.run.name) == ("first", "first")
+
+
+def test_an_experiment_that_is_created_twice_or_named_in_two_ways_is_said(captured: Capture) -> None:
+    mlflow.create_experiment("created-twice", tags={"team": "a"})
+    assert captured.notices == []
+
+    assert mlflow.create_experiment("created-twice") == "created-twice"
+    assert mlflow.set_experiment("created-twice", experiment_id="7").name == "created-twice"
+
+    assert mlflow.get_experiment_by_name("created-twice").tags == {"team": "a"}
+    said = [notice for notice in captured.notices if "MlflowException" in notice]
+    assert ["already exists" in said[0], "exactly one of" in said[1], len(said)] == [True, True, 2]
+    mlflow.set_experiment("")

@@ -370,3 +370,19 @@ def test_an_offline_script_is_written_to_wandb_too_unless_the_job_decides(
         else:
             assert not any(folder.rglob("*.wandb"))
         assert "WANDB_MODE" not in os.environ
+
+
+def test_a_row_that_is_no_dictionary_is_said_once_also_of_metrics_that_are_defined(captured: Capture) -> None:
+    run = wandb.init()
+    run.define_metric("loss", summary="min")
+
+    run.log([1, 2])  # type: ignore[arg-type]
+
+    assert [notice.partition(" at ")[0] for notice in captured.notices] == ["wandb.log([1, 2])"]
+
+
+def test_media_that_are_logged_as_a_list_are_not_in_the_summary(captured: Capture) -> None:
+    run = wandb.init()
+    run.log({"frames": [wandb.Image(np.zeros((2, 3), np.uint8))], "names": ["a", "b"], "none": []})
+
+    assert dict(run.summary) == {"names": ["a", "b"], "none": []}

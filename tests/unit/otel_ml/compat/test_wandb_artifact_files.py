@@ -75,3 +75,35 @@ def test_what_is_removed_is_not_logged(captured_wandb: Capture, artifact: wandb.
     kept = [event.attributes["ml.artifact.path_in"] for event in captured_wandb.events if event.kind == "ml.artifact"]
     assert (artifact.file_count, kept) == (1, ["in/a.txt"])
     assert events(captured_wandb, "table") == {}
+
+
+def test_the_manifest_has_what_was_added_and_the_artifact_waits_for_its_version(artifact: wandb.Artifact) -> None:
+    entries = artifact.manifest.entries
+
+    assert list(entries) == ["in/a.txt", "in/inner/b.txt"]
+    assert (entries["in/inner/b.txt"].size, artifact.state) == (2, "PENDING")
+
+
+@pytest.mark.parametrize("call", ["log_artifact", "log_model"])
+def test_a_folder_is_logged_with_its_files_under_its_name(captured_wandb: Capture, tmp_path: Path, call: str) -> None:
+    (tmp_path / "weights" / "shards").mkdir(parents=True)
+    (tmp_path / "weights" / "config.json").write_text("{}")
+    (tmp_path / "weights" / "shards" / "0.bin").write_bytes(b"0")
+    run = wandb.init()
+
+    logged = getattr(run, call)(str(tmp_path / "weights"))
+
+    assert (logged.name, sorted(logged.manifest.entries)) == (f"run-{run.id}-weights", ["config.json", "shards/0.bin"])
+    kept = [event for event in captured_wandb.events if event.kind == "ml.artifact"]
+    assert {event.attributes["ml.artifact.path_in"] for event in kept} == {"config.json", "shards/0.bin"}
+    assert captured_wandb.notices == []
+
+
+def test_an_address_is_logged_as_the_address(captured_wandb: Capture) -> None:
+    run = wandb.init()
+
+    logged = run.log_artifact("s3://bucket/weights", name="weights", type="model")
+
+    said = [event.body for event in captured_wandb.events if event.kind == "ml.params"]
+    assert said == [{"artifacts": {"weights": {"references": ["s3://bucket/weights"]}}}]
+    assert (logged.name, captured_wandb.notices) == ("weights", [])

@@ -158,3 +158,37 @@ def test_a_mode_that_there_is_not_is_said_and_sends_nothing() -> None:
     assert "mode='offlin'" in notice
     assert "offline" in notice
     assert run.offline
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda run: wandb.Artifact("a/b", "dataset"), "ValueError"),
+        (lambda run: wandb.Artifact("a", "job"), "ValueError"),
+        (lambda run: wandb.Artifact("a", "dataset").add(3, "three"), "TypeError"),
+        (lambda run: run.alert("low", "accuracy", level="LOUD"), "ValueError"),
+        (lambda run: run.save(__file__, policy="never"), "ValueError"),
+        (lambda run: wandb.init(id="a/b"), "UsageError"),
+    ],
+)
+def test_names_types_and_options_that_wandb_refuses_are_said_with_its_error(
+    captured_wandb: Capture, call: Callable[[Any], Any], error: str
+) -> None:
+    run = wandb.init()
+
+    call(run)
+
+    [said] = [
+        said for said in captured_wandb.notices if f" at test_wandb_refused.py:{call.__code__.co_firstlineno}" in said
+    ]
+    assert f": {error}: " in said
+
+
+def test_names_and_types_that_wandb_takes_are_not_said(captured_wandb: Capture) -> None:
+    run = wandb.init(id="of-1.a_b")
+    for name, kind in (("weights-1.0_b", "model"), ("source-code", "code"), ("table", "run_table")):
+        wandb.Artifact(name, kind)
+    for level in (None, "", "WARN", wandb.AlertLevel.ERROR):
+        run.alert("low", level=level)
+
+    assert captured_wandb.notices == []

@@ -117,3 +117,35 @@ def test_several_lines_with_their_own_x_are_given_as_an_array_too() -> None:
 
     assert wandb.plot.line_series(np.array([[0.0, 5.0], [0.0, 7.0]]), ys).data == rows
     assert [row[0] for row in wandb.plot.line_series(np.array([0.0, 5.0]), ys).data] == [0.0, 5.0] * 2
+
+
+def test_a_column_that_is_not_there_has_no_values_which_is_said(captured: Capture) -> None:
+    table = wandb.Table(["x"], [[3]])
+
+    assert (table.get_column("y"), table.get_column("y", convert_to="numpy").tolist()) == ([], [])
+    assert any("get_column('y')" in notice and "AssertionError" in notice for notice in captured.notices)
+
+
+def test_tables_that_are_joined_are_kept_as_one_with_the_rows_that_only_one_has(captured: Capture) -> None:
+    run = wandb.init()
+    truth = wandb.Table(["id", "label"], [[1, "cat"], [2, "dog"], [[3], "bird"]])
+    guesses = wandb.Table(["label", "image"], [["cow", 2], ["cat", 1], ["hen", 2], ["ant", 4]])
+    artifact = wandb.Artifact("evaluation", "dataset")
+    artifact.add(wandb.JoinedTable(truth, guesses, ["id", "image"]), "joined")
+    run.log_artifact(artifact)
+    run.log({"same": wandb.JoinedTable(truth, truth, "id")})
+
+    rows = [[1, "cat", "cat"], [2, "dog", "cow"], [2, "dog", "hen"], [[3], "bird", None], [4, None, "ant"]]
+    kept = events(captured, "table")
+    assert kept["evaluation/joined"].body == {"columns": ["id", "label", "label.2"], "rows": rows}
+    assert kept["same"].body["rows"] == [[1, "cat", "cat"], [2, "dog", "dog"], [[3], "bird", "bird"]]
+    assert captured.notices == []
+
+
+@pytest.mark.parametrize(("other", "key"), [("data.table.json", "id"), (wandb.Table(["x"], []), "id"), (None, ["id"])])
+def test_what_cannot_be_joined_is_said_where_it_is_logged(captured: Capture, other: object, key: object) -> None:
+    run = wandb.init()
+    run.log({"joined": wandb.JoinedTable(wandb.Table(["id"], [[1]]), other, key), "loss": 1.0})  # type: ignore[arg-type]
+
+    assert "joined" not in events(captured, "table")
+    assert any("wandb.JoinedTable" in notice and "ValueError" in notice for notice in captured.notices)
