@@ -177,15 +177,15 @@ def expect(job: Job, life: Life, expected: Expected, table: Table) -> None:
         (began - SAFE_S - lateness_s(pulse, began), ended + DISK_AGAIN_S + SAFE_S) for began, ended in job.spools_full
     ]
     begun = list(begun_in(file))
-    for number, (at, step) in enumerate(begun, 1):
+    for number, (_, step, recorded_at) in enumerate(begun, 1):
         table.recorded += VALUES_A_STEP
         is_cut = life.is_ended and number == len(begun)  # it was told to end in the middle of this one
         table.at_least += VALUES_A_STEP * (life.killed_at is None and not is_cut)
         if life.role == "trainer" and owner(job.starts, step) != life.attempt:
             expected.replaced.add((life.role, step, life.attempt, life.rank))
             continue
-        is_young = life.killed_at is not None and at + late_s >= life.killed_at - SAFE_S
-        is_safe = not is_cut and not is_young and not is_in_memory(at, life.gone_at, full)
+        is_young = life.killed_at is not None and recorded_at + late_s >= life.killed_at - SAFE_S
+        is_safe = not is_cut and not is_young and not is_in_memory(recorded_at, life.gone_at, full)
         table.unsafe += not is_safe
         (expected.must if is_safe else expected.may)[life.role, step].add(life.rank)
 

@@ -1,8 +1,8 @@
 """One process of the disturbed job: `python -m tests.chaos.rank FOLDER FIRST PAUSE`.
 
-FIRST is a step, or `join` for one that takes part from where its role is. Before each step the process writes a line
-`<monotonic s> <step>` into its own file: what a service shows must have been written there before. SIGUSR1 sets its
-clock an hour forward or back.
+FIRST is a step, or `join` for one that takes part from where its role is. Before and after each step the process writes
+a line into its own file (`tests.chaos.steps`): what a service shows must have been written there before. SIGUSR1 sets
+its clock an hour forward or back.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ import otel_ml  # noqa: E402
 from tests.chaos.layout import AXES  # noqa: E402
 from tests.chaos.pulse import start_pulse  # noqa: E402
 from tests.chaos.stalls import Watch  # noqa: E402
-from tests.chaos.steps import file_of, reached_in  # noqa: E402
+from tests.chaos.steps import RECORDED, file_of, reached_in  # noqa: E402
 
 
 def main() -> None:
@@ -73,6 +73,7 @@ def main() -> None:
             with otel_ml.timed("work"):
                 pass
             watch.call_ended("timed")
+        os.write(own, f"{time.monotonic()} {step} {RECORDED}\n".encode())
         if _shift[0] != noted:
             noted = _shift[0]
             CLOCK.write_text(str(noted))

@@ -1,17 +1,31 @@
-"""The files in which each process of the disturbed job writes down what it is about to record."""
+"""The files in which each process of the disturbed job writes down what it is about to record, and what it has.
+
+`<monotonic s> <step>` before, `<monotonic s> <step> recorded` after: a thread may wait for a core in between, and what
+it was about to record then is not recorded.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+RECORDED = "recorded"
+
 
 class Begun(NamedTuple):
-    """A step that a process has begun; `at` is monotonic."""
+    """A step that a process has begun; times are monotonic.
+
+    Attributes:
+        at: before it recorded anything.
+        step: which one.
+        recorded_at: after it had recorded everything; where it did not come to say so, never.
+    """
 
     at: float
     step: int
+    recorded_at: float = math.inf
 
 
 def file_of(folder: Path, role: str, rank: int, pid: int) -> Path:
@@ -20,12 +34,19 @@ def file_of(folder: Path, role: str, rank: int, pid: int) -> Path:
 
 def begun_in(file: Path) -> Iterator[Begun]:
     """Yield what a process wrote down; a last line that was torn is none."""
-    if not file.exists():
-        return
-    for line in file.read_text().splitlines(keepends=True):
-        if line.endswith("\n"):
-            at, step = line.split()
-            yield Begun(float(at), int(step))
+    begun: Begun | None = None
+    for line in file.read_text().splitlines(keepends=True) if file.exists() else []:
+        if not line.endswith("\n"):
+            break
+        at, step, *more = line.split()
+        if begun is not None and more:
+            begun = begun._replace(recorded_at=float(at))
+            continue
+        if begun is not None:
+            yield begun
+        begun = Begun(float(at), int(step))
+    if begun is not None:
+        yield begun
 
 
 def reached_in(folder: Path, role: str) -> int:

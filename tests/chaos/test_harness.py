@@ -12,6 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -23,16 +24,18 @@ from tests.chaos.compare import (
     check_backends,
     check_stalls,
     check_sums,
+    expect,
     is_in_memory,
     owner,
     rows_of,
 )
+from tests.chaos.job import Life
 from tests.chaos.layout import LAYOUTS
 from tests.chaos.pulse import EVERY_S, lateness_s
 from tests.chaos.report import rows, sentence_of
 from tests.chaos.schedule import KINDS, schedule
 from tests.chaos.stalls import Stall, Watch, stalls_in
-from tests.chaos.steps import reached_in
+from tests.chaos.steps import Begun, begun_in, reached_in
 from tests.chaos.stolen import Absence, absences_in, any_stolen_ms, stolen_ms
 from tests.collector.pipeline import Service
 from tests.e2e.jobs import ROOT, environment, until
@@ -217,6 +220,33 @@ def test_who_is_gone_while_no_spool_could_be_written_may_have_had_in_memory_what
     assert not is_in_memory(3.9, 5.5, full)  # on disk before
     assert not is_in_memory(5.0, 10.0, full)  # written when there was space again
     assert not is_in_memory(5.0, None, full)  # it lives, or somebody took all it had
+
+
+def killed(folder: Path, lines: str, *, at: float) -> tuple[Expected, Table]:
+    """Return what is expected of a generator that wrote these lines down and was killed."""
+    (folder / "generator-0-7.steps").write_text(lines)
+    (folder / "generator-0-7.pulse").write_text("".join(f"{at - 1.5 + beat / 10:.1f}\n" for beat in range(16)))
+    life = Life("generator", 0, 0, SimpleNamespace(pid=7), killed_at=at)
+    expected, table = Expected(), Table()
+    expect(SimpleNamespace(steps=folder, spools_full=[], starts=[0]), life, expected, table)
+    return expected, table
+
+
+def test_what_a_process_was_about_to_record_is_safe_from_when_it_has(tmp_path: Path) -> None:
+    lines = "9.0 404\n9.001 404 recorded\n9.1 405\n9.101 405 recorded\n9.2 406\n9.65 406 recorded\n9.75 407\n"
+
+    expected, table = killed(tmp_path, lines, at=9.8)
+
+    assert [step for _, step in expected.must if expected.must["generator", step]] == [404, 405]
+    assert [step for _, step in expected.may if expected.may["generator", step]] == [406, 407]
+    assert (table.recorded, table.unsafe) == (12, 2)
+
+
+def test_what_a_process_did_not_live_to_say_that_it_had_recorded_may_be_lost(tmp_path: Path) -> None:
+    expected, _ = killed(tmp_path, "9.0 405\n9.001 405 recorded\n9.2 406\n9.65 40", at=9.8)
+
+    assert (expected.must["generator", 405], expected.must["generator", 406]) == ({0}, set())
+    assert [*begun_in(tmp_path / "generator-0-7.steps")] == [Begun(9.0, 405, 9.001), Begun(9.2, 406)]
 
 
 def test_a_thread_that_was_woken_late_before_a_kill_says_how_late(tmp_path: Path) -> None:

@@ -143,3 +143,5 @@ def test_an_end_that_is_held_up_by_a_device_is_said(tmp_path: Path) -> None:
     assert was_fine == "False"
     assert float(seconds) < 6.0
     assert "Rank 0 of the run has not ended" in errors
+    written = len([point for point in server.points() if point.name == "x"])
+    assert f"is lost: {3 - written} of 3 values" in errors

@@ -13,6 +13,7 @@ from otel_ml._internal.lifecycle.session import Session
 from otel_ml._internal.lifecycle.worker import Worker
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
+from otel_ml._internal.record.fold import FOLDER
 from otel_ml.wire.boot_clock import seconds_since_boot
 
 __all__ = ["forget_parent", "sleeps_on"]
@@ -20,6 +21,7 @@ __all__ = ["forget_parent", "sleeps_on"]
 
 def forget_parent(workers: Iterable[Worker | None]) -> None:
     """Be as a process that has recorded nothing; `workers` are those of the parent's runs."""
+    FOLDER.forget_threads()
     recorder.forget()
     CAPTURED.forget()
     EVENTS.forget()

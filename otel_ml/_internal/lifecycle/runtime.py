@@ -252,11 +252,12 @@ class Runtime:
         if session is not None:
             error = sys.exc_info()[1]  # in `finally`: the program is about to fail
             return self.end(session, timeout, status_of_error(error), error)
-        if not NOW.several:
-            self._wait_for_an_end()
-            with self._lock:
-                self._forget_if_last()
-        return True
+        if NOW.several:
+            return True
+        was_fine = self._wait_for_an_end()
+        with self._lock:
+            self._forget_if_last()
+        return was_fine
 
     def end(
         self,
@@ -280,24 +281,24 @@ class Runtime:
                 is_first = session in self._sessions and not session.is_ending
                 session.is_ending = True
             if not is_first:
-                self._wait_for(session)
-                return True
+                return self._wait_for(session)
             session.ender = get_ident()
             try:
                 with InScope(session.scope):
-                    was_fine = session.end(session.exit_timeout() if timeout is None else timeout, status, error)
+                    session.end(session.exit_timeout() if timeout is None else timeout, status, error)
             finally:
                 with self._lock:
                     self._forget(session)
                 session.ended.open()
         if self._sessions:
             self._exit.install()
-        return was_fine
+        return session.was_fine
 
-    def _wait_for(self, session: Session) -> None:
-        """Wait until another thread has ended it."""
+    def _wait_for(self, session: Session) -> bool:
+        """Wait until another thread has ended it; return whether everything was acknowledged in time."""
         if session in self._sessions and session.ender != get_ident():
             session.ended.wait(None)
+        return session.was_fine
 
     def _forget(self, session: Session) -> None:
         self._sessions.remove(session)
@@ -329,13 +330,11 @@ class Runtime:
             self.others.no_more()
             buffer.stay_awake()
 
-    def _wait_for_an_end(self) -> None:
-        """Wait until the run that another thread is ending has ended: the next one takes its place."""
-        if NOW.several:
-            return
-        for session in self._sessions:
-            if session.is_ending:
-                self._wait_for(session)
+    def _wait_for_an_end(self) -> bool:
+        """Wait until the run that another thread ends has ended; return whether all of it was acknowledged in time."""
+        ending = [] if NOW.several else [session for session in self._sessions if session.is_ending]
+        outcomes = [self._wait_for(session) for session in ending]
+        return all(outcomes)
 
     def _wait_for_a_beginning(self) -> None:
         """Wait until the run that another thread is beginning has begun: it has what was recorded until now."""

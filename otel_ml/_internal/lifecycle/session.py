@@ -72,6 +72,7 @@ class Session:
         is_ending: it is being ended, which takes as long as its timeout.
         ender: the thread that ends it; a signal handler may end a run while the main thread does.
         ended: open when it has.
+        was_fine: everything was acknowledged in time; False before it has ended.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Session:
         self.is_left_for_init = self.is_asleep = self.is_ending = False
         self.is_of_process = threading.current_thread() is threading.main_thread()
         self.ended = OneTimeEvent()
+        self.was_fine = False
         self.ender = 0
         self.scope = _scope()
         self.scope.place = (config.role, identity.place.rank)
@@ -175,8 +177,8 @@ class Session:
         self._mark_boundary()
         return True if worker is None else worker.request("flush", timeout)
 
-    def end(self, timeout: float, status: Status, error: BaseException | None = None) -> bool:
-        """Send what it failed with, and the shutdown message; return whether everything was acknowledged in time."""
+    def end(self, timeout: float, status: Status, error: BaseException | None = None) -> None:
+        """Send what it failed with, and the shutdown message; note whether everything was acknowledged in time."""
         deadline = time.monotonic() + timeout
         self._mark_boundary()
         if self.identity.parent is not None and isinstance(error, SystemExit):
@@ -187,7 +189,7 @@ class Session:
         capture, self._capture = self._capture, None
         if capture is not None:
             capture.end(min(CAPTURE_TIMEOUT, timeout))
-        return True if worker is None else worker.request("end", deadline - time.monotonic(), status)
+        self.was_fine = worker is None or worker.request("end", deadline - time.monotonic(), status)
 
     @staticmethod
     def _mark_boundary() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from shlex import quote
@@ -15,6 +16,7 @@ from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.last_line import CLOSED, acknowledged_line, finished_line, unwritten_line, waiting_line
 from otel_ml._internal.lifecycle.run_printer import RunPrinter
 from otel_ml._internal.messages.recorder import Recorder
+from otel_ml._internal.messages.sent import Left, Sent
 from otel_ml._internal.transport.link import Link, Reached
 from otel_ml._internal.transport.send import Sender
 from otel_ml._internal.transport.spool import SPOOL_FULL, SPOOL_UNREADABLE
@@ -42,6 +44,9 @@ TIMEOUT_WITH_STARTS = 60.0
 
 BUSY_AFTER = 0.9
 """Seconds without an answer after which a service cannot answer: one that has nothing to say says so at once."""
+
+HELD_UP = "held_up"
+"""Why what a background thread that hangs had not written is lost."""
 
 TOLD_AFTER = 2.0
 """Seconds of waiting for delivery after which it says what for."""
@@ -100,6 +105,32 @@ class ShutdownSequence:
                 keys.DROPPED: dict(self._dropped()),
                 keys.GIVEN_UP: dict(self._given_up()),
                 keys.OVERHEAD: self._overhead_s(),
+                keys.DURATION: duration_s,
+            },
+        )
+
+    def late_message(self, status: Status, sent: Sent, left: Left, duration_s: float) -> LogRecord:
+        """Return the last record of a run whose end nobody has waited for: what it had, and what that has cost."""
+        points, values = sent.written
+        unwritten = {
+            HELD_UP: left.unwritten - (values - left.written),
+            f"events_{HELD_UP}": left.events,
+            "device_not_done": left.on_device,
+        }
+        refused = {f"events_and_spans: {reason}": count for reason, count in self._sender.refused_records.items()}
+        lost = Counter(left.dropped) + self._sender.refused + Counter(unwritten) + Counter(refused)
+        given_up = {reason: left.dropped.get(reason, 0) for reason in (SPOOL_FULL, SPOOL_UNREADABLE)}
+        return LogRecord(
+            keys.EVENT_WRITER_END,
+            None,
+            {
+                keys.STATUS: status,
+                keys.RECORDED: left.recorded,
+                keys.POINTS: points,
+                keys.VALUES: values,
+                keys.EVENTS: sent.events,
+                keys.DROPPED: dict(lost),
+                keys.GIVEN_UP: dict(Counter(given_up) + self._sender.refused),
                 keys.DURATION: duration_s,
             },
         )
@@ -248,18 +279,22 @@ class ShutdownSequence:
             return f"The next start of this run sends them, or, with {self._variable} set as it was: {_recover(run_id)}"
         return f"The next start of this run sends them, or: {_recover(run_id)}"
 
-    def report_held_up(self, identity: Identity, *, is_kept: bool) -> None:
-        """Say that the process leaves while its background thread has not come to its end; on the caller's thread.
+    def report_held_up(self, identity: Identity, left: Left | None) -> None:
+        """Say that a run is left while its background thread has not come to its end; on the caller's thread.
 
         Args:
             identity: of the rank that leaves.
-            is_kept: everything is in the spool.
+            left: what is not in the spool; None where everything is.
         """
         begin = f"Rank {identity.place.rank} of the run has not ended in time: its background thread is held up"
-        if not is_kept:  # each rank by itself: nobody else knows
+        if left is not None:  # each rank by itself: nobody else knows
+            besides = (
+                ", and what is in memory because no file can be written" if self._sender.spool.is_in_memory else ""
+            )
             sentence = (
-                f"{begin}, by a device, a disk or a machine that is too busy. What it had not written to its spool yet "
-                f"is lost with this process. The next start of this run sends the rest, or: {_recover(identity.run_id)}"
+                f"{begin}, by a device, a disk or a machine that is too busy. What it has not written to its spool is "
+                f"lost: {_what_of(left)}{besides}. The next start of this run sends the rest, or: "
+                f"{_recover(identity.run_id)}"
             )
         elif identity.place.local_rank == 0 and "what is kept" not in self._told:
             self._told.add("what is kept")
@@ -292,6 +327,20 @@ class ShutdownSequence:
     def _overhead_s(self) -> float:
         """Return seconds recording has cost this process: on the callers' threads, and on this one."""
         return self._recorder.overhead_s + time.thread_time()
+
+
+def _what_of(left: Left) -> str:
+    """Return how much is lost of a run that is left.
+
+    Examples:
+        >>> _what_of(Left(recorded=9, written=6, unwritten=3, on_device=0, events=1, dropped={}))
+        '3 of 9 values, 1 text, table or file'
+        >>> _what_of(Left(recorded=9, written=9, unwritten=0, on_device=0, events=0, dropped={}))
+        '0 of 9 values'
+    """
+    values = f"{left.unwritten + left.on_device:,} of {left.recorded + left.on_device:,} values"
+    events = f", {left.events:,} {'text, table or file' if left.events == 1 else 'texts, tables or files'}"
+    return f"{values}{events if left.events else ''}"
 
 
 def _points_of(count: int, rank: int) -> str:

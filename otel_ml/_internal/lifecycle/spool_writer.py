@@ -10,6 +10,7 @@ from otel_ml._internal.events.file_reader import FileReader
 from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
 from otel_ml._internal.messages.encode_metrics import scope_fields
 from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Holds, Recorder
+from otel_ml._internal.messages.sent import Left, Sent
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.transport.send import MAX_BYTES, Sender
 from otel_ml._internal.transport.spool import Held, Lost, Spool
@@ -50,6 +51,7 @@ class SpoolWriter:
     ) -> None:
         self._recorder = recorder
         self._run_number = recorder.run_number
+        self._sent, self._sequence = recorder.sent, recorder.sequence
         self._spool = spool
         self._sender = sender
         self._extra_spans = extra_spans
@@ -69,9 +71,11 @@ class SpoolWriter:
         BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
         batch = self._recorder.collect(time.time_ns(), final=final, run_number=self._run_number)
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
-        frames += _frames("S", self._extra_spans())
+        with self._recorder.still(self._run_number):
+            frames += _frames("S", self._extra_spans())
         if frames:
             self._spool.extend(frames)
+        self._sent.note_written()
         for _ in range(2):  # making the events may have had something to say: that is an event too
             self._take_events(final=final)
         if final:
@@ -100,10 +104,28 @@ class SpoolWriter:
         self._files.close()
 
     def append_record(self, record: LogRecord) -> None:
-        """Write a log record with its running number."""
-        self._recorder.see_that_it_is(self._run_number)
-        body = encode_scope_logs(record, self._recorder.sequence.next())
-        self._spool.append(Frame("L", encode_field(2, body)))
+        """Write a log record with its running number.
+
+        Raises:
+            RunIsOverError: see `collect()`.
+        """
+        with self._recorder.still(self._run_number):
+            number = self._sequence.next()
+        self._append(record, number)
+
+    def append_late_end(self, end: Callable[[Sent, Left], LogRecord]) -> None:
+        """Write the last record of a run that nobody has waited for, which `end` makes of what was counted then."""
+        if self._sent.left is not None:
+            self._append(end(self._sent, self._sent.left), self._sequence.next())
+            self._spool.secure()
+
+    def wait_for_devices(self, until: float) -> None:
+        """Wait for the values of devices that were recorded until now, not beyond `until` (of `time.monotonic()`).
+
+        Raises:
+            RunIsOverError: see `collect()`.
+        """
+        self._recorder.wait_for_devices(until, self._run_number)
 
     def append_notices(self) -> None:
         """Write what was said since everything was collected, such as what a receiver refused at the very end."""
@@ -135,8 +157,11 @@ class SpoolWriter:
             self._append_event(record)
 
     def _append_event(self, record: LogRecord) -> None:
-        self._recorder.sent.events += 1
         self.append_record(record)
+        self._sent.events += 1
+
+    def _append(self, record: LogRecord, number: int) -> None:
+        self._spool.append(Frame("L", encode_field(2, encode_scope_logs(record, number))))
 
     def _on_lost(self, lost: Lost) -> None:
         """Count what a full spool dropped, and take it out of the watermarks."""

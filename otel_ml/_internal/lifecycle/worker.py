@@ -10,12 +10,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import closing, suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.clock_watch import ClockWatch
@@ -25,8 +26,9 @@ from otel_ml._internal.lifecycle.receiver_connection import ReceiverConnection
 from otel_ml._internal.lifecycle.run_printer import RunPrinter
 from otel_ml._internal.lifecycle.shutdown import ShutdownSequence, Status
 from otel_ml._internal.lifecycle.spool_writer import SpoolWriter
+from otel_ml._internal.lifecycle.worker_request import Kind, Request
 from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Recorder, RunIsOverError
-from otel_ml._internal.one_time_event import OneTimeEvent
+from otel_ml._internal.messages.sent import Left, Sent
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import CURRENT
 from otel_ml._internal.signal_mask import leave_signals_to_the_program
@@ -49,23 +51,6 @@ more than the 1 s of the background thread."""
 
 ROUND = 5.0
 """Seconds one round may go on sending what waits; after that other requests are looked at first."""
-
-Kind = Literal["collect", "flush", "end"]
-
-
-@dataclass(slots=True)
-class Request:
-    """Something another thread wants: `done` is open when it has happened, or cannot.
-
-    Attributes:
-        kind: `collect` (into the spool), `flush` (acknowledged), `end` (shutdown message, and the thread ends).
-    """
-
-    kind: Kind
-    deadline: float
-    status: Status = "finished"
-    done: OneTimeEvent = field(default_factory=OneTimeEvent)
-    is_complete: bool = False
 
 
 class Worker:
@@ -93,8 +78,7 @@ class Worker:
     ) -> None:
         self.config = config
         self.identity = identity
-        self.sender = sender
-        self.spool = spool
+        self.sender, self.spool = sender, spool
         self._recorder = recorder
         self._link = BackgroundLink(link)
         self._requests: SimpleQueue[Request] = SimpleQueue()
@@ -124,7 +108,8 @@ class Worker:
         self._clock = ClockWatch(identity.place.local_rank, self._started)
         self._postponed: deque[Request] = deque()
         self._ending: Request | None = None
-        self._is_kept = False
+        self._is_kept = self._is_told = False
+        self._status: Status = "killed"
         self._timeout: Callable[[], float] = time.monotonic
         self._new_config: Config | None = None
         self._thread = threading.Thread(target=self._run, name="otel_ml", daemon=True)
@@ -151,9 +136,14 @@ class Worker:
         while not (is_done := request.done.wait(min(1.0, until - time.monotonic()))):
             if time.monotonic() >= until or not self._thread.is_alive():
                 break
-        if kind == "end" and not is_done:
-            self._shutdown.report_held_up(self.identity, is_kept=self._is_kept)
+        if kind == "end" and not is_done and not self._is_told:
+            self._leave(status)
         return request.is_complete
+
+    def _leave(self, status: Status) -> None:
+        """Wait no longer for the thread that is to end the run; on the caller's thread."""
+        self._status = status
+        self._shutdown.report_held_up(self.identity, None if self._is_kept else self._recorder.leave())
 
     def reconfigure(self, config: Config) -> None:
         """Use a configuration with more in it (topology, given after the process group was made)."""
@@ -164,11 +154,8 @@ class Worker:
         reached = self._receiver.reached
         if reached is None or reached.fresh is None:
             return None
-        transport = reached.fresh()
-        try:
+        with closing(reached.fresh()) as transport:
             return run_status(transport, self.identity.run_id, {}, STATUS_TIMEOUT_S)
-        finally:
-            transport.close()
 
     def forget(self) -> None:
         """In a forked child: let go of the parent's files and connections without touching them."""
@@ -242,7 +229,7 @@ class Worker:
             self._end(request)
             return True
         if request is not None and request.kind == "flush":
-            self._recorder.wait_for_devices(min(request.deadline, time.monotonic() + DEVICE_WAIT_S))
+            self._writer.wait_for_devices(min(request.deadline, time.monotonic() + DEVICE_WAIT_S))
         # Into the spool first, always: what is in the file survives a kill, whatever happens to the network below.
         self._writer.collect()
         self._reach()
@@ -375,14 +362,26 @@ class Worker:
             self.spool.remove_folder()
         else:
             self._shutdown.report_left_behind(self.identity)
+        request.is_complete, self._is_told = is_complete, True
         self._close()
-        request.is_complete = is_complete
 
     def _let_go(self) -> None:
-        """End without a shutdown message: nobody has waited for it. What is in the spool is sent by the next start."""
+        """End though nobody has waited for it: say what that has cost, and send what is in the spool."""
         for other in (*self._postponed, *filter(None, [self._ending])):
             other.done.open()
+        deadline = time.monotonic() + ROUND
+        self._ending, self._timeout = Request("end", deadline), lambda: deadline
+        with suppress(BaseException):  # what it has failed with would be said of the run after it
+            self._writer.append_late_end(self._late_end)
+            self._reach()
+            self.sender.hurry()
+            if self._send_all(deadline, self._timeout):
+                self.spool.delete()
+                self.spool.remove_folder()
         self._close()
+
+    def _late_end(self, sent: Sent, left: Left) -> LogRecord:
+        return self._shutdown.late_message(self._status, sent, left, time.monotonic() - self._started)
 
     def _close(self) -> None:
         self.spool.close()

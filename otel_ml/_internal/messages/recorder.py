@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 from otel_ml._internal.devices.cuda_graphs import CAPTURED
@@ -13,6 +15,7 @@ from otel_ml._internal.devices.non_blocking_copy import STAGING
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.messages.encode_metrics import encoded_gauge, encoded_scopes
 from otel_ml._internal.messages.heartbeat import Heartbeat
+from otel_ml._internal.messages.sent import Left, Sent
 from otel_ml._internal.messages.sequence_number import Sequence
 from otel_ml._internal.messages.watermark import is_step_complete
 from otel_ml._internal.native import native
@@ -35,7 +38,7 @@ from otel_ml._internal.timers.trailing_steps import TrailingSteps
 from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.wire.attributes import EVENTS, POINTS, RECORDED, VALUES, WATERMARK
 
-__all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "RunIsOverError", "Sent", "recorder"]
+__all__ = ["DEVICE_WAIT_S", "Batch", "Holds", "RecordSettings", "Recorder", "RunIsOverError", "recorder"]
 
 
 _RECORD_S, _SPAN_S = (0.5e-6 if native is None else 0.2e-6), 2e-6
@@ -71,21 +74,6 @@ class Batch(NamedTuple):
     holds: tuple[Holds, ...] = ()
 
 
-@dataclass(slots=True)
-class Sent:
-    """What this writer has numbered so far: the service compares it with what arrived (ADR 0031).
-
-    Attributes:
-        points: metric points, without those of the protocol itself.
-        values: of the user, in those points.
-        events: log records, without the shutdown message.
-    """
-
-    points: int = 0
-    values: int = 0
-    events: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
     """What the record path needs to know of the configuration."""
@@ -110,6 +98,7 @@ class Recorder:
         self._heartbeat = Heartbeat(self.scope, self.sequence)
         self.sent = Sent()
         self._recorded_at_end: int | None = None
+        self._taken: deque[tuple[Step, StepPartials]] = deque()
         self._trailing_steps, self._baseline, self._repeated_steps = TrailingSteps(), Baseline(), RepeatedSteps()
 
     def configure(self, settings: RecordSettings, *, otel_tracing: bool = False) -> None:
@@ -140,36 +129,82 @@ class Recorder:
         Raises:
             RunIsOverError: what there is to collect is not of this run: `run_number`.
         """
-        folder = FOLDER
         settle_consumed()
-        with folder.lock:
-            # Now: whoever waited for this lock may have been left behind by an end meanwhile.
-            self.see_that_it_is(run_number)
-            folder.fold()
-            if folder.deferred or CAPTURED.is_used:
-                folder.read_deferred(everything=final)
+        with FOLDER.lock:
+            self._fold(run_number)
+            if FOLDER.deferred or CAPTURED.is_used:
+                self._ask_devices(run_number, everything=final)
                 if final:
-                    self._wait_for_device()
-                folder.fold()
-            steps = folder.take_steps(self._generation)
-            collected = deque([(step, step.pending) for step in steps if step.pending is not None])
-            for step in steps:
-                step.pending = None
-            values, folder.values = folder.values, 0
-            self._recorded_at_end = self._recorded if final else None
+                    self._wait_for_device(run_number)
+                self._fold(run_number)
+            values = self._take(run_number, final=final)
         BACKPRESSURE.took()
         scopes: list[bytes] = []
         holds: list[Holds] = []
-        while collected:  # what is encoded is let go at once: training records meanwhile
+        while self._taken:  # what is encoded is let go at once: training records meanwhile
             yield_interpreter()
-            self._encode(*collected.popleft(), scopes, holds)
+            with FOLDER.taking:
+                self.see_that_it_is(run_number)
+                self._encode(*self._taken.popleft(), scopes, holds)
         points = sum([count for _, _, count in holds])
-        self._send_watermarks(now_ns, scopes, final=final)
-        scopes += self._heartbeat.encoded(now_ns, self._settings.flush_interval_ns, self._totals, final=final)
-        # Watermarks and heartbeats hold no points: a full spool that drops them takes nothing out of a step.
-        holds += [(None, None, 0)] * (len(scopes) - len(holds))
         yield_interpreter()
-        return Batch(tuple(scopes), spans.collect(self._generation, settle_consumed), points, values, tuple(holds))
+        with self.still(run_number):
+            self._send_watermarks(now_ns, scopes, final=final)
+            scopes += self._heartbeat.encoded(now_ns, self._settings.flush_interval_ns, self._totals, final=final)
+            # Watermarks and heartbeats hold no points: a full spool that drops them takes nothing out of a step.
+            holds += [(None, None, 0)] * (len(scopes) - len(holds))
+            spans_taken = spans.collect(self._generation, settle_consumed)
+        return Batch(tuple(scopes), spans_taken, points, values, tuple(holds))
+
+    @contextmanager
+    def still(self, run_number: int | None) -> Iterator[None]:
+        """Hold what is recorded for as long as something is taken of it.
+
+        Raises:
+            RunIsOverError: another run than `run_number` may have begun; None is any.
+        """
+        with FOLDER.taking:
+            self.see_that_it_is(run_number)
+            yield
+
+    def _fold(self, run_number: int | None) -> None:
+        with self.still(run_number):
+            FOLDER.fold()
+
+    def _take(self, run_number: int | None, *, final: bool) -> int:
+        """Take what the steps have gathered; return how many values were folded into it."""
+        with self.still(run_number):
+            steps = FOLDER.take_steps(self._generation)
+            self._taken = deque((step, step.pending) for step in steps if step.pending is not None)
+            for step in steps:
+                step.pending = None
+            values, FOLDER.values = FOLDER.values, 0
+            self._recorded_at_end = self._recorded if final else None
+        return values
+
+    def leave(self) -> Left:
+        """Have the run be over though its background thread has not ended it; count what that has not written.
+
+        From here on that thread takes nothing, and nothing that is recorded is this run's.
+        """
+        with FOLDER.taking:
+            self.run_number += 1
+            FOLDER.fold()
+            being_encoded = self._taken
+            self._take(None, final=False)
+            taken = [pending for _, pending in (*being_encoded, *self._taken)]
+            on_device = sum([value.size for _, _, value, _ in FOLDER.let_go(self._generation)])
+            unwritten = self.sent.values - self.sent.written[1]
+            self.sent.left = Left(
+                recorded=self.recorded,
+                written=self.sent.written[1],
+                unwritten=unwritten + sum([pending.values for pending in taken]),
+                on_device=on_device,
+                events=self.scope.events.take_late(),
+                dropped=dict(self.dropped),
+            )
+            self._recorded_at_end = self._recorded
+            return self.sent.left
 
     def see_that_it_is(self, run_number: int | None) -> None:
         """Raise `RunIsOverError` where another run than this may have begun; None is any."""
@@ -180,27 +215,34 @@ class Recorder:
         """Let callers wait before they have recorded more than a spool of this size has room for."""
         FOLDER.bound(spool_bytes)
 
-    def wait_for_devices(self, until: float) -> None:
+    def wait_for_devices(self, until: float, run_number: int | None) -> None:
         """Wait for the values of devices that were recorded until now, not beyond `until` (of `time.monotonic()`).
 
         Nobody else is held up meanwhile.
+
+        Raises:
+            RunIsOverError: see `collect()`.
         """
         awaited: set[int] | None = None
         while awaited is None or (awaited and time.monotonic() < until):
             if awaited is not None:
                 time.sleep(0.002)
             with FOLDER.lock:
-                FOLDER.fold()
-                FOLDER.read_deferred(everything=True)
+                self._fold(run_number)
+                self._ask_devices(run_number, everything=True)
                 waiting = set(map(id, FOLDER.deferred_of(self._generation)))
             awaited = waiting if awaited is None else awaited & waiting
 
-    def _wait_for_device(self) -> None:
+    def _ask_devices(self, run_number: int | None, *, everything: bool) -> None:
+        FOLDER.read_deferred(partial(self.see_that_it_is, run_number), everything=everything)
+
+    def _wait_for_device(self, run_number: int | None) -> None:
         deadline = time.monotonic() + DEVICE_WAIT_S
         while FOLDER.deferred_of(self._generation) and time.monotonic() < deadline:
             time.sleep(0.002)
-            FOLDER.read_deferred(everything=True)
-        FOLDER.drop_deferred(self._generation)
+            self._ask_devices(run_number, everything=True)
+        with self.still(run_number):
+            FOLDER.drop_deferred(self._generation)
 
     def _encode(self, step: Step, pending: StepPartials, scopes: list[bytes], holds: list[Holds]) -> None:
         # Twice: the base of a step as a stage sees it is the step, and that of no step is the one that was left last.
@@ -278,9 +320,9 @@ class Recorder:
 
     def take_late(self) -> int:
         """Return how many values were recorded after the final collection: they are in no run."""
-        if self._recorded_at_end is None:  # there was none: nobody may wait for who still tries
+        if self._recorded_at_end is None:
             return 0
-        with FOLDER.lock:
+        with FOLDER.taking:
             FOLDER.fold()
             deferred = sum([value.size for _, _, value, _ in FOLDER.deferred_of(self._generation)])
             return self._recorded - self._recorded_at_end + deferred
@@ -290,9 +332,14 @@ class Recorder:
 
         Where other runs go on, only what is this one's.
         """
+        with FOLDER.taking:
+            self._forget()
+
+    def _forget(self) -> None:
         self.run_number += 1
-        self.sequence.restart()
-        self._unsaid.clear()
+        # A thread that was not waited for keeps those of its run.
+        self.sequence = Sequence()
+        self._unsaid, self._taken = {}, deque()
         self._heartbeat = Heartbeat(self.scope, self.sequence)
         self.sent = Sent()
         self._recorded_at_end = None

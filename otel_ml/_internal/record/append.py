@@ -13,7 +13,8 @@ from otel_ml._internal.devices.non_blocking_copy import STAGING, Staged, StagedR
 from otel_ml._internal.devices.stream_buffer import BacklogError
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
-from otel_ml._internal.record.fold import BACKLOG, relieve
+from otel_ml._internal.record.fold import BACKLOG
+from otel_ml._internal.record.relieve import relieve
 from otel_ml._internal.record.values import (
     Recordable,
     UnrecordableError,

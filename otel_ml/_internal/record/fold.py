@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
-from _thread import get_ident
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -16,11 +14,10 @@ from otel_ml._internal.devices.device_timers import DEVICE_TIMERS
 from otel_ml._internal.devices.non_blocking_copy import STAGING
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
-from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES
 from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.series.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
-from otel_ml._internal.series.buffer import MOST, RECORDS, STRIDE, take
+from otel_ml._internal.series.buffer import RECORDS, STRIDE, take
 from otel_ml._internal.series.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.series.pending import Order, StepPartials
 from otel_ml._internal.series.row import Row
@@ -28,7 +25,11 @@ from otel_ml._internal.single_thread_executor import SingleThreadExecutor
 from otel_ml._internal.steps.axes import Steps
 from otel_ml._internal.steps.axis import Step
 
-__all__ = ["BACKLOG", "FOLDER", "NO_RUN", "Folder", "fold_in_python", "relieve"]
+__all__ = ["BACKLOG", "FOLDER", "NO_RUN", "Folder", "fold_in_python"]
+
+
+Waiting = tuple[Series, Step, Deferred, int]
+"""A record whose value a device has yet to give."""
 
 
 class Folder:
@@ -36,6 +37,8 @@ class Folder:
 
     Attributes:
         lock: guards everything below, `Step.pending` and taking from the buffer. Callers never take it.
+        taking: held inside of that for each thing that is taken or given back, and never while a device is asked: who
+            leaves a run whose background thread does not come back takes over with it.
         steps: those with something pending, in the order of their first record.
         points: partials that they hold.
         most_points: partials from which callers wait for the background thread to collect them.
@@ -58,11 +61,16 @@ class Folder:
     wait until those have been read that are done."""
 
     def __init__(self) -> None:
-        self.deferred: list[tuple[Series, Step, Deferred, int]] = []
+        self.deferred: list[Waiting] = []
+        self.forget_threads()
         self.forget()
 
+    def forget_threads(self) -> None:
+        """In a forked child: nobody is left who could give back what one of them held."""
+        self.taking = threading.RLock()
+
     def forget(self) -> None:
-        """Start with nothing, and with a lock nobody holds."""
+        """Start with nothing, and with a lock nobody holds; `taking` is held by the caller."""
         self.lock = threading.Lock()
         self.background = SingleThreadExecutor()
         # A forked child must not free device memory of its parent: what is deferred stays referenced.
@@ -77,21 +85,22 @@ class Folder:
         self.caller_s = 0.0
 
     def fold(self) -> None:
-        """Fold all records; the lock is held by the caller."""
-        # The lock is for those that take, never for those that record: a caller appends in one C call, and a prefix is
-        # cut off in another. What is appended meanwhile stays for the next fold.
-        part = _take()
-        if not NOW.several:
-            self.points += _fold_records(self, part)
-            return
-        for generation, records in _by_run(part).items():
-            before = self.recorded
-            self.points += _fold_records(self, records)
-            self.recorded_of[generation] += self.recorded - before
+        """Fold all records; the lock is held by the caller, or `taking`."""
+        # The locks are for those that take, never for those that record: a caller appends in one C call, and a prefix
+        # is cut off in another. What is appended meanwhile stays for the next fold.
+        with self.taking:
+            part = _take()
+            if not NOW.several:
+                self.points += _fold_records(self, part)
+                return
+            for generation, records in _by_run(part).items():
+                before = self.recorded
+                self.points += _fold_records(self, records)
+                self.recorded_of[generation] += self.recorded - before
 
     def share_out(self, steps: Steps) -> None:
         """Count what was recorded so far as that of the run of `steps`: another one begins beside it."""
-        with self.lock:
+        with self.lock, self.taking:
             # Under the lock: what is folded before is of the first run alone, and of all that follows each step says
             # whose it is.
             if not NOW.several:
@@ -102,13 +111,13 @@ class Folder:
 
     def uncount(self, generation: int, values: int) -> None:
         """Know that values of a run that were counted when they were folded are not recorded after all."""
-        with self.lock:
+        with self.taking:
             self.recorded -= values
             if NOW.several:
                 self.recorded_of[generation] -= values
 
     def take_steps(self, generation: int) -> dict[Step, None]:
-        """Take what a run has pending, and what is nobody's anymore; the lock is held by the caller."""
+        """Take what a run has pending, and what is nobody's anymore; `taking` is held by the caller."""
         if not NOW.several:
             steps, self.steps, self.points = self.steps, {}, 0
             return steps
@@ -164,45 +173,56 @@ class Folder:
         self._count((len(part) - items) // STRIDE)
         return touched
 
-    def read_deferred(self, *, everything: bool = False) -> None:
+    def read_deferred(self, see_that_it_is: Callable[[], None], *, everything: bool = False) -> None:
         """Put device values that are done by now back into the buffer; the lock is held by the caller.
 
-        With `everything`, those that are still gathered on their device are sent now.
+        Args:
+            see_that_it_is: raises where the run of the caller is over: a device may have taken as long as that.
+            everything: those that are still gathered on their device are sent now.
         """
         STAGING.look(everything=everything)
         DEVICE_TIMERS.look()
         CAPTURED.look()
-        waiting = []
-        for record in self.deferred:
-            series, step, value, time_ns = record
-            try:
-                records = value.records(series, step, time_ns) if value.ready() else None
-            except BaseException as error:  # noqa: BLE001 - whatever a device raises costs one value, not our thread
-                _dropped(step)["device_error"] += value.size
-                reporter.say(
-                    "device-error",
-                    f"Metric {series.definition.name!r}: the device did not give its value: {text_of(error)}.",
-                )
-                records = ()
-            if records is None:
-                waiting.append(record)
-                continue
-            # Back into the buffer, with the time and step of the call: from here on it is a record like any other. The
-            # step's watermark has waited for it (`waiting`).
-            (step.base or step).waiting -= 1
-            RECORDS.extend(records)
-        self.deferred = waiting
+        looked_at, done = list(self.deferred), set()
+        try:
+            for record in looked_at:
+                records, error = _records_of(record)
+                with self.taking:
+                    see_that_it_is()
+                    if records is not None:
+                        self._give_back(record, records, error)
+                        done.add(id(record))
+        finally:
+            with self.taking:
+                self.deferred = [record for record in self.deferred if id(record) not in done]
+
+    def _give_back(self, record: Waiting, records: Iterable[Any], error: BaseException | None) -> None:
+        series, step, value, _ = record
+        if error is not None:
+            _dropped(step)["device_error"] += value.size
+            reporter.say(
+                "device-error",
+                f"Metric {series.definition.name!r}: the device did not give its value: {text_of(error)}.",
+            )
+        # Back into the buffer, with the time and step of the call: from here on it is a record like any other. The
+        # step's watermark has waited for it (`waiting`).
+        (step.base or step).waiting -= 1
+        RECORDS.extend(records)
 
     def drop_deferred(self, generation: int) -> None:
-        """Give up on device values of a run that never came; the lock is held by the caller."""
-        given_up = self.deferred_of(generation)
-        for _, step, value, _ in given_up:
+        """Give up on device values of a run that never came; `taking` is held by the caller."""
+        for _, step, value, _ in self.let_go(generation):
             (step.base or step).waiting -= 1
             _dropped(step)["device_not_done"] += value.size
-        gone = set(map(id, given_up))
-        self.deferred = [record for record in self.deferred if id(record) not in gone]
 
-    def deferred_of(self, generation: int) -> list[tuple[Series, Step, Deferred, int]]:
+    def let_go(self, generation: int) -> list[Waiting]:
+        """Forget the device values of a run that could not be read, and return them; `taking` is held."""
+        gone = self.deferred_of(generation)
+        known = set(map(id, gone))
+        self.deferred = [record for record in self.deferred if id(record) not in known]
+        return gone
+
+    def deferred_of(self, generation: int) -> list[Waiting]:
         """Return the device values of a run that could not be read yet."""
         return [record for record in self.deferred if not NOW.several or record[1].generation == generation]
 
@@ -267,7 +287,7 @@ class Folder:
         self.most_points = min(self.MAX_POINTS, spool_bytes // (8 * self.POINT_BYTES))
 
     def drop_oldest(self) -> None:
-        """Keep no more than there is room for; the lock is held by the caller."""
+        """Keep no more than there is room for; the lock and `taking` are held by the caller."""
         # Never the only one: the step that everybody records in is better than none.
         while self.points > self.most_points and len(self.steps) > 1:
             oldest = next(iter(self.steps))
@@ -291,6 +311,15 @@ NO_RUN = (
     "or in `with run.use():`."
 )
 """Said of what is nobody's."""
+
+
+def _records_of(record: Waiting) -> tuple[Iterable[Any] | None, BaseException | None]:
+    """Ask a device for a value, which may take any time: return the records it is, None before that; or why none."""
+    series, step, value, time_ns = record
+    try:
+        return (value.records(series, step, time_ns) if value.ready() else None), None
+    except BaseException as error:  # noqa: BLE001 - whatever a device raises costs one value, not our thread
+        return (), error
 
 
 def _dropped(step: Step) -> Counter[str]:
@@ -328,58 +357,3 @@ if native is not None:
     _fold_records, _take = native.fold_records, native.take
 
 FOLDER = Folder()
-
-
-def relieve() -> None:
-    """Wait until the records are folded, and there is room for more: what bounds the memory of a tight loop.
-
-    While somebody folds already, callers go on, up to a bound: several threads may record faster than one can fold.
-
-    Not on the caller's own thread: a signal handler runs in the middle of what the main thread does, and may raise
-    there, or wait for the background thread, which waits for the fold. An interrupted wait loses nothing. A finalizer
-    may even run on the threads that are waited for here: those go on, and take what it recorded with the next look.
-    """
-    # Whoever waits here must not be one of those that are waited for: the thread that folds, a thread that collects, or
-    # one that already holds the lock.
-    if (
-        get_ident() == FOLDER.background.thread
-        or BACKPRESSURE.is_here()
-        or (FOLDER.lock.locked() and len(RECORDS) < MOST)
-    ):
-        return
-    begin = time.perf_counter()
-    try:
-        _have_done(_fold)
-        _wait_for_space()
-    finally:
-        FOLDER.caller_s += time.perf_counter() - begin
-
-
-def _wait_for_space() -> None:
-    if len(FOLDER.deferred) > FOLDER.MAX_DEFERRED // 2:
-        BACKPRESSURE.wait()
-    while FOLDER.points > FOLDER.most_points or BACKPRESSURE.is_held_up:
-        if not BACKPRESSURE.wait():
-            _have_done(_drop_oldest)
-            return
-
-
-def _have_done(work: Callable[[], None]) -> None:
-    """Wait until another thread has done `work`, or a part of it: the system may give us no thread."""
-    try:
-        task = FOLDER.background.begin(work)
-    except RuntimeError:
-        # No thread to be had: the run's background thread will fold; wait for it instead.
-        BACKPRESSURE.wait()
-    else:
-        task.outcome()
-
-
-def _fold() -> None:
-    with FOLDER.lock:
-        FOLDER.fold()
-
-
-def _drop_oldest() -> None:
-    with FOLDER.lock:
-        FOLDER.drop_oldest()

@@ -10,8 +10,8 @@ from weakref import WeakSet
 from otel_ml._internal.error_reporting import answered, reporter, say_unused
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_deferred
-from otel_ml._internal.record.fold import relieve
 from otel_ml._internal.record.opentelemetry_instruments import Counter, Gauge, Histogram, UpDownCounter
+from otel_ml._internal.record.relieve import relieve
 from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.run_scope import NOW

@@ -13,7 +13,7 @@ from otel_ml._internal.devices.device_timers import DEVICE_TIMERS, DeviceElapsed
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import append
-from otel_ml._internal.record.fold import relieve
+from otel_ml._internal.record.relieve import relieve
 from otel_ml._internal.run_scope import NOW, SCOPES, InScope
 from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.series.buffer import LIMIT, RECORDS

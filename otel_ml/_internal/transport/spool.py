@@ -137,6 +137,11 @@ class Spool:
         return self.size > 5 * self.bound // 8
 
     @property
+    def is_in_memory(self) -> bool:
+        """Whether no file can be written."""
+        return self._in_memory
+
+    @property
     def bound(self) -> int:
         """Bytes it may hold."""
         return min(self._limit, MEMORY_BYTES) if self._in_memory else self._limit

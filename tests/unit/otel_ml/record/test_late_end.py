@@ -12,25 +12,57 @@ import pytest
 import otel_ml
 from otel_ml._internal.events.event_queue import EventQueue
 from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.lifecycle.isolation import isolated
 from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.fold import FOLDER
-from otel_ml.testing import capture
+from otel_ml.testing import Capture, Event, capture
 from tests.waiting import eventually
 
 
+def background_thread() -> threading.Thread:
+    [thread] = [one for one in threading.enumerate() if one.name == "otel_ml"]
+    return thread
+
+
 @contextmanager
-def run_that_ends_late(timeout: float) -> Iterator[None]:
+def run_that_ends_late(timeout: float) -> Iterator[Capture]:
     """Begin and leave a run whose background thread is held up until the block ends, and wait for that thread."""
-    with capture():
-        [thread] = [one for one in threading.enumerate() if one.name == "otel_ml"]
+    with capture() as run:
+        thread = background_thread()
         otel_ml.log({"loss": 1.0}, step=0)
         lock = FOLDER.lock
         lock.acquire()
+        otel_ml.log({"loss": 1.0, "accuracy": 0.5}, step=1)
+        otel_ml.log_text("note", "of the first run", step=1)
         otel_ml.shutdown(timeout)
-    yield
+    yield run
     lock.release()
     thread.join(30)
     assert not thread.is_alive()
+
+
+class HangingArray:
+    """A value on a device that does not answer until it is told to."""
+
+    shape, dtype, ndim, size = (), "float32", 0, 1
+
+    def __init__(self) -> None:
+        self.is_asked, self.answers = threading.Event(), threading.Event()
+
+    def is_ready(self) -> bool:
+        self.is_asked.set()
+        return self.answers.wait(60)
+
+    def __array__(self, *_: object, **__: object) -> object:
+        import numpy
+
+        return numpy.float32(7.0)
+
+
+def end_of(run: Capture) -> Event:
+    [end] = [event for event in run.events if event.kind == "ml.writer.end"]
+    return end
 
 
 @pytest.mark.parametrize("timeout", [0.0, -1.0])
@@ -45,6 +77,57 @@ def test_a_thread_that_ends_late_takes_nothing_of_the_run_after_its_own(timeout:
             assert [(point.step, point.value) for point in second.points] == [(5, 2.0)]
             assert [event.body for event in second.events if event.name == "note"] == ["of the second run"]
             assert second.notices == []
+
+
+def test_what_a_thread_that_ends_late_has_not_written_is_counted() -> None:
+    with run_that_ends_late(0.0) as run:
+        written = sum(point.count for point in run.points)
+    end = end_of(run).attributes
+
+    assert end["otel_ml.recorded"] == 3
+    assert end["otel_ml.values"] == written
+    assert end["otel_ml.dropped"] == {"held_up": 3 - written, "events_held_up": 1}
+    assert end["ml.status"] == "finished"
+
+
+def test_what_waits_for_a_device_that_hangs_is_counted_and_in_no_later_run() -> None:
+    hanging = HangingArray()
+    with capture() as first:
+        thread = background_thread()
+        otel_ml.log({"hung": hanging}, step=0)
+        assert hanging.is_asked.wait(30)
+        otel_ml.log({"loss": 1.0}, step=1)
+        otel_ml.shutdown(0.0)
+    with capture() as second:
+        otel_ml.log({"loss": 2.0}, step=5)
+        hanging.answers.set()
+        thread.join(30)
+        otel_ml.log({"loss": 4.0}, step=6)
+
+        assert [(point.name, point.step, point.value) for point in second.points] == [
+            ("loss", 5, 2.0),
+            ("loss", 6, 4.0),
+        ]
+        assert second.notices == []
+    assert first.points == []
+    end = end_of(first).attributes
+    assert (end["otel_ml.recorded"], end["otel_ml.values"]) == (1, 0)
+    assert end["otel_ml.dropped"] == {"held_up": 1, "device_not_done": 1}
+    numbers = end_of(second).attributes
+    assert (numbers["otel_ml.recorded"], numbers["otel_ml.values"], numbers["otel_ml.dropped"]) == (2, 2, {})
+
+
+def test_what_is_recorded_after_a_run_was_left_counts_as_recorded_after_its_end() -> None:
+    with capture() as run:
+        thread = background_thread()
+        with FOLDER.lock:
+            otel_ml.log({"loss": 1.0}, step=0)
+            otel_ml.shutdown(0.0)
+            otel_ml.log({"loss": 2.0, "accuracy": 0.5}, step=1)
+            assert AFTER_SHUTDOWN.values == 2
+        thread.join(30)
+
+    assert end_of(run).attributes["otel_ml.recorded"] == 1
 
 
 def test_a_run_that_is_given_no_time_has_recorded_what_it_was_given() -> None:
@@ -90,3 +173,57 @@ def test_what_is_forgotten_while_it_is_taken_is_taken_no_further() -> None:
         queue.forget()
 
     assert taken == ["first"]
+
+
+def test_threads_that_wait_for_an_end_hear_how_it_went() -> None:
+    heard = []
+    with capture():
+        background = background_thread()
+        with FOLDER.lock:
+            otel_ml.log({"loss": 1.0}, step=0)
+            threads = [threading.Thread(target=lambda: heard.append(otel_ml.shutdown(0.0))) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+        background.join(30)
+
+    assert heard == [False, False, False]
+
+
+class SlowLink:
+    """A way to a receiver that finds none, and is let go of when it is told to."""
+
+    is_starting = is_served = serves_here = False
+
+    def __init__(self) -> None:
+        self.is_closing, self.may_close = threading.Event(), threading.Event()
+
+    def reach(self, now: float, *, failing_s: float) -> None:
+        del now, failing_s
+
+    def close(self) -> None:
+        self.is_closing.set()
+        self.may_close.wait(60)
+
+    def forget(self) -> None:
+        """Nothing is shared."""
+
+
+def test_a_thread_that_has_said_what_it_kept_and_lets_go_is_not_called_held_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = SlowLink()
+    monkeypatch.setattr(RUNTIME, "make_link", lambda *_: link)
+    with isolated():
+        otel_ml.init("slow")
+        thread = background_thread()
+        otel_ml.log({"loss": 1.0}, step=0)
+        assert not otel_ml.shutdown(5.0)
+        assert link.is_closing.is_set()
+        link.may_close.set()
+        thread.join(30)
+
+    said = capsys.readouterr().err
+    assert "1 point of rank 0 is not acknowledged" in said
+    assert "held up" not in said

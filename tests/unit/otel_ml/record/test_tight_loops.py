@@ -17,9 +17,10 @@ from otel_ml._internal.events.event_queue import EVENTS
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.record.backpressure import BACKPRESSURE
-from otel_ml._internal.record.fold import FOLDER, relieve
+from otel_ml._internal.record.fold import FOLDER
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.record.relieve import relieve
 from otel_ml._internal.series import buffer
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers import spans
@@ -272,7 +273,8 @@ if sys.argv[1] == "python":
 import otel_ml
 from otel_ml._internal.series import buffer
 from otel_ml._internal.events.event_queue import EVENTS
-from otel_ml._internal.record.fold import FOLDER, relieve
+from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.record.relieve import relieve
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.native import native
 from otel_ml.testing import capture
