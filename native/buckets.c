@@ -40,6 +40,7 @@ static int count(PyObject *side, long index, long values)
         Py_XDECREF(more);
         return -1;
     }
+    /* Borrowed until the sum is made: nothing runs before PyNumber_Add() of two whole numbers. */
     PyObject *before = PyDict_GetItemWithError(side, key), *number = NULL;
     if (before != NULL)
         number = PyNumber_Add(before, more);
@@ -63,6 +64,8 @@ static int count_value(Buckets *buckets, double value)
 
 /* Of a large group: the buckets around that of its first value are counted here, but for the first value of each, which
    gives the dictionary its order. */
+/* As many as there may be buckets (MAX_BUCKETS): of most data none lies outside. Two of them are 20 KiB of the stack.
+   */
 #define WINDOW 2048
 #define LARGE 64
 

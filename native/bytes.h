@@ -29,6 +29,8 @@ static inline unsigned char *room_for(Out *out, Py_ssize_t n)
             PyErr_NoMemory();
             return NULL;
         }
+        /* Nobody else has seen these bytes: only then may their size change. Where there is no memory they are let go
+           of, and the pointer is NULL. */
         if (_PyBytes_Resize(&out->bytes, 2 * room + n) < 0)
             return NULL;
     }
@@ -50,6 +52,7 @@ static inline void drop_out(Out *out)
 static inline PyObject *finish_out(Out *out)
 {
     if (out->bytes != NULL && out->size < PyBytes_GET_SIZE(out->bytes))
+        /* Not asked whether it failed: the pointer is NULL then, with an exception, which is what is returned. */
         _PyBytes_Resize(&out->bytes, out->size);
     return out->bytes;
 }
@@ -198,6 +201,8 @@ static inline int as_double(PyObject *object, double *number)
 /* Let a thread that waits for the interpreter have it: training, while much is encoded. */
 static inline void let_others_on(void)
 {
+    /* Nothing in between: who has waited for some milliseconds has asked for the GIL, and gets it where it is let go
+       of. */
     Py_BEGIN_ALLOW_THREADS
     Py_END_ALLOW_THREADS
 }

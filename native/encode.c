@@ -88,7 +88,7 @@ static PyObject *encoders(PyObject *module, PyObject *arguments)
 
 PyMethodDef encode_functions[] = {
     {"encoders", encoders, METH_VARARGS,
-     "Return `encoded_scopes` and `encoded_gauge`: (Pending, Series, Definition, Reduction, Order, "
+     "Return `encoded_scopes` and `encoded_gauge`: (StepPartials, Series, Definition, Reduction, Order, "
      "ExponentialBuckets, functions and constants of encode_metrics.py)."},
     {NULL, NULL, 0, NULL},
 };

@@ -34,7 +34,7 @@ extern struct definition_slot {
 /* Bytes of these objects, and of those whose size is not known before they are read. */
 extern Py_ssize_t series_size, definition_size;
 
-/* asked.c */
+/* reduction_text.c */
 
 typedef struct {
     PyObject *reduction, *text, *defaults; /* the last is NULL where it has none */

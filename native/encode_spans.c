@@ -79,6 +79,7 @@ static int as_trace(PyObject *trace, Span *span)
     PyObject *high = PyNumber_Rshift(trace, of.sixty_four);
     int done = high != NULL && as_unsigned(high, &span->trace_high);
     Py_XDECREF(high);
+    /* Of the shift: no memory, which Python says where it encodes the span. */
     PyErr_Clear();
     return done;
 }
@@ -225,6 +226,7 @@ static int put_spans(Out *out, PyObject *spans, PyObject *offset)
             return -1;
         if (i >= piece) {
             piece = i + PIECE;
+            /* Spans that were taken: nobody else has the list, so it is the same afterwards. */
             let_others_on();
         }
     }

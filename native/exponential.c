@@ -61,6 +61,7 @@ static int as_side(PyObject *counts, Side *side)
         return 0;
     side->n = (Py_ssize_t)(high - side->low + 1);
     memset(side->counts, 0, (size_t)side->n * sizeof *side->counts);
+    /* Each within the array: ends_of() has seen all of these keys, and nothing ran since. */
     for (Py_ssize_t place = 0; PyDict_Next(counts, &place, &key, &count);)
         if (!as_signed(key, &index) || !as_unsigned(count, &side->counts[index - side->low]))
             return 0;

@@ -49,7 +49,9 @@ static PyObject *bind_fold(PyObject *module, PyObject *arguments)
 /* One fold, while it goes on. */
 typedef struct {
     PyObject *folder, *part, *touched;
-    PyObject *step, *pending, *time; /* borrowed from `part`, from `touched`, from `part` */
+    /* Borrowed from `part`, from `touched`, from `part`. Nobody else has that list since it was taken: whatever Python
+       runs meanwhile, and lets other threads on, its records stay. */
+    PyObject *step, *pending, *time;
     Py_ssize_t next, values;
     Py_ssize_t asked; /* items whose memory was asked for */
 } Fold;
@@ -97,7 +99,7 @@ static int leave_step(Fold *now)
     return now->pending == NULL ? 0 : extend(now->pending, fold.of_pending.last_ns, now->time, Py_GT);
 }
 
-/* Pending.size */
+/* StepPartials.size */
 static Py_ssize_t partials_of(PyObject *pending)
 {
     return PyDict_GET_SIZE(slot(pending, fold.of_pending.moments)) +
@@ -105,7 +107,7 @@ static Py_ssize_t partials_of(PyObject *pending)
            PyDict_GET_SIZE(slot(pending, fold.of_pending.more));
 }
 
-/* Pending(): its times are slots, and so are its dictionaries. */
+/* StepPartials(): its times are slots, and so are its dictionaries. */
 static PyObject *new_pending(PyObject *time)
 {
     PyTypeObject *type = (PyTypeObject *)fold.pending;
@@ -142,6 +144,7 @@ static PyObject *begin_pending(PyObject *folder, PyObject *step, PyObject *time)
     if (steps == NULL || PyObject_SetItem(steps, step, Py_None) < 0)
         Py_CLEAR(pending);
     else
+        /* Only now: a step that had partials and was not among `steps` would never be collected. */
         set_slot(step, fold.step_pending, Py_NewRef(pending));
     Py_XDECREF(steps);
     return pending;
@@ -161,7 +164,7 @@ static int enter_step(Fold *now, PyObject *step, PyObject *time)
             goto failed;
     }
     if (!is_exactly(pending, fold.pending)) {
-        PyErr_Format(PyExc_TypeError, "expected a Pending, got %R", pending);
+        PyErr_Format(PyExc_TypeError, "expected StepPartials, got %R", pending);
         goto failed;
     }
     /* The size before this fold, so that the caller learns how many partials were added without counting all of
@@ -280,6 +283,7 @@ static int reduce_all(PyObject *touched, Py_ssize_t *more)
 {
     PyObject *pending, *before;
     *more = 0;
+    /* Python may run in between, but nobody else knows `touched`: it does not change. */
     for (Py_ssize_t place = 0; PyDict_Next(touched, &place, &pending, &before);) {
         if (reduce_pending(pending) < 0)
             return -1;
@@ -302,7 +306,7 @@ static PyObject *fold_records(PyObject *module, PyObject *arguments)
 
 PyMethodDef fold_functions[] = {
     {"bind_fold", bind_fold, METH_VARARGS,
-     "Know the classes: (Pending, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, "
+     "Know the classes: (StepPartials, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, "
      "MAX_BUCKETS)."},
     {"fold_records", fold_records, METH_VARARGS,
      "Fold records into what their steps have gathered; return how many partials there are more: (folder, items)."},

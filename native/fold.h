@@ -67,9 +67,10 @@ static inline int put(PyObject *dictionary, PyObject *key, PyObject *value)
     return failed;
 }
 
-/* Pending.add() and add_row(): to the groups of series, or to the rows. */
+/* StepPartials.add() and add_row(): to the groups of series, or to the rows. */
 static inline int add(PyObject *groups, PyObject *key, PyObject *value)
 {
+    /* Series and rows are looked up by identity: that runs no code of Python, and never fails but for memory. */
     PyObject *group = PyDict_GetItemWithError(groups, key);
     if (group == NULL)
         return PyErr_Occurred() ? -1 : PyDict_SetItem(groups, key, value);
@@ -88,7 +89,7 @@ static inline int add(PyObject *groups, PyObject *key, PyObject *value)
 /* 1, 0 where it has to be done in Python, or -1. */
 int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *time);
 
-/* reduce.c: Pending.reduce(); 0 or -1 */
+/* reduce.c: StepPartials.reduce(); 0 or -1 */
 int reduce_pending(PyObject *pending);
 
 /* reduce.c: of Python: (pending, series, values) */

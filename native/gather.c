@@ -54,6 +54,8 @@ static PyObject *words_of(PyObject *messages, const Offsets *offsets)
             copy_words(messages, offsets, PyBytes_AS_STRING(found));
         return found;
     }
+    /* What is read stays without the GIL: bytes never change, the tuple holds them, and the view holds the offsets.
+       What is written nobody else has seen. */
     Py_BEGIN_ALLOW_THREADS
     copy_words(messages, offsets, PyBytes_AS_STRING(found));
     Py_END_ALLOW_THREADS

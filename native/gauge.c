@@ -28,6 +28,7 @@ int as_order(PyObject *object, Order *order)
     if (!as_unsigned(PyTuple_GET_ITEM(object, 0), &order->first_ns) || !as_double(first, &order->first) ||
         !as_unsigned(PyTuple_GET_ITEM(object, 2), &order->last_ns) || !as_double(last, &order->last))
         return 0;
+    /* The same object, too: NaN is not equal to itself. */
     order->is_one = order->first_ns == order->last_ns && (first == last || order->first == order->last);
     return 1;
 }

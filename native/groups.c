@@ -90,6 +90,7 @@ static int add_first_values(PyObject *scopes, Scope *scope)
 
 int add_group(PyObject *scopes, Scope *scope, const Entry *entries, Py_ssize_t n)
 {
+    /* Borrowed until the next lines: begin_out() runs no Python, so nobody replaces what the table holds. */
     if (asked_by(entries->reduction, &scope->asked) < 0 || begin_out(&scope->out, USUAL_POINT * n) < 0)
         return -1;
     Py_XINCREF(scope->asked.defaults);

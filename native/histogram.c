@@ -40,6 +40,7 @@ int values_of(const Scope *scope, PyObject *series, Values *values)
     values->has_m2 = slot(series, series_slot.m2) == Py_True;
     if (values->has_m2 && !as_double(PyDict_GetItemWithError(scope->m2, series), &values->m2))
         return PyErr_Occurred() ? -1 : 0;
+    /* Borrowed: read to the end before anything runs Python. */
     PyObject *weights = PyDict_GetItemWithError(scope->weights, series);
     values->has_weights = weights != NULL;
     if (weights == NULL)

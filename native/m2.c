@@ -1,4 +1,4 @@
-/* Squared deviations from the mean, where `std` is asked for. Twin: Pending._merge_m2() of _internal/series/pending.py. */
+/* Squared deviations from the mean, where `std` is asked for. Twin: StepPartials._merge_m2() of _internal/series/pending.py. */
 #include "fold.h"
 
 static double squared(double deviation)
@@ -27,6 +27,7 @@ static PyObject *m2_of(PyObject *group, double mean)
 int merge_m2(PyObject *pending, PyObject *series, PyObject *group, PyObject *new, PyObject *old)
 {
     PyObject *every = slot(pending, fold.of_pending.m2);
+    /* Borrowed until it is replaced, which is the last thing done. */
     PyObject *before = old == NULL ? NULL : PyDict_GetItemWithError(every, series);
     if (old != NULL && (before == NULL || !PyFloat_CheckExact(before)))
         return PyErr_Occurred() ? -1 : 0;

@@ -19,6 +19,7 @@ typedef struct {
 
 static int take_named(Call *call, PyObject *name, PyObject *value)
 {
+    /* By identity: names that stand in a call are interned. One that is not is for Python. */
     PyObject **place = name == measures.over      ? &call->over
                        : name == measures.step    ? &call->step
                        : name == measures.several ? &call->several
@@ -56,6 +57,8 @@ static PyObject *key_of(const Call *call)
         return NULL;
     Py_ssize_t i = 0, place = 0;
     PyTuple_SET_ITEM(key, i++, Py_NewRef(call->over));
+    /* Not more than there is room for, and not fewer: a diagnostic has just made these dictionaries, and nobody else
+       has them, not even a finalizer that runs where the tuple was made. */
     while (PyDict_Next(call->values, &place, &name, NULL))
         PyTuple_SET_ITEM(key, i++, Py_NewRef(name));
     if (call->several != NULL)
@@ -104,6 +107,7 @@ static int append_known(PyObject *known, const Call *call, PyObject **numbers, P
             for (Py_ssize_t part = 0; part < HEAD; part++)
                 items[taken++] = record[part];
         }
+        /* All of these are borrowed: append_items() takes a reference to each. */
         failed = append_items(items, taken);
         Py_DECREF(time);
     }

@@ -7,6 +7,7 @@ Py_ssize_t slot_offset(PyObject *type, const char *name)
     if (member == NULL)
         return -1;
     Py_ssize_t offset = -1;
+    /* T_OBJECT_EX is what `__slots__` makes: a pointer to an object, NULL before it is set. */
     if (Py_IS_TYPE(member, &PyMemberDescr_Type) && ((PyMemberDescrObject *)member)->d_member->type == T_OBJECT_EX)
         offset = ((PyMemberDescrObject *)member)->d_member->offset;
     else
@@ -40,6 +41,7 @@ PyObject *call_slow(PyObject *function, PyObject *self, PyObject *const *argumen
     PyObject **all = every <= MOST_ARGUMENTS ? on_stack : PyMem_New(PyObject *, every + 1);
     if (all == NULL)
         return PyErr_NoMemory();
+    /* Borrowed, all of them: the caller of the method holds them until it returns. */
     all[0] = self;
     for (Py_ssize_t i = 0; i < every; i++)
         all[i + 1] = arguments[i];
@@ -59,6 +61,7 @@ PyMethodDef *definition_of(PyObject *twin, const char *name, _PyCFunctionFastWit
     const char *utf8 = whole == NULL ? NULL : PyUnicode_AsUTF8(whole); /* `whole` is kept for ever, as the function is */
     if (utf8 == NULL)
         return NULL;
+    /* Never freed: a function has no copy of its definition, and nobody knows when the last function is gone. */
     PyMethodDef *definition = PyMem_Calloc(1, sizeof(PyMethodDef));
     if (definition == NULL)
         return (PyMethodDef *)PyErr_NoMemory();
@@ -91,6 +94,7 @@ static PyInterpreterState *owner;
 
 static int execute(PyObject *module)
 {
+    /* From Python 3.12 on the slot below has it refused, but not by every kind of interpreter. */
     if (owner != NULL && owner != PyInterpreterState_Get()) {
         PyErr_SetString(PyExc_ImportError, "otel_ml._native serves one interpreter of a process");
         return -1;
@@ -108,6 +112,8 @@ static int execute(PyObject *module)
     return 0;
 }
 
+/* Nothing is said of Py_mod_gil: so an interpreter that was built without a GIL gets one when it imports this. All
+   files here rely on it, for what they do between two calls of Python happens at once for every other thread. */
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, execute},
 #if PY_VERSION_HEX >= 0x030c0000

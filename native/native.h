@@ -24,6 +24,7 @@ static inline void set_slot(PyObject *owner, Py_ssize_t offset, PyObject *value)
 {
     PyObject **place = (PyObject **)((char *)owner + offset);
     PyObject *before = *place;
+    /* Before what stood there is let go of: that may run a finalizer, which is not to find it in the slot. */
     *place = value;
     Py_XDECREF(before);
 }
@@ -35,6 +36,7 @@ static inline int is_exactly(PyObject *object, PyObject *type)
 
 static inline int are_floats(PyObject *list)
 {
+    /* Exactly: a subclass may have a `__float__` of its own, and to ask it would run Python. */
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++)
         if (!PyFloat_CheckExact(PyList_GET_ITEM(list, i)))
             return 0;
@@ -57,7 +59,7 @@ PyObject *function_of(PyObject *twin, PyMethodDef *definition);
 /* Append whole records to the buffer, and have it folded where it is too long. */
 int append_items(PyObject *const *items, Py_ssize_t n);
 
-/* axes.NOW, borrowed; and the step that a record without one belongs to: a new reference. */
+/* NOW of run_scope.py, borrowed; and the step that a record without one belongs to: a new reference. */
 PyObject *now_of_process(void);
 PyObject *step_now(void);
 

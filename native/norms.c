@@ -65,6 +65,7 @@ static Py_ssize_t elements(const View *view, Py_ssize_t most)
     for (int32_t i = 0; i < view->dimensions; i++) {
         if (view->shape[i] == 0)
             return 0;
+        /* `n` is above zero: a dimension of none has returned. So divided, the product cannot overflow. */
         if (view->shape[i] < 0 || view->shape[i] > most / n)
             return -1;
         n *= view->shape[i];
@@ -145,6 +146,8 @@ static Found *look_at_each(PyObject *tensors, Py_ssize_t most, Seen *seen)
     Found *found = PyMem_New(Found, every);
     if (found == NULL)
         return (Found *)PyErr_NoMemory();
+    /* Without the GIL the tuple holds the tensors. That the program shrinks none of them meanwhile is up to it, as with
+       each operator of torch, which lets go of the GIL, too. */
     PyThreadState *thread = total > MANY ? PyEval_SaveThread() : NULL;
     for (Py_ssize_t i = 0; i < every; i++) {
         if (i + 1 < every)

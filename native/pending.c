@@ -1,9 +1,9 @@
-/* What a step gathers of records whose order or weight counts. Twin: Pending of _internal/series/pending.py.
+/* What a step gathers of records whose order or weight counts. Twin: StepPartials of _internal/series/pending.py.
 
    Its add() and add_row() stand in fold.h. */
 #include "fold.h"
 
-/* Pending._add_order */
+/* StepPartials._add_order */
 static int add_order(PyObject *order, PyObject *series, PyObject *value, PyObject *time)
 {
     PyObject *seen = PyDict_GetItemWithError(order, series), *made;
@@ -19,6 +19,7 @@ static int add_order(PyObject *order, PyObject *series, PyObject *value, PyObjec
         if (is_last < 0 || is_first < 0)
             return -1;
         if (is_last)
+            /* Of the old tuple, which the dictionary holds until put() replaces it. */
             made = four(type, Py_NewRef(old[0]), Py_NewRef(old[1]), Py_NewRef(time), Py_NewRef(value));
         else if (is_first)
             made = four(type, Py_NewRef(time), Py_NewRef(value), Py_NewRef(old[2]), Py_NewRef(old[3]));
@@ -40,7 +41,7 @@ static int is_in_rows(PyObject *series, PyObject *rows)
     return 0;
 }
 
-/* Pending._add_weight, of a series that has nothing in this step, or has weights already; 0 where it is another */
+/* StepPartials._add_weight, of a series that has nothing in this step, or has weights already; 0 where it is another */
 static int add_weight(PyObject *pending, PyObject *series, double value, double weight)
 {
     PyObject *weights = slot(pending, fold.of_pending.weights);
@@ -58,7 +59,7 @@ static int add_weight(PyObject *pending, PyObject *series, double value, double 
     return put(weights, series, Py_BuildValue("(dd)", total + weight, weighted + weight * value)) < 0 ? -1 : 1;
 }
 
-/* Pending.add_special, of a record whose series is settled; 0 where it has to be done in Python. */
+/* StepPartials.add_special, of a record whose series is settled; 0 where it has to be done in Python. */
 int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *time)
 {
     PyObject *number = value, *weight = NULL;

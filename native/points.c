@@ -70,6 +70,7 @@ int put_series(Scope *scope, const Entry *entry)
     int done = (is_plain ? put_plain : put_other)(scope, entry);
     if (done != 0)
         return done < 0 ? -1 : 0;
+    /* Whatever was written until then is written over. */
     scope->out.size = size;
     scope->points = points;
     return put_in_python(scope, entry->series);

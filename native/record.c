@@ -7,7 +7,7 @@
 
 static struct {
     PyObject *records, *records_type; /* buffer.RECORDS, and its class while it is awake */
-    PyObject *now;                    /* here.NOW */
+    PyObject *now;                    /* NOW of run_scope.py */
     PyObject *current_step, *relieve, *time_ns, *failed;
     Py_ssize_t limit, off, step; /* the last two: slots of NOW */
 } buffer;
@@ -99,12 +99,15 @@ static PyObject *take(PyObject *module, PyObject *unused)
     Py_ssize_t n = PyList_GET_SIZE(records);
     if (part == NULL || n == 0)
         return (PyObject *)part;
+    /* By the allocator that lists have their memory from, and free it with. */
     PyObject **items = PyMem_New(PyObject *, n);
     if (items == NULL) {
         Py_DECREF(part);
         return PyErr_NoMemory();
     }
     /* The list object itself stays: callers hold it, in C and in Python, and would append to a replaced one unseen. */
+    /* With the references in it, so that no count changes. Nothing from here to the end runs Python, asks for memory or
+       lets go of the GIL: nobody sees two lists with the same memory. */
     part->ob_item = records->ob_item;
     part->allocated = records->allocated;
     Py_SET_SIZE(part, n);
@@ -132,6 +135,7 @@ static int append_now(PyObject *series, PyObject *value)
 
 int forgive(const char *call)
 {
+    /* KeyboardInterrupt, SystemExit: they are for the program, not for us. */
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return -1;
     PyObject *type, *error, *trace;
@@ -164,6 +168,7 @@ static PyObject *float_of(PyObject *value)
     double number = PyLong_AsDouble(value);
     PyObject *as_float = number == -1.0 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(number);
     if (as_float == NULL)
+        /* An int that is too large for a float: Python says so, in its own words. */
         PyErr_Clear();
     return as_float;
 }
@@ -184,24 +189,34 @@ static int are_none(PyObject *const *arguments, Py_ssize_t n)
     return 1;
 }
 
+/* 1 if it was recorded, 0 where Python has to look at it, -1 with an exception. */
+static int record_item(PyObject *series, PyObject *value)
+{
+    if (series == NULL || series == Py_None)
+        return 0;
+    /* Before Python runs, as it does to find the step: meanwhile another thread may say more of the metric, which gets
+       another series then. */
+    Py_INCREF(series);
+    PyObject *item = item_of(value);
+    int done = item == NULL ? 0 : append_now(series, item) < 0 ? -1 : 1;
+    if (item == NULL)
+        PyErr_Clear(); /* no memory: Python says it, or has some */
+    Py_XDECREF(item);
+    Py_DECREF(series);
+    return done;
+}
+
 static PyObject *record(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
     if (n >= 1 && n <= 5 && names == NULL && are_none(arguments + 1, n - 1)) {
         if (is_off())
             Py_RETURN_NONE;
-        PyObject *series = slot(self, metric.series);
-        PyObject *item = series != NULL && series != Py_None ? item_of(arguments[0]) : NULL;
-        if (item == NULL)
-            PyErr_Clear(); /* no memory: Python says it, or has some */
-        else {
-            /* An exception must not reach training: it is counted and reported, unless the user asked for
-               strictness. */
-            int failed = append_now(series, item) < 0 && forgive("record()") < 0;
-            Py_DECREF(item);
-            if (failed)
-                return NULL;
+        int done = record_item(slot(self, metric.series), arguments[0]);
+        /* An exception must not reach training: it is counted and reported, unless the user asked for strictness. */
+        if (done < 0 && forgive("record()") < 0)
+            return NULL;
+        if (done != 0)
             Py_RETURN_NONE;
-        }
     }
     return call_slow(metric.slow, self, arguments, n, names);
 }
@@ -245,6 +260,7 @@ static struct {
 
 static size_t place_at_hand(PyObject *first, Py_ssize_t n)
 {
+    /* Objects begin at multiples of 16. */
     return ((size_t)first / 16 + (size_t)n) % ROWS_AT_HAND;
 }
 
@@ -253,6 +269,8 @@ static int append_row(PyObject *row, PyObject *index, PyObject **items, Py_ssize
 {
     if (!numbers_of(items + ROW_HEAD, n))
         return 0;
+    /* Only the dictionary of rows and the place at hand hold it, and Python, which may run from here on, empties both
+       where more is said of a metric. */
     Py_INCREF(row);
     PyObject *step = index == NULL ? step_now() : step_at(index);
     if (step == NULL && !PyErr_Occurred()) {
@@ -280,18 +298,25 @@ static PyObject *known_row(PyObject *names)
             PyErr_Clear(); /* a name that cannot be looked up: Python says which */
         return NULL;
     }
+    /* Borrowed from the dictionary until here: nothing ran since it was looked up. The place holds a reference of its
+       own. */
     size_t place = place_at_hand(PyTuple_GET_ITEM(names, 0), PyTuple_GET_SIZE(names));
     Py_XSETREF(at_hand[place].names, Py_NewRef(names));
     Py_XSETREF(at_hand[place].row, Py_NewRef(row));
     return row;
 }
 
+/* A new tuple; NULL, perhaps without an exception, where Python has to look at them. */
 static PyObject *names_of(PyObject *values)
 {
     PyObject *names = PyTuple_New(PyDict_GET_SIZE(values)), *name;
     Py_ssize_t place = 0, taken = 0;
     while (names != NULL && taken < PyTuple_GET_SIZE(names) && PyDict_Next(values, &place, &name, NULL))
         PyTuple_SET_ITEM(names, taken++, Py_NewRef(name));
+    /* Up to Python 3.11 a new tuple may have the garbage collector run, and a finalizer has taken names away: to hash a
+       tuple with a hole would end the process. */
+    if (names != NULL && taken < PyTuple_GET_SIZE(names))
+        Py_CLEAR(names);
     return names;
 }
 
@@ -333,6 +358,7 @@ static PyObject *row_of(PyObject *values, PyObject **items)
 static int log_row(PyObject *values, PyObject *index)
 {
     Py_ssize_t n = PyDict_GET_SIZE(values);
+    /* So there is a first name below: a row of none is not one. */
     if (n < plain.fewest)
         return 0;
     PyObject *on_stack[ROW_HEAD + ROW_ON_STACK];

@@ -1,4 +1,4 @@
-/* What a step has gathered is reduced: groups of values become moments. Twin: Pending.reduce() of
+/* What a step has gathered is reduced: groups of values become moments. Twin: StepPartials.reduce() of
    _internal/series/pending.py. */
 #include "fold.h"
 
@@ -9,6 +9,7 @@ static PyObject *moments_of(PyObject *values, Py_ssize_t n)
     if (sum == NULL)
         return NULL;
     double total = PyFloat_AsDouble(sum);
+    /* Borrowed from the list, as is `sum` below until the tuple has its own. */
     PyObject *low = PyList_GET_ITEM(values, 0), *high = low;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *value = PyList_GET_ITEM(values, i);
@@ -40,6 +41,7 @@ static PyObject *merged(PyObject *old, PyObject *new)
     PyObject *const *a = &PyTuple_GET_ITEM(old, 0), *const *b = &PyTuple_GET_ITEM(new, 0);
     double old_low = PyFloat_AS_DOUBLE(a[2]), new_low = PyFloat_AS_DOUBLE(b[2]);
     PyObject *count = PyNumber_Add(a[0], b[0]);
+    /* One of them is NaN, and so is the sum of both. */
     if (old_low != old_low || new_low != new_low) {
         PyObject *nan = PyFloat_FromDouble(old_low + new_low);
         return four(&PyTuple_Type, count, nan, Py_XNewRef(nan), Py_XNewRef(nan));
@@ -50,7 +52,7 @@ static PyObject *merged(PyObject *old, PyObject *new)
     return four(&PyTuple_Type, count, total, Py_NewRef(low), Py_NewRef(high));
 }
 
-/* Pending._merge */
+/* StepPartials._merge */
 static int merge_slowly(PyObject *pending, PyObject *series, PyObject *group)
 {
     PyObject *pairs = Py_BuildValue("[(OO)]", series, group);
@@ -97,7 +99,7 @@ PyObject *merge_values(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 {
     if (n != 3 || !is_exactly(arguments[0], fold.pending) || !is_exactly(arguments[1], fold.series) ||
         !PyList_CheckExact(arguments[2])) {
-        PyErr_SetString(PyExc_TypeError, "expected a Pending, a Series and a list");
+        PyErr_SetString(PyExc_TypeError, "expected StepPartials, a Series and a list");
         return NULL;
     }
     return merge(arguments[0], arguments[1], arguments[2]) < 0 ? NULL : Py_NewRef(Py_None);
@@ -128,6 +130,8 @@ int reduce_pending(PyObject *pending)
 {
     PyObject *groups = slot(pending, fold.of_pending.groups), *rows = slot(pending, fold.of_pending.rows);
     PyObject *key, *value;
+    /* PyDict_Next() allows no change of the dictionary: merge() changes moments, m2 and buckets, and whoever else adds
+       to groups needs the fold lock. */
     for (Py_ssize_t place = 0; PyDict_Next(groups, &place, &key, &value);)
         if (merge(pending, key, value) < 0)
             return -1;

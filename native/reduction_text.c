@@ -19,6 +19,7 @@ static int ask(PyObject *reduction, Asked *asked)
     if (is_told) {
         Py_INCREF(asked->text);
         asked->defaults = asked->defaults == Py_None ? NULL : Py_NewRef(asked->defaults);
+        /* Borrowed, as the caller has it: who keeps the answer takes the reference. */
         asked->reduction = reduction;
     }
     Py_XDECREF(answer);
@@ -28,6 +29,7 @@ static int ask(PyObject *reduction, Asked *asked)
 /* Where it is known, or is to be. */
 static Asked *place_of(PyObject *reduction)
 {
+    /* Which of the places is given up next: each in turn. */
     static unsigned int next;
     uintptr_t first = (uintptr_t)reduction / 16;
     for (int i = 0; i < PLACES; i++) {
@@ -41,6 +43,7 @@ static Asked *place_of(PyObject *reduction)
 /* What a reduction asks for, known of those that were asked about before. 0 or -1. */
 int asked_by(PyObject *reduction, Asked *asked)
 {
+    /* Known by its address: the table has a reference to it, so nothing else can be at the same address meanwhile. */
     Asked *place = place_of(reduction);
     if (place->reduction == reduction) {
         *asked = *place;

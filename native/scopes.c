@@ -164,8 +164,8 @@ static int as_scope(PyObject *pending, Scope *scope)
     return 1;
 }
 
-/* The arguments: a step's `PendingFrame`, whose dictionaries live as long as it does, its number, its axis, and what returns
-   the next `ml.seq`. Returns [(points, body), …]. */
+/* The arguments: `StepPartials` of a step, whose dictionaries live as long as they do, its number, its axis, and what
+   returns the next `ml.seq`. Returns [(points, body), …]. */
 PyObject *encoded_scopes(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
 {
     Scope scope;

@@ -7,6 +7,8 @@
 
 #define NUMBERS 65
 
+/* Set by the handler on whichever thread the kernel has chosen, read with the GIL on another. Nothing else is told by
+   it, so it needs no order: who looks a moment too early looks again. */
 static volatile sig_atomic_t waiting[NUMBERS];
 static struct sigaction handed_on[NUMBERS];
 
@@ -39,8 +41,11 @@ static PyObject *watch_signal(PyObject *module, PyObject *argument)
     if (number < 0 || sigaction(number, NULL, &found) < 0)
         return PyErr_Occurred() ? NULL : PyErr_SetFromErrno(PyExc_OSError);
     int is_ours = (found.sa_flags & SA_SIGINFO) && found.sa_sigaction == note;
+    /* Without a handler of Python nothing is waited for; and ours, handed on to itself, would never end. */
     if (is_ours || found.sa_handler == SIG_DFL || found.sa_handler == SIG_IGN)
         Py_RETURN_NONE;
+    /* Before the handler is there, which reads it at any moment from then on. The compiler keeps the order: it has to
+       expect that sigaction() calls what it is given. */
     handed_on[number] = found;
     waiting[number] = 0;
     struct sigaction ours = found;

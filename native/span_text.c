@@ -124,6 +124,7 @@ static Py_ssize_t size_at(const unsigned char **at, const unsigned char *end)
 static unsigned char *room_for(Lines *lines, Py_ssize_t n)
 {
     Py_ssize_t room = PyUnicode_GET_LENGTH(lines->text);
+    /* Nobody else has seen the text: only then may its size change. */
     if (n > room - lines->size && PyUnicode_Resize(&lines->text, 2 * room + n) < 0)
         return NULL;
     return PyUnicode_1BYTE_DATA(lines->text) + lines->size;
@@ -196,6 +197,7 @@ static PyObject *called_with(PyObject *function, Part part)
 /* What follows the times of a span: most often the same as of the one before. */
 static int find_tail(Known *known, Part tail)
 {
+    /* Both in messages that are held: where one may go, put_messages() says so by a size of -1, which no tail has. */
     if (known->tail_text != NULL && known->tail.size == tail.size && !memcmp(known->tail.at, tail.at, tail.size))
         return 1;
     PyObject *bytes = PyBytes_FromStringAndSize((const char *)tail.at, tail.size);

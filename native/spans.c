@@ -39,6 +39,7 @@ static int set_ids(PyObject *span, PyObject *own, PyObject *parent)
         trace_id = PyNumber_Add(of_state(timer.of_state.trace_high), own);
     else {
         parent_id = slot(parent, timer.of_timing.span_id);
+        /* NULL where the span around was made by `__new__` alone: its slots were never set. */
         trace_id = Py_XNewRef(slot(parent, timer.of_timing.trace_id));
     }
     if (parent_id == NULL || trace_id == NULL) {
@@ -77,7 +78,7 @@ static int begin_alone(PyObject *span, PyObject *own)
     return done;
 }
 
-/* A context like `current_scope`, with the span in it. */
+/* A context like `here`, with the span in it: a new reference. */
 static PyObject *context_with(PyObject *here, PyObject *span)
 {
     PyObject *there = PyObject_CallNoArgs(begins.context);
@@ -97,6 +98,7 @@ static int begin_seen(PyObject *span, PyObject *own)
         return -1;
     int done = 0;
     if (here != NULL && PyDict_Check(here)) {
+        /* Borrowed: a context never changes, and `here` holds it. */
         PyObject *parent = PyDict_GetItemWithError(here, begins.key);
         if (parent == NULL ? !PyErr_Occurred() : Py_TYPE(parent) == Py_TYPE(span)) {
             PyObject *there = context_with(here, span);
@@ -123,6 +125,7 @@ int begin_span(PyObject *span)
     }
     if (done != 0)
         return done < 0 ? -1 : 0;
+    /* The slot may get another value while it is called: where OpenTelemetry is imported meanwhile. */
     Py_INCREF(with);
     PyObject *nothing = PyObject_CallOneArg(with, span);
     Py_DECREF(with);

@@ -125,6 +125,8 @@ static int move(PyObject *axis, PyObject *step, PyObject *index)
     int is_later = PyObject_RichCompareBool(index, latest, Py_GT);
     int was_left = before != step && slot(step, steps.of_step.ended_ns) != steps.zero;
     int is_earlier = is_later == 0 && was_left ? PyObject_RichCompareBool(index, latest, Py_LT) : 0;
+    /* Its end first, then that it has ended: the background thread reads both without the lock, and takes a step that
+       has ended without a time for one that ended long ago. */
     if (time != NULL) { /* `before` is held by the axis until here */
         set_slot(before, steps.of_step.ended_ns, time);
         set_slot(before, steps.of_step.ended, Py_NewRef(Py_True));
@@ -164,6 +166,7 @@ static int set(PyObject *axes, PyObject *axis, PyObject *name, PyObject *index)
         set_slot(steps.now, steps.of_now.step, Py_NewRef(is_asked ? Py_None : step));
     }
     Py_DECREF(step);
+    /* is_default_unset() leaves it to this line to return its exception. */
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -197,6 +200,7 @@ static int acquire(PyObject *lock)
 /* Return `failed`, whose exception is kept; or -1 where to let go of the lock failed. */
 static int release(PyObject *lock, int failed)
 {
+    /* Set aside: nothing may be called while there is an exception. */
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
     PyObject *left = PyObject_CallMethodNoArgs(lock, steps.release);
@@ -208,6 +212,8 @@ static int release(PyObject *lock, int failed)
 
 static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
+    /* Asked before the lock is there, as the twin does: a run that begins while this call waits misses this one
+       boundary. */
     PyObject *name = slot(steps.now, steps.of_now.off) == Py_False && !is_asked_more() ? axis_of(arguments, n, names) : NULL;
     PyObject *axes = slot(steps.steps, steps.of_steps.axes);
     PyObject *axis = name == NULL || axes == NULL ? NULL : PyDict_GetItemWithError(axes, name);
@@ -215,15 +221,14 @@ static PyObject *set_step(PyObject *module, PyObject *const *arguments, Py_ssize
         PyErr_Clear();
         return PyObject_Vectorcall(steps.slow, arguments, n, names);
     }
-    /* The references: to acquire may let go of the GIL, and a fork or a new run replaces what was looked up above. */
+    /* References before the lock: to acquire it may let go of the GIL, and a run that ends or begins meanwhile replaces
+       what was looked up above. `of_steps.lock` is read once, so that what is released is what was acquired. */
     PyObject *lock = Py_NewRef(slot(steps.steps, steps.of_steps.lock));
+    Py_INCREF(axes), Py_INCREF(axis);
     int failed = acquire(lock);
-    if (!failed) {
-        Py_INCREF(axes), Py_INCREF(axis);
-        failed = set(axes, axis, name, arguments[0]);
-        Py_DECREF(axes), Py_DECREF(axis);
-        failed = release(lock, failed);
-    }
+    if (!failed)
+        failed = release(lock, set(axes, axis, name, arguments[0]));
+    Py_DECREF(axes), Py_DECREF(axis);
     Py_DECREF(lock);
     return failed ? NULL : Py_NewRef(Py_None);
 }
@@ -262,19 +267,20 @@ PyObject *step_at(PyObject *index)
     if (axis == NULL || !is_exactly(axis, steps.axis_type))
         return NULL;
     PyObject *step = PyDict_GetItemWithError(slot(axis, steps.of_axis.steps), index);
-    /* No lock on this path: nothing is changed, and what was found was whole when it was put there. */
+    /* No lock on this path: nothing is changed, and a step is whole before it is put into the dictionary. No barrier
+       either: who put it there had the GIL, as this thread has now. */
     if (is_there(axis, step) || PyErr_Occurred())
         return Py_XNewRef(step);
     PyObject *lock = Py_NewRef(slot(steps.steps, steps.of_steps.lock));
+    Py_INCREF(axis); /* before the lock, as in set_step() */
     int failed = acquire(lock);
     if (!failed) {
-        Py_INCREF(axis);
         step = enter(axis, index);
-        Py_DECREF(axis);
         failed = release(lock, step == NULL ? -1 : 0);
         if (failed)
             Py_CLEAR(step);
     }
+    Py_DECREF(axis);
     Py_DECREF(lock);
     return failed ? NULL : step;
 }

@@ -128,6 +128,7 @@ static int grow(Columns *columns)
     } every[] = {{(void **)&columns->ids, 8},    {(void **)&columns->steps, 8}, {(void **)&columns->starts, 8},
                  {(void **)&columns->times, 8}, {(void **)&columns->stats, 8 * STATS}};
     for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
+        /* Where one of them fails, those before it have more room than `room` says, which does no harm. */
         void *grown = PyMem_Realloc(*every[i].column, room * every[i].width);
         if (grown == NULL) {
             PyErr_NoMemory();
@@ -198,6 +199,8 @@ static int64_t number_of(Metric *metric, Py_ssize_t size)
     PyObject *known = PyDict_GetItemWithError(metric->known, key);
     Py_XINCREF(known);
     if (known == NULL && !PyErr_Occurred())
+        /* Python may run here, and other threads: the message and `known` are held by the caller, and the key is ours.
+           */
         known = PyObject_CallFunction(metric->resolve, "On", key, metric->head);
     Py_DECREF(key);
     int64_t number = known == NULL ? -2 : PyLong_AsLongLong(known);
@@ -451,6 +454,7 @@ static int add_metric(Metric *metric, View whole, Columns *columns)
     uint16_t length = (uint16_t)(name.end - name.at);
     memcpy(metric->key + metric->head, &length, sizeof length);
     metric->head += sizeof length;
+    /* Never -1: the loop above has gone through all of them. */
     for (rest = data; next_field(&rest, &field) > 0;) {
         int done = field.tag == 0x0A ? add_point(metric, field.body, columns) : 1;
         if (done <= 0)

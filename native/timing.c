@@ -66,6 +66,7 @@ static PyObject *enter(PyObject *self, PyObject *unused)
         Py_XDECREF(step);
         return PyObject_CallOneArg(timer.enter, self);
     }
+    /* Takes over the reference that step_now() gave. */
     set_slot(self, timer.of_timing.step, step);
     set_slot(self, timer.of_timing.end_ns, Py_NewRef(timer.zero));
     set_slot(self, timer.of_timing.more, Py_NewRef(Py_None));
@@ -143,6 +144,8 @@ static PyObject *leave_timing(PyObject *self, PyObject *const *arguments, Py_ssi
     if (names != NULL || !is_usual_end(self, arguments, n))
         return call_slow(timer.exit, self, arguments, n, names);
     /* The step of the beginning counts, not the current one: set_step() may have been called inside of the block. */
+    /* A reference to it, for what comes before the record may run Python, which may enter the timer again and set
+       another. */
     PyObject *end_ns = PyObject_CallNoArgs(timer.perf_counter_ns), *step = Py_NewRef(slot(self, timer.of_timing.step));
     int failed = end_ns == NULL ? -1 : 0;
     if (!failed && slot(self, timer.of_timing.span_id) != timer.zero)
@@ -194,11 +197,14 @@ static PyObject *timer_with_option(PyObject *const *arguments, Py_ssize_t n, PyO
 static PyObject *timing_of(PyObject *definition)
 {
     PyTypeObject *type = (PyTypeObject *)timer.timing;
+    Py_INCREF(definition); /* first: up to Python 3.11 finalizers may run where memory is asked for */
     PyObject *made = type->tp_alloc(type, 0);
-    if (made != NULL) {
-        set_slot(made, timer.of_timing.definition, Py_NewRef(definition));
-        set_slot(made, timer.of_timing.begin_ns, Py_NewRef(timer.zero));
+    if (made == NULL) {
+        Py_DECREF(definition);
+        return NULL;
     }
+    set_slot(made, timer.of_timing.definition, definition);
+    set_slot(made, timer.of_timing.begin_ns, Py_NewRef(timer.zero));
     return made;
 }
 
@@ -231,6 +237,7 @@ static PyObject *same(PyObject *self, PyObject *const *arguments, Py_ssize_t n)
 
 static PyObject *always(PyObject *module, PyObject *object)
 {
+    /* The function's `self` is what it returns: it holds the reference, and the definition serves all. */
     static PyMethodDef function = {"always", (PyCFunction)(void (*)(void))same, METH_FASTCALL, NULL};
     return PyCFunction_NewEx(&function, object, NULL);
 }
