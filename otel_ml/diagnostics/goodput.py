@@ -189,11 +189,13 @@ def goodput_of(run: otel_ml.Run | str | PathLike[str], *, role: str | None = Non
             ranks[key] = int(values["goodput/ranks"])
         if "goodput/saved_step" in values:
             saved[key] = (int(values["goodput/saved_step"]), int(values["goodput/saved_step/count"]))
+    # Start of the job → its last checkpoint that all ranks saved: in their order, the last one stays.
     complete = {
         attempt: step
         for (attempt, step), (_, count) in sorted(saved.items())
         if count >= ranks_at(ranks, (attempt, step))
     }
+    # A step that was done again counts where it was done last.
     newest = {step: attempt for attempt, step in sorted(worked)}
     held = [
         (attempt, step)

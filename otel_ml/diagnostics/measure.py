@@ -95,6 +95,7 @@ class Measures(dict[str, Measure]):
         at = step_for(step, None, "record()", len(values) + (len(several) if several else 0))
         if at is None:
             return
+        # None stands between them: a name that moves from one to the other has another key.
         key = (over, *values, None, *several) if several else (over, *values)
         known = self._rows.get(key) or self._known(key, values, several or (), over)
         if known is not None:
@@ -111,6 +112,7 @@ class Measures(dict[str, Measure]):
         at = step_for(None, None, "record()", len(values))
         if at is None:
             return
+        # Unlike any key of `record()`, whose second part is a name.
         key = (None, None, *values)
         known = self._rows.get(key) or self._known(key, (), values, None)
         if known is not None:

@@ -260,6 +260,7 @@ class Operation(Measurement):
 
     def _publish(self) -> None:
         names = self._names
+        # Which the timers have recorded.
         timed_too = names.total, *names.phases.values()
         names.measures.record({name: value for name, value in self.values.items() if name not in timed_too})
 

@@ -118,9 +118,8 @@ def chosen(samples: Sequence[Sample], most: int) -> list[Sample]:
     """
     numbers = [sample for sample in samples if not _is_nan(sample)]
     ordered = sorted(numbers, key=lambda sample: sample.reward if sample.reward is not None else 0.0)
-    if len(samples) <= most:
-        return [*ordered, *filter(_is_nan, samples)]
-    ordered = ordered or list(samples)
+    if len(ordered) <= most:
+        return [*ordered, *filter(_is_nan, samples)][:most]
     if most == 1:
         return [ordered[-1]]
     return [ordered[round(place * (len(ordered) - 1) / (most - 1))] for place in range(most)]

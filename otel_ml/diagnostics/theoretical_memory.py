@@ -86,6 +86,7 @@ def theoretical_memory(
     per_layer = attention + feed_forward + 4 * hidden  # two norms, each with weight and bias
     embedding = vocabulary * hidden
     parameters = layers * per_layer + embedding * (1 if tied else 2) + 2 * hidden
+    # Of several stages the first has the embedding of the input, the last that of the output.
     held = (layers * per_layer / pipeline + embedding * (1 if tied or pipeline > 1 else 2)) / tensor
     per_parameter = 6 + 12 / data if sharded_optimizer else 18
     return MemoryEstimate(

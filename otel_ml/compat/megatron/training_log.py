@@ -153,6 +153,7 @@ class TrainingLog:
 
     def validation(self, iteration: int, losses: Mapping[str, float], *, prefix: str | None = None) -> None:
         """Record `<loss>_validation`, its perplexity where the configuration says so, and print a line."""
+        # Megatron's bound: of any loss above 20 it shows e²⁰.
         perplexities = {name: math.exp(min(value, 20.0)) for name, value in losses.items()}  # NaN stays: it is not less
         values = {f"{name} validation": value for name, value in losses.items()}
         if self._config.log_validation_ppl_to_tensorboard:
@@ -250,6 +251,7 @@ class TrainingLog:
         }
 
     def _print(self, line: Line, values: Mapping[Hashable, Any]) -> None:
+        # As Megatron, on the last rank, which has the losses where there is a pipeline.
         if distributed.rank() == distributed.world_size() - 1:
             self._console.print(line, values)
 

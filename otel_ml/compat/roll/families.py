@@ -24,6 +24,7 @@ CORRECT, INCORRECT = 1, 0
 def token_metrics(batch: Any, prefix: str) -> Metrics:
     """Return lengths of prompts, responses and both, and those of right and wrong responses."""
     data = batch.batch
+    # ROLL's masks are over all tokens; the first is predicted by nobody.
     response = as_array(data["response_mask"])[:, 1:].astype(bool).sum(-1).astype(float)
     prompt = as_array(data["prompt_mask"]).astype(bool).sum(-1).astype(float)
     longest = as_array(data["responses"]).shape[-1]
@@ -34,6 +35,7 @@ def token_metrics(batch: Any, prefix: str) -> Metrics:
     found["total_response_length/clip"] = float(is_clipped.sum())
     for name, mask in _outcomes(data):
         found[f"{name}_response_length/clip"] = float(is_clipped[mask].sum())
+        # As in ROLL, lengths of right and wrong responses are those of responses that were not cut off.
         found |= _extremes(f"{name}_response_length", response[mask & ~is_clipped])
     return _prefixed(prefix, found)
 
@@ -49,6 +51,7 @@ def value_metrics(batch: Any, prefix: str) -> Metrics:
     found = _extremes("score", scores)
     found["correct/mean"] = found["score_distribution/correct_samples_ratio"] = float((scores == CORRECT).mean())
     found["score_distribution/incorrect_samples_ratio"] = float((scores == INCORRECT).mean())
+    # ROLL's constants: the scores that count as right and wrong, whatever there is in the batch.
     found["score_distribution/max_value"], found["score_distribution/min_value"] = CORRECT, INCORRECT
     found |= _extremes("rewards", rewards.sum(-1)) | _extremes("token_level_rewards_mean", rewards.mean(-1))
     for key in ("advantages", "raw_advantages"):

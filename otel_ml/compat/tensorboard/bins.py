@@ -23,6 +23,7 @@ def counted(values: Any, bins: Any, max_bins: int | None) -> tuple[Any, Any]:
     counts, edges = np.histogram(np.ravel(as_array(values)), bins=bins)
     if max_bins is None or len(counts) <= max_bins:
         return counts, edges
+    # A whole number of bins become one, as in torch: fewer than twice `max_bins` stay as they are.
     first = np.arange(0, len(counts), len(counts) // max_bins)
     return np.add.reduceat(counts, first), np.append(edges[first], edges[-1])
 

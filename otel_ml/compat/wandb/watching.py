@@ -50,6 +50,7 @@ class Watched:
             return
         number = self._next if first is None else first
         for index, model in enumerate(given, number):
+            # W&B's names: the first model has no prefix, and the others' ends without a slash: `graph_1conv.bias`.
             self._hook(model, f"graph_{index}" if index else "", log, log_freq)
             if log_graph:
                 not_kept("wandb.watch(log_graph=True)", "the model is kept as the text that it prints as.")

@@ -74,8 +74,10 @@ def _by_numpy(arrays: list[Any]) -> Iterator[_One]:
     begins = [0, *ends[:-1]]
     parts = [flat[begin:end] for begin, end in zip(begins, ends, strict=True)]
     squares = [float(part.dot(part)) for part in parts]
+    # One look at all spares most steps one at each.
     has_zeros = np.count_nonzero(flat) < flat.size
     zeros = [part.size - int(np.count_nonzero(part)) for part in parts] if has_zeros else [0] * len(parts)
+    # No part is empty: of such a one `reduceat` would give the first of the next.
     largest = np.maximum.reduceat(np.abs(flat, out=flat), begins).tolist()
     return zip(sizes, squares, zeros, largest, strict=True)
 

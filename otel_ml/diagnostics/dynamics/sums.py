@@ -118,6 +118,7 @@ class DeviceSums:
 
     def _made(self, numbers: list[float]) -> dict[str, list[Any]]:
         held, n = self._held, len(self._held)
+        # Three rows × tensors.
         squares, largest, zeros = numbers[:n], numbers[n : 2 * n], [*map(int, numbers[2 * n :])]
         sums = sums_of(Statistics([one.size for one in held], squares, zeros, largest), held)
         self.square = sums.square

@@ -156,6 +156,7 @@ def _time_of(run_id: str) -> float | None:
     milliseconds = 0
     for character in run_id[:10]:
         milliseconds = milliseconds << 5 | _CROCKFORD.index(character)
+    # Clocks of hosts differ by less than a minute: a time still to come is chance, in an id of another kind.
     made = milliseconds / 1000
     return made if made <= time.time() + 60 else None
 
@@ -163,6 +164,7 @@ def _time_of(run_id: str) -> float | None:
 def _started(pid: int) -> str:
     """Return what tells this process from another one of the same pid, or nothing where the system does not tell."""
     with contextlib.suppress(OSError, IndexError):
+        # Field 22 of proc(5), counted from behind the program's name, which may hold spaces and brackets.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     with contextlib.suppress(OSError):
         os.kill(pid, 0)

@@ -150,6 +150,7 @@ class Energy:
         self._is_open.set()
         while True:
             marks = [self._marks.get()]
+            # One reading serves all moments that wait for it.
             marks += [self._marks.get() for _ in range(self._marks.qsize())]
             joules = self._read()
             now = time.monotonic()

@@ -43,6 +43,7 @@ class Host:
 
     def read(self) -> Iterator[Reading]:
         """Yield all readings; where `/proc` does not tell something, the rest."""
+        # The clock in which the kernel tells when a process was born.
         now = time.time()
         before, self._read_at = self._read_at, now
         for read in (self._processors, self._memory, self._processes):
@@ -83,6 +84,7 @@ class Host:
             virtual += memory.vms
             spent = times.user + times.system
             grown = self._counters.grown((process.pid, born), spent)
+            # Who was born since the last look has spent all of it since; of who joined the job later nothing is known.
             cpu += grown if grown is not None else spent if before is not None and born >= before else 0.0
         if not count:
             return []

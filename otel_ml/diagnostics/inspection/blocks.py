@@ -77,6 +77,7 @@ def _range(matrix: Any, height: int, width: int) -> Any:
 
     rows, columns = matrix.shape
     padded = torch.nn.functional.pad(matrix.abs(), (0, -columns % width, 0, -rows % height))
+    # Rows of blocks × height × columns of blocks × width.
     blocks = padded.reshape(padded.shape[0] // height, height, padded.shape[1] // width, width)
     largest = blocks.amax(dim=(1, 3))
     smallest = blocks.masked_fill(blocks == 0, float("inf")).amin(dim=(1, 3))

@@ -166,6 +166,7 @@ def _block_scale(values: Any, largest: float, block: int) -> Any:
 
     length = values.shape[-1] if values.dim() else 1
     rows = values.reshape(-1, length)
+    # Rows × blocks × elements of a block; zeros that fill up a row change no maximum.
     padded = torch.nn.functional.pad(rows.abs(), (0, -length % block))
     amax = padded.reshape(rows.shape[0], -1, block).amax(dim=-1, keepdim=True)
     exponent = torch.where(amax > 0, (amax / largest).log2().ceil(), torch.zeros_like(amax))

@@ -104,14 +104,17 @@ class Findings(Deferred):
         import torch
 
         flat = [*chain.from_iterable(arrival.numbers() for arrival, _ in self._arrivals)]
+        # Jobs (of all arrivals, one behind the other) × COLUMNS.
         numbers = torch.tensor(flat, dtype=torch.float64, device="cpu").view(-1, COLUMNS)
         for alike, owners in self._groups().items():
             seen = [owners[owner] for owner in owners]
+            # Tensors × micro-batches.
             sizes = [[one.size for one in several] for several in seen]
             counts = torch.tensor(sizes, dtype=torch.float64, device="cpu")
 
             def found(job: Job, seen: list[list[SeenTensor]] = seen) -> Any:
                 rows = [[one.rows[job] for one in several] for several in seen]
+                # Tensors × micro-batches × COLUMNS.
                 return numbers[torch.tensor(rows, device="cpu")]
 
             if alike.is_plain:
@@ -172,6 +175,7 @@ def _items(value: Value) -> list[Any]:
     """Return what is recorded of each tensor: a number, with its weight, or two of them."""
     numbers = value.records.tolist()
     if value.records.dim() == 2:
+        # Two records × tensors.
         weights = [None] * len(numbers[0]) if value.weight is None else value.weight.tolist()
         both = zip(*numbers, strict=True)
         return [

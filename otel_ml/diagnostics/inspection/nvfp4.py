@@ -45,10 +45,12 @@ def nvfp4_state_of(tensor: Any) -> Fp8State | None:
     values = tensor.detach().float()
     length = values.shape[-1] if values.dim() else 1
     rows = values.reshape(-1, length)
+    # Rows × blocks × 16; zeros that fill up a row lose nothing by rounding, and `count` is without them.
     blocks = torch.nn.functional.pad(rows, (0, -length % _BLOCK)).reshape(rows.shape[0], -1, _BLOCK)
     largest = blocks.abs().amax(dim=-1, keepdim=True)
     amax = largest.max()
     ones = torch.ones_like(amax)
+    # Takes the largest block's scale to 448, the largest of E4M3, in which each block's own is stored.
     of_tensor = torch.where(amax > 0, E2M1_LARGEST * FORMATS["e4m3"] / amax, ones)
     stored = (largest / E2M1_LARGEST * of_tensor).clamp(max=FORMATS["e4m3"]).to(torch.float8_e4m3fn).float()
     inverse = stored / of_tensor  # 0 where a block is too small beside the tensor: it is read as zeros

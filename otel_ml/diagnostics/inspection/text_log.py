@@ -74,6 +74,7 @@ class TextLog:
             reporter.say(
                 "inspection-log", f"{self.path} cannot be written to: {error}. The run has the values all the same."
             )
+            # Nothing is written from now on, and who records still finds room, as `close()` does for its end.
             while self._lines.get() is not None:
                 pass
 

@@ -57,6 +57,7 @@ def buffer_read(samples: int, *, clock: Callable[[], float] = time.perf_counter)
     _rate("rl/buffer/read_throughput", samples, seconds)
 
 
+@never_raises
 def _rate(name: str, samples: int, seconds: float) -> None:
     if seconds > 0:  # weighted by its time: rates of the same duration count the same, so they pool to Σ samples / Σ s
         measure(name).record(samples / seconds, weight=seconds)

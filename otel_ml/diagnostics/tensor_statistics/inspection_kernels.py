@@ -131,6 +131,7 @@ def fold(table, partials, results, first, SOURCES: tl.constexpr, COLUMNS: tl.con
     at = partials + (tl.load(row + 2) + lane) * COLUMNS
     kind = tl.load(row + 7)
     out = results + job * COLUMNS
+    # Elements, sum, squared differences of a summary; underflows, overflows, squared error of a rounding.
     c0 = tl.load(at, mask=inside, other=0.0).to(tl.float64)
     c1 = tl.load(at + 1, mask=inside, other=0.0).to(tl.float64)
     c2 = tl.load(at + 2, mask=inside, other=0.0).to(tl.float64)
@@ -138,6 +139,7 @@ def fold(table, partials, results, first, SOURCES: tl.constexpr, COLUMNS: tl.con
     low = tl.min(lows, 0).to(tl.float64)
     high = tl.max(tl.load(at + 4, mask=inside, other=-INFINITY), 0).to(tl.float64)
     if kind == 0:
+        # Chan's formula for all programs at once: Σ m2ᵢ + Σ nᵢ·(meanᵢ - mean)².
         mean = tl.sum(c1, 0) / tl.sum(c0, 0)
         apart = tl.where(c0 > 0, c1 / tl.where(c0 > 0, c0, 1.0) - mean, 0.0)
         absolute = tl.sum(tl.load(at + 5, mask=inside, other=0.0).to(tl.float64), 0)

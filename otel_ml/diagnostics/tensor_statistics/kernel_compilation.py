@@ -62,6 +62,7 @@ def launch(recipe: Recipe, programs: int, *arguments: Any) -> None:
 
 
 def _is_as_compiled_for(argument: Any) -> bool:
+    # Compiled for numbers of 32 bits, and for tables that begin at a multiple of 16 bytes.
     if type(argument) is int:
         return argument < 2**31
     return type(argument) is float or argument.data_ptr() % 16 == 0

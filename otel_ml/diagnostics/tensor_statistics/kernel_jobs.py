@@ -88,6 +88,7 @@ def programs_of(job: Job, size: int, length: int, tensors: int) -> int:
         tiles = -(-(size // length * -(-length // job.width)) // (_BLOCKED // job.width))
     else:
         tiles = -(-size // (_LOADS * _LANES))
+    # All tensors of a launch together have about as many programs as the device runs at once.
     limit = max(_FEWEST_PROGRAMS, MOST_PROGRAMS // tensors, -(-size // 2**24))
     return max(1, min(tiles, limit, MOST_PROGRAMS))
 
@@ -120,6 +121,7 @@ def _recipe_of(job: Job, kind: int, device: Any) -> Recipe:
         constants |= {"WIDTH": job.width}
     if job.needs_extremes:
         constants |= {"SOURCES": MOST_PROGRAMS}
+    # 2 stands for any number of 32 bits.
     arguments = (torch.int64, torch.float32, 2, 2, *job.numbers)
     return Recipe(getattr(kernels, job.kernel), arguments, {**constants, **_options(_THREADS, device)})
 
@@ -148,4 +150,5 @@ def _options(threads: int, device: Any) -> dict[str, Any]:
     import torch
 
     options = warps(threads, device)
+    # An option of Triton's compiler for NVIDIA alone.
     return options if device.type != "cuda" or torch.version.hip else {**options, "maxnreg": _REGISTERS}

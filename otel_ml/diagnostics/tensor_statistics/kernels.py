@@ -77,6 +77,7 @@ def look(
     square = tl.zeros([COLUMNS], WIDE)
     largest = tl.zeros([COLUMNS], WIDE)
     zeros = tl.zeros([COLUMNS], tl.int32)
+    # Tiles from `inner` up to `outer` are all of this tensor's: no element is asked. The columns around them are.
     inner = (low + TILE - 1) // TILE * TILE
     outer = high // TILE * TILE
     for at in range(inner, outer, TILE):
@@ -93,6 +94,7 @@ def look(
             zeros += (inside & (value == 0)).to(tl.int32)
     total = tl.sum(square, axis=0).to(tl.float64)
     most = tl.max(largest, axis=0).to(tl.float64)
+    # 32,768 squares of 1e16 add up to less than 2¹²⁸, and squares of 1e-12 leave room for elements 1e-7 as large.
     if (total == total) & (((most > 1e16) & (most < _INFINITY)) | ((most < 1e-12) & (most > 0))):
         # Rare: their squares are out of the range of 32 bits. Once more, and slowly. Of a NaN or Inf, which are
         # everywhere when a model has diverged, the sum is right as it is.

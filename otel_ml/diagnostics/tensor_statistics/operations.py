@@ -23,6 +23,7 @@ def by_foreach(tensors: list[Any]) -> Any:
     with torch.no_grad():
         nothing = tensors[0].new_zeros(1)  # a norm of order infinity of no elements is an error
         full = [tensor if tensor.numel() else nothing for tensor in tensors]
+        # The norm of order 0 is how many are not 0.
         square, largest, count = (
             torch.stack(torch._foreach_norm(full, order, dtype=torch.float64))  # noqa: SLF001 - torch's own optimizers do
             for order in (2.0, float("inf"), 0.0)

@@ -53,8 +53,10 @@ def _power_of_two(amax, largest):
     """Return the power of two that takes an element to a number of a format, as large as it may; 1 for 0."""
     ratio = tl.div_rn(amax, largest)
     bits = ratio.to(tl.int32, bitcast=True)
+    # Whatever bit of the mantissa is set, the number is above its power of two: the next one is taken.
     up = ((bits & 0x7FFFFF) != 0).to(tl.int32)
     power = 127 - ((bits >> 23) - 127 + up)  # the biased exponent of the inverse
+    # A ratio below 2⁻¹²⁶ has no exponent to read: the scale is 2¹²⁶, or 2¹²⁷, the largest.
     power = tl.where(bits < (1 << 23), tl.where(bits > _SUBNORMAL, 127 + 126, 254), power)
     power = tl.minimum(tl.maximum(power, 0), 254)
     scale = (power << 23).to(tl.float32, bitcast=True)
@@ -68,7 +70,9 @@ def _power_of_two(amax, largest):
 def _rounded(value, mantissa, least):
     """Round to a format of `mantissa` bits whose normal numbers begin at 2^(`least` - 127); subnormal ones, too."""
     bits = value.to(tl.int32, bitcast=True) & _MAGNITUDE
+    # Below the smallest normal number their distance stays what it is there.
     exponent = tl.maximum(bits >> 23, least)
+    # In 32 bits its last bit is worth 2^(exponent - mantissa), the format's last one: the sum keeps nothing smaller.
     magic = ((exponent + 23 - mantissa) << 23).to(tl.float32, bitcast=True)
     absolute = (bits).to(tl.float32, bitcast=True)
     found = (absolute + magic) - magic
@@ -103,6 +107,7 @@ def _blocks(begin, before, size, length, tile, HEIGHT: tl.constexpr, WIDTH: tl.c
     column = (block % each * WIDTH)[:, None] + tl.arange(0, WIDTH)[None, :]
     at = (block // each * length)[:, None] + column
     inside = (column < length) & (at < size)
+    # Blocks without gaps or ends between them, from a multiple of 16 bytes on: no element is asked.
     if (before == 0) & (length % WIDTH == 0) & ((tile + 1) * (HEIGHT * WIDTH) <= size):
         flat = tl.arange(0, HEIGHT)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
         value = tl.load(begin + tl.multiple_of(tile * (HEIGHT * WIDTH), HEIGHT * WIDTH) + flat).to(tl.float32)
@@ -280,6 +285,7 @@ def round_fours(
     program = tl.program_id(0) % each
     if program < programs:
         amax = _amax(row, partials, SOURCES, COLUMNS)
+        # Takes the largest element to 6, the largest of E2M1, in a block whose scale is 448, the largest of E4M3.
         whole = tl.where(amax > 0, _inverse(tl.where(amax > 0, amax, 1.0)) * (6.0 * 448.0), 1.0)
         under = tl.zeros([HEIGHT], tl.int32)
         over = tl.zeros([HEIGHT], tl.int32)
@@ -291,11 +297,12 @@ def round_fours(
             value, inside = _blocks(begin, before, size, length, tile, HEIGHT, 16)
             largest = or_nan(tl.max(tl.abs(value), 1), tl.sum(tl.abs(value), 1))
             stored = tl.minimum(tl.div_rn(largest, 6.0) * whole, 448.0, propagate_nan=tl.PropagateNan.ALL)
+            # As E4M3 stores it: 3 bits of mantissa, normal from 2⁻⁶ on; 0 where the block is small beside the tensor.
             inverse = tl.div_rn(_rounded(stored, 3, 121), whole)
             wide = tl.broadcast_to(tl.where(inverse > 0, inverse, 1.0)[:, None], [HEIGHT, 16])
             scaled = tl.where((inverse > 0)[:, None], tl.div_rn(value, wide), 0.0)
             absolute = tl.abs(scaled)
-            # 0, 0.5, 1, 1.5, 2, 3, 4, 6: what is subtracted again leaves the nearest, of two the even one.
+            # 0, 0.5, 1, 1.5, 2, 3, 4, 6: 2²² in 32 bits has a last bit of 0.5, 2²³ of 1 and 2²⁴ of 2 (see `_rounded`).
             magic = tl.where(absolute < 2.0, 4194304.0, tl.where(absolute < 4.0, 8388608.0, 16777216.0))
             rounded = tl.minimum((absolute + magic) - magic, 6.0, propagate_nan=tl.PropagateNan.ALL)
             error = rounded * inverse[:, None] - tl.abs(value)

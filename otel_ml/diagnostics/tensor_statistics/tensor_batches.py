@@ -120,14 +120,9 @@ class TensorBatches:
         changed = [one for one in waiting if one.has_changed()]
         if changed:
             waiting = [one for one in waiting if not one.has_changed()]
-        before = len(self._seen)
-        try:
-            if waiting:
-                with torch.cuda.stream(self.stream):
-                    self._launch(waiting)
-        except BaseException:
-            del self._seen[before:]  # of what was not looked at nothing is found
-            raise
+        if waiting:
+            with torch.cuda.stream(self.stream):
+                self._launch(waiting)
         return [owner for one in changed for owner in one.owners]
 
     def take(self) -> list[tuple[CopyToHost, list[SeenTensor]]]:
@@ -153,9 +148,11 @@ class TensorBatches:
         rows = sum(len(group.waiting) for group in groups)
         self._reserve(rows, sum(sum(group.programs) for group in groups))
         first = self._rows
-        table = self._table(groups, self._sighted(waiting))
+        found: list[dict[Job, int]] = [{} for _ in waiting]
+        table = self._table(groups, found)
         block = self._block
         ctypes.memmove(block.address + 8 * FIELDS * first, table.tobytes(), 8 * len(table))  # type: ignore[union-attr]
+        # Rows of earlier launches are in it as before; a copy of them that is still on its way reads the same.
         self._device_table.copy_(self._words, non_blocking=True)
         for group in groups:
             each = max(group.programs)
@@ -163,12 +160,9 @@ class TensorBatches:
             arguments = (self._device_table, self._written, first, each, *group.job.numbers)
             launch(recipe, each * len(group.programs), *arguments)
             first += len(group.programs)
-
-    def _sighted(self, waiting: list[_Waiting]) -> list[dict[Job, int]]:
-        found: list[dict[Job, int]] = [{} for _ in waiting]
-        for one, rows in zip(waiting, found, strict=True):
-            self._seen += [SeenTensor(owner, one.tensor.numel(), rows) for owner in one.owners]
-        return found
+        # Last: of what was not looked at nothing is found.
+        for one, its in zip(waiting, found, strict=True):
+            self._seen += [SeenTensor(owner, one.tensor.numel(), its) for owner in one.owners]
 
     def _table(self, groups: list[_Group], rows: list[dict[Job, int]]) -> array[int]:
         """Return the rows of the table for all groups; say in `rows` which they are."""
@@ -222,8 +216,8 @@ class TensorBatches:
         rows, block = self._rows, self._block
         self._rows = self._partials = 0
         self._block = self._words = None
-        launch(fold(self.stream.device), rows, self._device_table, self._written, self._results, 0)
         seen, self._seen = self._seen, []
+        launch(fold(self.stream.device), rows, self._device_table, self._written, self._results, 0)
         arrival = arrival_of(self._results[: rows * COLUMNS], self._blocks, (block,))
         self._found.append((arrival, seen))
 
@@ -255,6 +249,7 @@ def _groups(waiting: list[_Waiting]) -> list[_Group]:
         for job in one.jobs:
             places.setdefault((job, kind), []).append(place)
     found = []
+    # Summaries first: others take their scales from the extremes.
     for (job, kind), group in sorted(places.items(), key=lambda item: item[0][0] != SUMMARY):
         its = [tensors[place] for place in group]
         programs = [programs_of(job, size, length, len(group)) for _, size, length in its]

@@ -201,6 +201,7 @@ class Tables:
 
         kinds, sizes = self.layout.kinds, torch.tensor(array("q", self.layout.sizes).tolist(), dtype=torch.int64)
         counts = (sizes + chunk - 1) // chunk
+        # Chunks are numbered type by type, since one launch looks at those of one.
         order = torch.tensor(sorted(range(len(kinds)), key=kinds.__getitem__))  # those of a type together
         ends = torch.empty_like(counts)
         ends[order] = counts[order].cumsum(0)
@@ -208,12 +209,14 @@ class Tables:
         owners = torch.repeat_interleave(order, counts[order])
         self.tensors, self.chunks = len(kinds), len(owners)
         self.launches: tuple[Launch, ...] = tuple(_launches(kinds, counts.tolist()))
+        # Four by tensor, two by chunk; `send()` writes the addresses over the first.
         return [torch.zeros_like(sizes), sizes, begins, ends, owners, torch.arange(len(owners)) - begins[owners]]
 
     def send(self, addresses: bytes, blocks: Blocks) -> Block | None:
         """Begin to copy addresses to the device if they have changed; return what the copy is made from."""
         if addresses == self._sent:
             return None
+        # Addresses stand first: after the first time they are sent alone.
         target = self._device if self._sent is None else self.addresses
         block = blocks.take(len(target))
         if self._sent is None:

@@ -66,6 +66,7 @@ class RunRegistry:
         self.is_crowded = False
 
     def __iter__(self) -> Iterator[LiveRun]:
+        # A copy: other threads go through it while the engine's opens and closes runs.
         return iter(list(self._runs.values()))
 
     def __len__(self) -> int:

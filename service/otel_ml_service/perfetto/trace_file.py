@@ -93,6 +93,7 @@ class _Trace:
             trace, parent_id = span["trace_id"], span["parent_id"]
             number = threads.place(trace + span["span_id"], parent_id and trace + parent_id, end_ns, thread)
             if number == len(tracks):
+                # The first that names no thread is on the rank's own track: most ranks need no other.
                 is_first = not number and not thread
                 tracks.append(own if is_first else next(self._tracks))
                 if not is_first:

@@ -149,6 +149,7 @@ def _position(writer: Writer, head: ScopeHead, rest: bytes) -> Position | None:
     return None
 
 
+# Bytes that are nowhere else in it: names are ASCII, tags and lengths of so short a message below 128.
 _TIME, _VALUE, _BOOT = (bytes([number]) * 8 for number in (0xF1, 0xF2, 0xF3))
 """Stand for numbers in a message of which the form is wanted."""
 

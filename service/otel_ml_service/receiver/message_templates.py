@@ -71,6 +71,7 @@ class Forms(Generic[T]):
             # Counted at the first one: what is remembered of forms that never come again is bounded, too.
             self._reserve(len(message))
         self._seen[form] = (shapes, seen is not None)
+        # At the second one alone: where that gave no template, further ones would not, either.
         return seen is not None and not is_over
 
     def add(self, message: bytes, mask: npt.NDArray[np.uint8], meaning: T) -> None:
@@ -162,6 +163,7 @@ def mask_of(layout: Layout) -> npt.NDArray[np.uint8]:
     """Return a mask that leaves out the numbers of a layout."""
     mask = np.full(layout.size, 0xFF, dtype=np.uint8)
     for offsets in (*(column.offsets for column in layout.columns), layout.first[layout.first >= 0]):
+        # Numbers × their eight bytes.
         mask[offsets[:, None] + np.arange(8)] = 0
     mask[layout.last[:, None] + np.arange(8)] = 0
     # A time beyond the year 2262 does not fit into int64 and is rejected; its highest bit must be 0 here.

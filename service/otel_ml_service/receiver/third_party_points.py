@@ -118,6 +118,7 @@ class _Columns(NamedTuple):
         stats = np.full((len(last), STATS), np.nan)
         stats[:, :_TOLD] = told
         times = np.empty((len(last), 2), np.int64)
+        # What began beyond the year 2262 is negative so, and left out as what began after its own time.
         first = starts.view(np.int64)
         times[:, 0], times[:, 1] = np.where((first > 0) & (first <= last), first, last), last
         some = tuple(buckets) if buckets is not None and any(one is not None for one in buckets) else None

@@ -181,5 +181,6 @@ def _rest_of_database(run: RunFolder, last_seq: int) -> Iterator[Record]:
     with opened_to_read(run.database) as connection:
         refused = connection.execute("SELECT name FROM exporters WHERE lost != '{}'").fetchall()
         if any(name.partition("/")[0] == "jsonl" for (name,) in refused):
+            # One of `_FAILURES`: then the run is read record by record.
             raise ValueError("values of steps are not in the text")
         yield from (with_own_file(decode(row), run.path) for row in rows_after(connection, last_seq))

@@ -169,6 +169,7 @@ class Points:
 
     def _count_amendment(self, record: StepRecord, milliseconds: int) -> int:
         """Return the running number of this correction in the run, which makes its points newer than earlier ones."""
+        # `reset()` goes back to what MLflow has confirmed: a correction that comes again gets the number that it had.
         number = int(self._tag(AMENDMENTS, "0")) + 1
         corrected: list[list[str | int]] = json.loads(self._tag(CORRECTED, "[]"))
         corrected.append([record.role, record.axis, record.step, milliseconds + number])

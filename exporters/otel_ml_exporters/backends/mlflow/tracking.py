@@ -169,6 +169,7 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
 
 def _lock_file(path: Path) -> int:
     """Open a file that every user of the folder may lock; to be locked it need not be written to."""
+    # In a folder that others write to, a link or a pipe may have its name: to open that pipe would wait.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(FileExistsError):
         return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)

@@ -34,6 +34,7 @@ from otel_ml_exporters.records import (
 __all__ = ["TensorBoardExporter"]
 
 TIME, CORRECTED = "time", "amended"
+# Where others have time and host, always the same: a restart finds it, and goes on.
 _FILE = "events.out.tfevents.1.otel_ml"
 
 Events = dict[str, list[tuple[int, bytes]]]

@@ -138,6 +138,7 @@ class WandbExporter(Exporter):
         with translated(export_error):
             session.write(records)
         if self._awaited is None:
+            # Not moved on by later batches: the deadline would never come.
             self._awaited = (session.last_row, time.monotonic() + _ON_DISK_S)
 
     def describe(self, run: RunInfo) -> None:

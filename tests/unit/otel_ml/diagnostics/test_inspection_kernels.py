@@ -13,7 +13,10 @@ from otel_ml.diagnostics.inspection import Inspector
 from otel_ml.diagnostics.inspection.fp8 import FORMATS, fp8_job_for
 from otel_ml.diagnostics.inspection.statistics import STATISTICS
 from otel_ml.diagnostics.tensor_statistics import tensor_batches
-from otel_ml.diagnostics.tensor_statistics.kernel_jobs import recipe_of
+from otel_ml.diagnostics.tensor_statistics.copy_to_host import Blocks
+from otel_ml.diagnostics.tensor_statistics.kernel_compilation import Recipe
+from otel_ml.diagnostics.tensor_statistics.kernel_jobs import SUMMARY, recipe_of
+from otel_ml.diagnostics.tensor_statistics.tensor_batches import TensorBatches
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.fake_cuda import FakeCuda
 from tests.unit.otel_ml.diagnostics import kernels_on_fake_cuda
@@ -284,6 +287,56 @@ def test_gradients_wait_for_others_only_as_long_as_little_memory_is_held(
 
     assert held <= 512 * 4 + 3 * 2**20 // 2  # three of them, and what kernels write
     assert eventually(lambda: len(shown(otel_ml_capture, 0))) == 8
+
+
+def test_what_no_kernel_has_looked_at_is_not_shown_though_there_was_more_room_made_for_it(
+    card: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(recipe: Recipe, programs: int, *arguments: Any) -> None:
+        if is_failing and recipe.kernel.__name__ == "summarize":
+            raise RuntimeError("out of resources")
+        kernels_on_fake_cuda._launch(card, recipe, programs, *arguments)
+
+    is_failing = False
+    monkeypatch.setattr(tensor_batches, "launch", launch)
+    monkeypatch.setattr(tensor_batches, "_ROWS", 1)
+    batches = TensorBatches(torch.cuda.current_stream(), Blocks())
+    tensors = [card.tensor([float(owner)]) for owner in range(8)]
+    for owner in (0, 1, 2):
+        batches.see(tensors[owner], (SUMMARY,), (owner,), stays=True)
+    batches.launch()
+    is_failing = True
+    for owner in (3, 4, 5, 6, 7):
+        batches.see(tensors[owner], (SUMMARY,), (owner,), stays=True)
+    with pytest.raises(RuntimeError, match="out of resources"):
+        batches.launch()
+
+    found = batches.take()
+
+    assert [one.owner for _, seen in found for one in seen] == [0, 1, 2]
+    assert [arrival.numbers()[0] for arrival, _ in found[:1]] == [0.0]
+
+
+def test_what_could_not_be_added_up_is_not_shown_with_numbers_of_what_came_later(
+    card: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(recipe: Recipe, programs: int, *arguments: Any) -> None:
+        if is_failing and recipe.kernel.__name__ == "fold":
+            raise RuntimeError("out of resources")
+        kernels_on_fake_cuda._launch(card, recipe, programs, *arguments)
+
+    is_failing = True
+    monkeypatch.setattr(tensor_batches, "launch", launch)
+    batches = TensorBatches(torch.cuda.current_stream(), Blocks())
+    batches.see(card.tensor([5.0]), (SUMMARY,), (0,), stays=False)
+    with pytest.raises(RuntimeError, match="out of resources"):
+        batches.take()
+    is_failing = False
+    batches.see(card.tensor([7.0]), (SUMMARY,), (1,), stays=False)
+
+    ((arrival, seen),) = batches.take()
+
+    assert [(one.owner, arrival.numbers()[8 * one.rows[SUMMARY]]) for one in seen] == [(1, 7.0)]
 
 
 def test_layers_are_not_listened_to_in_steps_that_are_left_out(otel_ml_capture: Capture, cuda: FakeCuda) -> None:

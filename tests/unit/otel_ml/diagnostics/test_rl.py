@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -257,6 +258,16 @@ def test_a_reading_takes_the_time_it_took(otel_ml_capture: Capture) -> None:
         clock.now += 2.0
 
     assert otel_ml_capture.values("rl/buffer/read_throughput") == [4.0]
+
+
+@pytest.mark.parametrize("block", [rl.buffer_read, rl.buffer_write])
+def test_a_block_that_is_told_no_number_of_samples_does_not_end_training(otel_ml_capture: Capture, block: Any) -> None:
+    otel_ml.set_step(0)
+
+    with block("eight"):
+        pass
+
+    assert any("str" in notice for notice in otel_ml_capture.notices)
 
 
 def test_a_replica_fails_once_until_it_recovers(otel_ml_capture: Capture) -> None:

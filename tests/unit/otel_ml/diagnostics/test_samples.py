@@ -77,6 +77,7 @@ def test_a_reward_that_is_no_number_is_neither_the_worst_nor_the_best() -> None:
 
     assert [sample.reward for sample in chosen(samples_, 3)] == [1.0, 5.0, 9.0]
     assert [sample.response for sample in chosen(samples_, 10)] == ["3", "0", "5", "2", "1", "4"]
+    assert [sample.response for sample in chosen(samples_, 5)] == ["3", "0", "5", "2", "1"]
 
 
 @pytest.mark.feature("N20", "yes", "worst, median and best on the console, with a histogram of the rewards")
