@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.lifecycle.read_run import name_of
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml._internal.safe_repr import text_of
@@ -110,8 +111,7 @@ class OpenRuns:
             named = experiment_of_id(experiment_id, f"mlflow.start_run(experiment_id={experiment_id!r})")
             experiment = self._experiment_of_run(chosen) or named or self._named_experiment()
             labels = [f"{key}:{value}" for key, value in tags.items() if key not in {NOTE, RUN_NAME}]
-            before = self.known(chosen) if chosen is not None else None
-            name = before.info.run_name if name is None and before is not None else name
+            name = self._name_before(chosen, experiment) if name is None and chosen is not None else name
             return self._another({"experiment": experiment, "name": name, "id": chosen, "tags": labels, "notes": notes})
         return otel_ml.init(), False
 
@@ -156,6 +156,14 @@ class OpenRuns:
             goes_on = f"the run goes on in {found!r}, where it is, not in {self.experiment!r}"
             not_kept(f"mlflow.start_run(run_id={run_id!r})", f"{wrong}: {goes_on}.")
         return found
+
+    def _name_before(self, run_id: str, experiment: str | None) -> str | None:
+        """Return what a run that goes on was called; None where neither this process nor `OTEL_ML_DIR` has it."""
+        known = self.known(run_id)
+        if known is not None:
+            return str(known.info.run_name)
+        folder = Config.from_env(os.environ).dir / (experiment or "") / run_id
+        return name_of(folder) if folder.is_dir() else None
 
     def _named_experiment(self) -> str | None:
         return self.experiment or experiment_of_environment()

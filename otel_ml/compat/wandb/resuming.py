@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from otel_ml._internal.lifecycle.init_arguments import checked
+from otel_ml._internal.lifecycle.read_run import name_of
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.wandb.errors import UsageError
 from otel_ml.wire.rendezvous import run_folder
 
-__all__ = ["goes_on", "next_step"]
+__all__ = ["goes_on", "name_before", "next_step"]
 
 _TAIL_BYTES = 2**20
 
@@ -36,6 +37,13 @@ def goes_on(resume: bool | str | None, arguments: Mapping[str, Any]) -> bool:
     if asked == "never" and is_there:
         raise UsageError(f"resume='never': there is a run {run_id!r} of {config.experiment!r} in {config.dir}.")
     return is_there
+
+
+def name_before(arguments: Mapping[str, Any]) -> str | None:
+    """Return what the run that goes on was called; None where a service elsewhere has it."""
+    config = checked(arguments, os.environ)
+    folder = run_folder(config.dir, config.experiment, arguments["id"])
+    return name_of(folder) if folder.is_dir() else None
 
 
 def next_step(folder: Path | None) -> int:

@@ -23,7 +23,7 @@ from otel_ml.compat.wandb.login import api
 from otel_ml.compat.wandb.parameters import Config, as_mapping, of_sweep, with_files
 from otel_ml.compat.wandb.rank_by_id import leave, rank_by_id, say_rank
 from otel_ml.compat.wandb.recording_run import Run
-from otel_ml.compat.wandb.resuming import goes_on, next_step
+from otel_ml.compat.wandb.resuming import goes_on, name_before, next_step
 from otel_ml.compat.wandb.run_facts import InitArguments, is_offline
 from otel_ml.compat.wandb.util import generate_id
 
@@ -173,6 +173,8 @@ def init(
         role=_role(of) if chosen == "shared" else "",
     )
     asked = replace(asked, resumed=chosen != "disabled" and goes_on(resume, _arguments(asked, run_id, shown)))
+    if asked.resumed and shown is None:
+        shown = name_before(_arguments(asked, run_id, None))
     given = with_files(_chosen_keys(as_mapping(config), config_include_keys, config_exclude_keys))
     if chosen != "disabled" and beside:
         return _beside(asked, run_id, shown, given)

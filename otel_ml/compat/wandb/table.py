@@ -128,10 +128,11 @@ class Table(Media):
 
     def get_column(self, name: str, convert_to: str | None = None) -> Any:
         """Return the values of a column; `convert_to="numpy"` as an array. An unknown one is said, and empty."""
-        if name not in self.columns:
+        column = str(name)
+        if column not in self.columns:
             wrong = f"AssertionError: expected one of the columns {self.columns}"
             not_kept(f"wandb.Table.get_column({safe_repr(name, 40)})", f"{wrong}. It has no values.")
-        values = [row[self.columns.index(name)] for row in self.data if name in self.columns]
+        values = [row[self.columns.index(column)] for row in self.data if column in self.columns]
         if convert_to == "numpy":
             import numpy as np
 

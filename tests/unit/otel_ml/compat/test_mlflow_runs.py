@@ -13,6 +13,7 @@ import pytest
 
 import otel_ml
 from otel_ml.compat import mlflow
+from otel_ml.compat.mlflow.open_runs import OpenRuns
 from otel_ml.testing import Capture, capture
 from tests.e2e.jobs import the_run_in
 from tests.unit.otel_ml.compat.recorded import events, steps_of
@@ -221,6 +222,11 @@ def test_a_run_that_goes_on_under_its_id_keeps_its_name(monkeypatch: pytest.Monk
 
     with mlflow.start_run(run_id=run.info.run_id) as again:
         assert (again.info.run_name, again.run.name) == ("first", "first")
+
+    the_run_in(tmp_path / "otel-ml-runs")
+    forgotten = OpenRuns()  # what a process has that begins now
+    with forgotten.begin(run.info.run_id, None, {}, None) as later:
+        assert (later.info.run_name, later.run.name) == ("first", "first")
 
 
 def test_an_experiment_that_is_created_twice_or_named_in_two_ways_is_said(captured: Capture) -> None:

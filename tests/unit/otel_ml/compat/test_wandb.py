@@ -259,7 +259,7 @@ def test_a_key_of_wandb_login_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_a_run_that_was_not_there_is_not_resumed_and_one_that_was_is(tmp_path: Path) -> None:
     with pytest.raises(wandb.UsageError, match="must"):
         wandb.init(project="digits", id="once", resume="must")
-    first = wandb.init(project="digits", id="once", resume="allow")
+    first = wandb.init(project="digits", name="baseline", id="once", resume="allow")
     first.log({"loss": 1.0})
     first.finish()
     the_run_in(tmp_path / "otel-ml-runs")
@@ -269,6 +269,7 @@ def test_a_run_that_was_not_there_is_not_resumed_and_one_that_was_is(tmp_path: P
     second.finish()
 
     assert (first.resumed, second.resumed, second.starting_step) == (False, True, 1)
+    assert (second.name, second._run.name) == ("baseline", "baseline")
 
 
 @pytest.mark.parametrize(("goal", "best"), [(None, 1.0), ("minimize", 1.0), ("maximize", 3.0)])

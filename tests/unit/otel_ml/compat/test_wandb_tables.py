@@ -119,6 +119,12 @@ def test_several_lines_with_their_own_x_are_given_as_an_array_too() -> None:
     assert [row[0] for row in wandb.plot.line_series(np.array([0.0, 5.0]), ys).data] == [0.0, 5.0] * 2
 
 
+def test_a_column_whose_name_is_a_number_is_found_by_it() -> None:
+    table = wandb.Table([0, "x"], [[3, 4]])  # type: ignore[list-item]
+
+    assert table.get_column(0) == [3]  # type: ignore[arg-type]
+
+
 def test_a_column_that_is_not_there_has_no_values_which_is_said(captured: Capture) -> None:
     table = wandb.Table(["x"], [[3]])
 
