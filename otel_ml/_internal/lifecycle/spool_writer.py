@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.file_reader import FileReader
@@ -71,7 +72,7 @@ class SpoolWriter:
         BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
         batch = self._recorder.collect(time.time_ns(), final=final, run_number=self._run_number)
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
-        with self._recorder.still(self._run_number):
+        with self._still():
             frames += _frames("S", self._extra_spans())
         if frames:
             self._spool.extend(frames)
@@ -80,8 +81,9 @@ class SpoolWriter:
             self._take_events(final=final)
         if final:
             self._end_events()
-        for artifact in self._recorder.scope.events.take_files():
-            self._files.read(artifact)
+        with self._still():
+            for artifact in self._recorder.scope.events.take_files():
+                self._files.read(artifact)
         self._take_files()
 
     def read_files(self, until: float) -> bool:
@@ -109,7 +111,7 @@ class SpoolWriter:
         Raises:
             RunIsOverError: see `collect()`.
         """
-        with self._recorder.still(self._run_number):
+        with self._still():
             number = self._sequence.next()
         self._append(record, number)
 
@@ -118,6 +120,11 @@ class SpoolWriter:
         if self._sent.left is not None:
             self._append(end(self._sent, self._sent.left), self._sequence.next())
             self._spool.secure()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the run is over because nobody has waited for its end."""
+        return self._sent.left is not None
 
     def wait_for_devices(self, until: float) -> None:
         """Wait for the values of devices that were recorded until now, not beyond `until` (of `time.monotonic()`).
@@ -137,10 +144,9 @@ class SpoolWriter:
 
     def _take_events(self, *, final: bool = False) -> None:
         def has_space() -> bool:
-            self._recorder.see_that_it_is(self._run_number)
             return final or not self._is_held_up()
 
-        for record in self._recorder.scope.events.take(has_space):
+        for record in self._recorder.scope.events.take(has_space, still=self._still):
             self._append_event(record)
 
     def _end_events(self) -> None:
@@ -149,8 +155,9 @@ class SpoolWriter:
         while events.on_their_way and time.monotonic() < until:
             time.sleep(0.002)
             self._take_events(final=True)
-        if events.on_their_way:
-            events.give_up()
+        with self._still():
+            if events.on_their_way:
+                events.give_up()
 
     def _take_files(self, timeout: float = 0.0) -> None:
         for record in self._files.take(timeout):
@@ -159,6 +166,9 @@ class SpoolWriter:
     def _append_event(self, record: LogRecord) -> None:
         self.append_record(record)
         self._sent.events += 1
+
+    def _still(self) -> AbstractContextManager[None]:
+        return self._recorder.still(self._run_number)
 
     def _append(self, record: LogRecord, number: int) -> None:
         self._spool.append(Frame("L", encode_field(2, encode_scope_logs(record, number))))
