@@ -27,6 +27,9 @@ _LOOK_S = 0.1
 FILES_SHARE, FILES_AT_EXIT = 0.6, 600.0
 """Share of the time that the end of a process may take, in which artifacts' files are read; seconds at most."""
 
+LATEST_NS = 2**63 - 1
+"""The last moment that can be said, as the first is 1970; a clock may be wrong by any time."""
+
 REFERENCE_S = 0.5
 """Seconds in which those that are left are said to be where they are; as long may the rest take to be counted."""
 
@@ -70,7 +73,7 @@ class SpoolWriter:
         self._recorder.see_that_it_is(self._run_number)
         self._recorder.bound(self._spool.bound)
         BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
-        batch = self._recorder.collect(time.time_ns(), final=final, run_number=self._run_number)
+        batch = self._recorder.collect(min(max(0, time.time_ns()), LATEST_NS), final=final, run_number=self._run_number)
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
         with self._still():
             frames += _frames("S", self._extra_spans())
@@ -117,8 +120,10 @@ class SpoolWriter:
 
     def append_late_end(self, end: Callable[[Sent, Left], LogRecord]) -> None:
         """Write the last record of a run that nobody has waited for, which `end` makes of what was counted then."""
-        if self._sent.left is not None:
-            self._append(end(self._sent, self._sent.left), self._sequence.next())
+        with self._recorder.still(None):  # who leaves the run has counted what it has
+            left = self._sent.left
+        if left is not None:
+            self._append(end(self._sent, left), self._sequence.next())
             self._spool.secure()
 
     @property
