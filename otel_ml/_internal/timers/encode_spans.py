@@ -132,4 +132,4 @@ def encoded_or_counted(
     except Exception as error:  # noqa: BLE001 (what cannot be encoded must not take with it what was recorded beside it)
         reporter.dropped["spans_not_encoded"] += len(spans)
         sentence = f"Spans cannot be encoded, and are lost (spans_not_encoded): {text_of(error)}."
-        reporter.say("not-encoded", sentence, kind="not-encoded: spans")
+        reporter.say("spans-not-encoded", sentence, kind="spans-not-encoded")
