@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -59,17 +60,25 @@ class EventQueue:
             self._files.append((call, read))
         return has_space
 
-    def take(self, has_space: Callable[[], bool] = lambda: True) -> Iterator[LogRecord]:
+    def take(
+        self,
+        has_space: Callable[[], bool] = lambda: True,
+        *,
+        still: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> Iterator[LogRecord]:
         """Yield the records of what was queued, made now; what cannot be made is counted and said.
 
-        What there is no room for stays in the queue.
+        Args:
+            has_space: what there is no room for stays in the queue.
+            still: entered for each that is taken; raises where the run is over whose these are.
         """
         self.on_their_way = 0
         for _ in range(len(self._queued)):
             if not has_space():
                 return
-            if (queued := _popped(self._queued)) is None:
-                return
+            with still():
+                if (queued := _popped(self._queued)) is None:
+                    return
             call, make = queued
             BACKPRESSURE.took()
             try:

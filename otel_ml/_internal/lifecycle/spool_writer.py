@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.file_reader import FileReader
@@ -25,6 +26,9 @@ _LOOK_S = 0.1
 
 FILES_SHARE, FILES_AT_EXIT = 0.6, 600.0
 """Share of the time that the end of a process may take, in which artifacts' files are read; seconds at most."""
+
+LATEST_NS = 2**63 - 1
+"""The last moment that can be said, as the first is 1970; a clock may be wrong by any time."""
 
 REFERENCE_S = 0.5
 """Seconds in which those that are left are said to be where they are; as long may the rest take to be counted."""
@@ -69,9 +73,9 @@ class SpoolWriter:
         self._recorder.see_that_it_is(self._run_number)
         self._recorder.bound(self._spool.bound)
         BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
-        batch = self._recorder.collect(time.time_ns(), final=final, run_number=self._run_number)
+        batch = self._recorder.collect(min(max(0, time.time_ns()), LATEST_NS), final=final, run_number=self._run_number)
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
-        with self._recorder.still(self._run_number):
+        with self._still():
             frames += _frames("S", self._extra_spans())
         if frames:
             self._spool.extend(frames)
@@ -80,8 +84,9 @@ class SpoolWriter:
             self._take_events(final=final)
         if final:
             self._end_events()
-        for artifact in self._recorder.scope.events.take_files():
-            self._files.read(artifact)
+        with self._still():
+            for artifact in self._recorder.scope.events.take_files():
+                self._files.read(artifact)
         self._take_files()
 
     def read_files(self, until: float) -> bool:
@@ -109,15 +114,22 @@ class SpoolWriter:
         Raises:
             RunIsOverError: see `collect()`.
         """
-        with self._recorder.still(self._run_number):
+        with self._still():
             number = self._sequence.next()
         self._append(record, number)
 
     def append_late_end(self, end: Callable[[Sent, Left], LogRecord]) -> None:
         """Write the last record of a run that nobody has waited for, which `end` makes of what was counted then."""
-        if self._sent.left is not None:
-            self._append(end(self._sent, self._sent.left), self._sequence.next())
+        with self._recorder.still(None):  # who leaves the run has counted what it has
+            left = self._sent.left
+        if left is not None:
+            self._append(end(self._sent, left), self._sequence.next())
             self._spool.secure()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the run is over because nobody has waited for its end."""
+        return self._sent.left is not None
 
     def wait_for_devices(self, until: float) -> None:
         """Wait for the values of devices that were recorded until now, not beyond `until` (of `time.monotonic()`).
@@ -137,10 +149,9 @@ class SpoolWriter:
 
     def _take_events(self, *, final: bool = False) -> None:
         def has_space() -> bool:
-            self._recorder.see_that_it_is(self._run_number)
             return final or not self._is_held_up()
 
-        for record in self._recorder.scope.events.take(has_space):
+        for record in self._recorder.scope.events.take(has_space, still=self._still):
             self._append_event(record)
 
     def _end_events(self) -> None:
@@ -149,8 +160,9 @@ class SpoolWriter:
         while events.on_their_way and time.monotonic() < until:
             time.sleep(0.002)
             self._take_events(final=True)
-        if events.on_their_way:
-            events.give_up()
+        with self._still():
+            if events.on_their_way:
+                events.give_up()
 
     def _take_files(self, timeout: float = 0.0) -> None:
         for record in self._files.take(timeout):
@@ -159,6 +171,9 @@ class SpoolWriter:
     def _append_event(self, record: LogRecord) -> None:
         self.append_record(record)
         self._sent.events += 1
+
+    def _still(self) -> AbstractContextManager[None]:
+        return self._recorder.still(self._run_number)
 
     def _append(self, record: LogRecord, number: int) -> None:
         self._spool.append(Frame("L", encode_field(2, encode_scope_logs(record, number))))

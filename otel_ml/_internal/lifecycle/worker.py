@@ -184,10 +184,10 @@ class Worker:
                 MISSED_SIGNALS.look()
                 if self._handle(request):
                     return
-            except RunIsOverError:
-                self._let_go()
-                return
             except BaseException as error:  # noqa: BLE001 (this thread must outlive any mistake; it is reported)
+                if self._writer.is_left or isinstance(error, RunIsOverError):
+                    self._let_go()
+                    return
                 reporter.failed("The background thread", error) if not reporter.strict else self._fail_loudly(error)
                 self._tell_of_failure()
                 if request is not None and request is self._ending:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from otel_ml._internal.record.baseline import Baseline
 from otel_ml._internal.record.fold import FOLDER
 from otel_ml._internal.record.repeated_steps import RepeatedSteps
 from otel_ml._internal.run_scope import NOW, PROCESS, SCOPES, Scope
+from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.series.buffer import RECORDS
 from otel_ml._internal.series.definition import DEFINITIONS, QUANTILE_COARSE
 from otel_ml._internal.series.pending import StepPartials
@@ -145,7 +146,7 @@ class Recorder:
             yield_interpreter()
             with FOLDER.taking:
                 self.see_that_it_is(run_number)
-                self._encode(*self._taken.popleft(), scopes, holds)
+                self._encode_or_count(*self._taken.popleft(), scopes, holds)
         points = sum([count for _, _, count in holds])
         yield_interpreter()
         with self.still(run_number):
@@ -175,7 +176,7 @@ class Recorder:
         """Take what the steps have gathered; return how many values were folded into it."""
         with self.still(run_number):
             steps = FOLDER.take_steps(self._generation)
-            self._taken = deque((step, step.pending) for step in steps if step.pending is not None)
+            self._taken.extend((step, step.pending) for step in steps if step.pending is not None)
             for step in steps:
                 step.pending = None
             values, FOLDER.values = FOLDER.values, 0
@@ -190,9 +191,8 @@ class Recorder:
         with FOLDER.taking:
             self.run_number += 1
             FOLDER.fold()
-            being_encoded = self._taken
             self._take(None, final=False)
-            taken = [pending for _, pending in (*being_encoded, *self._taken)]
+            taken = [pending for _, pending in self._taken]
             on_device = sum([value.size for _, _, value, _ in FOLDER.let_go(self._generation)])
             unwritten = self.sent.values - self.sent.written[1]
             self.sent.left = Left(
@@ -243,6 +243,18 @@ class Recorder:
             self._ask_devices(run_number, everything=True)
         with self.still(run_number):
             FOLDER.drop_deferred(self._generation)
+
+    def _encode_or_count(self, step: Step, pending: StepPartials, scopes: list[bytes], holds: list[Holds]) -> None:
+        """Encode what a step has gathered; where that fails, it alone is lost, which is counted and said."""
+        begun, points, values, of_step = len(scopes), self.sent.points, self.sent.values, step.points
+        try:
+            self._encode(step, pending, scopes, holds)
+        except Exception as error:  # noqa: BLE001 (what cannot be encoded must not take the other steps with it)
+            del scopes[begun:], holds[begun:]
+            self.sent.points, self.sent.values, step.points = points, values, of_step
+            self.dropped["not_encoded"] += pending.values
+            sentence = f"What was recorded at {step} cannot be encoded, and is lost (not_encoded): {text_of(error)}."
+            reporter.say("not-encoded", sentence, kind="not-encoded")
 
     def _encode(self, step: Step, pending: StepPartials, scopes: list[bytes], holds: list[Holds]) -> None:
         # Twice: the base of a step as a stage sees it is the step, and that of no step is the one that was left last.
@@ -375,7 +387,7 @@ class Recorder:
         return self.scope.steps.generation
 
     @property
-    def dropped(self) -> Mapping[str, int]:
+    def dropped(self) -> Counter[str]:
         """Values not accepted or lost, by reason."""
         return self.scope.dropped
 

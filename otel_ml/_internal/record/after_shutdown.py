@@ -57,7 +57,9 @@ class AfterShutdown:
             return
         self.is_now = False
         wanted: dict[object, object] = {
-            axis.name: axis.current.index for axis in STEPS.axes.values() if axis.explicit and axis.current is not None
+            axis.name: step.index
+            for axis in list(STEPS.axes.values())
+            if axis.explicit and (step := axis.current) is not None
         }
         # Which forgets what is wanted, too. `Recorder.enabled` enters these steps once the next run records.
         STEPS.forget()

@@ -56,8 +56,9 @@ class Steps:
 
     def forget(self) -> None:
         """Start with no axis and no step; whatever still points to an old step has none."""
-        for axis in getattr(self, "axes", {}).values():
-            for step in axis.steps.values():
+        # Copies, each made in one call: other threads go on to new steps meanwhile.
+        for axis in list(getattr(self, "axes", {}).values()):
+            for step in list(axis.steps.values()):
                 step.index, step.axis, step.ended, step.pending = None, None, True, None
         self.generation: int = next(_GENERATIONS)
         self.axes: dict[str, Axis] = {}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.safe_repr import text_of
 from otel_ml.wire.attributes import AXIS, SCOPE, STEP, TIMER_LEVEL
 from otel_ml.wire.protobuf import field, key_value, key_values, text, varint
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.timers.spans import Details, Recording
     from otel_ml._internal.timers.timer_definitions import TimerDefinition
 
-__all__ = ["BEGINNING", "encoded_marks", "encoded_spans"]
+__all__ = ["BEGINNING", "encoded_marks", "encoded_or_counted", "encoded_spans"]
 
 BEGINNING = field(1, text(1, SCOPE))
 """What the body of each ScopeSpans begins with."""
@@ -121,3 +123,15 @@ def _event(time_ns: int, name: str, attributes: Mapping[str, object]) -> bytes:
 
 def _link(trace_id: int, span_id: int, attributes: Mapping[str, object]) -> bytes:
     return _LINK(0x0A, 16, trace_id.to_bytes(16, "big"), 0x12, 8, span_id) + key_values(4, attributes)
+
+
+def encoded_or_counted(
+    encode: Callable[[list[Recording], int], bytes], spans: list[Recording], offset_ns: int
+) -> Iterator[bytes]:
+    """Yield spans as `encode` does; where that fails, they are lost, which is counted and said."""
+    try:
+        yield encode(spans, offset_ns)
+    except Exception as error:  # noqa: BLE001 (what cannot be encoded must not take with it what was recorded beside it)
+        reporter.dropped["spans_not_encoded"] += len(spans)
+        sentence = f"Spans cannot be encoded, and are lost (spans_not_encoded): {text_of(error)}."
+        reporter.say("spans-not-encoded", sentence, kind="spans-not-encoded")

@@ -16,7 +16,7 @@ from otel_ml._internal.run_scope import NOW, SCOPES
 from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.signature import MISSING
 from otel_ml._internal.steps.axis import Axis, Step
-from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_marks, encoded_spans
+from otel_ml._internal.timers.encode_spans import BEGINNING, encoded_marks, encoded_or_counted, encoded_spans
 from otel_ml._internal.timers.span_arguments import attributes_of, is_id, say_unfit
 from otel_ml._internal.timers.timer_definitions import TimerDefinition
 from otel_ml._internal.timers.wall_offset import wall_offset
@@ -376,10 +376,8 @@ def collect(generation: int, settle: Callable[[], None]) -> tuple[bytes, ...]:
     marks = _take(MARKS, generation)
     BACKPRESSURE.took()
     STATE.collected += len(taken)
-    bodies = [encoded_spans(taken, STATE.offset_ns)] if taken else []
-    if marks:
-        bodies.append(encoded_marks(marks, STATE.offset_ns))
-    return tuple(bodies)
+    encoded = ((encoded_spans, taken), (encoded_marks, marks))
+    return tuple(body for encode, some in encoded if some for body in encoded_or_counted(encode, some, STATE.offset_ns))
 
 
 def _take(spans: list[Recording], generation: int) -> list[Recording]:

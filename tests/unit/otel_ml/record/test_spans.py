@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.log import log
 from otel_ml._internal.steps.step import set_step, step
 from otel_ml._internal.timers.manual_timer import timer
 from otel_ml._internal.timers.step_span_processor import StepStampProcessor
@@ -345,3 +346,18 @@ def test_a_span_keeps_as_many_links_as_opentelemetry_does(recorded):
             effect.add_link(trace.SpanContext(1, number, is_remote=True))
 
     assert len(spans(recorded.collect())[0].links) == 128
+
+
+def test_spans_that_cannot_be_encoded_are_counted_and_take_no_value_with_them(recorded, monkeypatch):
+    set_step(3)
+    log({"x": 1.0})
+    with timed("a"), timed("b"):
+        pass
+    now_ns = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: -(10**18))  # a clock before 1970
+
+    batch = recorder.collect(now_ns)
+
+    assert {point.name for point in points(batch)} >= {"x"}
+    assert spans(batch) == []
+    assert recorder.dropped == {"spans_not_encoded": 2}

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -19,6 +21,7 @@ from otel_ml._internal.steps.axes import STEPS, Steps
 from otel_ml._internal.steps.step import set_step, step
 from otel_ml._internal.timers.step_loop import steps
 from tests.unit.otel_ml.record.decoded import manifests, points, sums
+from tests.waiting import eventually
 
 
 def steps_of(batch, name="x"):
@@ -300,3 +303,26 @@ def test_the_last_steps_are_remembered_and_few_others(recorded):
         assert set(range(10_010 - STEPS.KEPT, 10_010)) <= set(known)
         assert 3 in known  # a block of it is open
         assert len(known) < STEPS.KEPT + STEPS.SPARE
+
+
+def test_steps_are_forgotten_while_another_thread_goes_on_to_new_ones() -> None:
+    forgotten, is_over = Steps(), threading.Event()
+
+    def go_on() -> None:
+        for index in itertools.count():
+            forgotten.at("step", index)
+            if is_over.is_set():
+                return
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns in the middle of everything
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        for _ in range(100):
+            eventually(lambda: len(forgotten.axis("step").steps) > 1_000)
+            forgotten.forget()
+    finally:
+        is_over.set()
+        thread.join(30)
+        sys.setswitchinterval(interval)

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from otel_ml._internal.messages.recorder import Batch, recorder
 from otel_ml._internal.record.log import log, record
+from otel_ml._internal.series.buffer import RECORDS
+from otel_ml._internal.series.definition import DEFINITIONS
+from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers.timing import timed
 from otel_ml.wire.protobuf import field, key_values
@@ -86,3 +89,19 @@ def totals(batch: Batch) -> tuple[int, int, int] | None:
     said = plain(beat.raw.attributes)
     keys = ("otel_ml.recorded", "otel_ml.points", "otel_ml.values")
     return tuple(said[key] for key in keys) if keys[0] in said else None
+
+
+def test_what_cannot_be_encoded_is_counted_and_takes_no_other_step_with_it(recorded):
+    decoder = Decoder()
+    for step in range(3):
+        set_step(step)
+        if step == 1:
+            for name in ("a", "b", "c"):
+                RECORDS.extend((DEFINITIONS.series(name), current_step(), 1.0, -1))  # by a clock before 1970
+        else:
+            log({"a": 1.0, "b": 2.0})
+    batch = recorded.collect(final=True)
+
+    assert received(decoder, batch) == (4, 4) == (recorder.sent.points, recorder.sent.values)
+    assert recorder.recorded == 7
+    assert recorder.dropped == {"not_encoded": 3}
