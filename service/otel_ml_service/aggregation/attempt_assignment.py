@@ -193,11 +193,19 @@ class AttemptAssignment:
             if ordinal >= attempt.ordinal or older.is_fenced(step):
                 continue
             # Earlier steps close with what they have; what still comes of them is late data. From `step` on the new
-            # attempt does them again, and what the old one had is counted as superseded, not as lost.
-            while older.order and older.order[0] < step:
+            # attempt does them again, and what the old one had is counted as superseded, not as lost. Where nothing
+            # was cut short there is nothing to be done again: these steps are as whole as those that have closed.
+            while older.order and (older.order[0] < step or self._has_ended_well(older)):
                 self._close(older)
             self._late.export_all(older)
             self._discard(older, step)
+
+    def _has_ended_well(self, attempt: Attempt) -> bool:
+        """Whether all who recorded there have finished, and all they sent has arrived."""
+        return all(
+            writer.ended and writer.shutdown_message is not None and writer.shutdown_message.status == "finished"
+            for writer in map(self._run.writers.__getitem__, attempt.members)
+        )
 
     def _discard(self, attempt: Attempt, first: int) -> None:
         run = self._run

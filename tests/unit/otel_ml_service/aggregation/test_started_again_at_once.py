@@ -126,3 +126,34 @@ def test_a_restart_from_a_checkpoint_far_back_is_an_attempt_however_soon_it_come
     redone = [(record.attempt, record.step) for record in service.steps()][60:]
     assert redone == [(1, step) for step in range(5, 55)]
     assert [service.rows()[step]["x"] for step in range(60)] == [2.0] * 5 + [4.0] * 50 + [2.0] * 5
+
+
+@pytest.mark.parametrize("order", ["one after the other", "at once", "the next life first"])
+def test_a_program_that_ends_well_and_begins_again_at_an_earlier_step_keeps_all_that_it_recorded(order: str) -> None:
+    """Whether a step had closed by then tells of the network and the machine, not of what was done again."""
+    service = Service()
+    first = Rank(0, world_size=1, instance="a", clock=START, boot="b", born=START)
+    for step in range(8):
+        service.now += 0.01
+        first.clock = service.now
+        service.take(first.step(step, {"x": 1.0}, "sum"))
+    left = [first.step(8, {"x": 1.0}, "sum"), first.step(9, {"x": 1.0}, "sum"), first.bye()]
+    service.now += 0.5
+    second = Rank(0, world_size=1, instance="b", clock=service.now, boot="b", born=service.now)
+    begins = [second.step(0, {"y": 1.0}, "sum")]
+
+    if order == "one after the other":
+        service.take(*left)
+        service.take(*begins)
+    elif order == "at once":
+        service.take(*left, *begins)
+    else:
+        service.take(*begins)
+        service.now += 0.5
+        service.take(*left)
+    service.take(second.bye())
+
+    rows = {(row.attempt, row.step): row.values for row in service.steps()}
+    assert [rows[0, step]["x"] for step in range(10)] == [1.0] * 10
+    assert rows[1, 0]["y"] == 1.0
+    assert service.engine.status.counts.superseded == 0
