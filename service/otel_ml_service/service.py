@@ -30,6 +30,7 @@ from otel_ml_service.config import EmbeddedRun, ServiceConfig
 from otel_ml_service.configured_runs import configured_runs
 from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.live_runs.console_lines import ConsoleLines
+from otel_ml_service.live_runs.dead_writers import Left
 from otel_ml_service.live_runs.embedded_service import EmbeddedService
 from otel_ml_service.live_runs.engine_loop import EngineLoop
 from otel_ml_service.live_runs.run_account import account
@@ -144,7 +145,7 @@ class Service:
             dir_max=config.dir_max,
             unreadable=self._keep_of_run,
             damaged=self._damaged,
-            is_left=None if config.embedded is None else self._is_left,
+            left=None if config.embedded is None else self._left,
             clock=clock,
         )
         self._life = self._embedded_life()
@@ -370,8 +371,8 @@ class Service:
             return self._state_folder()
         return chosen / ("service" if embedded is None else path_part(embedded.experiment))
 
-    def _is_left(self, instance: str) -> bool:
-        return self._life is not None and self._life.is_left(instance)
+    def _left(self, instance: str) -> Left:
+        return "nothing" if self._life is None else self._life.left(instance)
 
     def _damaged(self) -> None:
         """A run's file is damaged. Embedded, the next service of the job puts it right: the workers start one."""

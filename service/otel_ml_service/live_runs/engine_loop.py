@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from otel_ml.exceptions import VersionError
 from otel_ml.explanation import explained
 from otel_ml_service.aggregation.observation import Observation, ShutdownMessage, Writer
-from otel_ml_service.live_runs.dead_writers import DeadWriters, Died
+from otel_ml_service.live_runs.dead_writers import DeadWriters, Died, Left
 from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.self_telemetry import INTERVAL_S, self_points
@@ -64,8 +64,8 @@ class EngineLoop:
         dir_max: bytes of all outboxes.
         unreadable: takes what a request has of a run whose files cannot be opened.
         damaged: told that a run's file was found damaged; a new start puts what is left of it into a new one.
-        is_left: whether a spool of this instance of a dead writer is still to be taken in. None where the service is
-            not a job's own: what a process sent before it ended well may still be under way, in a Collector.
+        left: what this instance of a dead writer has left. None where the service is not a job's own: what a process
+            sent before it ended well may still be under way, in a Collector.
         clock: seconds since the epoch.
     """
 
@@ -80,10 +80,10 @@ class EngineLoop:
         dir_max: int,
         unreadable: Callable[[Undecided, str], None],
         damaged: Callable[[], None] = lambda: None,
-        is_left: Callable[[str], bool] | None = None,
+        left: Callable[[str], Left] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._dead = None if is_left is None else DeadWriters(is_left)
+        self._dead = None if left is None else DeadWriters(left)
         self._runs = runs
         self._telemetry = telemetry
         self._refusals = refusals
