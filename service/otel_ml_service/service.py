@@ -30,9 +30,9 @@ from otel_ml_service.config import EmbeddedRun, ServiceConfig
 from otel_ml_service.configured_runs import configured_runs
 from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.live_runs.console_lines import ConsoleLines
-from otel_ml_service.live_runs.dead_writers import Left
 from otel_ml_service.live_runs.embedded_service import EmbeddedService
 from otel_ml_service.live_runs.engine_loop import EngineLoop
+from otel_ml_service.live_runs.leftover_spools import Left
 from otel_ml_service.live_runs.run_account import account
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.self_telemetry import run_measures
@@ -103,6 +103,7 @@ class Service:
         self._tokens = Tokens(given, config.token_file)
         self._telemetry = Telemetry()
         self._trouble = StorageErrors("What arrives")
+        self._refused_at: float | None = None
         self._stopped = threading.Event()
         self._ended = threading.Event()
         self._http_address = ("", 0)
@@ -146,6 +147,7 @@ class Service:
             unreadable=self._keep_of_run,
             damaged=self._damaged,
             left=None if config.embedded is None else self._left,
+            refused_at=lambda: self._refused_at,
             clock=clock,
         )
         self._life = self._embedded_life()
@@ -284,6 +286,7 @@ class Service:
         if error is not None and not self._stopped.is_set():
             self._telemetry.count("refused", reason="not stored")
             self._trouble.note(error)
+            self._refused_at = self._clock()
         stored(decoded, error)
 
     def _has_capacity(self, experiments: Iterable[str]) -> bool:

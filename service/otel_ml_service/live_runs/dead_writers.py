@@ -6,16 +6,14 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from otel_ml.wire.pid_namespace import pid_namespace
 from otel_ml.wire.rendezvous import boot_id
 from otel_ml_service.aggregation.observation import Writer
+from otel_ml_service.live_runs.leftover_spools import Left
 
-__all__ = ["DeadWriters", "Died", "Left", "ProcessTable"]
-
-Left = Literal["nothing", "a spool", "being taken in"]
-"""What a dead writer has left: a spool that is to be looked at, one that is taken in, or waits for a disk."""
+__all__ = ["DeadWriters", "Died", "ProcessTable"]
 
 _STATE, _THREADS, _STARTED = 0, 17, 19
 """Places in `/proc/<pid>/stat` behind the name."""

@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable
 
 from otel_ml.wire.rendezvous import Rendezvous, Service
-from otel_ml_service.live_runs.dead_writers import Left
-from otel_ml_service.live_runs.leftover_spools import LeftoverSpools
+from otel_ml_service.live_runs.leftover_spools import Left, LeftoverSpools
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.receiver.admission import Admission
 

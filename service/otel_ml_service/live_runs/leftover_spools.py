@@ -9,16 +9,19 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Literal
 
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
 from otel_ml.quantities import size
 from otel_ml.wire.spool_format import PATHS, SUFFIX, UNREADABLE, Frame, Kind, Leftover, read_spool, request_body
-from otel_ml_service.live_runs.dead_writers import Left
 from otel_ml_service.receiver.decode import Decoded, Signal
 from otel_ml_service.receiver.partial_success import UndecodableError
 
-__all__ = ["LeftoverSpools", "requests_of"]
+__all__ = ["Left", "LeftoverSpools", "requests_of"]
+
+Left = Literal["nothing", "a spool", "being taken in"]
+"""What a dead writer has left: a spool that is to be looked at, one that is taken in, or waits for a disk."""
 
 _log = logging.getLogger(__name__)
 
