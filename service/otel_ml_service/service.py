@@ -32,6 +32,7 @@ from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.live_runs.console_lines import ConsoleLines
 from otel_ml_service.live_runs.embedded_service import EmbeddedService
 from otel_ml_service.live_runs.engine_loop import EngineLoop
+from otel_ml_service.live_runs.leftover_spools import Left
 from otel_ml_service.live_runs.run_account import account
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.self_telemetry import run_measures
@@ -102,6 +103,7 @@ class Service:
         self._tokens = Tokens(given, config.token_file)
         self._telemetry = Telemetry()
         self._trouble = StorageErrors("What arrives")
+        self._refused_at: float | None = None
         self._stopped = threading.Event()
         self._ended = threading.Event()
         self._http_address = ("", 0)
@@ -144,7 +146,8 @@ class Service:
             dir_max=config.dir_max,
             unreadable=self._keep_of_run,
             damaged=self._damaged,
-            is_left=None if config.embedded is None else self._is_left,
+            left=None if config.embedded is None else self._left,
+            refused_at=lambda: self._refused_at,
             clock=clock,
         )
         self._life = self._embedded_life()
@@ -283,6 +286,7 @@ class Service:
         if error is not None and not self._stopped.is_set():
             self._telemetry.count("refused", reason="not stored")
             self._trouble.note(error)
+            self._refused_at = self._clock()
         stored(decoded, error)
 
     def _has_capacity(self, experiments: Iterable[str]) -> bool:
@@ -370,8 +374,8 @@ class Service:
             return self._state_folder()
         return chosen / ("service" if embedded is None else path_part(embedded.experiment))
 
-    def _is_left(self, instance: str) -> bool:
-        return self._life is not None and self._life.is_left(instance)
+    def _left(self, instance: str) -> Left:
+        return "nothing" if self._life is None else self._life.left(instance)
 
     def _damaged(self) -> None:
         """A run's file is damaged. Embedded, the next service of the job puts it right: the workers start one."""

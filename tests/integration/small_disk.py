@@ -105,6 +105,10 @@ def has_noticed(service: Service, account: dict[str, Any] | None) -> bool:
     return account["problem"] is not None or not states(account) <= {"starting", "running"}
 
 
+def records_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
 def options(exporter: str, folder: Path) -> dict[str, Any]:
     return {"tracking_uri": f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}"} if exporter == "mlflow" else {}
 
@@ -125,7 +129,8 @@ def main() -> None:
             Service(config)
         Path(sys.argv[5]).write_text(json.dumps({"said": str(refused.value)}))
         return
-    service = Service(config, retry=RetryPolicy(0.05, 0.5))
+    skipped_s = [0.0]
+    service = Service(config, retry=RetryPolicy(0.05, 0.5), clock=lambda: time.time() + skipped_s[0])
     service.start()
     job = Job(service)
     if where != "default":  # there the run begins on the disk that takes nothing
@@ -135,6 +140,12 @@ def main() -> None:
         eventually(lambda: job.done_or_refused(UNTIL), timeout=60)
         if exporter == "tensorboard":  # clients of other backends write when they like
             eventually(lambda: job.refused or has_noticed(service, job.sender.run()), timeout=60)
+        if job.refused:  # for longer than a run may be silent
+            for _ in range(4):
+                skipped_s[0] += config.end_silence_s / 3
+                job.refused.clear()
+                eventually(lambda: job.done_or_refused(UNTIL), timeout=60)
+                eventually(lambda: service._loop._committed_at > time.time() + skipped_s[0] - 10, timeout=60)
         account = job.sender.run() or {}
         during = {"problem": account.get("problem"), "states": sorted(states(account)), "acknowledged": job.done}
     job.send(UNTIL, 60)
@@ -151,6 +162,7 @@ def main() -> None:
     Path(sys.argv[5]).write_text(json.dumps({
         "wrong": wrong, "during": during, "refused": sorted(job.refused), "waits": sorted(map(str, job.waits)),
         "lost": account["lost"], "notices": account["notices"],
+        "statuses": [row["status"] for row in records_of(folder / "default" / "run-1") if row.get("type") == "status"],
     }))  # fmt: skip
 
 

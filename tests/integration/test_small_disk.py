@@ -42,6 +42,7 @@ def test_after_a_full_disk_was_emptied_everything_is_there_once(
 
     assert found["wrong"] == []
     assert found["lost"] == {}
+    assert found["statuses"] == ["finished"]  # who is refused lives, however long that lasts
     assert (found["during"]["acknowledged"] == 40) == acknowledges
     if not acknowledges:
         assert all(

@@ -93,6 +93,7 @@ class Sender:
         self._clock = clock
         self._batch: Batch | None = None
         self._failures = 0
+        self._failing_since: float | None = None
         self._not_before = 0.0
         self._most = MAX_BYTES
         self._told: dict[str, set[str]] = {}
@@ -194,7 +195,9 @@ class Sender:
 
     def _postpone(self, answer: Answer) -> None:
         self.last_error = answer.reason
-        report_send_error(answer, partial(self._say, about=""))
+        now = self._clock()
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        report_send_error(answer, partial(self._say, about=""), failing_s=now - self._failing_since)
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2**self._failures)
         # Bounded: after a night of failures 2**n would be too large for a float.
         self._failures = min(self._failures + 1, 16)
@@ -203,10 +206,11 @@ class Sender:
         wait = delay * _JITTER.uniform(0.5, 1.0)
         if answer.retry_after is not None:
             wait = max(wait, answer.retry_after)
-        self._not_before = self._clock() + wait
+        self._not_before = now + wait
 
     def _settle(self, request: Request, answer: Answer) -> None:
         self._failures = 0
+        self._failing_since = None
         self.answers += 1
         self.delivered += request.points
         if answer.outcome == "ok":

@@ -9,7 +9,7 @@ from otel_ml._internal.error_reporting import Say
 from otel_ml._internal.transport.answer import Answer, Obstacle
 from otel_ml._internal.transport.export_requests import Request
 from otel_ml.exceptions import WireError
-from otel_ml.quantities import size
+from otel_ml.quantities import seconds, size
 from otel_ml.wire.attributes import NAME
 from otel_ml.wire.protobuf import fields
 from otel_ml.wire.spool_format import Kind
@@ -21,9 +21,18 @@ OBSTACLES: frozenset[str] = frozenset(get_args(Obstacle))
 
 _KEPT = "What is recorded is kept on this host, and sent once that is put right."
 
+_AWAY_S = 30.0
+"""How long nothing is taken before that is said: a receiver that is started again is back sooner."""
 
-def report_send_error(answer: Answer, say: Say) -> None:
-    """Say why nothing arrives, and what becomes of it meanwhile."""
+
+def report_send_error(answer: Answer, say: Say, *, failing_s: float = 0.0) -> None:
+    """Say why nothing arrives, and what becomes of it meanwhile.
+
+    Args:
+        answer: the newest one.
+        say: says a sentence.
+        failing_s: seconds since the first of the answers in a row that acknowledged nothing.
+    """
     reason = answer.reason
     if answer.obstacle == "receiver-denied":
         say("receiver-denied", f"The receiver does not take the credentials of this process: {reason}. {_KEPT}")
@@ -31,6 +40,8 @@ def report_send_error(answer: Answer, say: Say) -> None:
         say("not-otlp", f"What answers at the endpoint is not an OTLP receiver: {reason}. {_KEPT}")
     elif answer.obstacle == "other-protocol":
         say("other-protocol", f"The endpoint speaks another protocol: {reason}. {_KEPT}")
+    elif failing_s >= _AWAY_S:
+        say("receiver-away", f"For {seconds(failing_s)} no receiver has taken what is recorded: {reason}. {_KEPT}")
 
 
 def report_too_large(request: Request, answer: Answer, say: Say) -> None:

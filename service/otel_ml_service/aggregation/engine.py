@@ -136,6 +136,10 @@ class Engine:
         """Note how many items of the run, in all, arrived and will never be accepted."""
         self._run.note_rejected(items)
 
+    def note_refused(self, at: float) -> None:
+        """Note that something could not be stored at that time (seconds since the epoch): its sender lives."""
+        self._run.hear_refused(at)
+
     @property
     def awaited_writers(self) -> Sequence[Writer]:
         """Those of which more may come, children too."""

@@ -42,7 +42,7 @@ class RunState:
 
     Attributes:
         now: seconds since the epoch, of the newest call.
-        beat_at: the same, when a process was heard last that is in no step, and waits.
+        beat_at: the same, when a process was heard last that is in no step, and waits, or was refused.
         resumed_at: the same, when a service went on with what another one had left; None where none did.
         started_at: the same, when what was heard first was recorded; None before.
         origin_ns: where the axis `time` begins: the first point of the first attempt.
@@ -118,6 +118,10 @@ class RunState:
     def hear_waiting(self) -> None:
         """Note that a process was heard that is in no step: it lives, and all time-outs stand still all the same."""
         self.beat_at = self.now
+
+    def hear_refused(self, at: float) -> None:
+        """Note that somebody was refused at that time, whose run is not known: whoever sends lives."""
+        self.beat_at = at if self.beat_at is None else max(self.beat_at, at)
 
     def resume(self) -> None:
         """Note that this service goes on with what another one has left."""

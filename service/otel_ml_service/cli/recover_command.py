@@ -54,7 +54,7 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
     """Deliver what was recorded on this host and is in no backend yet: after a crash, a full disk, a power cut.
 
     RUN is an id, experiment/id, or a folder; without one, all unfinished runs of --dir are meant. A run that a job's
-    own service wrote is finished in its folder, with the exporters it had. What else workers left is sent to
+    own service wrote is finished in its folder, with the exporters it had. What else processes left is sent to
     OTEL_EXPORTER_OTLP_ENDPOINT where that is set, as they would have done. What was on its way to another endpoint is
     left alone, unless you name the RUN: then it goes where that is set to, or, where it is not set, into a run in
     --dir. A run of `otel-ml serve` is left to that. Runs that are being recorded are left alone. Running it again does

@@ -37,7 +37,7 @@ __all__ = ["command", "job_settings"]
     "--config",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="otel-ml.yaml: exporters and their options.",
+    help="otel-ml.yaml: exporters with their options, tokens, TLS, limits.",
 )
 @click.option(
     "--dir",

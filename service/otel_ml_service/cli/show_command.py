@@ -56,7 +56,7 @@ _WIDEST = 120
 @dir_option
 @click.option("--log", is_flag=True, help="Logarithmic y axis; values that are not positive are gaps.")
 @click.option("--height", type=click.IntRange(2, 60), default=10, show_default=True, help="Lines of a plot.")
-@click.option("--all", "everything", is_flag=True, help="Also otel_ml's own account where it is as it should be.")
+@click.option("--all", "everything", is_flag=True, help="Also what otel_ml counts of itself where nothing is wrong.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print axis, name, step, value as CSV, for programs.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs; of METRICs with their values.")
 def command(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from otel_ml.wire.pid_namespace import pid_namespace
 from otel_ml.wire.rendezvous import boot_id
 from otel_ml_service.aggregation.observation import Writer
+from otel_ml_service.live_runs.leftover_spools import Left
 
 __all__ = ["DeadWriters", "Died", "ProcessTable"]
 
@@ -89,7 +90,7 @@ _AGAIN_S = 0.05
 """The same while what one of them left is taken in: who leaves meanwhile waits to be told whether it is the last."""
 
 _TAKEN_IN_S = 5.0
-"""How long that is waited for, at most: a spool that cannot be read stays where it is."""
+"""How long a spool that nobody takes in is waited for, at most: one that cannot be read stays where it is."""
 
 
 class Died(NamedTuple):
@@ -108,11 +109,11 @@ class DeadWriters:
     """Looks at the processes of those of whom more may come. Owned by the engine's thread.
 
     Args:
-        is_left: whether a spool of this instance is still to be taken in.
+        left: what this instance has left.
     """
 
-    def __init__(self, is_left: Callable[[str], bool]) -> None:
-        self._is_left = is_left
+    def __init__(self, left: Callable[[str], Left]) -> None:
+        self._left = left
         self._table = ProcessTable()
         self._looked_at = 0.0
         self._since: dict[str, float] = {}
@@ -131,8 +132,13 @@ class DeadWriters:
         """Return who of the writers of a job, of whom more may come, has died."""
         now = self._looked_at = time.monotonic()
         gone = self._table.ended(awaited)
-        since = {one.instance: self._since.get(one.instance, now) for one in gone}
-        is_late = {instance for instance, at in since.items() if now - at >= _TAKEN_IN_S}
-        settled = [one for one in gone if one.instance in is_late or not self._is_left(one.instance)]
+        left = {one.instance: self._left(one.instance) for one in gone}
+        # Large spools and full disks take their time: what a writer said last may be at the end of its spool.
+        since = {
+            instance: now if what == "being taken in" else self._since.get(instance, now)
+            for instance, what in left.items()
+        }
+        late = {one for one, what in left.items() if what == "a spool" and now - since[one] >= _TAKEN_IN_S}
+        settled = [one for one in gone if one.instance in late or left[one.instance] == "nothing"]
         self._since = {one.instance: since[one.instance] for one in gone if one not in settled}
         return Died(settled, bool(self._since))

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from otel_ml.wire.rendezvous import Rendezvous, Service
-from otel_ml_service.live_runs.leftover_spools import LeftoverSpools
+from otel_ml_service.live_runs.leftover_spools import Left, LeftoverSpools
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.receiver.admission import Admission
 
@@ -65,9 +65,9 @@ class EmbeddedService:
         self._spools.start()
         threading.Thread(target=self._watch_the_end, name="otel-ml-end", daemon=True).start()
 
-    def is_left(self, instance: str) -> bool:
-        """Whether a spool of a dead writer is still to be taken in."""
-        return self._spools is not None and self._spools.is_left(instance)
+    def left(self, instance: str) -> Left:
+        """Return what a dead writer has left that is still to be taken in."""
+        return "nothing" if self._spools is None else self._spools.left(instance)
 
     def withdraw(self) -> None:
         """Be found no more: who comes now starts a new service instead of losing time with one that stops."""

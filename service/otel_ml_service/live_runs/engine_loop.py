@@ -12,6 +12,7 @@ from otel_ml.exceptions import VersionError
 from otel_ml.explanation import explained
 from otel_ml_service.aggregation.observation import Observation, ShutdownMessage, Writer
 from otel_ml_service.live_runs.dead_writers import DeadWriters, Died
+from otel_ml_service.live_runs.leftover_spools import Left
 from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.self_telemetry import INTERVAL_S, self_points
@@ -64,8 +65,8 @@ class EngineLoop:
         dir_max: bytes of all outboxes.
         unreadable: takes what a request has of a run whose files cannot be opened.
         damaged: told that a run's file was found damaged; a new start puts what is left of it into a new one.
-        is_left: whether a spool of this instance of a dead writer is still to be taken in. None where the service is
-            not a job's own: what a process sent before it ended well may still be under way, in a Collector.
+        left: what this instance of a dead writer has left. None where that may still be in a Collector.
+        refused_at: when something could not be stored last, by the same clock.
         clock: seconds since the epoch.
     """
 
@@ -80,10 +81,12 @@ class EngineLoop:
         dir_max: int,
         unreadable: Callable[[Undecided, str], None],
         damaged: Callable[[], None] = lambda: None,
-        is_left: Callable[[str], bool] | None = None,
+        left: Callable[[str], Left] | None = None,
+        refused_at: Callable[[], float | None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._dead = None if is_left is None else DeadWriters(is_left)
+        self._dead = None if left is None else DeadWriters(left)
+        self._refused_at = refused_at
         self._runs = runs
         self._telemetry = telemetry
         self._refusals = refusals
@@ -202,10 +205,9 @@ class EngineLoop:
     def _seconds_to_wait(self) -> float:
         now = self._clock()
         deadlines = [deadline - now for run in self._runs if (deadline := run.next_deadline()) is not None]
-        look_s = _IDLE_S if self._dead is None else self._dead.wait_s
         commit_s = _COMMIT_S if any(run.awaits_the_dead or run.is_ending for run in self._runs) else _IDLE_S
         # At least that: a deadline that is over and stays must not make the loop spin.
-        return max(0.005, min([look_s, commit_s, *deadlines]))
+        return max(0.005, min([_IDLE_S if self._dead is None else self._dead.wait_s, commit_s, *deadlines]))
 
     def _observe(self, entries: Sequence[Undecided], now: float) -> set[str]:
         """Feed the engines; return the runs of which a writer sent its shutdown message."""
@@ -266,8 +268,7 @@ class EngineLoop:
             self._quarantine(entry, writer.experiment, error)
             self._runs.withdraw([writer.experiment])
             return None
-        told = self._waiting.over()
-        if told is not None:
+        if (told := self._waiting.over()) is not None:
             run.say("storage", told)
         return run
 
@@ -291,7 +292,7 @@ class EngineLoop:
     def _advance(self, run: LiveRun, now: float, *, is_ending: bool) -> None:
         try:
             self._self_telemetry(run, now, is_ending=is_ending)
-            run.advance(now)
+            run.advance(now, self._refused_at())
         except Exception:  # noqa: BLE001 (a defect of ours must not take the other runs with it)
             self._defective(run)
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Literal
 
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
@@ -17,7 +18,10 @@ from otel_ml.wire.spool_format import PATHS, SUFFIX, UNREADABLE, Frame, Kind, Le
 from otel_ml_service.receiver.decode import Decoded, Signal
 from otel_ml_service.receiver.partial_success import UndecodableError
 
-__all__ = ["LeftoverSpools", "requests_of"]
+__all__ = ["Left", "LeftoverSpools", "requests_of"]
+
+Left = Literal["nothing", "a spool", "being taken in"]
+"""What a dead writer has left: a spool that is to be looked at, one that is taken in, or waits for a disk."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +53,10 @@ class LeftoverSpools:
         self._taken_in = taken_in
         self.taken = 0
         self._told: set[Path] = set()
+        self._is_taking = False
+        """Whether a file is on its way into the journal: one goes after the other."""
+        self._is_refused = False
+        """Whether the journal took nothing at the last try: its disk is full, it is behind."""
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._thread = threading.Thread(target=self._work, name="otel-ml-spools", daemon=True)
@@ -71,23 +79,26 @@ class LeftoverSpools:
         """Take in every spool whose writer is gone; return how many."""
         return sum(self._adopted(path) for path in sorted(self._folder.glob(f"*{SUFFIX}")))
 
-    def is_left(self, instance: str) -> bool:
-        """Whether a spool of a dead writer is still to be taken in; then that is done at once."""
+    def left(self, instance: str) -> Left:
+        """Return what a dead writer has left; what waits to be looked at is looked at now."""
         try:
             is_left = any(
                 path.suffix == SUFFIX and path.name.startswith(f"{instance}-") for path in self._folder.iterdir()
             )
         except OSError:
-            return False
-        if is_left:
-            self._woken.set()
-        return is_left
+            return "nothing"
+        if not is_left:
+            return "nothing"
+        self._woken.set()
+        return "being taken in" if self._is_taking or self._is_refused else "a spool"
 
     def _work(self) -> None:
         while not self._stopping.is_set():
             try:
                 self.sweep()
+                self._is_refused = False
             except Exception:  # noqa: BLE001 (whatever it is, the file stays and is tried again)
+                self._is_refused = True
                 _log.exception("The spools in %s cannot be taken in now.", self._folder)
             self._say_taken_in()
             self._woken.wait(_EVERY_S)
@@ -109,6 +120,7 @@ class LeftoverSpools:
         try:
             # A live writer holds the lock; whoever gets it owns the file.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._is_taking = True
             leftover = read_spool(path)
             for signal, body in requests_of(leftover):
                 self._take(signal, body).result(_STORED_S)
@@ -127,6 +139,7 @@ class LeftoverSpools:
         except BlockingIOError:
             return False
         finally:
+            self._is_taking = False
             os.close(handle)
         self.taken += 1
         _log.info("Took in %s, which its writer could not send.", path.name)

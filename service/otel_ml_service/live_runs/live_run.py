@@ -186,9 +186,11 @@ class LiveRun:
         # Until that is committed, nobody who leaves is told who else is there.
         self.awaits_the_dead = died.is_more or self.is_touched
 
-    def advance(self, now: float) -> None:
-        """Close what is due."""
+    def advance(self, now: float, refused_at: float | None = None) -> None:
+        """Close what is due; `refused_at` is when something could not be stored last, of whichever run."""
         self._now = now
+        if refused_at is not None:
+            self._engine.note_refused(refused_at)
         for artifact in self.files.take():
             self._engine.found(artifact)
             self.is_touched = True

@@ -85,7 +85,7 @@ table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top;
   min-width: 3.5rem; white-space: pre-wrap; }
 td { min-width: 5rem; } td:first-child:not(.pick) { min-width: 6.5rem; }
-@media (min-width: 45rem) { td:first-child:not(.pick, .number) { min-width: 13rem; } }
+@media (min-width: 45rem) { td:first-child:nth-last-child(2) { min-width: 13rem; } }
 th { color: var(--quiet); font-weight: 500; white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 3.5rem; }
 meter { width: 6rem; height: .7rem; }

@@ -80,6 +80,32 @@ def test_after_a_failure_the_same_request_comes_again_and_nothing_twice(
     assert [path for path, _ in receiver.got] == ["/v1/metrics", "/v1/logs", "/v1/metrics"]
 
 
+def test_a_receiver_that_takes_nothing_for_half_a_minute_is_told_once_while_the_program_runs(
+    sender: Sender, receiver: Receiver, clock: Clock, said: list[str]
+) -> None:
+    sender.spool.append(Frame("M", b"m"))
+
+    def fail_until(end: float) -> None:
+        while clock.now < end:
+            receiver.answers = [Answer("retry", reason="HTTP 503: Not stored")]
+            sender.send(1e9)
+            clock.now += 5
+
+    begun = clock.now
+    fail_until(begun + 30)
+    clock.now += 60
+    assert sender.send(1e9)  # it is back: what follows is another outage
+    sender.spool.append(Frame("M", b"n"))
+    fail_until(clock.now + 30)
+    assert said == []
+    fail_until(clock.now + 300)
+
+    assert len(said) == 1
+    assert (
+        "no receiver has taken what is recorded: HTTP 503: Not stored. What is recorded is kept on this host" in said[0]
+    )
+
+
 @pytest.mark.parametrize("is_in_the_way", [True, False], ids=["in memory", "in a file that was deleted"])
 def test_a_request_that_comes_again_holds_what_its_frames_had_wherever_they_lie_by_then(
     tmp_path: Path, receiver: Receiver, clock: Clock, is_in_the_way: bool

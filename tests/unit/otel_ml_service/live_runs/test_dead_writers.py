@@ -78,7 +78,7 @@ def test_who_has_died_is_told_when_what_it_left_is_taken_in(process: subprocess.
     process.kill()
     process.wait(20)
     its, spools = writer(process.pid), {"a"}
-    dead = DeadWriters(lambda instance: instance in spools)
+    dead = DeadWriters(lambda instance: "a spool" if instance in spools else "nothing")
 
     assert dead.among([its]) == Died([], is_more=True)
     spools.clear()
@@ -89,7 +89,7 @@ def test_who_has_died_is_told_when_what_it_left_is_taken_in(process: subprocess.
 def test_who_is_found_to_have_ended_well_is_waited_for_no_more(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait(20)
-    dead = DeadWriters(lambda instance: True)
+    dead = DeadWriters(lambda instance: "a spool")
     assert dead.among([writer(process.pid)]).is_more
 
     assert dead.among([]) == Died([], is_more=False)
@@ -103,7 +103,18 @@ def test_a_spool_that_cannot_be_taken_in_does_not_keep_a_run_from_ending(
     process.wait(20)
     its = writer(process.pid)
 
-    assert DeadWriters(lambda instance: True).among([its]).settled == [its]
+    assert DeadWriters(lambda instance: "a spool").among([its]).settled == [its]
+
+
+def test_a_spool_that_is_being_taken_in_is_waited_for_however_long_that_takes(
+    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("otel_ml_service.live_runs.dead_writers._TAKEN_IN_S", 0.0)
+    process.kill()
+    process.wait(20)
+    its = writer(process.pid)
+
+    assert DeadWriters(lambda instance: "being taken in").among([its]) == Died([], is_more=True)
 
 
 def test_a_proc_of_another_namespace_tells_nothing(tmp_path: Path) -> None:

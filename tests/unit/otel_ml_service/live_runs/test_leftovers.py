@@ -11,7 +11,9 @@ import pytest
 from otel_ml.wire.spool_format import HEADER
 from otel_ml_service.live_runs.leftover_spools import LeftoverSpools
 from otel_ml_service.receiver.decode import Decoded, Decoder, Signal
+from otel_ml_service.storage.database import StorageError
 from tests.otlp import FakeWriter, write_spool
+from tests.waiting import eventually
 
 
 class Journal:
@@ -49,6 +51,40 @@ def test_a_spool_of_a_newer_version_stays_for_who_can_read_it_and_is_said_once(
     assert len(journal.taken) == 1
     assert [record.getMessage() for record in caplog.records if "written by otel_ml 9.1.0" in record.getMessage()]
     assert len(caplog.records) == 1
+
+
+class FullDisk(Journal):
+    """Takes nothing until there is space."""
+
+    has_space = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left_meanwhile: list[str] = []
+        self.spools: LeftoverSpools | None = None
+
+    def take(self, signal: Signal, body: bytes) -> Future[Decoded]:
+        assert self.spools is not None
+        self.left_meanwhile.append(self.spools.left("a"))
+        if not self.has_space:
+            raise StorageError("the journal", "No space left on device")
+        return super().take(signal, body)
+
+
+def test_what_is_on_its_way_or_finds_no_space_is_told_from_what_nobody_takes(tmp_path: Path) -> None:
+    journal = FullDisk()
+    journal.spools = spools = LeftoverSpools(tmp_path, journal.take, lambda: None)
+    spool(tmp_path / "a-000000.spool", HEADER)
+    assert [spools.left("a"), spools.left("b")] == ["a spool", "nothing"]
+
+    spools.start()
+    eventually(lambda: journal.left_meanwhile and spools.left("a") == "being taken in")
+    journal.has_space = True
+    eventually(lambda: spools.left("a") == "nothing")
+    spools.stop()
+
+    assert set(journal.left_meanwhile) == {"being taken in"}
+    assert len(journal.taken) == 1
 
 
 def test_a_spool_with_a_damaged_beginning_is_kept_aside_and_not_deleted_as_an_empty_one(tmp_path: Path) -> None:
