@@ -131,6 +131,18 @@ def test_memory_errors_and_xid_errors_are_counted_by_kind(gpus: FakeNvml, otel_m
     assert total(otel_ml_capture, "hw.errors", error_type="xid_79") == 1.0
 
 
+def test_a_gpu_that_does_not_tell_its_xid_errors_keeps_no_other_from_it(
+    gpus: FakeNvml, otel_ml_capture: Capture
+) -> None:
+    gpus.device(0, events="!4", xid=31)
+
+    with hardware.start_monitor(FAST, sources="gpu"):
+        gpus.device(1, xid=79)
+        eventually(lambda: total(otel_ml_capture, "hw.errors", error_type="xid_79", hw_id="gpu1") == 1.0)
+
+    assert total(otel_ml_capture, "hw.errors", error_type="xid_31") == 0.0
+
+
 def test_a_number_that_a_gpu_does_not_have_is_absent_and_the_rest_is_there(
     gpus: FakeNvml, otel_ml_capture: Capture
 ) -> None:
