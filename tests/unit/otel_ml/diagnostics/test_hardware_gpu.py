@@ -310,6 +310,29 @@ def test_visible_devices_are_found_by_number_and_uuid(given: dict[str, str], exp
     assert hardware.visible_devices(uuids, given) == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "of_amd", "of_nvidia"),
+    [
+        ({"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "2"}, [1], [2]),
+        ({"HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "2"}, [2], [2]),
+        ({"HIP_VISIBLE_DEVICES": "1"}, [1], [0, 1, 2]),
+        ({"ROCR_VISIBLE_DEVICES": "1"}, [1], [0, 1, 2]),
+    ],
+    ids=str,
+)
+def test_each_vendor_reads_its_own_variables(given: dict[str, str], of_amd: list[int], of_nvidia: list[int]) -> None:
+    uuids = ["GPU-aa01", "GPU-bb02", "GPU-cc03"]
+
+    assert hardware.visible_devices(uuids, given, vendor="amd") == of_amd
+    assert hardware.visible_devices(uuids, given, vendor="nvidia") == of_nvidia
+
+
+def test_a_variable_of_amd_hides_no_gpu_of_nvidia(gpus: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1")
+
+    assert "gpu0" in hardware.diagnose("start")
+
+
 def test_a_uuid_that_several_devices_begin_with_names_none() -> None:
     assert hardware.visible_devices(["GPU-a1", "GPU-a2"], {"CUDA_VISIBLE_DEVICES": "GPU-a"}) == []
 
