@@ -20,8 +20,9 @@ def visible_devices(
     """Return the places in `uuids` of the devices this process may use, in the order it numbers them.
 
     Unset is all of them, set to nothing is none. As CUDA does, the list ends at the first entry that is not a device.
-    `HIP_VISIBLE_DEVICES`, or else `CUDA_VISIBLE_DEVICES`, counts among what `ROCR_VISIBLE_DEVICES` left. A MIG slice counts as its device where its name
-    holds the device's UUID (`MIG-GPU-…/1/0`); a plain `MIG-…` is named by none of them, and ends the list.
+    `HIP_VISIBLE_DEVICES`, or else `CUDA_VISIBLE_DEVICES`, counts among what `ROCR_VISIBLE_DEVICES` left. A MIG slice
+    counts as its device where its name holds the device's UUID (`MIG-GPU-…/1/0`); a plain `MIG-…` is named by none of
+    them, and ends the list.
 
     Args:
         uuids: of all devices of the host, in the driver's order.
