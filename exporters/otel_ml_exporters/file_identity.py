@@ -46,6 +46,7 @@ class OpenFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
+        self._is_uncut = False  # behind `size` may be something that nobody could drop yet
         self.size = 0
 
     def _open(self) -> int:
@@ -65,6 +66,8 @@ class OpenFile:
             OSError: nothing was written.
         """
         assert self._file is not None, "it is open"
+        if self._is_uncut:
+            self.cut(self.size)
         written = 0
         try:
             while written < len(data):
@@ -75,10 +78,15 @@ class OpenFile:
         self.size += len(data)
 
     def cut(self, size: int) -> None:
-        """Drop everything after `size` bytes."""
+        """Drop everything after `size` bytes.
+
+        Raises:
+            OSError: not now; the next write does it before it appends anything.
+        """
         assert self._file is not None, "it is open"
+        self.size, self._is_uncut = size, True
         os.ftruncate(self._file, size)
-        self.size = size
+        self._is_uncut = False
 
     @property
     def is_intact(self) -> bool:

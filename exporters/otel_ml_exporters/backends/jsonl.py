@@ -7,6 +7,7 @@ import mmap
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -126,7 +127,8 @@ class JsonlExporter(Exporter):
             self._spans.write(b"".join(map(_spans, spans)))
             self._metrics.write(b"".join(lines))
         except OSError as error:
-            self._spans.cut(spans_before)
+            with suppress(OSError):  # the next write does it
+                self._spans.cut(spans_before)
             raise RetryableExportError(f"{self._dir} cannot be written to: {error}.") from error
         if spans:
             self._spans.last_seq = spans[-1].seq

@@ -30,4 +30,6 @@ def open_gpus() -> Gpus:
 def of_this_process(gpus: Gpus) -> list[NvmlDevice | AmdDevice]:
     """Return the GPUs that this process may use, in the order it numbers them."""
     devices: list[NvmlDevice | AmdDevice] = list(gpus.devices)
-    return [devices[place] for place in visible_devices([device.uuid for device in devices])]
+    uuids = [device.uuid for device in devices]
+    places = visible_devices(uuids, vendor="nvidia" if isinstance(gpus, Nvml) else "amd")
+    return [devices[place] for place in places]

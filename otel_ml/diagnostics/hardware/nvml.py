@@ -200,10 +200,11 @@ class XidEvents:
         self._ids = {_address(handle): device for device, handle in handles.items()}
         self._set: Any = None
         with contextlib.suppress(library.NVMLError):
-            events = library.nvmlEventSetCreate()
-            for handle in handles.values():
-                library.nvmlDeviceRegisterEvents(handle, library.nvmlEventTypeXidCriticalError, events)
-            self._set = events
+            self._set = library.nvmlEventSetCreate()
+        for handle in handles.values() if self._set is not None else ():
+            # One that does not tell them, or not to this user, is as one that has none.
+            with contextlib.suppress(library.NVMLError):
+                library.nvmlDeviceRegisterEvents(handle, library.nvmlEventTypeXidCriticalError, self._set)
 
     def read(self) -> Iterator[Reading]:
         """Yield one reading an error that happened since the last call; it never waits."""

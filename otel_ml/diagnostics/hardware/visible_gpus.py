@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 __all__ = ["visible_devices"]
 
 
-def visible_devices(uuids: Sequence[str], environ: Mapping[str, str] | None = None) -> list[int]:
+_OF_NVIDIA = (("CUDA_VISIBLE_DEVICES",),)
+_OF_AMD = (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"))
+"""Variables that count one after the other. Of several in one place HIP reads the first that is not empty."""
+
+
+def visible_devices(
+    uuids: Sequence[str], environ: Mapping[str, str] | None = None, *, vendor: Literal["amd", "nvidia"] = "amd"
+) -> list[int]:
     """Return the places in `uuids` of the devices this process may use, in the order it numbers them.
 
     Unset is all of them, set to nothing is none. As CUDA does, the list ends at the first entry that is not a device.
-    `HIP_VISIBLE_DEVICES` counts among what `ROCR_VISIBLE_DEVICES` left. A MIG slice counts as its device where its name
-    holds the device's UUID (`MIG-GPU-…/1/0`); a plain `MIG-…` is named by none of them, and ends the list.
+    `HIP_VISIBLE_DEVICES`, or else `CUDA_VISIBLE_DEVICES`, counts among what `ROCR_VISIBLE_DEVICES` left. A MIG slice
+    counts as its device where its name holds the device's UUID (`MIG-GPU-…/1/0`); a plain `MIG-…` is named by none of
+    them, and ends the list.
 
     Args:
         uuids: of all devices of the host, in the driver's order.
         environ: instead of this process' environment.
+        vendor: of the devices; those of NVIDIA do not heed AMD's variables.
 
     Examples:
         >>> uuids = ["GPU-aa01", "GPU-bb02", "GPU-cc03"]
@@ -30,10 +40,10 @@ def visible_devices(uuids: Sequence[str], environ: Mapping[str, str] | None = No
     """
     variables = os.environ if environ is None else environ
     found = list(range(len(uuids)))
-    for names in (("ROCR_VISIBLE_DEVICES",), ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")):
-        given = next((variables[name] for name in names if name in variables), None)
-        if given is not None:
-            found = _chosen(given, found, uuids)
+    for names in _OF_NVIDIA if vendor == "nvidia" else _OF_AMD:
+        given = [variables[name] for name in names if name in variables]
+        if given:
+            found = _chosen(next(filter(None, given), ""), found, uuids)
     return found
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import queue
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from otel_ml.diagnostics.inspection.host_copy import wait_for
+from otel_ml.diagnostics.inspection.writer_end import ended
 from otel_ml.quantities import seconds
 from otel_ml.warn_once import reporter
 
@@ -50,11 +50,7 @@ class Dump:
     def close(self, timeout: float = 30.0) -> None:
         """Write what waits, within `timeout` seconds."""
         atexit.unregister(self.close)
-        if self._thread.is_alive():
-            with suppress(queue.Full):  # a disk that hangs
-                self._waiting.put(None, timeout=timeout)
-            self._thread.join(timeout)
-        if self._thread.is_alive():
+        if not ended(self._thread, self._waiting, timeout):
             reporter.say(
                 "inspection-log",
                 f"{self.folder} is not written to its end after {seconds(timeout)} of waiting for the device or the "

@@ -155,10 +155,11 @@ class Inspector:
             self._dump.save(watched.layer, watched.rule.tensor, index, watched.take_whole())
 
     def close(self) -> None:
-        """Remove the hooks, and write what is left of the text log."""
+        """Remove the hooks, and write what is left of the text log; a later `step()` records nothing."""
         for handle in (*self._handles, *self._layer_handles):
             handle.remove()
         self._handles, self._layer_handles, self._by_pass = [], [], []
+        self._schedules_of_all.clear()
         if self._log is not None:
             self._log.close()
         if self._dump is not None:

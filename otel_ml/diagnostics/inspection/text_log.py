@@ -6,11 +6,11 @@ import atexit
 import queue
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from otel_ml.diagnostics.inspection.host_copy import copied, wait_for
+from otel_ml.diagnostics.inspection.writer_end import ended
 from otel_ml.quantities import seconds
 from otel_ml.warn_once import reporter
 
@@ -49,11 +49,7 @@ class TextLog:
     def close(self, timeout: float = 5.0) -> None:
         """Write what waits, within `timeout` seconds."""
         atexit.unregister(self.close)
-        if self._thread.is_alive():
-            with suppress(queue.Full):  # a disk that hangs
-                self._lines.put(None, timeout=timeout)
-            self._thread.join(timeout)
-        if self._thread.is_alive():
+        if not ended(self._thread, self._lines, timeout):
             reporter.say(
                 "inspection-log",
                 f"{self.path} is not written to its end after {seconds(timeout)} of waiting for the device or the "

@@ -72,6 +72,7 @@ class Blocks:
             block = self._fitting(words)
         if block is None and len(self._coming) >= self.MOST:
             raise RuntimeError(f"the device is {self.MOST} copies behind: what is recorded now is lost")
+        # A page of memory at least: what is asked for next may be larger, and finds the block large enough.
         return self._more(max(words, 512)) if block is None else block
 
     def _fitting(self, words: int) -> Block | None:

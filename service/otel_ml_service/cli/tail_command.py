@@ -43,12 +43,18 @@ def command(run: str, metrics: Sequence[str], base: Path, lines: int, no_follow:
     def new_lines(found: Iterable[Record]) -> list[str]:
         return [line for record in found if (line := line_of(record, metrics)) is not None]
 
-    seen = new_lines(follower.new_records() if is_there(folder.jsonl) else records(folder))
-    for line in seen[max(len(seen) - lines, 0) :]:
-        print_line(line)
+    def print_last(found: Iterable[Record]) -> None:
+        seen = new_lines(found)
+        for line in seen[max(len(seen) - lines, 0) :]:
+            print_line(line)
+
+    print_last(follower.new_records() if is_there(folder.jsonl) else records(folder))
     goes_on = True
     while goes_on:
         goes_on = not no_follow and is_live(folder)
+        if follower.is_of_another_file:
+            follower = Follower(folder.jsonl)
+            print_last(follower.new_records())
         for line in new_lines(follower.new_records()):
             print_line(line)
         if goes_on:

@@ -76,6 +76,8 @@ def _boards(run: RunFolder) -> Iterator[RunBoard]:
     while not is_over and board.status == "running":
         time.sleep(_EVERY_S)
         is_over = not is_live(run)
+        if follower.is_of_another_file:
+            board, follower = RunBoard(), Follower(run.jsonl)
         if new := follower.new_records():
             yield _filled(board, new)
 

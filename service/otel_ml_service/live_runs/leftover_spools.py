@@ -29,7 +29,10 @@ _EVERY_S = 2.0
 """How often the folder is looked at: a rank that was killed leaves its spool in the middle of a run."""
 
 _REQUEST_BYTES = 4 * 2**20
+"""Of a request that is made of frames: a spool of hundreds of megabytes is not in the queue as one."""
+
 _STORED_S = 60.0
+"""Seconds the journal may take for a request, as on a disk that hangs; then the spool is tried again, as a whole."""
 
 
 class LeftoverSpools:

@@ -85,6 +85,8 @@ class LiveRun:
         try:
             self._engine = self._restored()
             self._too_late = TooLate(folder, self.outbox, settings.late_max, telemetry, self.say)
+            self._self_telemetry = SelfTelemetryFilter(self.outbox.facts.get(_SHOWN_SINCE, "{}"))
+            self.rejected = int(self.outbox.facts.get("rejected", "0"))
             self.files = ArtifactThread(folder, self.outbox.facts.get(_FILES, ""))
         except BaseException:
             # Each request of a run that cannot be opened tries it: what stayed open would grow with them.
@@ -100,8 +102,6 @@ class LiveRun:
         self._now = 0.0
         self._has_steps = False
         self.trouble = StorageErrors(f"Run {experiment}")
-        self._self_telemetry = SelfTelemetryFilter(self.outbox.facts.get(_SHOWN_SINCE, "{}"))
-        self.rejected = int(self.outbox.facts.get("rejected", "0"))
         self._engine.note_rejected(self.rejected)
         self._unwritten: tuple[Outcome, Sequence[str], str, int] | None = None
         self._unstored: Commit | None = None

@@ -17,6 +17,7 @@ __all__ = ["Kept", "UnreadableRequests"]
 _log = logging.getLogger(__name__)
 
 _MOST_BYTES = 2**30
+"""Of all that is kept: chosen, so that a run that stays unusable takes a disk no more than this."""
 
 
 class Kept(NamedTuple):

@@ -113,6 +113,8 @@ class TimeLimits:
                 if limited.due > now:
                     self._put(limited, _turn_of(limited.due))
                 else:
+                    # Not called here: it may set and cancel others' limits, while some of this turn are not yet moved,
+                    # and one that raises would leave those without a limit.
                     self._loop.call_soon(self._over, limited)
         if self._turns:
             self._ring_at(min(self._turns))

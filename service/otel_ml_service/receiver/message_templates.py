@@ -76,6 +76,7 @@ class Forms(Generic[T]):
 
     def add(self, message: bytes, mask: npt.NDArray[np.uint8], meaning: T) -> None:
         """Keep what messages mean that differ from this one only where `mask` is 0."""
+        # The newest first: what writers have come to send. Older ones of its size are tried after it.
         constant = (np.frombuffer(message, np.uint8) & mask).tobytes()
         self.known.setdefault(len(message), []).insert(0, (mask.tobytes(), constant, meaning))
 

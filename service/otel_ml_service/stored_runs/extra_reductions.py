@@ -23,7 +23,10 @@ class _Rule:
     reduction: Reduction
 
     def added_to(self, asked: Reduction) -> Reduction:
-        """Return both: what the user asked for keeps its names, adding one never renames (docs/protocol.md §2.10)."""
+        """Return both: what the user asked for keeps its names, adding one never renames (docs/protocol.md §2.10).
+
+        A default stays one, and gives way to what another rank asks for: there the rule is added, too.
+        """
         mine = self.reduction
         if mine.within != asked.within and mine.within is not None:
             return mine

@@ -14,7 +14,15 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml_exporters.records import Artifact, Record, StepRecord
 from otel_ml_service.storage.record_codec import decode
 
-__all__ = ["UNDECODABLE", "Follower", "UnreadableLineError", "opened_file", "record_of", "with_own_file"]
+__all__ = [
+    "UNDECODABLE",
+    "Follower",
+    "UnreadableLineError",
+    "is_another",
+    "opened_file",
+    "record_of",
+    "with_own_file",
+]
 
 UNDECODABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OSError)
 """What a row raises that no otel_ml service wrote so."""
@@ -31,6 +39,7 @@ class Follower:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._file: os.stat_result | None = None
         self._offset = 0
         self._lines = 0
 
@@ -50,8 +59,14 @@ class Follower:
         self._offset += len(whole)
         return [self._record(line) for line in whole.splitlines()]
 
+    @property
+    def is_of_another_file(self) -> bool:
+        """Whether the file was replaced or cut since it was read: a new follower has what is there now."""
+        return is_another(self._path, self._file, self._offset)
+
     def _new_bytes(self) -> bytes:
         with opened_file(self._path) as file:
+            self._file = os.fstat(file.fileno())
             file.seek(self._offset)
             return file.read()
 
@@ -64,6 +79,21 @@ class Follower:
                 f"{str(self._path)!r}, line {self._lines}: {line[:60]!r} is not a row of the exporter jsonl ({error}). "
                 "Expected one JSON object a line with seq, axis, step, values. Remove the line to read the others."
             ) from error
+
+
+def is_another(path: Path, known: os.stat_result | None, read: int) -> bool:
+    """Whether a path has another file by now, or less than was read of it; one that is away may come back as it was.
+
+    Args:
+        path: of the file.
+        known: the file that was read; None where none was.
+        read: bytes of it.
+    """
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return known is not None and (not os.path.samestat(found, known) or found.st_size < read)
 
 
 def opened_file(path: Path) -> BinaryIO:

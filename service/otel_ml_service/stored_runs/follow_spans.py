@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from otel_ml_exporters.records import Span
 from otel_ml_exporters.span_lines import span_of
+from otel_ml_service.stored_runs.follow_jsonl import is_another
 
 __all__ = ["SpanFollower", "newest_spans", "spans_between", "spans_in", "spans_of_step"]
 
@@ -30,16 +32,23 @@ class SpanFollower:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._file: os.stat_result | None = None
         self._offset = -1
+
+    @property
+    def is_of_another_file(self) -> bool:
+        """Whether the file was replaced or cut since it was read: a new follower has what is there now."""
+        return is_another(self._path, self._file, self._offset)
 
     def new_spans(self) -> list[Span]:
         """Return what was written since the last call; a line that is not complete yet comes the next time."""
         if not self._path.is_file():
             return []
         with self._path.open("rb") as file:
+            self._file = os.fstat(file.fileno())
             if self._offset < 0:
                 # Likely inside of a line, whose rest is not a span, and is left out.
-                self._offset = max(0, self._path.stat().st_size - _TAIL)
+                self._offset = max(0, self._file.st_size - _TAIL)
             file.seek(self._offset)
             content = file.read()
         whole = content[: content.rfind(b"\n") + 1]

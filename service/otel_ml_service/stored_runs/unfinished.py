@@ -120,6 +120,8 @@ def unreadable_spools() -> list[str]:
             said.append(str(error))
         except FileNotFoundError:
             continue  # its writer was quicker
+        except OSError as error:
+            said.append(explained(f"The spool {spool} cannot be read: {error.strerror}.", "storage"))
     return said
 
 
@@ -177,7 +179,7 @@ def _rendezvous_of_all() -> Path:
 def _read(spools: Sequence[Path]) -> Iterator[tuple[Path, Leftover]]:
     """Yield the spools that can be read, each with its first frame: ranks may have left hundreds of megabytes."""
     for spool in spools:
-        with suppress(VersionError, WireError, FileNotFoundError):
+        with suppress(VersionError, WireError, OSError):  # `unreadable_spools` says which
             found = read_spool(spool)
             yield spool, found._replace(frames=found.frames[:1])
 

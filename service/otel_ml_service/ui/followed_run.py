@@ -144,6 +144,8 @@ class FollowedRun:
             self._read_whole()
 
     def _follow(self) -> None:
+        if self._followers is not None and any(one.is_of_another_file for one in self._followers):
+            self._followers = None
         if self._followers is None:
             if not is_there(self.folder.jsonl):
                 raise RunUnreadableError(

@@ -127,9 +127,19 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device_t *d, unsigned *count, proces
     return SUCCESS;
 }
 
-int nvmlEventSetCreate(void **set) { *set = &devices; return gone(); }
+static int registered[16];
+
+int nvmlEventSetCreate(void **set) { *set = &devices; memset(registered, 0, sizeof registered); return gone(); }
 int nvmlEventSetFree(void *set) { (void)set; return gone(); }
-int nvmlDeviceRegisterEvents(device_t *d, u64 types, void *set) { (void)d; (void)types; (void)set; return gone(); }
+
+/* `<device>.events` is the error with which a device refuses. */
+int nvmlDeviceRegisterEvents(device_t *d, u64 types, void *set) {
+    u64 found = 0;
+    (void)types; (void)set;
+    int error = number(d, "events", &found);
+    registered[d->index] = !error || error == NOT_SUPPORTED;
+    return registered[d->index] ? SUCCESS : error;
+}
 
 /* `<device>.xid` is reported once: the file is taken away. */
 int nvmlEventSetWait_v2(void *set, event_t *event, unsigned milliseconds) {
@@ -137,7 +147,7 @@ int nvmlEventSetWait_v2(void *set, event_t *event, unsigned milliseconds) {
     if (gone()) return gone();
     for (int i = 0; i < 16; i++) {
         u64 xid = 0;
-        if (number(&devices[i], "xid", &xid)) continue;
+        if (!registered[i] || number(&devices[i], "xid", &xid)) continue;
         char path[4096];
         snprintf(path, sizeof path, "%s/%d.xid", getenv("FAKE_NVML"), i);
         remove(path);

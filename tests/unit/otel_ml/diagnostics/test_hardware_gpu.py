@@ -131,6 +131,18 @@ def test_memory_errors_and_xid_errors_are_counted_by_kind(gpus: FakeNvml, otel_m
     assert total(otel_ml_capture, "hw.errors", error_type="xid_79") == 1.0
 
 
+def test_a_gpu_that_does_not_tell_its_xid_errors_keeps_no_other_from_it(
+    gpus: FakeNvml, otel_ml_capture: Capture
+) -> None:
+    gpus.device(0, events="!4", xid=31)
+
+    with hardware.start_monitor(FAST, sources="gpu"):
+        gpus.device(1, xid=79)
+        eventually(lambda: total(otel_ml_capture, "hw.errors", error_type="xid_79", hw_id="gpu1") == 1.0)
+
+    assert total(otel_ml_capture, "hw.errors", error_type="xid_31") == 0.0
+
+
 def test_a_number_that_a_gpu_does_not_have_is_absent_and_the_rest_is_there(
     gpus: FakeNvml, otel_ml_capture: Capture
 ) -> None:
@@ -296,6 +308,29 @@ def test_visible_devices_are_found_by_number_and_uuid(given: dict[str, str], exp
     uuids = ["GPU-aa01", "GPU-bb02", "GPU-cc03"]
 
     assert hardware.visible_devices(uuids, given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "of_amd", "of_nvidia"),
+    [
+        ({"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "2"}, [1], [2]),
+        ({"HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "2"}, [2], [2]),
+        ({"HIP_VISIBLE_DEVICES": "1"}, [1], [0, 1, 2]),
+        ({"ROCR_VISIBLE_DEVICES": "1"}, [1], [0, 1, 2]),
+    ],
+    ids=str,
+)
+def test_each_vendor_reads_its_own_variables(given: dict[str, str], of_amd: list[int], of_nvidia: list[int]) -> None:
+    uuids = ["GPU-aa01", "GPU-bb02", "GPU-cc03"]
+
+    assert hardware.visible_devices(uuids, given, vendor="amd") == of_amd
+    assert hardware.visible_devices(uuids, given, vendor="nvidia") == of_nvidia
+
+
+def test_a_variable_of_amd_hides_no_gpu_of_nvidia(gpus: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1")
+
+    assert "gpu0" in hardware.diagnose("start")
 
 
 def test_a_uuid_that_several_devices_begin_with_names_none() -> None:

@@ -116,6 +116,21 @@ def test_tensors_are_seen_at_the_steps_of_their_schedule_only(otel_ml_capture: C
     assert [point.step for point in otel_ml_capture.points] == [0, 2, 6, 8]
 
 
+def test_nothing_is_recorded_after_close(otel_ml_capture: Capture) -> None:
+    net = block()
+    inspector = Inspector(net, config({"layer_types": ["fc1"]}, stats=["max"], tensors=["weight", "output"]))
+    for step in range(2):
+        otel_ml.set_step(step)
+        net(torch.ones(1, 4))
+        inspector.step()
+        inspector.close()
+
+    assert sorted((point.step, point.name) for point in otel_ml_capture.points) == [
+        (0, "inspect/fc1/output/max"),
+        (0, "inspect/fc1/weight/max"),
+    ]
+
+
 def test_without_a_step_of_the_program_its_own_steps_are_counted(otel_ml_capture: Capture) -> None:
     net = block()
     inspector = Inspector(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from pathlib import Path
+
+import pytest
 
 from otel_ml.diagnostics.inspection.dump import Dump
 from otel_ml.diagnostics.inspection.host_copy import copied
 from otel_ml.diagnostics.inspection.text_log import TextLog
+from otel_ml.diagnostics.inspection.writer_end import ended
 from otel_ml.testing import Capture, otel_ml_capture
 from tests.fake_cuda import FakeCuda
 
@@ -47,6 +52,23 @@ def test_a_log_that_ends_while_its_device_hangs_says_so(
 
     (notice,) = otel_ml_capture.notices
     assert str(log.path) in notice
+
+
+def test_a_thread_that_takes_nothing_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    thread = threading.Thread(target=released.wait, daemon=True)
+    thread.start()
+    waiting = queue.Queue[object](1)
+    waiting.put("a line")
+    joined = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", lambda _, timeout: joined.append(timeout))
+        is_over = ended(thread, waiting, 0.1)
+    released.set()
+    thread.join()
+
+    assert not is_over
+    assert joined == [0.0]
 
 
 def test_tensors_that_do_not_come_are_said_at_the_end(otel_ml_capture: Capture, cuda: FakeCuda, tmp_path: Path) -> None:

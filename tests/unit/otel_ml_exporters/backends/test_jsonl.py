@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,24 +108,51 @@ def test_a_full_disk_leaves_both_files_as_they_were(tmp_path: Path, monkeypatch:
     exporter = started(tmp_path)
     exporter.export([spans(1), row(2, {"loss": 1.0})])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    write = os.write
-    metrics = (tmp_path / "metrics.jsonl").stat().st_ino
-
-    def full_after_a_few_bytes(file: int, data: bytes) -> int:
-        if os.fstat(file).st_ino != metrics:
-            return write(file, data)
-        if len(data) < 20:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data[:-10])
 
     with monkeypatch.context() as disk:
-        disk.setattr(os, "write", full_after_a_few_bytes)
+        disk.setattr(os, "write", full_after_a_few_bytes_of(tmp_path / "metrics.jsonl"))
         with pytest.raises(RetryableExportError, match="No space left"):
             exporter.export([spans(3), row(4, {"loss": 1.0})])
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     exporter.shutdown(1.0, None)
 
     assert after == before
+
+
+def test_what_a_disk_took_a_part_of_and_could_not_be_cut_is_cut_before_the_batch_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter = started(tmp_path)
+    exporter.export([spans(1), row(2, {"loss": 1.0})])
+
+    def gone(file: int, size: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "write", full_after_a_few_bytes_of(tmp_path / "metrics.jsonl"))
+        disk.setattr(os, "ftruncate", gone)
+        for _ in range(2):
+            with pytest.raises(RetryableExportError, match="error"):
+                exporter.export([spans(3), row(4, {"loss": 1.0})])
+    exporter.export([spans(3), row(4, {"loss": 1.0})])
+    exporter.shutdown(1.0, None)
+
+    assert [line["seq"] for line in lines(tmp_path / "metrics.jsonl")] == [2, 4]
+    assert [line["span_id"] for line in lines(tmp_path / "spans.jsonl")] == ["1a", "1b", "3a", "3b"]
+
+
+def full_after_a_few_bytes_of(path: Path) -> Callable[[int, bytes], int]:
+    """Return a `write` that finds no room for the end of what comes to a file."""
+    write, full = os.write, path.stat().st_ino
+
+    def written(file: int, data: bytes) -> int:
+        if os.fstat(file).st_ino != full:
+            return write(file, data)
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[:-10])
+
+    return written
 
 
 def test_an_image_is_a_file_and_its_name_stays_in_the_folder_of_media(tmp_path: Path) -> None:

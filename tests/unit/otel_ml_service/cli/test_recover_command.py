@@ -91,6 +91,22 @@ def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path
     assert not rendezvous.folder.exists()
 
 
+def test_recover_says_which_spool_cannot_be_read_and_delivers_the_others(tmp_path: Path) -> None:
+    rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    (rendezvous.spool / "a-000000.spool").mkdir()
+    writer = FakeWriter(experiment="01dead", extra={"ml.experiment.name": "digits"})
+    write_spool(rendezvous.spool / "rank0-000000.spool", writer, range(10))
+
+    done = otel_ml(tmp_path, "recover", OTEL_ML_EXPORTERS="jsonl", OTEL_ML_END_SILENCE="1000")
+
+    assert f"The spool {rendezvous.spool / 'a-000000.spool'} cannot be read: Is a directory" in done.stdout
+    found = history(records(RunFolder(tmp_path / "digits" / "01dead"))).get("loss")
+    assert found == dict.fromkeys(range(10), 0.25)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert (rendezvous.spool / "a-000000.spool").is_dir()
+
+
 def left_by_a_dead_service(base: Path, run_id: str) -> RunFolder:
     """Leave what is there after `kill -9` of a job in another folder and of its service."""
     folder = RunFolder(base / "elsewhere" / "digits" / run_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -135,6 +136,31 @@ def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path: Path) -> None:
 
     assert first.startswith("01abc live  step 3  100 %")
     assert rest.startswith("01abc failed  step 3")
+
+
+@pytest.mark.parametrize("command", ["top", "tail"])
+def test_a_run_whose_file_is_replaced_meanwhile_is_shown_as_it_is_now(tmp_path: Path, command: str) -> None:
+    *records, _ = digits_records(steps=4)
+    run = write_run(tmp_path, "01abc", records)
+    restored = write_run(tmp_path / "restored", "01abc", digits_records(steps=9))
+    with (
+        closing(Outbox(run.database)),
+        subprocess.Popen(
+            [*PROGRAM, command, "01abc"], env=environment(tmp_path), stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        process.stdout.readline()
+        restored.jsonl.replace(run.jsonl)
+        if command == "tail":
+            until_line(process.stdout, "status finished")
+        else:
+            until_line(process.stdout, "01abc finished  step 8")
+        process.kill()
+
+
+def until_line(lines: Iterable[str], begin: str) -> None:
+    assert any(line.startswith(begin) for line in lines)
 
 
 @pytest.mark.parametrize("colors", [{"NO_COLOR": "1"}, {}], ids=["no colors", "colors"])

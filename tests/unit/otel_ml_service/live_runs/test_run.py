@@ -18,6 +18,7 @@ from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.storage.database import StorageError
+from otel_ml_service.storage.outbox import Commit, Outbox
 from otel_ml_service.telemetry import Telemetry
 from tests.full_disk import no_file_larger_than
 from tests.strategies import START, Rank
@@ -36,6 +37,18 @@ def test_an_exporter_at_work_is_told_the_tags_of_a_later_launch(tmp_path: Path) 
     eventually(lambda: exporter.run is not None and exporter.run.tags == ("one", "two"))
     run.pipelines.ask_to_stop(10)
     run.close()
+
+
+@pytest.mark.parametrize("fact", ["rejected", "self_telemetry", "files"])
+def test_a_run_that_cannot_be_opened_is_closed_again(tmp_path: Path, fact: str) -> None:
+    run = LiveRun("exp", tmp_path, RunSettings({}), Telemetry(), journal="j")
+    run.outbox.commit(Commit(facts={fact: "{"}))
+    run.close()
+
+    with pytest.raises(ValueError, match=r"."):
+        LiveRun("exp", tmp_path, RunSettings({}), Telemetry(), journal="j")
+
+    Outbox(tmp_path / "state" / "run.db").close()  # one opener at a time
 
 
 @pytest.mark.parametrize("commits", [1, 2])

@@ -37,6 +37,21 @@ def test_each_span_is_handed_out_once_and_half_a_line_when_it_is_whole(tmp_path:
     assert follower.new_spans() == []
 
 
+def test_a_file_that_was_cut_or_replaced_is_not_taken_for_the_one_that_was_read(tmp_path: Path) -> None:
+    file, other = tmp_path / "spans.jsonl", tmp_path / "other"
+    file.write_text(line(0) + line(1))
+    follower = SpanFollower(file)
+    before = follower.is_of_another_file
+    follower.new_spans()
+    as_it_was = follower.is_of_another_file
+    file.write_text(line(0))
+    cut = follower.is_of_another_file
+    other.write_text("".join(map(line, range(9))))
+    other.replace(file)
+
+    assert (before, as_it_was, cut, follower.is_of_another_file) == (False, False, True, True)
+
+
 def test_what_is_no_span_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "spans.jsonl"
     file.write_text(line(0) + "no JSON\n[]\n" + line(1, name=None) + line(2, start_ns="soon") + line(3))

@@ -346,6 +346,25 @@ def test_two_runs_are_compared_on_one_page(client: Client, tmp_path: Path) -> No
     assert client.get("compare?run=digits/run-1").status == 404
 
 
+def test_a_run_whose_file_is_replaced_while_it_is_looked_at_is_shown_as_it_is_now(
+    client: Client, tmp_path: Path
+) -> None:
+    growing, other = Growing(tmp_path), Growing(tmp_path / "restored")
+    for step in range(3):
+        growing.step(step, of_before=1.0)
+    before = client.get("run/growing/run-1/")
+    for step in range(9):
+        other.step(step, of_the_backup=1.0)
+    (other.folder / "metrics.jsonl").replace(growing.folder / "metrics.jsonl")
+
+    after = client.get("run/growing/run-1/")
+
+    assert "<b>of_before</b>" in before.body
+    assert after.status == 200
+    assert "<b>of_before</b>" not in after.body
+    assert "<b>of_the_backup</b>" in after.body
+
+
 def test_a_comparison_follows_its_runs_while_they_train(client: Client, tmp_path: Path) -> None:
     write_run(tmp_path, "run-1", records_of_everything())
     growing = Growing(tmp_path)
