@@ -77,6 +77,15 @@ class SingleThreadExecutor:
         self._tasks.put(task)
         return task
 
+    def begin_or_do(self, work: Callable[[], T]) -> BackgroundTask[T]:
+        """Let the thread do `work`; where the system gives the process no further thread, do it here."""
+        try:
+            return self.begin(work)
+        except RuntimeError:
+            task = BackgroundTask(work)
+            task.run()
+            return task
+
     def close(self) -> None:
         """Let the thread end after what it has begun; the next task starts another one."""
         self._tasks.put(None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import sys
+from _thread import get_ident
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -29,34 +30,58 @@ def forget_import(name: str) -> None:
 
 
 class _Watcher:
-    """Tells when a module is imported, and is gone then."""
+    """Tells once a module has been imported, and is gone then.
+
+    Until then it stays: a program may look whether there is such a module, or try to import it, more than once.
+    """
 
     def __init__(self, module: str, do: Callable[[], None]) -> None:
         self.module = module
         self._do = do
+        self._asking = set[int]()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self.module:
+        # Another one that asks all others asks this one, too.
+        if fullname != self.module or get_ident() in self._asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _TellingLoader(spec.loader, self._do)  # type: ignore[assignment] # by its methods
+        self._asking.add(get_ident())
+        try:
+            spec = self._found_by_others(fullname, path, target)
+        finally:
+            self._asking.discard(get_ident())
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _TellingLoader(spec.loader, self._tell)  # type: ignore[assignment] # by its methods
         return spec
+
+    def _found_by_others(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Ask as an import does: a package that was installed to be edited has a finder of its own."""
+        for finder in list(sys.meta_path):
+            find_spec = None if finder is self else getattr(finder, "find_spec", None)
+            spec = None if find_spec is None else find_spec(fullname, path, target)
+            if spec is not None:
+                return spec  # type: ignore[no-any-return]
+        return None
+
+    def _tell(self) -> None:
+        if self in sys.meta_path:  # else it was told, or `forget_import()` was called, since the module was looked for
+            sys.meta_path.remove(self)
+            self._do()
 
 
 class _TellingLoader:
     """Loads a module as its own loader does, then tells."""
 
-    def __init__(self, loader: Any, do: Callable[[], None]) -> None:
+    def __init__(self, loader: Any, tell: Callable[[], None]) -> None:
         self._loader = loader
-        self._do = do
+        self._tell = tell
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
+    def __getattr__(self, name: str) -> Any:
+        # Who only looks for the module may ask its loader for sources and files.
+        return getattr(self._loader, name)
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
@@ -64,4 +89,4 @@ class _TellingLoader:
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        self._do()
+        self._tell()

@@ -397,3 +397,23 @@ def test_a_forked_child_with_a_place_stays_in_the_run_of_its_parent(server: Otlp
     assert {point.resource["ml.experiment.name"] for point in server.points("x")} == {"exp"}
     (said,) = [str(event.body) for event in server.events("ml.notice") if "init(" in str(event.body)]
     assert said.startswith("init(exporters='jsonl') while a run is active changes nothing")
+
+
+def test_a_process_that_gets_no_further_thread_delivers_on_the_one_it_has(server: OtlpServer, tmp_path: Path) -> None:
+    # Every thread beside those of `threading` is refused, as where the limit of a container is reached once the run's
+    # own thread is there; the limit of the system does not hold for root.
+    program = """
+        import _thread, threading
+        def refuse(*_):
+            raise RuntimeError("can't start new thread")
+        _thread.start_new_thread = refuse
+        import otel_ml
+        otel_ml.init("exp")
+        otel_ml.log({"x": 1.0}, step=1)
+        otel_ml.flush(10)
+    """
+
+    _, said = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert [point.value for point in server.points("x")] == [1.0]
+    assert "can't start new thread" not in said

@@ -151,6 +151,7 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     is_of_launch = has_number or bool(parent and place.launcher and place.launcher == parent.launcher)
     is_of_same_place = is_of_launch and parent is not None and place.rank == parent.rank
     is_asked_for = bool(arguments.get("id")) and not is_other
+    # `child_env()` of versions that named no parent left it empty.
     is_handed = parent is None or parent.pid == ANYWHERE
     is_rank = place.launcher != "" and (is_of_launch or place.launcher not in _OF_ALL_RANKS) and not is_of_same_place
     if (is_asked_for or is_handed or creator_by_multiprocessing() or is_rank) and not is_other:

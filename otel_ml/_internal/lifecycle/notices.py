@@ -78,6 +78,7 @@ class Notices:
         shown, told = self._shown or 0, run.get("told")
         first = len(notices) if told is None else int(told)
         if self._is_speaker:
+            # An older service does not say it: whoever would print prints all.
             speaks_from = run.get("speaks_from", shown)
             first = first if speaks_from is None and is_last else speaks_from
         if first is None:  # another process prints

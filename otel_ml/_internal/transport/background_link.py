@@ -28,7 +28,7 @@ class BackgroundLink:
 
     def reach(self, now: float, *, failing_s: float) -> Reached | None:
         if self._look is None:
-            self._look = self._background.begin(lambda: self._link.reach(now, failing_s=failing_s))
+            self._look = self._background.begin_or_do(lambda: self._link.reach(now, failing_s=failing_s))
         look = self._look
         if not look.done.wait(LOOK_S):
             return None

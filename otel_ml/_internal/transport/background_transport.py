@@ -22,7 +22,8 @@ class BackgroundTransport:
     """A transport whose caller does something else ten times a second, however long or short the requests are.
 
     Args:
-        transport: does the work, on one thread that is started with the first request.
+        transport: does the work, on one thread that is started with the first request; on the caller's where the
+            system gives no thread.
         meanwhile: called on the caller's thread every `tick` seconds of waiting; returns whether to go on waiting.
     """
 
@@ -50,7 +51,7 @@ class BackgroundTransport:
         self._transport.forget()
 
     def _wait_for(self, call: Callable[[], T], given_up: T) -> T:
-        task = self._background.begin(call)
+        task = self._background.begin_or_do(call)
         while not task.done.wait(max(0.0, self._next - time.monotonic())):
             self._next = time.monotonic() + self._tick
             if not self._meanwhile():

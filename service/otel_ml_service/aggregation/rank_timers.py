@@ -95,7 +95,8 @@ class RankTimers:
         seconds[missing] = np.nan
         seconds = seconds.reshape(len(ranks), len(phases))
         if phases[0] == UNTIMED:
-            # The sum is of all timers, `step` among them; of timers inside of others it has too much, hence the 0.
+            # The sum is of all timers, `step` among them; of timers inside of others it has too much, hence the 0,
+            # until spans show which these are (`frontier.in_no_timer()`).
             seconds[:, 0] = np.maximum(2 * seconds[:, phases.index(STEP)] - np.nansum(seconds, axis=1), 0.0)
         return phases, seconds
 

@@ -60,6 +60,8 @@ class RestartDetection:
             awaited += self._peers(writer, lambda peer: peer.alive_at + heartbeat_s > run.now)
             moments += [peer.alive_at + heartbeat_s for peer in awaited]
             moments.append(writer.since + heartbeat_s)
+        # All of these may be over and nothing decided: who is dead, and what may be late, is told by other clocks
+        # (`is_open_question()`). It is looked at again some times a heartbeat.
         return min((moment for moment in moments if moment > run.now), default=run.now + heartbeat_s / 4)
 
     def is_open_question(self, writer: WriterState, before: WriterState) -> bool:

@@ -26,7 +26,7 @@ from otel_ml_service.aggregation.watched_steps import PUBLISHED_EVERY, WatchedSt
 from otel_ml_service.findings.blocking_ranks import blocking_ranks, without
 from otel_ml_service.findings.evidence_span import is_shown, linked
 from otel_ml_service.findings.finding import COLUMNS, Finding, row_of
-from otel_ml_service.findings.frontier import Exposed
+from otel_ml_service.findings.frontier import Exposed, in_no_timer
 from otel_ml_service.findings.phases import NOTHING_SAID, TimerKind
 from otel_ml_service.findings.slow_role import Beside, SlowRole
 from otel_ml_service.findings.step_findings import StepFindings
@@ -111,7 +111,7 @@ class Stragglers:
         if not self._is_on:
             return {}
         parents = self._parents(stream, watch, timers)
-        timers = timers.in_order_of(watch.order)
+        timers = in_no_timer(timers, parents).in_order_of(watch.order)
         found = watch.step_findings.step(window.step, timers, parents, self._beside(stream, watch, time_ns))
         changes = [self._linked(stream, watch, finding) for finding in found]
         watch.heat.add(window.step, watch.step_findings.slowdowns)

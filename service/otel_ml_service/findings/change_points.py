@@ -309,6 +309,7 @@ def _bend(reference: Floats) -> float:
 
 def _is_a_ramp(rises: Floats, at: int, least: float) -> bool:
     """Whether the newest steps leave the line with another slope rather than another level: squares of both fits."""
+    # Clipped, as a single far value at the end would make a ramp of any level.
     near = np.clip(rises, -least, 2.5 * max(float(np.median(rises[at:])), least))
     level = (near[:at] ** 2).sum() + ((near[at:] - near[at:].mean()) ** 2).sum()
     # [ramps, steps]: one that begins at each step and has four steps at least; a shorter one is a jump.

@@ -39,6 +39,7 @@ Flags = npt.NDArray[np.bool_]
 _DEFAULTS = Thresholds()
 
 _SMOOTHING = 0.3
+"""Of what is smoothed over steps, the part of the newest one: the newest three make two thirds of it."""
 _OFTEN = 0.9
 """The share of steps in which a rank that is slow is long."""
 _LEAST = 0.9
@@ -51,9 +52,10 @@ _LEAP = 4.0
 """So many times what a rank was slow by in the steps before: these were chance, and it is slow since this one."""
 NO_DEVIATIONS: Mapping[str, float] = {}
 _LIKELY = 0.4
-"""Part of the evidence that is needed, of a rank that may be found soon."""
+"""Part of the evidence that is needed, of a rank that may be found soon: more than one long step, which is a fourth."""
 _HARDLY = 0.25
-"""Of what a rank was slow by lately: who is long by less seems to be as quick as the others again."""
+"""Of what a rank was slow by lately: who is long by less seems to be as quick as the others again. Beyond half of what
+is to be found a step is long, so whoever was very slow, and is a little longer afterwards, would stay slow."""
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
 

@@ -20,7 +20,7 @@ from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, accuses
 from otel_ml_service.findings.step_timers import StepTimers
 
-__all__ = ["Exposed", "Line", "exposed", "line_of", "own_time"]
+__all__ = ["Exposed", "Line", "exposed", "in_no_timer", "line_of", "own_time"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -131,6 +131,24 @@ def own_time(seconds: Floats, phases: Sequence[str], parents: Mapping[str, str])
         # The first column less all others.
         own[:, outer] = np.subtract.reduce(seconds[:, [outer, *inside]], axis=1)
     return own
+
+
+def in_no_timer(timers: StepTimers, parents: Mapping[str, str]) -> StepTimers:
+    """Return timers with what each step takes in none of them, where some are inside of others.
+
+    Args:
+        timers: of the step; what is in no timer was made of them as if they followed one another.
+        parents: see `exposed()`.
+    """
+    if not parents or UNTIMED not in timers.phases or STEP not in timers.phases:
+        return timers
+    timed = [column for column, phase in enumerate(timers.phases) if phase != UNTIMED]
+    phases, seconds = [timers.phases[column] for column in timed], timers.seconds.copy()
+    of_timers = seconds[:, timed]
+    missing = np.isnan(of_timers[:, phases.index(STEP)])
+    rest = own_time(np.nan_to_num(of_timers), phases, parents)[:, phases.index(STEP)]
+    seconds[:, timers.phases.index(UNTIMED)] = np.where(missing, np.nan, np.maximum(rest, 0.0))
+    return timers._replace(seconds=seconds)
 
 
 @lru_cache(maxsize=256)

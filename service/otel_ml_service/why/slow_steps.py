@@ -155,6 +155,7 @@ def _effect(time: StepTime, steps: Sequence[int], not_in: Sequence[tuple[int, in
     # As a standard deviation (of normal noise); what is compared is a mean, which scatters less the more steps it is
     # of.
     scatter = 1.4826 * median(abs(time.seconds[step] - usual_s) for step in usual)
+    # A mean of more than 16 steps is taken for no surer than one of 16: steps that follow one another are alike.
     least = max(NOTICED * usual_s, 3 * scatter / min(len(kept), 16) ** 0.5)
     return _Effect(steps, kept, usual, mean_s, usual_s, abs(mean_s - usual_s) > least)
 

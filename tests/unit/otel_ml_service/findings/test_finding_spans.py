@@ -180,3 +180,41 @@ def test_a_thread_that_communicates_beside_the_step_does_not_take_its_account_aw
         assert sum(value for name, value in exposed.items() if not name.endswith("/rank")) == pytest.approx(0.019)
         assert exposed["time/exposed/untimed"] == pytest.approx(0.006)
         assert "time/exposed/all_reduce" not in exposed
+
+
+def step_with_a_timer_inside(rank: Rank, step: int, late_s: float, waits_s: float) -> Spans:
+    """Return the spans of a step in which a rank is `late_s` in no timer, then `forward` has `attention` inside."""
+    who, begin, ms = rank.writer, 4 * step * 10**9, 10**6
+    first = round(1000 * (0.1 + late_s))
+    last = first + 800 + round(1000 * (0.1 + waits_s))
+    timed = {"step": (0, last), "forward": (first, first + 800), "attention": (first + 50, first + 750),
+             "all_reduce": (first + 800, last)}  # fmt: skip
+    inside = {"forward": 1, "attention": 2, "all_reduce": 1}
+    ids = [f"{who.rank << 32 | step << 8 | number:016x}" for number in range(5)]
+    found = [
+        Span(
+            f"{who.rank:032x}", ids[number], ids[inside[name]] if name in inside else None, name,
+            begin + start * ms, begin + end * ms, who.role, who.rank, "step", step, {"ml.timer.level": 1},
+        )
+        for number, (name, (start, end)) in enumerate(timed.items(), 1)
+    ]  # fmt: skip
+    return Spans(who, SpanLines.of(found), tuple(int(span.span_id, 16) for span in found))
+
+
+def test_who_is_late_in_no_timer_is_found_where_timers_are_inside_of_others() -> None:
+    service, ranks = Service(), ranks_of(4)
+    for step in range(40):
+        late_s = [0.3 if step >= 20 and rank is ranks[2] else 0.0 for rank in ranks]
+        for rank, late in zip(ranks, late_s, strict=True):
+            waits_s = max(late_s) - late
+            service.take([step_with_a_timer_inside(rank, step, late, waits_s)])
+            times = {
+                "time/forward": 0.8, "time/attention": 0.7, "time/all_reduce": 0.1 + waits_s,
+                "time/step": 1.0 + max(late_s),
+            }  # fmt: skip
+            service.take(rank.step(step, times, "sum>max"))
+        service.wait(4, *ranks)
+
+    [finding] = service.engine.findings
+    assert (finding["rank"], finding["phase"], finding["since"]) == (2, "untimed", 20)
+    assert finding["extra_s"] == pytest.approx(0.3)
