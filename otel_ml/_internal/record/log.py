@@ -13,9 +13,8 @@ from otel_ml._internal.record.call_forms import NO_VALUES, Meant, meant_by_log, 
 from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.run_scope import NOW
-from otel_ml._internal.series.attributes import exact, identity
 from otel_ml._internal.series.buffer import STRIDE
-from otel_ml._internal.series.definition import DEFINITIONS, Series, bad_prefix
+from otel_ml._internal.series.definition import DEFINITIONS, Series, bad_prefix, identity
 from otel_ml._internal.series.reduction_arguments import Reduce, are_attributes, reduction_from
 from otel_ml._internal.series.row import FEWEST, Row, Table
 from otel_ml._internal.signature import MISSING, public, publish
@@ -238,7 +237,7 @@ def _table(options: _Options) -> Table:
         return _PLAIN  # `log(values, step=7)`
     try:
         several = reduce if reduce is None or isinstance(reduce, str) else tuple(reduce)
-        key = (prefix, several, within, over, None if attributes is None else exact(attributes))
+        key = (prefix, several, within, over, None if attributes is None else tuple(attributes.items()))
         table = _TABLES.get(key)
     except Exception:  # noqa: BLE001 (a list, a class of the program's)
         # Something that cannot be a key: what it means, or that it means nothing, is found out without the cache.

@@ -16,9 +16,8 @@ from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.safe_repr import safe_repr
-from otel_ml._internal.series.attributes import exact, identity
 from otel_ml._internal.series.buffer import LIMIT, RECORDS
-from otel_ml._internal.series.definition import DEFINITIONS, Definition, Series
+from otel_ml._internal.series.definition import DEFINITIONS, Definition, Series, identity
 from otel_ml._internal.series.reduction_arguments import Reduce, are_attributes, reduction_from, text_from
 from otel_ml._internal.signature import MISSING, public, public_type, publish
 from otel_ml._internal.steps.axes import current_step
@@ -138,7 +137,7 @@ class Metric:
             append(records)
 
     def _with(self, of: Series, attributes: Mapping[str, object]) -> Series | None:
-        given = exact(attributes)
+        given = tuple(attributes.items())
         try:
             return self._by_attributes[given]
         except KeyError:

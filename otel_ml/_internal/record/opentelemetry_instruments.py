@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.record.values import BeingTracedError, UnrecordableError, record_value
 from otel_ml._internal.safe_repr import safe_repr
-from otel_ml._internal.series.attributes import exact, identity
-from otel_ml._internal.series.definition import DEFINITIONS
+from otel_ml._internal.series.definition import DEFINITIONS, Attributes, identity
 from otel_ml._internal.series.reduction_arguments import are_attributes
 from otel_ml._internal.signature import public_type, publish
 
@@ -48,7 +47,7 @@ class UpDownCounter(_Instrument):
 
     def __init__(self, metric: Metric) -> None:
         super().__init__(metric)
-        self._levels: dict[tuple[object, ...], float] = {}
+        self._levels: dict[Attributes, float] = {}
 
     @publish("self", "amount", "attributes", "context")
     @answered
@@ -62,7 +61,7 @@ class UpDownCounter(_Instrument):
         change = _number(amount)
         if change is None or not are_attributes(attributes, "add()", 1):
             return
-        key = exact(dict(identity({} if attributes is None else attributes)))
+        key = identity({} if attributes is None else attributes)
         # Recorded under the lock, too: the last record of a step is then its newest level, whatever threads add.
         with DEFINITIONS.lock:
             level = self._levels[key] = self._levels.get(key, 0) + change

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from otel_ml._internal.error_reporting import answered, reporter
-from otel_ml._internal.safe_repr import safe_repr
-from otel_ml._internal.series.attributes import Attributes, exact
+from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml._internal.series.declarations import (
     NOTHING,
     Declaration,
@@ -31,12 +30,17 @@ __all__ = [
     "QUANTILE_COARSE",
     "SPANS_OVER_BUDGET",
     "UNSETTLED",
+    "Attributes",
     "Definition",
     "Series",
     "bad_name",
     "bad_prefix",
     "define_metric",
+    "identity",
 ]
+
+Attributes = tuple[tuple[str, str | bool | int | float], ...]
+"""Sorted by key."""
 
 _MEAN = NOTHING
 """What a metric is where nobody says anything."""
@@ -189,7 +193,7 @@ class Definitions:
         """Start with no metric; what was declared stays, and so do places: our own series keep theirs."""
         self.new_lock()
         self._definitions: dict[str, Definition] = {}
-        self._series: dict[tuple[object, ...], Series] = {}
+        self._series: dict[tuple[str, Attributes], Series] = {}
 
     def new_lock(self) -> None:
         """Replace the lock, which another thread of the parent may have held at a fork."""
@@ -220,15 +224,14 @@ class Definitions:
         if not isinstance(name, str) or not name or is_own(name) or name in {WATERMARK, POSITION}:
             reporter.drop("bad_name", bad_name(name))
             return None
-        key = (name, exact(dict(attributes)))
         with self.lock:
             before = self._definitions.get(name)
             definition, conflict, other_unit = self._definition(name, before, reduction, unit, description, default)
-            series = self._series.get(key)
+            series = self._series.get((name, attributes))
             if series is None and len(self._series) >= self.MAX_SERIES:
                 known = None
             elif series is None or series.definition is not definition:
-                known = self._series[key] = Series(definition, attributes)
+                known = self._series[name, attributes] = Series(definition, attributes)
             else:
                 known = series
         if before is not None and before is not definition:
@@ -343,6 +346,16 @@ def bad_name(name: object) -> str:
 def bad_prefix(prefix: object) -> str:
     """Say what is wrong with the prefix of names."""
     return f"log(): expected a prefix such as 'val', got {safe_repr(prefix)}. Pass a string."
+
+
+def identity(attributes: Mapping[str, object]) -> Attributes:
+    """Return attributes in the one order and with the types OpenTelemetry has; others become text."""
+    # A dictionary first: 1 and "1" are one key, and two items of one key would be sorted by their values.
+    found = {
+        text_of(key): value if isinstance(value, (str, bool, int, float)) else text_of(value)
+        for key, value in attributes.items()
+    }
+    return tuple(sorted(found.items()))
 
 
 @public

@@ -12,8 +12,7 @@ from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.record.append import append
 from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES
 from otel_ml._internal.safe_repr import safe_repr
-from otel_ml._internal.series.attributes import identity
-from otel_ml._internal.series.definition import DEFINITIONS, Series
+from otel_ml._internal.series.definition import DEFINITIONS, Series, identity
 from otel_ml._internal.signature import public, publish
 from otel_ml._internal.steps.axes import current_step, scope_steps
 from otel_ml._internal.steps.axis import Step

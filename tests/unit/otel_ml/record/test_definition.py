@@ -147,22 +147,6 @@ def test_of_attributes_whose_keys_are_one_text_the_last_counts(recorded):
     assert not recorder.dropped
 
 
-@pytest.mark.parametrize("values", [(True, 1, 1.0), (1.0, 1, True)], ids=repr)
-def test_attributes_that_python_alone_takes_for_one_are_those_that_were_given(recorded, values):
-    metric, level = get_meter().metric("metric", reduce="sum"), get_meter().create_up_down_counter("level")
-    for value in values:
-        log({"logged": 2.0}, attributes={"k": value}, reduce="sum")
-        metric.record(2.0, attributes={"k": value})
-        level.add(2, {"k": value})
-
-    found = points(recorded.collect())
-    for name in ("logged", "metric"):
-        given = {type(point.attributes["k"]): point.moments for point in found if point.name == name}
-        assert given == dict.fromkeys((bool, int, float), (1, 2.0))
-    levels = {type(point.attributes["k"]): point.value for point in found if point.name == "level"}
-    assert levels == dict.fromkeys((bool, int, float), 2.0)
-
-
 def test_attributes_in_any_order_are_one_series(recorded):
     log({"x": 1.0}, attributes={"a": "1", "b": "2"}, reduce="mean")
     log({"x": 2.0}, attributes={"b": "2", "a": "1"}, reduce="mean")
