@@ -54,8 +54,7 @@ NO_DEVIATIONS: Mapping[str, float] = {}
 _LIKELY = 0.4
 """Part of the evidence that is needed, of a rank that may be found soon: more than one long step, which is a fourth."""
 _HARDLY = 0.25
-"""Of what a rank was slow by lately: who is long by less seems to be as quick as the others again. Beyond half of what
-is to be found a step is long, so whoever was very slow, and is a little longer afterwards, would stay slow."""
+"""Of what a rank was slow by lately: long by less is as quick as the others, though its steps may count as long yet."""
 _WORST = 10.0
 """A slow-down beyond it counts as this one: one step in a debugger must not hide the next hundred."""
 
@@ -80,9 +79,8 @@ class Detector:
         self._late = np.zeros(0)
         self._saved_before: dict[tuple[int, str], float] = {}
         self._slow_until_it_left = set[tuple[int, str]]()
-        self.open: dict[tuple[int, str], Finding] = {
-            (one.rank, one.phase): one for one in open_findings if one.rank is not None
-        }
+        known = [((one.rank, one.phase), one) for one in open_findings if one.rank is not None]
+        self.open: dict[tuple[int, str], Finding] = dict(known)
         self.slowdowns: Floats = np.zeros(0)
         self._newest = self._before = max((one.last for one in open_findings), default=0)
 
