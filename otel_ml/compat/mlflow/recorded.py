@@ -317,13 +317,20 @@ def log_image(
 @reports_unrecordable
 def log_table(data: Any, artifact_file: str, run_id: str | None = None) -> None:
     """Record a table: a dictionary of columns or of single cells, or a DataFrame; `load_table()` joins them."""
-    table = data
-    if isinstance(data, Mapping):
-        is_row = not any(isinstance(value, (list, tuple)) or hasattr(value, "shape") for value in data.values())
-        table = {key: [value] for key, value in data.items()} if is_row else data
+    table = _columns(data) if isinstance(data, Mapping) else data
     with run_of("log_table", run_id) as active:
         active.tables.setdefault(artifact_file, deque(maxlen=MOST_TABLES)).append(table)
         otel_ml.log_table(f"{active.prefix}{artifact_file}", table)
+
+
+def _columns(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table by its columns; a single cell is repeated for each row, as pandas does for MLflow."""
+    rows = next((len(value) for value in data.values() if _is_column(value)), 1)
+    return {key: value if _is_column(value) else [value] * rows for key, value in data.items()}
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or bool(getattr(value, "shape", None))  # a number of numpy has the shape ()
 
 
 @reports_unrecordable

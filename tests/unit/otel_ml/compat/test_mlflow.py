@@ -88,6 +88,8 @@ def test_texts_dictionaries_figures_pictures_and_tables_are_kept_under_their_pat
     mlflow.log_image(np.zeros((4, 6)), key="sample", step=8)
     mlflow.log_table({"input": ["a", "b"], "output": ["c", "d"]}, "eval.json")
     mlflow.log_table({"input": "a", "output": "c"}, "one.json")
+    mlflow.log_table({"input": "a", "score": np.float64(0.5)}, "numpy.json")
+    mlflow.log_table({"input": ["a", "b"], "model": "m"}, "repeated.json")
 
     assert {name: event.body for name, event in events(captured, "text").items()} == {
         "notes/a.txt": "hello",
@@ -98,6 +100,8 @@ def test_texts_dictionaries_figures_pictures_and_tables_are_kept_under_their_pat
     assert events(captured, "image")["sample"].step == 8
     assert events(captured, "table")["eval.json"].body["rows"] == [["a", "c"], ["b", "d"]]
     assert events(captured, "table")["one.json"].body["rows"] == [["a", "c"]]
+    assert events(captured, "table")["numpy.json"].body["rows"] == [["a", 0.5]]
+    assert events(captured, "table")["repeated.json"].body["rows"] == [["a", "m"], ["b", "m"]]
 
 
 def test_files_folders_tags_and_data_sets_are_kept(captured: Capture, tmp_path: Path) -> None:
