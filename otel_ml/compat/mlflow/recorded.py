@@ -21,7 +21,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import NOTE, RUN_NAME, ActiveRun, Facts
 from otel_ml.compat.mlflow.open_runs import STATE, current, run_of
-from otel_ml.compat.tracking.as_number import number_of_text, plain_float
+from otel_ml.compat.tracking.as_number import in_memory, number_of_text, plain_float
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import in_range
 from otel_ml.compat.tracking.step_axes import whole
@@ -108,7 +108,7 @@ def _log_metric(active: ActiveRun, key: str, value: Any, step: int | None) -> No
 
 
 def _remember(active: ActiveRun, key: str, value: Any) -> None:
-    number = plain_float(value)
+    number = plain_float(in_memory(value))
     if number is not None and key and isinstance(key, str):
         active.data.metrics[key] = number
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from otel_ml.compat import mlflow
 from otel_ml.testing import Capture, capture
@@ -175,6 +176,14 @@ def test_modules_for_models_are_mlflows_own_but_for_what_would_record(captured: 
     assert said.model_uri == f"runs:/{run.info.run_id}/model"
     assert mlflow.__version__ == original.__version__
     assert not any("load_model" in notice for notice in captured.notices)
+
+
+def test_a_run_says_the_last_value_also_of_arrays_and_tensors(captured: Capture) -> None:
+    with mlflow.start_run() as run:
+        mlflow.log_metric("array", np.array([0.5]))
+        mlflow.log_metrics({"tensor": torch.tensor(0.25), "several": np.ones(2)})
+
+    assert mlflow.get_run(run.info.run_id).data.metrics == {"array": 0.5, "tensor": 0.25}
 
 
 def test_tables_that_a_run_has_logged_can_be_loaded_as_one(captured: Capture) -> None:
