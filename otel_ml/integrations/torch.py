@@ -107,9 +107,9 @@ def log_model(model: Module, name: str = "model") -> None:
     """
     parameters = [parameter for parameter in model.parameters() if _is_initialized(parameter)]
     buffers = [buffer for buffer in model.buffers() if _is_initialized(buffer)]
-    trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-    total = sum(parameter.numel() for parameter in parameters)
-    size = sum(tensor.numel() * tensor.element_size() for tensor in [*parameters, *buffers])
+    trainable = sum(_elements(parameter) for parameter in parameters if parameter.requires_grad)
+    total = sum(map(_elements, parameters))
+    size = sum(_elements(tensor) * tensor.element_size() for tensor in [*parameters, *buffers])
     dtypes = sorted({str(parameter.dtype).removeprefix("torch.") for parameter in parameters})
     facts = {
         "class": type(model).__qualname__,
@@ -125,7 +125,7 @@ def log_model(model: Module, name: str = "model") -> None:
 def _structure(model: Module, total: int) -> str:
     rows = ["| module | class | parameters |", "|---|---|---:|"]
     for path, module in model.named_modules():
-        count = sum(one.numel() for one in module.parameters() if _is_initialized(one))
+        count = sum(_elements(one) for one in module.parameters() if _is_initialized(one))
         rows.append(f"| {path or '(model)'} | {type(module).__qualname__} | {count:,} |")
     table = "\n".join(rows)
     if len(table) > _LONGEST:
@@ -138,6 +138,11 @@ def _is_initialized(tensor: Any) -> bool:
     from torch.nn.parameter import is_lazy
 
     return not is_lazy(tensor)
+
+
+def _elements(tensor: Any) -> int:
+    """Return how many elements this process has: a `DTensor`, as FSDP 2 shards a model, counts those of all ranks."""
+    return int((tensor.to_local() if hasattr(tensor, "to_local") else tensor).numel())
 
 
 def _distributed() -> Any:

@@ -217,7 +217,7 @@ async def get_or_create_metric_logger(proc_mesh: Any = None, process_name: str |
     return _LOGGERS["logger"]
 
 
-def start(config: Mapping[str, Mapping[str, Any]], process_name: str | None, global_step: int) -> None:
+def start(config: Mapping[str, Mapping[str, Any] | None], process_name: str | None, global_step: int) -> None:
     """Start the run that `config` describes, where none is active, and take its modes.
 
     Args:
@@ -230,16 +230,17 @@ def start(config: Mapping[str, Mapping[str, Any]], process_name: str | None, glo
     Raises:
         ConfigError: an option is wrong; all that are, in one message.
     """
+    backends = {name: options or {} for name, options in config.items()}  # YAML's `console:` is None
     problems = [
         f"Backend {name!r}: logging_mode is {options['logging_mode']!r}, expected one of {_MODES}."
-        for name, options in config.items()
+        for name, options in backends.items()
         if options.get("logging_mode") is not None and _mode(options["logging_mode"]) is None
     ]
     if problems:
         raise ConfigError(*problems)
-    for name, options in config.items():
+    for name, options in backends.items():
         _say_unused(name, options)
-    merged = {key: value for options in config.values() for key, value in options.items()}
+    merged = {key: value for options in backends.values() for key, value in options.items()}
     exporters = with_exporters_of_the_job(["jsonl", *config]) if config else None
     otel_ml.init(
         merged.get("project"),
@@ -250,7 +251,7 @@ def start(config: Mapping[str, Mapping[str, Any]], process_name: str | None, glo
     )
     if process_name is not None:
         otel_ml.event("forge.process", {"name": process_name})
-    modes = [_mode(options.get("logging_mode")) or LoggingMode.GLOBAL_REDUCE for options in config.values()]
+    modes = [_mode(options.get("logging_mode")) or LoggingMode.GLOBAL_REDUCE for options in backends.values()]
     COLLECTOR.begin(modes, global_step)
 
 

@@ -11,6 +11,7 @@ from otel_ml.compat.forge.accumulators import MetricAccumulator
 from otel_ml.compat.forge.collector import COLLECTOR, MODES_VARIABLE
 from otel_ml.compat.forge.environment_variables import are_metrics_off
 from otel_ml.compat.forge.metric import Metric, Reduce, Sample
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.env import CAPTURE, CONSOLE
 
 __all__ = ["child_env", "record_episode_sample", "record_metric"]
@@ -39,6 +40,7 @@ def record_metric(
     COLLECTOR.push(Metric(key, value, reduction, over=over))
 
 
+@reports_unrecordable
 def record_episode_sample(table_name: str, episode: Any) -> None:
     """Record an episode for the table of the best and the worst by `reward`.
 

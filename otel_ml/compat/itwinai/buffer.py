@@ -99,8 +99,8 @@ class Buffer:
         for noted in kept:
             try:
                 value = float(noted.value)
-            except (TypeError, ValueError):
-                continue  # no number: otel_ml counts it, and says so
+            except Exception:  # noqa: BLE001 (no number, or several: otel_ml counts it, and says so; the others are kept)
+                continue
             key = (noted.context, noted.name)
             self._summary(key).add(noted.step, value)
             rows[key].append((noted.context, "" if noted.step is None else noted.step, noted.time, value))

@@ -74,7 +74,7 @@ class LoggersCollection(Logger):
 
     def passing(self, batch_idx: int | None) -> list[Logger]:
         """Return the loggers that let something of this batch pass."""
-        return [logger for logger in self.loggers if logger.should_log(batch_idx)]
+        return [logger for logger in self.loggers if logger.has_joined and logger.should_log(batch_idx)]
 
     def init_arguments(self) -> dict[str, Any]:
         """Return what the loggers of this worker say together; of one argument the first logger's counts."""

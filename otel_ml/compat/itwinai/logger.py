@@ -107,6 +107,11 @@ class Logger(LogMixin):
         """The collection that this is in, or this logger."""
         return self if self._collection is None else self._collection.whole
 
+    @property
+    def has_joined(self) -> bool:
+        """Whether this worker has a part in the run; not where `log_on_workers` has named it since then."""
+        return self._joined is not None
+
     def belongs_to(self, collection: Logger) -> None:
         """Be one of the loggers of a collection, which share a run."""
         self._collection = collection
@@ -220,7 +225,7 @@ class Logger(LogMixin):
 
     def passing(self, batch_idx: int | None) -> Sequence[Logger]:
         """Return the loggers that let something of this batch pass: this one, or none."""
-        return (self,) if self.should_log(batch_idx) else ()
+        return (self,) if self.has_joined and self.should_log(batch_idx) else ()
 
     def save_hyperparameters(self, params: Mapping[str, Any]) -> None:
         """Log hyper-parameters.

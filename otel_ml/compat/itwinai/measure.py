@@ -21,16 +21,22 @@ _RAPL = Path("/sys/class/powercap")
 
 def flops_of_batch(model: Any, batch: Any) -> int:
     """Count the floating-point operations of one forward pass, by running it without gradients."""
+    return _operations(model, _inputs(batch))
+
+
+def _operations(model: Any, inputs: Any) -> int:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    was_training = model.training
+    # Of each module: `train()` would have a norm that the program keeps frozen train, too.
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            _forward(model, batch)
+            _forward(model, inputs)
     finally:
-        model.train(was_training)
+        for module, is_training in modes:
+            module.training = is_training
     return int(counter.get_total_flops())
 
 
@@ -42,7 +48,7 @@ def flops_of_epoch(model: Any, dataset: Iterable[Any]) -> int:
         inputs = _inputs(batch)
         key = repr(_shape(inputs))
         if key not in known:
-            known[key] = flops_of_batch(model, inputs)
+            known[key] = _operations(model, inputs)
         total += known[key]
     return total
 
@@ -52,8 +58,7 @@ def _inputs(batch: Any) -> Any:
     return batch[0] if isinstance(batch, (tuple, list)) and len(batch) == 2 else batch
 
 
-def _forward(model: Any, batch: Any) -> None:
-    inputs = _inputs(batch)
+def _forward(model: Any, inputs: Any) -> None:
     if isinstance(inputs, Mapping):
         model(**inputs)
     elif isinstance(inputs, (tuple, list)):

@@ -10,6 +10,7 @@ from otel_ml.compat.itwinai import measure
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.files import described, is_path, model_file
 from otel_ml.compat.itwinai.kinds import KINDS
+from otel_ml.compat.itwinai.session import Joined
 from otel_ml.compat.tracking.step_axes import WITHIN
 from otel_ml.warn_once import RecordingError, reporter
 
@@ -118,7 +119,7 @@ def _dataset(entry: Entry) -> None:
 
 def _watch(entry: Entry) -> None:
     options = {key: entry.options[key] for key in ("log", "log_freq") if key in entry.options}
-    _watch_gradients(entry.item, entry.joined.prefix or "", **options)
+    _watch_gradients(entry.item, entry.joined, **options)
 
 
 def _flops(count: Callable[[Any, Any], int]) -> Callable[[Entry], None]:
@@ -180,12 +181,12 @@ _LOG_FREQ = 1000
 """Backward passes between two histograms, as W&B's `watch()` has it."""
 
 
-def _watch_gradients(model: Any, prefix: str, *, log: str = "gradients", log_freq: int = _LOG_FREQ) -> list[Any]:
+def _watch_gradients(model: Any, joined: Joined, *, log: str = "gradients", log_freq: int = _LOG_FREQ) -> list[Any]:
     """Record the gradient of each parameter of `model` at the first backward pass and each `log_freq`-th after it.
 
     Args:
         model: a `torch.nn.Module`.
-        prefix: before `gradients/<parameter>`.
+        joined: the run, and what stands before `gradients/<parameter>`; after its end nothing is recorded.
         log: `"gradients"`, `"parameters"` or `"all"`.
         log_freq: backward passes between two.
 
@@ -193,25 +194,26 @@ def _watch_gradients(model: Any, prefix: str, *, log: str = "gradients", log_fre
         The hooks; `remove()` of each ends it.
     """
     return [
-        parameter.register_hook(_hook(name, parameter, prefix, log, max(1, int(log_freq))))
+        parameter.register_hook(_hook(name, parameter, joined, log, max(1, int(log_freq))))
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     ]
 
 
-def _hook(name: str, parameter: Any, prefix: str, log: str, log_freq: int) -> Callable[[Any], None]:
+def _hook(name: str, parameter: Any, joined: Joined, log: str, log_freq: int) -> Callable[[Any], None]:
     passes = 0
-    before = f"{prefix}/" if prefix else ""
 
     def hook(gradient: Any) -> None:
         nonlocal passes
+        if not joined.run.is_active:  # the model goes on, maybe in another run
+            return
         passes += 1
         if (passes - 1) % log_freq:
             return
         if log in {"gradients", "all"}:
-            otel_ml.log_histogram(f"{before}gradients/{name}", gradient)
+            otel_ml.log_histogram(joined.named(f"gradients/{name}"), gradient)
         if log in {"parameters", "all"}:
-            otel_ml.log_histogram(f"{before}parameters/{name}", parameter)
+            otel_ml.log_histogram(joined.named(f"parameters/{name}"), parameter)
 
     return hook
 

@@ -38,7 +38,7 @@ def on_save_checkpoint_success(
     path = Path(checkpoint_path)
     if upload:
         otel_ml.log_checkpoint(path, step=iteration, aliases=("latest", f"iter_{iteration:07d}"))
-    about = {"path": str(path), "iteration": iteration, "run_id": run.id, "run_name": run.name}
+    about = {"path": str(path), "iteration": int(iteration), "run_id": run.id, "run_name": run.name}
     otel_ml.event("checkpoint.saved", about, step=iteration)
     try:
         (Path(save_dir) / TRACKER_FILE).write_text(json.dumps(about) + "\n", encoding="utf-8")

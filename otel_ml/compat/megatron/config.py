@@ -13,6 +13,7 @@ from typing import Any
 
 import otel_ml
 from otel_ml import Run
+from otel_ml._internal.events.config_values import config_value
 from otel_ml.compat.megatron import distributed
 from otel_ml.compat.megatron.log_levels import setup_logging
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
@@ -260,17 +261,8 @@ def _write(path: Path, config: LoggerConfig, params: Any) -> None:
     own = {one.name: getattr(config, one.name) for one in fields(config) if one.name != "comet_api_key"}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(_plain({"logger": own, "params": params or {}})), encoding="utf-8")
+        # As the run's parameters are recorded: YAML refuses enums, numbers of numpy and most other classes.
+        plain = config_value({"logger": own, "params": {} if params is None else params})
+        path.write_text(yaml.safe_dump(plain), encoding="utf-8")
     except OSError as error:
         logging.getLogger(__name__).warning("The configuration was not written to %s: %s", path, error)
-
-
-def _plain(value: Any) -> Any:
-    """Return what YAML can hold; what it cannot, as text."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if hasattr(value, "__dataclass_fields__"):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

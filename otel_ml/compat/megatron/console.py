@@ -43,7 +43,7 @@ class Console:
             _say_left_out(error)
             return
         if not coming and self._background is None:
-            self._write(line(values))
+            self._print(line, values)
             return
         if self._background is None:
             self._background = ThreadPoolExecutor(1, thread_name_prefix="otel_ml.compat.megatron")
@@ -53,8 +53,15 @@ class Console:
         until = time.monotonic() + self._timeout
         try:
             arrived = {name: _awaited(read, until) for name, read in coming.items()}
-            self._write(line({**values, **arrived}))
         except Exception as error:  # noqa: BLE001 (nobody else would hear of it)
+            _say_left_out(error)
+        else:
+            self._print(line, {**values, **arrived})
+
+    def _print(self, line: Line, values: Mapping[Hashable, Any]) -> None:
+        try:
+            self._write(line(values))
+        except Exception as error:  # noqa: BLE001 (a loss of several elements, a stdout that is closed: training goes on)
             _say_left_out(error)
 
 

@@ -30,12 +30,15 @@ class Interval:
 
     def add(self, losses: Mapping[str, Any], *, is_skipped: bool) -> None:
         """Take an iteration; a tensor stays where it is, and nobody waits for it."""
-        self.iterations += 1
         numbers = {
-            name: value for name, value in losses.items() if isinstance(value, Number) or hasattr(value, "shape")
+            name: _of_python(value)
+            for name, value in losses.items()
+            if isinstance(value, Number) or hasattr(value, "shape")
         }
-        differences = [value - value for value in numbers.values()]  # NaN for an infinite one, too
-        self.nan = self.nan + functools.reduce(operator.or_, (one != one for one in differences), False)
+        # NaN where one of them is NaN, or infinite.
+        odd = functools.reduce(operator.add, (value * 0 for value in numbers.values()), 0)
+        self.nan = self.nan + (odd != odd)
+        self.iterations += 1
         if is_skipped:
             self.skipped += 1
             return
@@ -47,6 +50,11 @@ class Interval:
         """The mean of each loss over the iterations that were not skipped; also negative and NaN ones."""
         counted = self.iterations - self.skipped
         return {name: float(total) / counted for name, total in self.totals.items()} if counted else {}
+
+
+def _of_python(value: Any) -> Any:
+    """Return a number of numpy as one of Python: added to a tensor on a device it would ask that for its value."""
+    return value.item() if hasattr(value, "item") and not hasattr(value, "detach") and value.size == 1 else value
 
 
 def console_line(iteration: int, train_iters: int | None, interval: Interval, shown: Mapping[str, str]) -> str:
@@ -75,5 +83,5 @@ def validation_line(prefix: str, losses: Mapping[str, float], perplexities: Mapp
     """Return ` validation loss at <prefix> | lm loss value: … | lm loss PPL: … | `."""
     parts = [f" validation loss at {prefix}"]
     for name, value in losses.items():
-        parts += [f"{name} value: {value:.6E}", f"{name} PPL: {perplexities[name]:.6E}"]
+        parts += [f"{name} value: {float(value):.6E}", f"{name} PPL: {perplexities[name]:.6E}"]
     return " | ".join(parts) + " | "

@@ -131,8 +131,8 @@ class ProgressLog:
                 first = None
             elif line.what == "Starting job" and first is None:
                 first = (line.time, committed)
-            if _FLOPS in line.fields:
-                saving[line.fields.get("Iteration", "")] = float(line.fields[_FLOPS])
+            if (flops := _number(line.fields.get(_FLOPS))) is not None:
+                saving[line.fields.get("Iteration", "")] = flops
             if line.what.startswith("Saved"):
                 committed = saving.get(line.fields.get("Iteration", ""), committed)
         return first or (self._began, self._flops_before)
@@ -143,6 +143,14 @@ class ProgressLog:
     def _line(self, string: str, now: float) -> None:
         if distributed.rank() == 0:
             _append(self._save_dir, string, self._world_size, now)
+
+
+def _number(text: str | None) -> float | None:
+    """Return a number; None where the line of a job that was killed, or whose disk was full, ends before it."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +164,7 @@ class _Line:
 def _lines(path: Path) -> Iterator[_Line]:
     """Yield the lines that can be read; a field is found by its name, so that lines of others may stand between."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return
     for line in text.splitlines():

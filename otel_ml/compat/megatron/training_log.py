@@ -17,6 +17,7 @@ from otel_ml.compat.megatron.console_line import Interval, console_line, validat
 from otel_ml.compat.megatron.names import published, published_names
 from otel_ml.compat.megatron.rates import Spent, Throughput, runtime
 from otel_ml.compat.megatron.timers import Timers
+from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.warn_once import say
 
 __all__ = ["SAMPLES_AXIS", "TrainingLog"]
@@ -90,6 +91,7 @@ class TrainingLog:
         self._interval = Interval()
         self._throughput = Throughput(config.throughput_window_size)
 
+    @reports_unrecordable
     def log(
         self,
         iteration: int,
@@ -151,6 +153,7 @@ class TrainingLog:
         if iteration % self._config.log_interval == 0:
             self._show(iteration, values, learning_rate, consumed_samples, skipped_samples)
 
+    @reports_unrecordable
     def validation(self, iteration: int, losses: Mapping[str, float], *, prefix: str | None = None) -> None:
         """Record `<loss>_validation`, its perplexity where the configuration says so, and print a line."""
         # Megatron's bound: of any loss above 20 it shows e²⁰.
@@ -257,7 +260,8 @@ class TrainingLog:
 
 
 def _one(value: Any, form: str) -> str | None:
-    return None if value is None else format(value, form)
+    """Return a number by its form; an array or a tensor of one element has none of its own where it has a dimension."""
+    return None if value is None else format(value.item() if hasattr(value, "item") else value, form)
 
 
 _MEMORY_KEYS = {

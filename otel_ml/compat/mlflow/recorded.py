@@ -21,7 +21,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import NOTE, RUN_NAME, ActiveRun, Facts
 from otel_ml.compat.mlflow.open_runs import STATE, current, run_of
-from otel_ml.compat.tracking.as_number import number_of_text, plain_float
+from otel_ml.compat.tracking.as_number import in_memory, number_of_text, plain_float
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import in_range
 from otel_ml.compat.tracking.step_axes import whole
@@ -108,7 +108,7 @@ def _log_metric(active: ActiveRun, key: str, value: Any, step: int | None) -> No
 
 
 def _remember(active: ActiveRun, key: str, value: Any) -> None:
-    number = plain_float(value)
+    number = plain_float(in_memory(value))
     if number is not None and key and isinstance(key, str):
         active.data.metrics[key] = number
 
@@ -317,13 +317,20 @@ def log_image(
 @reports_unrecordable
 def log_table(data: Any, artifact_file: str, run_id: str | None = None) -> None:
     """Record a table: a dictionary of columns or of single cells, or a DataFrame; `load_table()` joins them."""
-    table = data
-    if isinstance(data, Mapping):
-        is_row = not any(isinstance(value, (list, tuple)) or hasattr(value, "shape") for value in data.values())
-        table = {key: [value] for key, value in data.items()} if is_row else data
+    table = _columns(data) if isinstance(data, Mapping) else data
     with run_of("log_table", run_id) as active:
         active.tables.setdefault(artifact_file, deque(maxlen=MOST_TABLES)).append(table)
         otel_ml.log_table(f"{active.prefix}{artifact_file}", table)
+
+
+def _columns(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table by its columns; a single cell is repeated for each row, as pandas does for MLflow."""
+    rows = next((len(value) for value in data.values() if _is_column(value)), 1)
+    return {key: value if _is_column(value) else [value] * rows for key, value in data.items()}
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or bool(getattr(value, "shape", None))  # a number of numpy has the shape ()
 
 
 @reports_unrecordable

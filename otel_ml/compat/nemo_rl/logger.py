@@ -235,7 +235,7 @@ class Logger(LoggerInterface):
         path = Path(self.base_log_dir) / filename
         try:
             write(path)
-        except (OSError, TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 (a full disk, and whatever is given: training goes on)
             why = getattr(error, "strerror", None) or error  # without the file's name, which has the step in it
             say("dump-not-written", f"Files are not written into {path.parent}: {why}. Make room, or look at the data.")
 

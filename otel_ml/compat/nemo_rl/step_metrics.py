@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
-import numbers
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from otel_ml.compat.tracking.as_number import plain_float
 from otel_ml.warn_once import say
 
 __all__ = ["Place", "StepMetrics"]
@@ -76,7 +76,7 @@ def axis_of(family: str, step_metric: str) -> str:
 
 def _whole(value: Any) -> int | None:
     """Return a whole number from 0 on, also of a float that is one, or None."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    number = None if isinstance(value, bool) else plain_float(value)
+    if number is None:
         return None
-    number = float(value)
     return int(number) if 0 <= number < 2**53 and number.is_integer() else None

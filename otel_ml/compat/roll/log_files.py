@@ -19,7 +19,7 @@ def get_logger() -> logging.Logger:
     """Return the logger of this process, made at the first call.
 
     Lines go to `<ROLL_LOG_DIR>/log_rank_<WORKER_NAME>_<RANK>_<WORLD_SIZE>.log`, where that variable is set, and to
-    stdout, errors to stderr. A thread of its own writes them.
+    stdout, errors to stderr. A thread of its own writes them; in a forked child, which has no such thread, each call.
     """
     logger = logging.getLogger(_NAME)
     if not logger.handlers:
@@ -30,7 +30,13 @@ def get_logger() -> logging.Logger:
         logger.addHandler(QueueHandler(lines))
         logger.setLevel(logging.INFO)
         logger.propagate = False
+        os.register_at_fork(after_in_child=_write_in_each_call)
     return logger
+
+
+def _write_in_each_call() -> None:
+    """Have a forked child, such as a worker of a loader, write itself. New handlers: those there are may be in use."""
+    logging.getLogger(_NAME).handlers[:] = _handlers()
 
 
 def _handlers() -> list[logging.Handler]:

@@ -31,6 +31,7 @@ def reduction_of(key: str, default: str = "mean") -> str:
             "It is reduced as without one. Correct the key.",
         )
         return default
+    # ROLL looks at `_` alone: of a list under `score/max` it takes the mean.
     return next((tag for tag in TAGS if key.endswith((f"_{tag}", f"/{tag}"))), default)
 
 

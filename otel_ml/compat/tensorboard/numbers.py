@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_ml.compat.tracking.as_number import number_of_text
+from otel_ml.compat.tracking.pictures import as_array
 from otel_ml.never_raises import call_site
 from otel_ml.warn_once import reporter
 
-__all__ = ["is_empty", "scalars", "step_of"]
+__all__ = ["is_empty", "scalars", "sound", "step_of"]
 
 
 def scalars(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,6 +34,18 @@ def is_empty(values: Any) -> bool:
     """Whether an array, a tensor or a list has no element."""
     shape = getattr(values, "shape", None)
     return math.prod(shape) == 0 if shape is not None else hasattr(values, "__len__") and not len(values)
+
+
+def sound(samples: Any) -> Any:
+    """Return samples (n,), or (n, 2) as tensorboardX takes them of two channels; torch's writer has one channel alone.
+
+    Raises:
+        ValueError: they are neither; both originals refuse them.
+    """
+    found = as_array(samples).squeeze()
+    if found.ndim > 1 and tuple(found.shape[1:]) != (2,):
+        raise ValueError(f"samples of shape {tuple(found.shape)}, expected (n,), (1, n) or (n, 2)")
+    return found if found.ndim > 1 else found.reshape(-1)
 
 
 def step_of(step: Any) -> int | None:

@@ -13,12 +13,12 @@ from otel_ml.compat.tensorboard.bins import USUAL_BINS, counted
 from otel_ml.compat.tensorboard.embedding import Embedding
 from otel_ml.compat.tensorboard.hparams_session import session_of
 from otel_ml.compat.tensorboard.mesh import Mesh
-from otel_ml.compat.tensorboard.numbers import is_empty, scalars
+from otel_ml.compat.tensorboard.numbers import is_empty, scalars, sound
 from otel_ml.compat.tensorboard.open_writers import WRITERS
 from otel_ml.compat.tensorboard.precision_recall import precision_and_recall
 from otel_ml.compat.tensorboard.run_writer import RunWriter
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
-from otel_ml.compat.tracking.pictures import as_array, film_strip, grid, in_range, ordered
+from otel_ml.compat.tracking.pictures import film_strip, grid, in_range, ordered
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.wire.attributes import SESSIONS_PARAM
 
@@ -298,9 +298,9 @@ class SummaryWriter(RunWriter):
         sample_rate: int = 44_100,
         walltime: float | None = None,
     ) -> None:
-        """Record a sound: samples from -1 to 1, (1, samples) or (samples,)."""
+        """Record a sound: samples from -1 to 1, (1, samples), (samples,) or, of two channels, (samples, 2)."""
         name, where = self._beside(tag, global_step, walltime)
-        otel_ml.log_audio(name, as_array(snd_tensor).reshape(-1), sample_rate, **where)
+        otel_ml.log_audio(name, sound(snd_tensor), sample_rate, **where)
 
     @reports_unrecordable
     def add_graph(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
-__all__ = ["number_of_text", "plain_float"]
+__all__ = ["in_memory", "number_of_text", "plain_float"]
 
 
 def number_of_text(text: str) -> Any:
@@ -19,6 +19,17 @@ def number_of_text(text: str) -> Any:
         return float(text)
     except ValueError:
         return text
+
+
+def in_memory(value: Any) -> Any:
+    """Return the number of an array or a tensor of one element; one on a device as it is: reading it would wait."""
+    device = getattr(value, "device", "cpu")  # torch's has a type, numpy's is a text
+    if not hasattr(value, "item") or getattr(device, "type", device) != "cpu":
+        return value
+    try:
+        return value.item()
+    except Exception:  # noqa: BLE001 (several elements, or somebody's object; `otel_ml.log()` says what is wrong with it)
+        return value
 
 
 def plain_float(value: Any) -> float | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from otel_ml.compat.tracking.as_array import as_array as on_host
+
 __all__ = ["as_array", "as_pillow", "film_strip", "grid", "in_range", "ordered", "rescaled"]
 
 FRAMES = 16
@@ -56,7 +58,7 @@ def rescaled(data: Any) -> Any:
 
     if getattr(getattr(data, "device", None), "type", "cpu") != "cpu":
         return data
-    array = data.detach().numpy() if hasattr(data, "detach") else data
+    array = on_host(data) if hasattr(data, "detach") else data
     if not isinstance(array, np.ndarray) or not array.size or array.dtype.kind not in "iuf":
         return data
     numbers = np.nan_to_num(array.astype(float))

@@ -56,7 +56,9 @@ _DEEPEST = 10
 def _one(value: Any) -> Any:
     """Return the mean of a list or an array: of several records of one call the last would count."""
     if getattr(value, "ndim", 0):
-        return value.float().mean() if hasattr(value, "detach") else value.mean()
+        with suppress(Exception):  # texts and data frames have no mean: said by otel_ml.log()
+            return value.float().mean() if hasattr(value, "detach") else value.mean()
+        return value
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, (int, float)) for item in value):
         with suppress(OverflowError):  # a whole number that no float is: said by otel_ml.log()
             return fmean(value)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from otel_ml.compat import mlflow
 from otel_ml.testing import Capture, capture
@@ -88,6 +89,8 @@ def test_texts_dictionaries_figures_pictures_and_tables_are_kept_under_their_pat
     mlflow.log_image(np.zeros((4, 6)), key="sample", step=8)
     mlflow.log_table({"input": ["a", "b"], "output": ["c", "d"]}, "eval.json")
     mlflow.log_table({"input": "a", "output": "c"}, "one.json")
+    mlflow.log_table({"input": "a", "score": np.float64(0.5)}, "numpy.json")
+    mlflow.log_table({"input": ["a", "b"], "model": "m"}, "repeated.json")
 
     assert {name: event.body for name, event in events(captured, "text").items()} == {
         "notes/a.txt": "hello",
@@ -98,6 +101,8 @@ def test_texts_dictionaries_figures_pictures_and_tables_are_kept_under_their_pat
     assert events(captured, "image")["sample"].step == 8
     assert events(captured, "table")["eval.json"].body["rows"] == [["a", "c"], ["b", "d"]]
     assert events(captured, "table")["one.json"].body["rows"] == [["a", "c"]]
+    assert events(captured, "table")["numpy.json"].body["rows"] == [["a", 0.5]]
+    assert events(captured, "table")["repeated.json"].body["rows"] == [["a", "m"], ["b", "m"]]
 
 
 def test_files_folders_tags_and_data_sets_are_kept(captured: Capture, tmp_path: Path) -> None:
@@ -171,6 +176,14 @@ def test_modules_for_models_are_mlflows_own_but_for_what_would_record(captured: 
     assert said.model_uri == f"runs:/{run.info.run_id}/model"
     assert mlflow.__version__ == original.__version__
     assert not any("load_model" in notice for notice in captured.notices)
+
+
+def test_a_run_says_the_last_value_also_of_arrays_and_tensors(captured: Capture) -> None:
+    with mlflow.start_run() as run:
+        mlflow.log_metric("array", np.array([0.5]))
+        mlflow.log_metrics({"tensor": torch.tensor(0.25), "several": np.ones(2)})
+
+    assert mlflow.get_run(run.info.run_id).data.metrics == {"array": 0.5, "tensor": 0.25}
 
 
 def test_tables_that_a_run_has_logged_can_be_loaded_as_one(captured: Capture) -> None:

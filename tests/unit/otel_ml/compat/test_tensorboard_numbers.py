@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import wave
 from collections.abc import Iterator
 from typing import Any
 
@@ -138,3 +140,34 @@ def test_messages_of_tensorboard_itself_are_taken_and_said(captured: Capture) ->
     assert captured.values("acc") == [0.5]
     assert len(captured.notices) == 2
     assert "SummaryWriter.file_writer.add_summary()" in captured.notices[0]
+
+
+def test_shares_as_labels_and_predictions_outside_of_0_to_1_count_as_in_tensorboard(
+    captured: Capture, writer: SummaryWriter
+) -> None:
+    from torch.utils.tensorboard.summary import compute_curve
+
+    labels, predictions = np.array([1.0, 0.9, 0.1, 1.0, 0.0]), np.array([0.75, 0.5, 0.25, 4.0, -2.0])
+    writer.add_pr_curve("curve", labels, predictions, 0, num_thresholds=5)
+
+    *_, precision, recall = compute_curve(labels, predictions, num_thresholds=5, weights=1.0)
+    rows = events(captured, "table")["curve"].body["rows"]
+    assert [row[1:] for row in rows] == [
+        [pytest.approx(p), pytest.approx(r)] for p, r in zip(precision, recall, strict=True)
+    ]
+
+
+def shape_of(sound: bytes) -> tuple[int, int]:
+    with wave.open(io.BytesIO(sound)) as file:
+        return file.getnchannels(), file.getnframes()
+
+
+def test_a_sound_has_two_channels_as_in_tensorboardx(captured: Capture, writer: SummaryWriter) -> None:
+    left, right = np.linspace(-1, 1, 50), np.zeros(50)
+    writer.add_audio("two", np.stack([left, right], axis=1), 0, sample_rate=8000)
+    writer.add_audio("one", torch.zeros(1, 50), 0, sample_rate=8000)
+    writer.add_audio("none", np.zeros((3, 50)), 0, sample_rate=8000)
+
+    kept = {name: shape_of(event.body) for name, event in events(captured, "audio").items()}
+    assert kept == {"two": (2, 50), "one": (1, 50)}
+    assert reporter.dropped["bad_event"] == 1

@@ -331,3 +331,14 @@ def test_clouds_that_wandb_takes_are_not_said(captured: Capture, tmp_path: Path)
     wandb.Molecule.from_rdkit("test.mol")
 
     assert captured.notices == []
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_picture_of_half_precision_is_the_one_of_full_precision(captured: Capture, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    picture = torch.linspace(0, 1, 3 * 4 * 6).reshape(3, 4, 6).to(getattr(torch, dtype))
+    wandb.init()
+    wandb.log({"half": wandb.Image(picture), "full": wandb.Image(picture.float())})
+
+    kept = events(captured, "image")
+    assert kept["half"].body == kept["full"].body

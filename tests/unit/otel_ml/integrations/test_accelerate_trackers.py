@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import otel_ml
@@ -110,3 +111,12 @@ def test_an_accelerate_that_starts_no_tracker_is_refused_with_the_version_that_d
     )
 
     assert "OtelMLTracker needs the package 'accelerate>=1.8'." in done.stderr
+
+
+def test_an_array_of_texts_is_said_and_costs_no_other_value(otel_ml_capture: Capture) -> None:
+    from otel_ml.integrations.huggingface.values import log_values
+
+    log_values({"names": np.array(["a", "b"]), "scores": np.array([1.0, 3.0])}, 1)
+
+    assert [(point.name, point.value) for point in otel_ml_capture.points] == [("scores", 2.0)]
+    assert len(otel_ml_capture.notices) == 1

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader, TensorDataset
 
 import otel_ml
@@ -92,3 +94,18 @@ def test_a_model_with_lazy_modules_is_recorded_without_their_sizes(captured: Cap
     log_model(torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.Linear(2, 1)))
 
     assert params(captured)["model"]["parameters"] == 3
+
+
+def test_of_a_sharded_model_the_shard_of_this_process_is_counted(captured: Capture) -> None:
+    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        mesh = init_device_mesh("cpu", (2,))
+        model = torch.nn.Linear(4, 2, bias=False)
+        shard = DTensor.from_local(torch.ones(1, 4), mesh, [Shard(0)], run_check=False)
+        model.weight = torch.nn.Parameter(shard)
+        log_model(model)
+    finally:
+        distributed.destroy_process_group()
+
+    [facts] = [event.body["model"] for event in captured.events if event.kind == "ml.params"]
+    assert (facts["parameters"], facts["bytes"]) == (4, 16)

@@ -161,3 +161,15 @@ def test_a_step_that_the_program_sets_itself_is_not_moved_by_a_flush(captured: C
     otel_ml.log({"x": 1.0})
 
     assert [point.step for point in captured.points] == [40]
+
+
+def test_a_backend_without_options_is_one(captured: Capture) -> None:
+    async def job() -> None:
+        logger = await get_or_create_metric_logger()
+        await logger.init_backends.call_one({"console": None})
+        record_metric("loss", 0.5)
+        await logger.flush.call_one(3)
+
+    asyncio.run(job())
+
+    assert the_point(captured, "loss").step == 3

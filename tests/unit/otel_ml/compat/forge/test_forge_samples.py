@@ -78,3 +78,16 @@ def test_where_nobody_flushes_samples_are_written_at_the_end(captured: Capture) 
 
     assert table_of(captured, "rollouts") == [[0.5, "x"]]
     assert (the_point(captured, "latency").step, the_point(captured, "latency").value) == (6, 2.0)
+
+
+def test_an_episode_that_cannot_say_what_it_is_costs_its_sample_alone(captured: Capture) -> None:
+    class Broken:
+        def to_dict(self) -> dict[str, Any]:
+            raise RuntimeError("it was freed")
+
+    otel_ml.set_step(1)
+    record_episode_sample("episodes", Broken())
+    record_metric("loss", 0.5)
+
+    assert captured.values("loss") == [0.5]
+    assert "it was freed" in captured.notices[0]

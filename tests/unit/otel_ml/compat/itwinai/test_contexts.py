@@ -93,6 +93,23 @@ def test_a_worker_that_does_not_log_needs_no_run_and_no_if(otel_ml_capture: Capt
     assert [event for event in otel_ml_capture.events if event.kind == "ml.params"] == []
 
 
+@pytest.mark.parametrize("is_in_collection", [False, True])
+def test_a_worker_that_is_named_after_the_context_was_created_logs_in_the_next_one(
+    otel_ml_capture: Capture, is_in_collection: bool
+) -> None:
+    one = ConsoleLogger(log_on_workers=0)
+    logger = LoggersCollection([one, TensorBoardLogger()]) if is_in_collection else one
+
+    with logger.start_logging(rank=1):
+        one.log_on_workers = -1
+        logger.log(0.5, "loss", step=0)
+    assert otel_ml_capture.points == []
+    with logger.start_logging(rank=1):
+        logger.log(0.5, "loss", step=1)
+
+    assert {point.step for point in otel_ml_capture.points} == {1}
+
+
 def test_a_run_that_was_there_before_is_not_ended_by_the_context(otel_ml_capture: Capture) -> None:
     with ConsoleLogger().start_logging():
         pass

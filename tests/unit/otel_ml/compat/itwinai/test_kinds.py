@@ -22,7 +22,7 @@ from otel_ml.compat.itwinai import (
 )
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.measure import Energy
-from otel_ml.testing import Capture, Event
+from otel_ml.testing import Capture, Event, capture
 
 
 def files_of(capture: Capture) -> dict[str, list[Event]]:
@@ -176,6 +176,36 @@ def test_a_watched_model_records_its_gradients(otel_ml_capture: Capture) -> None
     assert sorted(shown(otel_ml_capture, "ml.histogram")) == [
         ("gradients/bias", 0), ("gradients/bias", 2), ("gradients/weight", 0), ("gradients/weight", 2),
     ]  # fmt: skip
+
+
+def test_a_watched_model_records_nothing_into_the_run_after_it() -> None:
+    model = torch.nn.Linear(2, 1)
+    for watched in (True, False):
+        with capture() as run, ConsoleLogger().start_logging() as logger:
+            if watched:
+                logger.log(model, "net", kind="watch", log_freq=1)
+            logger.log(0.0, "loss", step=0)
+            model(torch.ones(3, 2)).sum().backward()
+
+    assert shown(run, "ml.histogram") == []
+
+
+def test_counting_operations_leaves_each_module_in_its_mode(otel_ml_capture: Capture) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.BatchNorm1d(4)).train()
+    model[1].eval()
+    with ConsoleLogger().start_logging() as logger:
+        logger.log((model, torch.ones(16, 8)), "flops", kind="flops_pb", step=0)
+
+    assert [module.training for module in model] == [True, False]
+    assert model.training
+
+
+def test_inputs_that_are_a_pair_are_both_given_to_the_model(otel_ml_capture: Capture) -> None:
+    batches = [((torch.ones(16, 8), torch.ones(16, 8)), torch.ones(16))]
+    with ConsoleLogger().start_logging() as logger:
+        logger.log((torch.nn.Bilinear(8, 8, 4), batches), "flops", kind="flops_pe", step=0)
+
+    assert otel_ml_capture.values("flops") != []
 
 
 @pytest.mark.feature("I14", "yes", "of a batch, and of an epoch")

@@ -64,6 +64,20 @@ def test_records_are_kept_in_memory_until_there_are_so_many(otel_ml_capture: Cap
     assert documents(otel_ml_capture)["provenance/metrics/training/loss.csv"] == path.read_bytes()
 
 
+def test_what_is_no_number_costs_no_other_metric_its_values(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    import torch
+
+    logger = Prov4MLLogger(provenance_save_dir=tmp_path, create_graph=False, create_svg=False)
+    with logger.start_logging():
+        logger.log(0.5, "loss", step=0)
+        logger.log(torch.tensor([1.0, 2.0]), "per_class", step=0)
+        logger.log(10**400, "huge", step=0)
+        logger.log(0.25, "loss", step=1)
+
+    file = tmp_path / str(logger.run_id) / "metrics" / "training" / "loss.csv"
+    assert [float(row["value"]) for row in csv.DictReader(file.read_text().splitlines())] == [0.5, 0.25]
+
+
 def test_a_tensor_that_is_changed_after_it_was_logged_keeps_its_value(otel_ml_capture: Capture, tmp_path: Path) -> None:
     import torch
 

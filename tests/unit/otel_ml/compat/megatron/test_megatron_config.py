@@ -6,10 +6,12 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -146,6 +148,38 @@ def test_the_whole_configuration_becomes_parameters_and_a_file(captured: Capture
     written = yaml.safe_load((tmp_path / "out" / "config.yaml").read_text())
     assert written["params"] == params
     assert written["logger"]["log_interval"] == 100
+
+
+class Precision(str, Enum):
+    BF16 = "bf16"
+
+
+@dataclass
+class Model:
+    layers: int
+
+
+def test_the_file_has_numbers_enums_and_classes_as_the_run_s_parameters_do(captured: Capture, tmp_path: Path) -> None:
+    config = LoggerConfig(save_config_filepath=str(tmp_path / "config.yaml"))
+    given: dict[str, Any] = {
+        "lr": np.float64(0.5),
+        "precision": Precision.BF16,
+        "model_class": Model,
+        "model": Model(2),
+    }
+    given["itself"] = given
+
+    start(config, given)
+
+    [params] = [event.body for event in captured.events if event.kind == "ml.params"]
+    written = yaml.safe_load((tmp_path / "config.yaml").read_text())["params"]
+    assert {name: written[name] for name in ("lr", "precision", "model")} == {
+        "lr": 0.5,
+        "precision": "bf16",
+        "model": {"layers": 2},
+    }
+    assert written["model_class"] == params["model_class"]
+    assert written.keys() == params.keys()
 
 
 def messages(capsys_lines: list[str], *records: tuple[str, int, str]) -> list[str]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import otel_ml
@@ -93,6 +94,21 @@ def test_a_progress_file_that_cannot_be_written_does_not_stop_training(
     assert progress_log(LoggerConfig(log_progress=True), tmp_path) is not None
 
 
+def test_a_line_that_ends_too_early_is_left_out_of_the_throughput(tmp_path: Path) -> None:
+    log = ProgressLog(tmp_path, now=0.0, world_size=1)
+    log.saved(1, 1e12, 1e9, now=1.0)
+    with (tmp_path / "progress.txt").open("ab") as file:
+        file.write(
+            b"1970-01-01 00:00:02\tJob ID: \t# GPUs: 1\tSaved checkpoint\tIteration: 2\tFloating-point operations: \n"
+        )
+        file.write(b"\xff\xfe\n")
+
+    log.saved(3, 4e12, 1e9, now=2.0)
+
+    last = (tmp_path / "progress.txt").read_bytes().splitlines()[-1]
+    assert b"\tCumulative throughput: 2.0 TFLOP/s/GPU\t" in last
+
+
 @pytest.mark.feature("M23", "yes", "artifact and note on save, lineage event on load")
 def test_a_checkpoint_says_which_run_it_is_of(captured: Capture, tmp_path: Path) -> None:
     run = otel_ml.init()
@@ -100,7 +116,7 @@ def test_a_checkpoint_says_which_run_it_is_of(captured: Capture, tmp_path: Path)
     checkpoint.mkdir()
     (checkpoint / "weights.bin").write_bytes(b"\x00\x01")
 
-    on_save_checkpoint_success(checkpoint, tmp_path, 10, run)
+    on_save_checkpoint_success(checkpoint, tmp_path, np.int64(10), run)
     found = on_load_checkpoint_success(checkpoint, tmp_path)
 
     assert found == json.loads((tmp_path / "latest_otel_ml_checkpoint.json").read_text())

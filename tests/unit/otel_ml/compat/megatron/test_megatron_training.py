@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from otel_ml.compat.megatron import (
     LoggerConfig,
@@ -15,7 +17,7 @@ from otel_ml.compat.megatron import (
 )
 from otel_ml.compat.megatron.console import Console
 from otel_ml.testing import Capture, capture
-from otel_ml.warn_once import forget_warnings
+from otel_ml.warn_once import forget_warnings, reporter
 from tests.fake_cuda import FakeCuda
 from tests.waiting import eventually
 
@@ -282,6 +284,37 @@ def test_arguments_of_any_kind_do_not_stop_training(captured: Capture, caplog: p
     assert captured.values("lm_loss") == [1.0, 1.0]
     assert "| consumed samples:            8 |" in printed[1]
     assert caplog.text.count("no argument 'grad_nrom'") == 1
+
+
+def test_values_are_arrays_and_tensors_of_one_element_too(captured: Capture) -> None:
+    printed: list[str] = []
+    log = the_log(printed, log_interval=1)
+
+    log.log(1, {"lm loss": torch.tensor([2.0]), "done": np.bool_(True)}, grad_norm=np.array([0.5]),
+            learning_rate=torch.tensor([0.25]))  # fmt: skip
+    log.validation(1, {"lm loss": torch.tensor([1.0])})
+
+    assert (
+        "| learning rate: 2.500000E-01 | lm loss: 2.000000E+00 | done: 1.000000E+00 | grad norm: 0.500 |" in printed[0]
+    )
+    assert "number of nan iterations:   0 |" in printed[0]
+    assert "lm loss value: 1.000000E+00 | lm loss PPL: 2.718282E+00 |" in printed[1]
+
+
+def test_what_has_no_place_in_the_line_costs_the_line_and_not_training(
+    captured: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    printed: list[str] = []
+    log = the_log(printed, log_interval=1)
+
+    log.log(1, {"per head": torch.tensor([1.0, 2.0]), "lm loss": 1.0})
+    log.log(2, None)  # type: ignore[arg-type]
+    log.log(3, {"lm loss": 3.0})
+
+    assert captured.values("lm_loss") == [1.0, 3.0]
+    assert [line.count("lm loss: 3.0") for line in printed] == [1]
+    assert "A line of the training log was not printed" in caplog.text
+    assert reporter.dropped["bad_event"] == 1
 
 
 @pytest.mark.feature("M35", "yes", "skip_train_metrics_log")

@@ -338,3 +338,12 @@ def test_rich_logging_is_set_up_once_and_leaves_what_there_is(monkeypatch: pytes
     [handler] = root.handlers
     assert type(handler).__name__ == "RichHandler"
     assert root.level == logging.DEBUG
+
+
+def test_a_batch_that_is_none_is_said_and_training_goes_on(
+    logger: Logger, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger.log_batched_dict_as_jsonl(None, "nothing.jsonl")  # type: ignore[arg-type]
+
+    assert not (tmp_path / "nothing.jsonl").exists()
+    assert "Files are not written into" in caplog.text

@@ -279,3 +279,12 @@ def test_a_histogram_is_one_whatever_its_values(logger: Logger, otel_ml_capture:
 def test_a_logger_is_what_nemo_rl_calls_one(logger: Logger) -> None:
     assert isinstance(logger, LoggerInterface)
     assert (logger.wandb_logger, logger.swanlab_logger, logger.gpu_monitor) == (None, None, None)
+
+
+def test_a_step_metric_that_no_float_can_hold_is_said_and_training_goes_on(
+    logger: Logger, otel_ml_capture: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger.log_metrics({"ray/step": 10**400, "ray/util": 0.5}, 3, step_metric="ray/step")
+
+    assert [(point.name, point.step) for point in otel_ml_capture.points] == [("ray/util", 3)]
+    assert "log_metrics(step_metric='ray/step')" in caplog.text

@@ -285,6 +285,29 @@ def test_each_rank_has_a_log_file_of_its_own(tmp_path: Path) -> None:
     assert "a line" not in said
 
 
+FORKED = """
+import os
+
+from otel_ml.compat.roll import get_logger
+
+get_logger().info("of the parent")
+child = os.fork()
+if child == 0:
+    get_logger().info("of the child")
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_child_logs_too(tmp_path: Path) -> None:
+    import sys
+
+    finished([sys.executable, "-c", FORKED], environment(ROLL_LOG_DIR=str(tmp_path)), tmp_path)
+
+    lines = (tmp_path / "log_rank_DRIVER_0_1.log").read_text().splitlines()
+    assert sorted(line.rpartition("] ")[2] for line in lines) == ["of the child", "of the parent"]
+
+
 def test_what_workers_have_reduced_is_averaged_over_them() -> None:
     workers = [
         {"adv_std": 1.0, "wait_p99": 10.0, "n@sum": 1.0, "of_one": 7.0},
