@@ -59,7 +59,7 @@ class StepCounts:
         """Begin anew, with a new run."""
         self.latest: int = -1
         self._advances: int = 0
-        self._seen: dict[str, Any] = {}
+        self._seen: dict[str, int] = {}
         self._own: dict[str, str] = {}
         self._unstepped: dict[str, int] = {}
 
@@ -67,6 +67,7 @@ class StepCounts:
         """Record a row, each name on its axis."""
         if step >= self.latest and self._seen.keys() >= row.keys() and not self._own:
             self._come_to(step)
+            self._seen.update(dict.fromkeys(row, step))
             otel_ml.log(row, step=step, within=WITHIN)
             return
         by_axis: dict[str | None, dict[str, Any]] = {}
@@ -83,7 +84,7 @@ class StepCounts:
         if own:
             self._own[name] = own
             return own
-        self._seen[name] = None
+        self._seen[name] = max(step, self._seen.get(name, step))
         self._come_to(step)
         return None
 
@@ -97,7 +98,8 @@ class StepCounts:
 
     def next(self, name: str) -> int:
         """Return the step of a value without one: the run's, or the next where the name has a value there already."""
-        step = self._unstepped[name] = max(self.latest, self._unstepped.get(name, -1) + 1, 0)
+        newest = max(self._unstepped.get(name, -1), self._seen.get(name, -1))
+        step = self._unstepped[name] = max(self.latest, newest + 1)
         return step
 
     def _come_to(self, step: int) -> None:

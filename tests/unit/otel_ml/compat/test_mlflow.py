@@ -60,6 +60,18 @@ def test_values_without_a_step_are_all_kept_where_mlflow_puts_them_at_0(captured
     assert steps_of(captured, "b") == {2: 2.0, 3: 4.0}
 
 
+def test_values_with_and_without_a_step_under_one_name_are_all_kept(captured: Capture) -> None:
+    mlflow.log_metric("loss", 5.0, step=5)
+    mlflow.log_metric("loss", 6.0)
+    for step in (8, 9):
+        mlflow.log_metric("loss", float(step), step=step)
+    mlflow.log_metric("acc", 0.5)
+    mlflow.log_metric("loss", 10.0)
+
+    assert steps_of(captured, "loss") == {5: 5.0, 6: 6.0, 8: 8.0, 9: 9.0, 10: 10.0}
+    assert steps_of(captured, "acc") == {9: 0.5}
+
+
 @pytest.mark.feature("I8", "yes", "a nested run is a part of the one run: its names begin with its own")
 def test_a_nested_run_is_a_part_of_the_run(captured: Capture) -> None:
     with mlflow.start_run() as parent:
