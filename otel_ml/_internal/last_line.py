@@ -56,7 +56,7 @@ def unwritten_line(status: str, recorded: int, where: str, *, is_remote: bool = 
         'failed. Rank 0 recorded 48,210 values, acknowledged, on their way to ./runs/exp/one. Look: otel-ml runs'
         >>> unwritten_line("finished", 1, "./runs/exp/one")
         'ended. Rank 0 recorded 1 value, acknowledged, on their way to ./runs/exp/one. Look: otel-ml runs'
-        >>> unwritten_line("finished", 1, "http://gateway:4318", is_remote=True)[-54:]
+        >>> unwritten_line("finished", 1, "http://gateway:4318", is_remote=True)[-55:]
         'gateway:4318. Look where the service runs: otel-ml runs'
     """
     recorded_there = f"Rank 0 recorded {_values(recorded)}, acknowledged, on their way to {where}"

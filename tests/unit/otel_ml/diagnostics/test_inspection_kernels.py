@@ -299,7 +299,7 @@ def test_what_no_kernel_has_looked_at_is_not_shown_though_there_was_more_room_ma
 
     is_failing = False
     monkeypatch.setattr(tensor_batches, "launch", launch)
-    monkeypatch.setattr(tensor_batches, "_ROWS", 1)
+    monkeypatch.setattr(tensor_batches, "_ROWS", 1)  # a launch holds many tensors
     batches = TensorBatches(torch.cuda.current_stream(), Blocks())
     tensors = [card.tensor([float(owner)]) for owner in range(8)]
     for owner in (0, 1, 2):

@@ -31,7 +31,7 @@ with capture():
         for thread in threads:
             thread.start()
         while sys.getrefcount(lock) < known + len(threads):  # until both wait
-            time.sleep(0.01)
+            time.sleep(0.01)  # between two looks
         STEPS.forget()
         others = [Axis("another") for _ in range(100)]  # in the memory of what has gone
     for thread in threads:

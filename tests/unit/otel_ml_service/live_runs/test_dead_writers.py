@@ -109,7 +109,7 @@ def test_a_spool_that_cannot_be_taken_in_does_not_keep_a_run_from_ending(
 def test_a_spool_that_is_being_taken_in_is_waited_for_however_long_that_takes(
     process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_ml_service.live_runs.dead_writers._TAKEN_IN_S", 0.0)
+    monkeypatch.setattr("otel_ml_service.live_runs.dead_writers._TAKEN_IN_S", 0.0)  # as above
     process.kill()
     process.wait(20)
     its = writer(process.pid)
