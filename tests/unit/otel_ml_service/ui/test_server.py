@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
-import signal
 import socket
-import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pytest
@@ -22,37 +18,10 @@ from otel_ml_service.ui import known_runs
 from otel_ml_service.ui.known_runs import KnownRuns
 from otel_ml_service.ui.server import server
 from tests.recorded_run import write_run
-from tests.unit.otel_ml_service.cli.program import PROGRAM, environment
 from tests.unit.otel_ml_service.report.odd_names import SHOWN, controls_in, odd_run
 from tests.unit.otel_ml_service.report.runs import HOSTILE, records_of_everything
+from tests.unit.otel_ml_service.ui.client import TOKEN, Client
 from tests.waiting import eventually
-
-TOKEN = "a-token-that-nobody-guesses"
-
-
-class Said(NamedTuple):
-    status: int
-    body: str
-    headers: Mapping[str, str]
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-class Client:
-    """Asks the server; `token` and headers as a test wants them."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    def get(self, path: str, *, token: str = TOKEN, method: str = "GET", **headers: str) -> Said:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request(method, f"/{token}/{path}", headers=headers)
-        answer = connection.getresponse()
-        said = Said(answer.status, answer.read().decode(), dict(answer.getheaders()))
-        connection.close()
-        return said
 
 
 @pytest.fixture
@@ -384,38 +353,3 @@ def test_a_comparison_follows_its_runs_while_they_train(client: Client, tmp_path
     newest = news["version"]
     assert client.get(f"news?{asked}&version={newest}").status == 204
     assert client.get("news?run=digits/run-1").status == 404
-
-
-@pytest.mark.parametrize("options", [[], ["--json"]], ids=["for people", "for programs"])
-def test_the_command_says_the_address_first_answers_there_and_ends_with_ctrl_c(
-    tmp_path: Path, options: list[str]
-) -> None:
-    write_run(tmp_path, "run-1", records_of_everything())
-    command = [*PROGRAM, "ui", "--no-browser", *options]
-    with subprocess.Popen(
-        command, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        first = process.stdout.readline().strip()
-        address = json.loads(first)["url"] if options else first
-        _, _, rest = address.partition("://")
-        place, token, _ = rest.split("/")
-        found = Client(int(place.partition(":")[2])).get("runs.json", token=token)
-        process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
-
-    assert place.startswith("127.0.0.1:")
-    assert len(token) >= 40
-    assert [row["run"] for row in found.json] == ["run-1"]
-    assert token not in said
-    assert process.returncode == 130
-
-
-def test_a_port_that_is_taken_is_said(client: Client, tmp_path: Path) -> None:
-    command = [*PROGRAM, "ui", "--no-browser", "--port", str(client.port)]
-    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=False)
-
-    assert done.returncode == 1
-    assert f"Port {client.port}" in done.stderr
-    assert "--port" in done.stderr
