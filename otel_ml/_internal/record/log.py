@@ -24,7 +24,7 @@ from otel_ml._internal.steps.step import step_for
 
 __all__ = ["forget_names", "log", "record"]
 
-_PLAIN = Table()
+_PLAIN = Table(FEWEST if native is None else 1)
 """Of names recorded without any option but `step=` and `axis=`: the usual case."""
 
 _TABLES: dict[tuple[object, ...], Table] = {}
@@ -227,7 +227,8 @@ def _record_each(
     else:
         append(records)
     # A row is of names that each gave one record: where one was refused the others stay single.
-    if weight is None and len(records) == STRIDE * len(values) >= STRIDE * FEWEST and (*values,) not in table.rows:
+    is_whole = weight is None and len(records) == STRIDE * len(values) >= STRIDE * table.fewest
+    if is_whole and (*values,) not in table.rows:
         table.add_row((*values,), records[::STRIDE])
 
 
@@ -261,9 +262,7 @@ def _series(table: Table, name: object, options: _Options | None) -> Series | No
 
 def forget_names() -> None:
     """Look names up again."""
-    # Emptied and not replaced: compiled `log()` has `_PLAIN.rows` itself.
-    _PLAIN.series.clear()
-    _PLAIN.rows.clear()
+    _PLAIN.forget()
     if native is not None:
         native.forget_rows()
     _TABLES.clear()
@@ -280,4 +279,4 @@ _log: Callable[..., None] = log
 """Without a look at what is compiled: a row of one is none."""
 
 if native is not None:
-    log = native.log_function(log, _PLAIN.rows, Row, FEWEST)
+    log = native.log_function(log, _PLAIN.rows, Row)
