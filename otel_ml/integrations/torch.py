@@ -47,14 +47,20 @@ def topology(mesh: Any = None) -> dict[str, tuple[int, int]]:
 
 
 def log_environment() -> None:
-    """Record versions, devices and the process group as parameters `torch.…`; of the lowest rank, if they differ."""
+    """Record versions, devices and the process group as parameters `torch.…`; of the lowest rank, if they differ.
+
+    The device is named where the program has used CUDA already, as after `torch.cuda.set_device()`.
+    """
     import torch
 
     found: dict[str, Any] = {"version": torch.__version__, "threads": torch.get_num_threads()}
     if torch.version.cuda is not None:
         found["cuda"] = torch.version.cuda
-    if torch.cuda.is_available():
-        found["devices"] = torch.cuda.device_count()
+    # Not `is_available()`, which starts the driver: forks could not use CUDA then.
+    if devices := torch.cuda.device_count():
+        found["devices"] = devices
+    # To ask for a name begins CUDA, on the first GPU of the host for each rank that has not chosen one yet.
+    if torch.cuda.is_initialized():
         found["device"] = torch.cuda.get_device_name(torch.cuda.current_device())
     group = _distributed()
     if group is not None:
@@ -91,6 +97,9 @@ class TimedLoader(Generic[T_co]):
             yield batch
             with timed(self._name):
                 batch = next(batches, end)
+
+    def __bool__(self) -> bool:
+        return bool(self._loader)  # else Python asks for a length, which a generator has not
 
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]  # a TypeError of the loader's own where it has none

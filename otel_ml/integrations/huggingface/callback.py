@@ -73,9 +73,16 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         finally:
             self._stage = before
 
+    def fail(self) -> None:
+        """Stop what runs: nothing that comes later is inside of the step that failed, or is a part of it."""
+        self._stop()
+        self._step_began = None
+        self._checkpoints.finish(timeout=0.0)  # ranks that are behind may have failed, too
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Begin the run, in a search one for each trial; parameters from rank 0."""
         del control
+        self.fail()  # of a batch that was too large for memory nobody hears: the Trainer begins anew with a smaller one
         self._leave_trial(state)
         self._enter(args)
         if state.is_world_process_zero:

@@ -78,7 +78,7 @@ def published(logs: Mapping[str, Any], stage: str = "train") -> dict[str, Any]:
         >>> published({"reward": 0.5}, "eval")
         {'eval/reward': 0.5}
     """
-    return {_published(name, stage): value for name, value in logs.items()}
+    return {_published(str(name), stage): value for name, value in logs.items()}
 
 
 def _published(name: str, stage: str) -> str:
