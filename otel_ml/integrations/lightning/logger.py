@@ -115,7 +115,8 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         """
         with self.recording(), outside():
             if global_rank() == 0:
-                at = rows_of(self._join().id).step_of(metrics, step)
+                names = metrics if isinstance(metrics, Mapping) else ()  # `log()` says what it expects
+                at = rows_of(self._join().id).step_of(names, step)
                 otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
 
     def log_hyperparams(

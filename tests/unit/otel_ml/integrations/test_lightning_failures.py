@@ -54,3 +54,9 @@ def test_a_module_that_cannot_say_what_it_is_trains(line: ModuleType, otel_ml_ca
 
     assert otel_ml_capture.values("loss") == [float(step) for step in range(line.BATCHES)]
     assert "not set up yet" in " ".join(otel_ml_capture.notices)
+
+
+def test_what_is_no_mapping_is_said(line: ModuleType, otel_ml_capture: Capture) -> None:
+    line.OtelMLLogger(log_model=False).log_metrics(0.5, step=3)
+
+    assert "log()" in otel_ml_capture.notices[0]
