@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from otel_ml._internal.events.event_calls import log_params, log_text
 from otel_ml._internal.timers.timing import timed
+from otel_ml.never_raises import never_raises
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -46,6 +47,7 @@ def topology(mesh: Any = None) -> dict[str, tuple[int, int]]:
     return {} if group is None else {"dp": (group.get_rank(), group.get_world_size())}
 
 
+@never_raises
 def log_environment() -> None:
     """Record versions, devices and the process group as parameters `torch.…`; of the lowest rank, if they differ.
 
@@ -108,6 +110,7 @@ class TimedLoader(Generic[T_co]):
         return getattr(object.__getattribute__(self, "_loader"), name)
 
 
+@never_raises
 def log_model(model: Module, name: str = "model") -> None:
     """Record a model's structure as the text `name`, and its sizes as parameters `<name>.…`.
 

@@ -16,6 +16,7 @@ from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
 from otel_ml.integrations.huggingface.values import log_values, published
 from otel_ml.integrations.missing_package import PackageError
 from otel_ml.integrations.stages import outside
+from otel_ml.never_raises import never_raises
 from otel_ml.warn_once import reporter
 
 try:
@@ -57,6 +58,10 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._trials = 0
         self._stage = "train"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a Trainer that is sent to another process, as a search on Ray does: it joins the run there anew."""
+        return {**vars(self), "_run": None, "_timings": [], "_step_began": None}
+
     @property
     def run(self) -> otel_ml.Run | None:
         """The run, once training, evaluation or prediction has begun."""
@@ -87,9 +92,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._enter(args)
         if state.is_world_process_zero:
             otel_ml.log_params(args.to_sanitized_dict())
-            config = getattr(more.get("model"), "config", None)
-            if config is not None:
-                otel_ml.log_params(config.to_dict() if hasattr(config, "to_dict") else config, prefix="model")
+            _record_config(getattr(more.get("model"), "config", None))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """What is recorded from here on belongs to the step that is done at its end."""
@@ -202,6 +205,12 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     def _stop(self) -> None:
         while self._timings:
             self._timings.pop().__exit__(None, None, None)
+
+
+@never_raises  # a model of the user's own has any object there
+def _record_config(config: Any) -> None:
+    if config is not None:
+        otel_ml.log_params(config.to_dict() if hasattr(config, "to_dict") else config, prefix="model")
 
 
 def _say_shared(run: otel_ml.Run) -> None:

@@ -47,6 +47,10 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
         self._arguments: Mapping[str, Any] = {"experiment": run_name, **arguments}
         self._run: otel_ml.Run | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """In another process `start()` joins the run anew."""
+        return {**vars(self), "_run": None}
+
     @property
     def tracker(self) -> otel_ml.Run | None:
         """The run: `accelerator.get_tracker("otel_ml").tracker.summary({…})`; None once it has ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import time
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +17,9 @@ from otel_ml.integrations.huggingface.stages import follow_trainers
 from otel_ml.testing import Capture
 from tests.unit.otel_ml.integrations.test_huggingface import STEPS, kept, telling, trainer, two_ranks
 
-PAUSE_S = 0.5
+
+def counts(capture: Capture, name: str) -> dict[int | None, int]:
+    return {point.step: point.count for point in capture.points if point.name == name}
 
 
 def failing_once(trained: Any, message: str) -> Any:
@@ -34,24 +36,29 @@ def failing_once(trained: Any, message: str) -> Any:
     return trained
 
 
-def test_what_follows_a_training_that_failed_is_in_none_of_its_steps(otel_ml_capture: Capture, tmp_path: Path) -> None:
+def test_a_step_that_failed_is_over_when_its_training_is(otel_ml_capture: Capture, tmp_path: Path) -> None:
     callback = telling()
     with pytest.raises(RuntimeError, match="not today"):
         failing_once(trainer(tmp_path / "out", callback), "not today").train()
-    time.sleep(PAUSE_S)  # what a program does that tries again
-    trainer(tmp_path / "out", callback).train()
 
-    timed = [point for point in otel_ml_capture.points if point.name in {"time/train_step", "time/step"}]
-    assert {point.name for point in timed} == {"time/train_step", "time/step"}
-    assert max(point.value for point in timed) < PAUSE_S
+    assert counts(otel_ml_capture, "time/train_step") == {1: 1, 2: 1}
+    trainer(tmp_path / "out", callback).train()
+    again = {1: 2, 2: 2, **dict.fromkeys(range(3, STEPS + 1), 1)}
+    assert counts(otel_ml_capture, "time/train_step") == again
+    assert counts(otel_ml_capture, "time/step") == {
+        **again,
+        2: 1,
+    }  # until the next one begins: after a failure none does
 
 
 def test_a_batch_that_is_too_large_for_memory_ends_its_step(otel_ml_capture: Capture, tmp_path: Path) -> None:
     trained = trainer(tmp_path / "out", telling(), auto_find_batch_size=True)
     failing_once(trained, "CUDA out of memory.").train()
 
-    counts = {point.step: point.count for point in otel_ml_capture.points if point.name == "time/step"}
-    assert counts == {1: 2, **dict.fromkeys(range(2, STEPS + 1), 1)}  # the first was done before, too; not the second
+    assert counts(otel_ml_capture, "time/step") == {
+        1: 2,
+        **dict.fromkeys(range(2, STEPS + 1), 1),
+    }  # the first was done before, too; not the second
 
 
 def test_a_checkpoint_that_waited_when_training_failed_is_kept(otel_ml_capture: Capture, tmp_path: Path) -> None:
@@ -108,3 +115,28 @@ def test_a_name_that_is_no_text_is_recorded_as_one(otel_ml_capture: Capture, tmp
     otel_ml.flush()
 
     assert otel_ml_capture.values("train/1") == [0.5]
+
+
+def test_a_model_whose_configuration_cannot_be_told_trains(
+    otel_ml_capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = trainer(tmp_path / "out", telling())
+    monkeypatch.setattr(type(trained.model.config), "to_dict", lambda self, how: {})  # as an object of the user's own
+    trained.args.save_strategy = "no"  # which would need it, too
+    trained.train()
+
+    assert otel_ml_capture.values("train/loss")
+    assert "missing 1 required positional argument: 'how'" in " ".join(otel_ml_capture.notices)
+
+
+def test_a_callback_that_has_begun_its_run_is_sent_to_another_process(tmp_path: Path) -> None:
+    callback = telling(exporters="jsonl")
+    trainer(tmp_path / "out", callback).evaluate()
+    assert callback.run is not None
+
+    sent = pickle.loads(pickle.dumps(callback))
+    trainer(tmp_path / "out", sent).train()
+    otel_ml.shutdown()
+
+    assert sent.run is not None
+    assert sent.run.id == callback.run.id

@@ -127,3 +127,9 @@ def test_of_a_sharded_model_the_shard_of_this_process_is_counted(captured: Captu
 
     [facts] = [event.body["model"] for event in captured.events if event.kind == "ml.params"]
     assert (facts["parameters"], facts["bytes"]) == (4, 16)
+
+
+def test_what_is_no_model_is_said(captured: Capture) -> None:
+    log_model([torch.nn.Linear(1, 1)])  # type: ignore[arg-type]
+
+    assert "'list' object has no attribute 'parameters'" in captured.notices[0]
