@@ -107,6 +107,7 @@ class TimedLoader(Generic[T_co]):
         return len(self._loader)  # type: ignore[arg-type]  # a TypeError of the loader's own where it has none
 
     def __getattr__(self, name: str) -> Any:
+        # While it is unpickled it has no loader yet: `self._loader` would come here again, without end.
         return getattr(object.__getattribute__(self, "_loader"), name)
 
 

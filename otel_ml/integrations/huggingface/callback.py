@@ -110,6 +110,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """The weights are updated."""
         del args, state, control, more
+        # Below it is `train_step`, which goes on; alone where nobody has said that the optimizer begins.
         if len(self._timings) > 1:
             self._timings.pop().__exit__(None, None, None)
 
@@ -163,6 +164,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
 
     def _begin(self, args: Any) -> otel_ml.Run:
         if self._run is None or not self._run.is_active:
+            # One that the program itself has begun keeps its name, and no trial of a search ends it.
             is_users = RUNTIME.is_chosen and not RUNTIME.is_current(_BEGUN)
             # Transformers once made the output folder the run's name; that is not a name.
             is_name = args.run_name != args.output_dir and not is_users

@@ -49,6 +49,7 @@ def saved_checkpoints(callback: Any) -> list[SavedCheckpoint]:
     best = str(getattr(callback, "best_model_path", "") or "")
     scores: dict[str, Any] = dict(getattr(callback, "best_k_models", None) or {})
     scores.setdefault(best, getattr(callback, "best_model_score", None))
+    # The last and the newest may be among the best, which have scores of their own; who keeps none has an empty path.
     for path in (getattr(callback, "last_model_path", ""), getattr(callback, "_last_checkpoint_saved", "")):
         scores.setdefault(str(path or ""), getattr(callback, "current_score", None))
     found = {Path(path): score for path, score in scores.items() if path and Path(path).exists()}
