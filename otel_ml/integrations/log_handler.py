@@ -18,11 +18,13 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from otel_ml._internal.events.event_queue import current_events
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES, current_scope
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.axis import Step
 from otel_ml.redaction import redacted
@@ -49,6 +51,17 @@ class _Line(NamedTuple):
     text: str
 
 
+class _Waiting:
+    """Lines of one run that its background thread has yet to take."""
+
+    __slots__ = ("asked_s", "is_asked", "lines")
+
+    def __init__(self) -> None:
+        self.lines: deque[_Line] = deque()
+        self.is_asked = False
+        self.asked_s = 0.0
+
+
 class LogHandler(logging.Handler):
     """Records lines as the text `name` at the step in which they were logged.
 
@@ -67,9 +80,8 @@ class LogHandler(logging.Handler):
         super().__init__(level)
         self._text_name = name
         self._busy = threading.local()
-        self._lines: deque[_Line] = deque()
-        self._is_asked = False
-        self._asked = 0.0
+        # By the generation of their steps, which tells runs apart: of several each has a thread that takes its own.
+        self._waiting: dict[int, _Waiting] = {}
         self.setFormatter(logging.Formatter(LINE))
         forget = weakref.WeakMethod(self._forget)
         os.register_at_fork(after_in_child=lambda: (found := forget()) and found())
@@ -80,6 +92,8 @@ class LogHandler(logging.Handler):
             return
         if getattr(self._busy, "now", False):
             return  # formatting a message may log
+        if NOW.several and current_scope() is NOBODY:
+            return
         self._busy.now = True
         try:
             self._keep(record)
@@ -89,27 +103,34 @@ class LogHandler(logging.Handler):
             self._busy.now = False
 
     def _keep(self, record: logging.LogRecord) -> None:
-        if len(self._lines) >= _MOST_LINES:
+        step = current_step()
+        waiting = self._waiting.get(step.generation) or self._begun(step.generation)
+        if len(waiting.lines) >= _MOST_LINES:
             reporter.drop(
                 "events_queue_full", f"LogHandler: more than {_MOST_LINES} lines at once; the rest is dropped."
             )
         else:
             text = self.format(record)
-            self._lines.append(_Line(current_step(), int(record.created * 1e9), text[:_LONGEST]))
-        self._ask()
+            waiting.lines.append(_Line(step, int(record.created * 1e9), text[:_LONGEST]))
+        self._ask(waiting)
 
-    def _ask(self) -> None:
+    def _begun(self, generation: int) -> _Waiting:
+        """Begin with a run. What one that is over has left there comes into no other."""
+        self._waiting = {known: lines for known, lines in self._waiting.items() if SCOPES.of(known) is not None}
+        return self._waiting.setdefault(generation, _Waiting())
+
+    def _ask(self, waiting: _Waiting) -> None:
         """Have the lines taken, unless that is asked for."""
         now = time.monotonic()
-        # After a second again: what was asked for before a fork, or in an earlier run, is gone.
-        if not self._is_asked or now - self._asked > 1.0:
-            self._is_asked, self._asked = True, now
-            current_events().put("LogHandler", self._records)
+        # After a second again: what was asked for before a fork is gone.
+        if not waiting.is_asked or now - waiting.asked_s > 1.0:
+            waiting.is_asked, waiting.asked_s = True, now
+            current_events().put("LogHandler", partial(self._records, waiting))
 
-    def _records(self) -> Iterator[LogRecord]:
-        """Yield what is there as texts; called by the background thread."""
-        self._is_asked = False  # before a line is taken: one that comes meanwhile asks again
-        taken = [self._lines.popleft() for _ in range(len(self._lines))]
+    def _records(self, waiting: _Waiting) -> Iterator[LogRecord]:
+        """Yield what is there as texts; called by the run's background thread."""
+        waiting.is_asked = False  # before a line is taken: one that comes meanwhile asks again
+        taken = [waiting.lines.popleft() for _ in range(len(waiting.lines))]
         by_step: dict[Step, list[_Line]] = {}
         for line in taken:
             by_step.setdefault(line.step, []).append(line)
@@ -122,8 +143,7 @@ class LogHandler(logging.Handler):
 
     def _forget(self) -> None:
         """Drop the parent's lines, in a forked child."""
-        self._lines.clear()
-        self._is_asked = False
+        self._waiting.clear()
 
 
 def _is_our_thread() -> bool:

@@ -15,33 +15,27 @@ from __future__ import annotations
 import atexit
 import functools
 import os
-import re
-import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from otel_ml import env
 from otel_ml._internal.error_reporting import refusing
 from otel_ml._internal.lifecycle.run_requested import is_run_requested
 from otel_ml._internal.lifecycle.runtime import RUNTIME
-from otel_ml._internal.recording import arm
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.timers import spans
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
-from otel_ml.integrations import ray_next_run, ray_service, ray_store
+from otel_ml.integrations import ray_next_run, ray_place, ray_service, ray_tracing
 from otel_ml.warn_once import reporter
-
-if TYPE_CHECKING:
-    from opentelemetry.context import Context
 
 __all__ = ["instrument_ray", "join_worker", "runtime_env"]
 
 _HOOK = "RAY_RUNTIME_ENV_HOOK"
 _OURS = f"{__name__}.runtime_env"
-_TASKS = "task"
-"""Role of a process that runs tasks: Ray gives a process to any of them."""
+_SETUP_HOOK = "__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR"
+"""Variable by which Ray tells a worker its hook."""
 
 _OF_THE_DRIVER = (env.SERVICE_NAME, env.RANK, env.WORLD_SIZE, env.LOCAL_RANK)
 
@@ -52,12 +46,6 @@ _FOR_WORKERS = {
     # Workers of a cluster that the driver started inherit its variables: these say who the driver is.
     **{variable.name: "" for variable in _OF_THE_DRIVER},
 }
-
-_OF_RAY_TRAIN = frozenset({"RayTrainWorker", "RayTrainWorkerActor", "TrainWorker"})
-"""Actors whose rank Ray Train sets before it runs the user's function."""
-
-_LEAVE_S = 2.0
-"""Seconds for what a process recorded as a task, when it becomes an actor."""
 
 _ON_DISK_S = 0.25
 """Seconds after which what any process recorded is in its spool, which is written every 0.1 s."""
@@ -83,7 +71,7 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
     in a process, or `OTEL_SERVICE_NAME` and `OTEL_ML_RANK` in the `runtime_env` of an actor, win.
 
     Spans of remote calls are part of the run: of the call on the caller's side, and, once the callee has joined, of
-    its execution; timers on both sides nest in them. Calls of generators carry no trace context: Ray traces none.
+    its execution; timers on both sides nest in them. Ray does not trace generators, static methods and class methods.
 
     An actor that ends by itself, because nobody has its handle anymore or by `__ray_terminate__`, sends its shutdown
     message to the run, as Ray Train's workers do when they are told to leave. One that Ray kills, as it does with those
@@ -119,8 +107,7 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
     if service is not None:
         ray_service.use_actor()
     _chain()
-    _trace()
-    _end_gently()
+    _accompany()
     if ray.is_initialized():
         _tell_workers(ray.get_runtime_context().get_job_id())
 
@@ -136,10 +123,14 @@ def runtime_env(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     if not ours:
         return found
     ray_next_run.remember(ours)
-    found["env_vars"] = {**_FOR_WORKERS, **ours, **(found.get("env_vars") or {})}
-    found["worker_process_setup_hook"] = _setup_hook(
-        found.get("worker_process_setup_hook"), is_hosted=ray_service.is_hosted()
-    )
+    _accompany()  # also where nobody calls `instrument_ray()`
+    users = found.get("worker_process_setup_hook")
+    variables = {**_FOR_WORKERS, **ours, **(found.get("env_vars") or {})}
+    # Of a submitted job Ray has the hook here, too, and refuses one that differs; ours runs it.
+    if variables.get(_SETUP_HOOK) == users:
+        variables.pop(_SETUP_HOOK, None)
+    found["env_vars"] = variables
+    found["worker_process_setup_hook"] = _setup_hook(users, is_hosted=ray_service.is_hosted())
     return found
 
 
@@ -149,17 +140,14 @@ def join_worker(*, is_hosted: bool = False) -> None:
     Args:
         is_hosted: whether an actor of the job hosts the service.
     """
-    from opentelemetry import propagate
-    from opentelemetry.propagators.composite import CompositePropagator
-
-    if is_hosted:
-        ray_service.use_actor()
-    _trace()
-    spans.configure(spans.STATE.budget, otel_tracing=True)  # also of the timer that is open when the run begins
-    if not _PLACE.is_awaited:
-        _PLACE.is_awaited = True
-        both: list[Any] = [_Arrival(), propagate.get_global_textmap()]
-        propagate.set_global_textmap(CompositePropagator(both))
+    try:
+        if is_hosted:
+            ray_service.use_actor()
+        ray_tracing.switch_on()
+        spans.configure(spans.STATE.budget, otel_tracing=True)  # also of the timer that is open when the run begins
+        ray_place.await_call()
+    except Exception as error:  # noqa: BLE001 (Ray ends a worker whose setup fails, and with it every call of the job)
+        ray_place.say_no_place(error)
 
 
 def _tell_workers(job: str) -> None:
@@ -177,9 +165,16 @@ def _tell_workers(job: str) -> None:
 def _chain() -> None:
     """Put our hook in front of the one that is there."""
     global _before
+    # Ours may be there from another driver whose child this is, or from the first call; it is not asked by itself.
     if os.environ.get(_HOOK) != _OURS:
         _before = os.environ.get(_HOOK)
         os.environ[_HOOK] = _OURS
+
+
+def _accompany() -> None:
+    """Have the calls of this driver carry a trace context, by which workers notice them, and its end wait."""
+    ray_tracing.switch_on()
+    _end_gently()
 
 
 def _end_gently() -> None:
@@ -210,7 +205,7 @@ def _sent_after_s() -> float:
     On nodes where Ray kills every process of the job nobody is left who could bring what is on their disks.
     """
     if RUNTIME.is_active:  # else to ask for its id would begin a run
-        ray_service.wait_for_service(RUNTIME.child_env()[env.EXPERIMENT_ID.name])
+        ray_service.wait_for_service(RUNTIME.child_env().get(env.EXPERIMENT_ID.name, ""))  # "": it has ended meanwhile
     return Config.from_env().flush_interval
 
 
@@ -259,128 +254,3 @@ def _setup_hook(users: Callable[[], None] | str | None, *, is_hosted: bool = Fal
             users()
 
     return otel_ml_setup
-
-
-def _trace() -> None:
-    """Switch on Ray's tracing in this process, which otherwise only the cluster's start can."""
-    from ray.util.tracing import tracing_helper
-
-    tracing_helper._enable_tracing()  # noqa: SLF001 (the only switch that is not the cluster's)
-
-
-class _Arrival:
-    """An OpenTelemetry propagator that carries nothing: it notices a call just before the call runs."""
-
-    fields: frozenset[str] = frozenset()
-
-    def extract(self, carrier: object, context: Context | None = None, getter: object = None) -> Context | None:
-        """Find out who this process is."""
-        try:
-            _PLACE.take()
-        except Exception as error:  # noqa: BLE001 (a user's call runs, whatever Ray's interfaces have become)
-            reporter.say(
-                "ray-place", f"This Ray worker has no role and rank of its own: {type(error).__name__}: {error}."
-            )
-        return context
-
-    def inject(self, carrier: object, context: Context | None = None, setter: object = None) -> None:
-        """Add nothing."""
-
-
-class _Place:
-    """What Ray made of this process: of task workers it may make an actor's later.
-
-    Attributes:
-        is_awaited: the next call decides.
-    """
-
-    def __init__(self) -> None:
-        self.is_awaited = False
-        self._taken_for: str | None = None
-        self._set_here: set[str] = set()
-        # Guards all of it: calls of a threaded actor arrive at the same time, and the first decides for all.
-        self._lock = threading.RLock()  # a signal handler may be the first to record
-
-    def take(self) -> None:
-        """Set role and rank for `init()` or the first record, where nobody said them."""
-        import ray
-
-        context = ray.get_runtime_context()
-        actor = context.get_actor_id()
-        who = actor or context.get_worker_id()
-        if actor and _ends_training(context.get_task_function_name()):
-            RUNTIME.shutdown(_LEAVE_S)
-            return
-        with self._lock:
-            if who != self._taken_for:
-                self._taken_for = who
-                self._leave()
-                self._become(context, who, _role(context.get_task_function_name() if actor else None))
-
-    def _leave(self) -> None:
-        """End what the process was before."""
-        for name in self._set_here:
-            os.environ.pop(name, None)
-        if self._set_here and RUNTIME.is_active:
-            RUNTIME.shutdown(_LEAVE_S)
-        self._set_here.clear()
-
-    def _become(self, context: Any, who: str, role: str | None) -> None:
-        ray_next_run.follow(context.get_job_id())
-        if role is not None:
-            self._set(env.SERVICE_NAME.name, lambda: role)
-            if "RANK" not in os.environ:
-                of_role = os.environ[env.SERVICE_NAME.name]
-                self._set(env.RANK.name, lambda: str(_claimed_rank(context.get_job_id(), of_role, who)))
-        arm()
-
-    def _set(self, name: str, value: Callable[[], str]) -> None:
-        if not os.environ.get(name):
-            os.environ[name] = value()
-            self._set_here.add(name)
-
-
-_PLACE = _Place()
-
-
-def _role(function: str | None) -> str | None:
-    """Return the role of an actor that runs `function` first, of a task where there is none; None: Ray Train says.
-
-    Examples:
-        >>> _role("train.RolloutWorker.__init__"), _role("A.step"), _role(None)
-        ('rollout_worker', 'a', 'task')
-    """
-    if function is None:
-        return _TASKS
-    name = function.rpartition(".")[0].rpartition(".")[2]
-    if name in _OF_RAY_TRAIN:
-        return None
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower().strip("_") or _TASKS
-
-
-def _ends_training(function: str) -> bool:
-    """Whether a call of `function` tells a worker of Ray Train to leave; it is killed when the call has returned.
-
-    Examples:
-        >>> _ends_training("RayTrainWorker.shutdown"), _ends_training("Learner.shutdown")
-        (True, False)
-    """
-    owner, _, name = function.rpartition(".")
-    return name == "shutdown" and owner.rpartition(".")[2] in _OF_RAY_TRAIN
-
-
-def _claimed_rank(job: str, role: str, who: str) -> int:
-    """Return the first rank of the role that nobody has in the run; the same again for who has one.
-
-    Ray's key-value store decides: a key is put by the first who puts it.
-    """
-    of_role = f"{job}/{os.environ.get(env.EXPERIMENT_ID.name, '')}/{role}/"
-    mine = f"{of_role}of/{who}"
-    known = ray_store.kept(mine)
-    if known is not None:
-        return int(known)
-    rank = len(ray_store.names(f"{of_role}at/"))
-    while ray_store.put(f"{of_role}at/{rank}", who, overwrite=False):
-        rank += 1
-    ray_store.put(mine, str(rank))
-    return rank

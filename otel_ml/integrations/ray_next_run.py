@@ -46,6 +46,7 @@ def follow(job: str) -> None:
         return
     given, newest = json.loads(said)
     before = _followed or given
+    # A run of the user's own, in the `env_vars` of an actor, stays.
     if os.environ.get(env.EXPERIMENT_ID.name) != before[env.EXPERIMENT_ID.name]:
         return
     for name in [name for name, value in before.items() if os.environ.get(name) == value]:

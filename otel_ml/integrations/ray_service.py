@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from otel_ml import env
 from otel_ml._internal.identity.run_identity import Identity
@@ -57,6 +57,9 @@ _FIRST_S = 20.0
 
 _KEPT = "What is recorded is kept on this host, and sent once a service runs."
 
+_sought: set[str] = set()
+"""Runs whose service this process looks for: none that is disabled, or that an endpoint serves."""
+
 _known: dict[str, Service] = {}
 """Run → where its service was reached last; a forked child, which cannot use Ray, has it from its parent."""
 
@@ -75,9 +78,9 @@ def is_hosted() -> bool:
 
 
 def wait_for_service(run_id: str) -> None:
-    """Wait until this process has reached the service of the run, 20 s at most."""
+    """Wait until this process has reached the service of the run, if it looks for one; 20 s at most."""
     deadline = time.monotonic() + _FIRST_S
-    while run_id not in _known and time.monotonic() < deadline:
+    while run_id in _sought and run_id not in _known and time.monotonic() < deadline:
         time.sleep(_LOOK_EVERY_S)
 
 
@@ -92,6 +95,7 @@ class ActorLink:
         self._say = say
         self._environ = run_environ(config, identity)
         self._run_id = identity.run_id
+        _sought.add(identity.run_id)
         self._reached: Service | None = None
         self._ask_at = 0.0
         self._written: list[str] = []
@@ -213,22 +217,27 @@ class ServiceHost:
         threading.Thread(target=self._keep, name="otel_ml_service", daemon=True).start()
 
     def _keep(self) -> None:
-        import ray
+        # Leaving is tried again, too: who misses the service finds an actor that stays by its name, and makes no other.
+        for is_done in (self._is_over, self._is_left):
+            while not self._tried(is_done):
+                time.sleep(_LOOK_EVERY_S)
 
-        while not self._look():
-            time.sleep(_LOOK_EVERY_S)
-        ray_store.forget(_announcement(self._run_id))
-        ray.kill(ray.get_runtime_context().current_actor)
-
-    def _look(self) -> bool:
+    def _tried(self, is_done: Callable[[], bool]) -> bool:
         try:
-            return self._is_over()
-        except Exception as error:  # noqa: BLE001 (the next look may succeed; nobody else looks after the service)
+            return is_done()
+        except Exception as error:  # noqa: BLE001 (the next try may succeed; nobody else looks after the service)
             if _shown(error) != self._trouble:
                 self._trouble = _shown(error)
                 sentence = f"The actor that hosts the service cannot look after it: {self._trouble}. It tries again."
                 sys.stderr.write(f"otel_ml: {explained(sentence, 'service-not-started')}\n")
             return False
+
+    def _is_left(self) -> bool:
+        import ray
+
+        ray_store.forget(_announcement(self._run_id))
+        ray.kill(ray.get_runtime_context().current_actor)
+        return True
 
     def _is_over(self) -> bool:
         """Look after the service; return whether it has ended by itself: then it has taken its address away."""

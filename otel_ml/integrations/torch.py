@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from otel_ml._internal.events.event_calls import log_params, log_text
 from otel_ml._internal.timers.timing import timed
+from otel_ml.never_raises import never_raises
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -46,15 +47,22 @@ def topology(mesh: Any = None) -> dict[str, tuple[int, int]]:
     return {} if group is None else {"dp": (group.get_rank(), group.get_world_size())}
 
 
+@never_raises
 def log_environment() -> None:
-    """Record versions, devices and the process group as parameters `torch.…`; of the lowest rank, if they differ."""
+    """Record versions, devices and the process group as parameters `torch.…`; of the lowest rank, if they differ.
+
+    The device is named where the program has used CUDA already, as after `torch.cuda.set_device()`.
+    """
     import torch
 
     found: dict[str, Any] = {"version": torch.__version__, "threads": torch.get_num_threads()}
     if torch.version.cuda is not None:
         found["cuda"] = torch.version.cuda
-    if torch.cuda.is_available():
-        found["devices"] = torch.cuda.device_count()
+    # Not `is_available()`, which starts the driver: forks could not use CUDA then.
+    if devices := torch.cuda.device_count():
+        found["devices"] = devices
+    # To ask for a name begins CUDA, on the first GPU of the host for each rank that has not chosen one yet.
+    if torch.cuda.is_initialized():
         found["device"] = torch.cuda.get_device_name(torch.cuda.current_device())
     group = _distributed()
     if group is not None:
@@ -92,13 +100,18 @@ class TimedLoader(Generic[T_co]):
             with timed(self._name):
                 batch = next(batches, end)
 
+    def __bool__(self) -> bool:
+        return bool(self._loader)  # else Python asks for a length, which a generator has not
+
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]  # a TypeError of the loader's own where it has none
 
     def __getattr__(self, name: str) -> Any:
+        # While it is unpickled it has no loader yet: `self._loader` would come here again, without end.
         return getattr(object.__getattribute__(self, "_loader"), name)
 
 
+@never_raises
 def log_model(model: Module, name: str = "model") -> None:
     """Record a model's structure as the text `name`, and its sizes as parameters `<name>.…`.
 

@@ -10,6 +10,7 @@ torchtitan writes files of its own only if its factory is named there, too.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 import otel_ml
 from otel_ml.types import Timer
@@ -39,6 +40,7 @@ class _Handler(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self._timers: dict[str, Timer] = {}
+        self._running: Counter[str] = Counter()
         self._is_training = False
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -53,9 +55,19 @@ class _Handler(logging.Handler):
         if kind == "metric_value":
             otel_ml.log({str(getattr(record, "event_name", "")): getattr(record, "value", None)})
         elif kind.endswith(_START):
-            self._timer(kind.removesuffix(_START)).start()
+            self._start(kind.removesuffix(_START))
         elif kind.endswith(_END):
-            self._timer(kind.removesuffix(_END)).stop()
+            self._stop(kind.removesuffix(_END))
+
+    def _start(self, name: str) -> None:
+        self._running[name] += 1
+        self._timer(name).start()
+
+    def _stop(self, name: str) -> None:
+        # A span may have begun before the first step, or while torch compiled, when torchtitan says nothing.
+        if self._running[name]:
+            self._running[name] -= 1
+            self._timer(name).stop()
 
     def _timer(self, name: str) -> Timer:
         if name not in self._timers:

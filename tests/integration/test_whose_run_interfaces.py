@@ -271,3 +271,26 @@ def test_trainers_of_lightning_record_into_the_runs_of_their_own_loggers(server:
     assert values_of(server, "tested") == {"fold-0": [0.0], "fold-1": [1.0]}
     assert set(values_of(server, "time/forward")) == {"fold-0", "fold-1"}
     assert set(values_of(server, "after")) == {"fold-1"}
+
+
+def test_lines_of_logging_are_in_the_run_of_who_logs_them(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+    import logging, otel_ml
+    from otel_ml.integrations.log_handler import LogHandler
+    logger = logging.getLogger("train")
+    logger.addHandler(LogHandler(logging.WARNING))
+    first, second = otel_ml.init(name="first"), otel_ml.init(name="second")
+    for n in range(3):
+        with first.use():
+            logger.warning("one %d", n)
+        with second.use():
+            logger.warning("two %d", n)
+    """
+
+    run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    said: dict[str, list[str]] = {}
+    for text in server.events("ml.text"):
+        lines = [line.rpartition(": ")[2] for line in str(text.body).splitlines()]
+        said.setdefault(text.resource["ml.run.name"], []).extend(lines)
+    assert said == {"first": ["one 0", "one 1", "one 2"], "second": ["two 0", "two 1", "two 2"]}

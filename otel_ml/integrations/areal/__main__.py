@@ -27,9 +27,10 @@ def main(arguments: list[str]) -> None:
             "Expected a module of AReaL's and its arguments, got nothing. "
             "Run python -m otel_ml.integrations.areal areal.infra.rpc.rpc_server …"
         )
-    for option, value in itertools.pairwise(arguments):
+    for word, after in itertools.pairwise([*arguments, ""]):
+        option, equals, value = word.partition("=")
         if option in _TOLD_BY:
-            os.environ[_TOLD_BY[option]] = value
+            os.environ[_TOLD_BY[option]] = value if equals else after
     instrument_areal()
     sys.argv = arguments
     runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

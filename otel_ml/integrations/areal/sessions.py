@@ -20,6 +20,7 @@ class _Running:
     """A measurement that begins in one task and may end in another; its span is the current one of its context."""
 
     def __init__(self, name: str, outer: Context) -> None:
+        # A span is left in the context that has it: who ends it enters this one, whichever task that is.
         self.context = outer
         # Sessions run beside each other, so their sum is not the time of a step.
         self._timed: Any = otel_ml.timed(name, reduce="max", within="max")
@@ -41,6 +42,7 @@ class _Session:
         self.counters: dict[str, float] = {}
 
     def start(self, phase: str) -> None:
+        # A copy: its span is inside of the session's, and beside those of phases that run at the same time.
         running = _Running(f"session/{phase}", self._whole.context.copy())
         self._running.setdefault(phase, []).append(running)
 

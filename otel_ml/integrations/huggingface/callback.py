@@ -16,6 +16,7 @@ from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
 from otel_ml.integrations.huggingface.values import log_values, published
 from otel_ml.integrations.missing_package import PackageError
 from otel_ml.integrations.stages import outside
+from otel_ml.never_raises import never_raises
 from otel_ml.warn_once import reporter
 
 try:
@@ -57,6 +58,10 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._trials = 0
         self._stage = "train"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a Trainer that is sent to another process, as a search on Ray does: it joins the run there anew."""
+        return {**vars(self), "_run": None, "_timings": [], "_step_began": None}
+
     @property
     def run(self) -> otel_ml.Run | None:
         """The run, once training, evaluation or prediction has begun."""
@@ -73,16 +78,21 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         finally:
             self._stage = before
 
+    def fail(self) -> None:
+        """Stop what runs: nothing that comes later is inside of the step that failed, or is a part of it."""
+        self._stop()
+        self._step_began = None
+        self._checkpoints.finish(timeout=0.0)  # ranks that are behind may have failed, too
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Begin the run, in a search one for each trial; parameters from rank 0."""
         del control
+        self.fail()  # of a batch that was too large for memory nobody hears: the Trainer begins anew with a smaller one
         self._leave_trial(state)
         self._enter(args)
         if state.is_world_process_zero:
             otel_ml.log_params(args.to_sanitized_dict())
-            config = getattr(more.get("model"), "config", None)
-            if config is not None:
-                otel_ml.log_params(config.to_dict() if hasattr(config, "to_dict") else config, prefix="model")
+            _record_config(getattr(more.get("model"), "config", None))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """What is recorded from here on belongs to the step that is done at its end."""
@@ -100,6 +110,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """The weights are updated."""
         del args, state, control, more
+        # Below it is `train_step`, which goes on; alone where nobody has said that the optimizer begins.
         if len(self._timings) > 1:
             self._timings.pop().__exit__(None, None, None)
 
@@ -153,6 +164,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
 
     def _begin(self, args: Any) -> otel_ml.Run:
         if self._run is None or not self._run.is_active:
+            # One that the program itself has begun keeps its name, and no trial of a search ends it.
             is_users = RUNTIME.is_chosen and not RUNTIME.is_current(_BEGUN)
             # Transformers once made the output folder the run's name; that is not a name.
             is_name = args.run_name != args.output_dir and not is_users
@@ -195,6 +207,12 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     def _stop(self) -> None:
         while self._timings:
             self._timings.pop().__exit__(None, None, None)
+
+
+@never_raises  # a model of the user's own has any object there
+def _record_config(config: Any) -> None:
+    if config is not None:
+        otel_ml.log_params(config.to_dict() if hasattr(config, "to_dict") else config, prefix="model")
 
 
 def _say_shared(run: otel_ml.Run) -> None:

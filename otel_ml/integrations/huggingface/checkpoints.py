@@ -67,9 +67,10 @@ class Checkpoints:
             return
         best = state.best_model_checkpoint
         is_best = best is not None and Path(best) == folder
+        # Without the optimizer's state no rank writes its random state, by which it is known to be done.
         ranks = 1 if getattr(args, "save_only_model", False) else args.world_size
         aliases = ("latest", "best") if is_best else ("latest",)
-        self.record()
+        self.record()  # the one before, where no step has ended since
         self._waiting = SavedCheckpoint(folder, state.global_step, aliases, ranks)
         if args.world_size == 1:
             self.record()

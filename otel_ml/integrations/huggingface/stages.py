@@ -1,4 +1,4 @@
-"""Which stage a Trainer of `transformers` is in: its callbacks hear that an evaluation is over, not that it begins."""
+"""Which stage a Trainer of `transformers` is in: callbacks hear not that it begins to evaluate, or fails."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from otel_ml._internal.steps.stage import Stage
 
 __all__ = ["Follower", "follow_trainers", "stage_named"]
 
+_MARK = "__is_followed_by_otel_ml__"
+
 
 class Follower(Protocol):
     """A callback that wants to know when its Trainer evaluates."""
 
     def evaluating(self, trainer: Any, prefix: str) -> AbstractContextManager[object]:
         """Return what an evaluation whose metrics begin with `prefix` is run in."""
+
+    def fail(self) -> None:
+        """Know that a training has ended by an exception."""
 
 
 def stage_named(prefix: str, step: int) -> Stage:
@@ -37,9 +42,36 @@ def follow_trainers(trainer: type, follower: type[Follower]) -> None:
     Trainers without such a callback are not concerned. All three: a subclass may have its own of any of them.
     """
     for name in ("evaluate", "predict", "evaluation_loop"):
-        method = getattr(trainer, name)
-        if not hasattr(method, "__wrapped__"):
-            setattr(trainer, name, _followed(method, follower))
+        _replace(trainer, name, follower, _followed)
+    _replace(trainer, "train", follower, _trained)
+
+
+def _replace(
+    trainer: type,
+    name: str,
+    follower: type[Follower],
+    followed: Callable[[Callable[..., Any], type[Follower]], Callable[..., Any]],
+) -> None:
+    """Replace a method once: not by its `__wrapped__`, which decorators of others have, too."""
+    method = getattr(trainer, name)
+    if not hasattr(method, _MARK):
+        ours = followed(method, follower)
+        setattr(ours, _MARK, True)
+        setattr(trainer, name, ours)
+
+
+def _trained(method: Callable[..., Any], follower: type[Follower]) -> Callable[..., Any]:
+    @wraps(method)
+    def trained(self: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return method(self, *arguments, **named)
+        except BaseException:
+            for callback in self.callback_handler.callbacks:
+                if isinstance(callback, follower):
+                    callback.fail()
+            raise
+
+    return trained
 
 
 def _followed(method: Callable[..., Any], follower: type[Follower]) -> Callable[..., Any]:

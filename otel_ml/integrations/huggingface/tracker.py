@@ -29,8 +29,9 @@ __all__ = ["OtelMLTracker"]
 class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types are not looked at
     """Accelerate's tracker for otel_ml: `Accelerator(log_with=OtelMLTracker("digits"))`.
 
-    All processes join the run at `init_trackers()`. `accelerator.log()` records on the main process only, which is
-    Accelerate's rule; `otel_ml.log()` and timers count on all. `end_training()` ends the run.
+    The main process begins the run at `init_trackers()`, where Accelerate asks no other; those join with their first
+    record. So does `accelerator.log()` record there alone; `otel_ml.log()` and timers count on all. `end_training()`
+    ends the run.
 
     Args:
         run_name: W&B project, MLflow experiment, folder: the experiment of `otel_ml.init()`.
@@ -45,6 +46,10 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
         super().__init__()
         self._arguments: Mapping[str, Any] = {"experiment": run_name, **arguments}
         self._run: otel_ml.Run | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """In another process `start()` joins the run anew."""
+        return {**vars(self), "_run": None}
 
     @property
     def tracker(self) -> otel_ml.Run | None:
@@ -70,9 +75,9 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
 
         Without a step it is the one that the program is in, else a row of its own.
         """
-        values = flat(values)
+        names = flat(values) if isinstance(values, Mapping) else ()
         with self._inside():
-            at = step if "axis" in options or self._run is None else rows_of(self._run.id).step_of(values, step)
+            at = step if "axis" in options or self._run is None else rows_of(self._run.id).step_of(names, step)
             log_values(values, at, **options)
 
     def log_images(self, values: Mapping[str, Any], step: int | None = None, **options: Any) -> None:

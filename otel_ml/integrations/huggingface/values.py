@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from numbers import Real
 from statistics import fmean
 from typing import Any
 
@@ -19,6 +20,9 @@ def log_values(values: Mapping[str, Any], step: int | None, **options: Any) -> N
     the last of a name's values at one step counts, and what is several numbers, such as the score of each class, is
     their mean.
     """
+    if not isinstance(values, Mapping):
+        otel_ml.log(values, step=step)  # which says what it expects
+        return
     named = flat(values)
     texts = {name: value for name, value in named.items() if isinstance(value, str)}
     numbers = {name: value for name, value in named.items() if name not in texts}
@@ -59,7 +63,7 @@ def _one(value: Any) -> Any:
         with suppress(Exception):  # texts and data frames have no mean: said by otel_ml.log()
             return value.float().mean() if hasattr(value, "detach") else value.mean()
         return value
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, (int, float)) for item in value):
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, Real) for item in value):
         with suppress(OverflowError):  # a whole number that no float is: said by otel_ml.log()
             return fmean(value)
     return value
@@ -78,7 +82,7 @@ def published(logs: Mapping[str, Any], stage: str = "train") -> dict[str, Any]:
         >>> published({"reward": 0.5}, "eval")
         {'eval/reward': 0.5}
     """
-    return {_published(name, stage): value for name, value in logs.items()}
+    return {_published(str(name), stage): value for name, value in logs.items()}
 
 
 def _published(name: str, stage: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml.never_raises import never_raises
 
 __all__ = ["Checkpoints", "SavedCheckpoint", "saved_checkpoints"]
 
@@ -48,6 +49,7 @@ def saved_checkpoints(callback: Any) -> list[SavedCheckpoint]:
     best = str(getattr(callback, "best_model_path", "") or "")
     scores: dict[str, Any] = dict(getattr(callback, "best_k_models", None) or {})
     scores.setdefault(best, getattr(callback, "best_model_score", None))
+    # The last and the newest may be among the best, which have scores of their own; who keeps none has an empty path.
     for path in (getattr(callback, "last_model_path", ""), getattr(callback, "_last_checkpoint_saved", "")):
         scores.setdefault(str(path or ""), getattr(callback, "current_score", None))
     found = {Path(path): score for path, score in scores.items() if path and Path(path).exists()}
@@ -79,14 +81,17 @@ class Checkpoints:
         self._recorded: dict[Path, float] = {}
         self._folders: list[Path] = []
 
+    @never_raises  # a full disk, a file that another process removes: training, or what ended it, goes on
     def record(self, callback: Any, step: int | None) -> None:
         """Record what `callback` keeps and was not recorded yet."""
         for saved in self._new(callback):
-            name = saved.path.stem
-            otel_ml.log_checkpoint(saved.path, name=name, aliases=saved.aliases, step=step)
-            otel_ml.log_artifact(
-                self._metadata(saved), name=f"{name}/metadata", type="checkpoint", aliases=saved.aliases, step=step
-            )
+            otel_ml.log_checkpoint(saved.path, name=saved.path.stem, aliases=saved.aliases, step=step)
+            self._record_metadata(saved, step)
+
+    @never_raises  # the next checkpoint is recorded all the same
+    def _record_metadata(self, saved: SavedCheckpoint, step: int | None) -> None:
+        file, name = self._metadata(saved), f"{saved.path.stem}/metadata"
+        otel_ml.log_artifact(file, name=name, type="checkpoint", aliases=saved.aliases, step=step)
 
     def clean(self) -> None:
         """Remove the temporary files: they were read."""

@@ -15,6 +15,7 @@ _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def _package() -> str:
+    # What the program uses it has imported before; the other one may be installed, too.
     for name in _PACKAGES:
         if name in sys.modules:
             return name

@@ -13,6 +13,7 @@ from otel_ml.integrations.lightning.checkpoints import Checkpoints
 from otel_ml.integrations.lightning.framework import LOGGER, global_rank
 from otel_ml.integrations.lightning.stages import follow
 from otel_ml.integrations.stages import outside
+from otel_ml.never_raises import never_raises
 from otel_ml.warn_once import reporter
 
 __all__ = ["OtelMLLogger"]
@@ -114,7 +115,8 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         """
         with self.recording(), outside():
             if global_rank() == 0:
-                at = rows_of(self._join().id).step_of(metrics, step)
+                names = metrics if isinstance(metrics, Mapping) else ()  # `log()` says what it expects
+                at = rows_of(self._join().id).step_of(names, step)
                 otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
 
     def log_hyperparams(
@@ -144,7 +146,7 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         if trainer is not None:
             follow(trainer)
         if global_rank() == 0:
-            run.log_text("model", f"```text\n{model}\n```")
+            _record_modules(run, model)
             reporter.say(
                 "lightning-graph",
                 "OtelMLLogger.log_graph(): the model's modules are kept as a text. Expected a graph? Export one to a "
@@ -175,6 +177,11 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
                     otel_ml.event("lightning.finalize", {"status": str(status)})
         if run.flush():
             self._checkpoints.clean()
+
+
+@never_raises  # modules of users say what they are: `extra_repr()`
+def _record_modules(run: otel_ml.Run, model: Any) -> None:
+    run.log_text("model", f"```text\n{model}\n```")
 
 
 def _step_of(callback: Any) -> int | None:

@@ -45,7 +45,7 @@ def follow(trainer: Any) -> None:
 def _run(trainer: Any, loop: Any) -> Any:
     """Run a loop that is not a training in its stage. Hooks come too late and leave too early for others' hooks."""
     with _in_run_of(trainer), Stage(_stage_of(trainer), step_of(trainer)):
-        return type(loop).run(loop)
+        return type(loop).run(loop)  # the class's: the loop's own is what called this
 
 
 def _fit(trainer: Any) -> Any:

@@ -72,10 +72,13 @@ class OtelMLTiming(Stepping):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """The batch is done; other callbacks are told."""
         del trainer, pl_module, outputs, batch, batch_idx
-        self._end_phase()
-        _stop(self._batch)
-        self._batch = None
+        self._end_batch()
         self._phase = self._started("callbacks")
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Stop what an epoch has left that its module ended by `on_train_batch_start()`: nobody hears of that batch."""
+        del trainer, pl_module
+        self._end_batch()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Validation begins."""
@@ -93,15 +96,18 @@ class OtelMLTiming(Stepping):
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Stop what runs: how long it took until it failed is worth knowing."""
         del trainer, pl_module, exception
-        self._end_phase()
-        _stop(self._batch)
-        self._batch = None
+        self._end_batch()
         _stop(self._validation)
         self._validation = None
 
     def _begin(self, phase: str) -> None:
         self._end_phase()
         self._phase = self._started(phase, device=self._device)
+
+    def _end_batch(self) -> None:
+        self._end_phase()  # first: it is inside of the batch
+        _stop(self._batch)
+        self._batch = None
 
     def _end_phase(self) -> None:
         _stop(self._phase)
@@ -144,6 +150,7 @@ class ProfiledActions:
             return
         self._profiler, start, stop = profiler, profiler.start, profiler.stop
 
+        # Ours is inside of what the profiler measures: `time/data` is never more than what it says.
         def started(action_name: str) -> None:
             start(action_name)
             if action_name.endswith(_FETCH):

@@ -120,3 +120,15 @@ def test_an_array_of_texts_is_said_and_costs_no_other_value(otel_ml_capture: Cap
 
     assert [(point.name, point.value) for point in otel_ml_capture.points] == [("scores", 2.0)]
     assert len(otel_ml_capture.notices) == 1
+
+
+def test_what_is_no_mapping_is_said(otel_ml_capture: Capture) -> None:
+    started("said").log(0.5, step=3)  # type: ignore[arg-type]
+
+    assert "log()" in otel_ml_capture.notices[-1]
+
+
+def test_a_list_of_numbers_of_numpy_is_its_mean(otel_ml_capture: Capture) -> None:
+    started("lists").log({"per_class": [np.float32(1.0), np.float32(3.0)]}, step=0)
+
+    assert otel_ml_capture.values("per_class") == [2.0]

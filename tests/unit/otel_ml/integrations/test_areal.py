@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from enum import Enum
 from pathlib import Path
@@ -278,8 +278,11 @@ def test_without_areal_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
         instrument_areal()
 
 
+@pytest.mark.parametrize(
+    "told", [["--role", "actor", "--worker-index", "2"], ["--role=actor", "--worker-index=2"]], ids=["words", "equals"]
+)
 def test_a_worker_of_areals_runs_its_module_as_the_rank_and_role_that_areal_gives_it(
-    areal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    areal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Sequence[str]
 ) -> None:
     (tmp_path / "of_a_worker.py").write_text(
         "import json, os, sys\n"
@@ -291,7 +294,7 @@ def test_a_worker_of_areals_runs_its_module_as_the_rank_and_role_that_areal_give
     for name in ("OTEL_SERVICE_NAME", "OTEL_ML_RANK"):
         monkeypatch.setenv(name, "controller's")
     monkeypatch.setattr(sys, "argv", sys.argv)
-    arguments = ["--port", "1", "--role", "actor", "--worker-index", "2"]
+    arguments = ["--port", "1", *told]
 
     main(["of_a_worker", *arguments])
 

@@ -111,3 +111,26 @@ def test_a_batch_that_fails_in_a_callback_leaves_no_timer_open(line: ModuleType,
         fitted.fit(line.Line(), line.loader())
 
     assert [point.count for point in otel_ml_capture.points if point.name == "time/callbacks"] == [1]
+
+
+def test_a_batch_that_the_module_skips_ends_with_its_epoch(line: ModuleType, otel_ml_capture: Capture) -> None:
+    class Skipping(line.Line):  # type: ignore[misc] # as above
+        def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
+            return -1 if batch_idx == 2 else None  # Lightning's way to end the epoch
+
+    class Working(line.Callback):  # type: ignore[misc] # as above
+        def on_train_epoch_end(self, *args: Any) -> None:
+            time.sleep(5 * WORKS_S)  # in no timer
+
+    fitted = line.trainer(
+        logger=line.OtelMLLogger(log_model=False),
+        callbacks=[line.OtelMLTiming(), Working()],
+        enable_checkpointing=False,
+    )
+    fitted.fit_loop.max_epochs = 2
+    fitted.fit(Skipping(), line.loader())
+
+    for name in ("time/forward", "time/batch"):
+        timed = {point.step: point for point in otel_ml_capture.points if point.name == name}
+        assert timed[2].value < 5 * WORKS_S
+        assert sum(point.count for point in timed.values()) == 6  # of each epoch two batches, and what began the third

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import otel_ml
+from otel_ml._internal.steps.axes import current_step
 from otel_ml.integrations.log_handler import LogHandler
 from otel_ml.testing import Capture, capture
 
@@ -118,13 +119,14 @@ def test_a_line_that_comes_while_others_are_taken_is_looked_for_too(
 ) -> None:
     class Overtaken(deque[Any]):
         def popleft(self) -> Any:
-            handler._lines = deque(self)  # this happens once
+            waiting.lines = deque(self)  # this happens once
             meanwhile = threading.Thread(target=logger.info, args=("meanwhile",))
             meanwhile.start()
             meanwhile.join()
-            return handler._lines.popleft()
+            return waiting.lines.popleft()
 
-    handler._lines = Overtaken()  # two threads at the same place, each time
+    waiting = handler._begun(current_step().generation)
+    waiting.lines = Overtaken()  # two threads at the same place, each time
     logger.info("first")
 
     lines(captured)  # they are taken
@@ -144,7 +146,7 @@ def test_a_forked_child_does_not_repeat_its_parents_lines(
     logger.info("the parent's")
     child = os.fork()
     if child == 0:
-        os._exit(len(handler._lines))
+        os._exit(len(handler._waiting))
     _, status = os.waitpid(child, 0)
 
     assert os.waitstatus_to_exitcode(status) == 0

@@ -18,7 +18,7 @@ def no_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_RUNTIME_ENV_HOOK", "")
     monkeypatch.delenv("RAY_RUNTIME_ENV_HOOK")
     monkeypatch.setattr(integration, "_before", None)  # the hook of the test before
-    monkeypatch.setattr(integration, "_trace", lambda: None)  # Ray's switch has no way back
+    monkeypatch.setattr(integration.ray_tracing, "switch_on", lambda: None)  # Ray's switch has no way back
 
 
 @pytest.fixture

@@ -61,6 +61,24 @@ def test_the_environment_is_recorded_as_parameters(captured: Capture) -> None:
     assert found["distributed"] == {"backend": "gloo", "world_size": 1}
 
 
+def test_the_environment_is_recorded_without_cuda_being_begun_for_it(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)  # of a host with GPUs, as NVML counts them
+    for call in ("is_available", "current_device", "get_device_name"):  # each of which begins CUDA, or its driver
+        monkeypatch.setattr(torch.cuda, call, lambda *_, call=call: begun.append(call))
+    log_environment()
+
+    assert params(captured)["torch"]["devices"] == 8  # type: ignore[index]
+    assert begun == []
+
+
+def test_a_timed_generator_is_true_as_a_generator_is() -> None:
+    assert timed_loader(batch for batch in [1])
+    assert not timed_loader([])
+
+
 def test_a_timed_loader_records_its_waits_and_is_otherwise_the_loader(captured: Capture) -> None:
     data = TensorDataset(torch.arange(6.0))
     loader = timed_loader(DataLoader(data, batch_size=2))
@@ -109,3 +127,9 @@ def test_of_a_sharded_model_the_shard_of_this_process_is_counted(captured: Captu
 
     [facts] = [event.body["model"] for event in captured.events if event.kind == "ml.params"]
     assert (facts["parameters"], facts["bytes"]) == (4, 16)
+
+
+def test_what_is_no_model_is_said(captured: Capture) -> None:
+    log_model([torch.nn.Linear(1, 1)])  # type: ignore[arg-type]
+
+    assert "'list' object has no attribute 'parameters'" in captured.notices[0]

@@ -56,3 +56,15 @@ def test_what_comes_before_the_first_step_is_left_out(captured: Capture, structu
     otel_ml.log({"loss": 0.5}, step=1)
 
     assert {point.name for point in captured.points} == {"loss"}
+
+
+def test_a_span_that_began_before_the_first_step_is_no_mistake(
+    captured: Capture, structured_logger: logging.Logger
+) -> None:
+    say(structured_logger, "training_start")
+    say(structured_logger, "step_start", 1)
+    say(structured_logger, "step_end", 1, value=2.5)
+    say(structured_logger, "training_end", 1, value=9.0)
+
+    assert {point.name for point in captured.points} == {"time/step"}
+    assert captured.notices == []
