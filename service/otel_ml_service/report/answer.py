@@ -15,6 +15,7 @@ from otel_ml_service.findings.finding import role_of_place
 from otel_ml_service.findings.phases import is_waiting
 from otel_ml_service.report.axes import beside
 from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.curves import last_value
 from otel_ml_service.report.markup import Markup, joined, script_data, tag
 from otel_ml_service.report.steps_told import Told
 from otel_ml_service.report.timing import timers
@@ -114,7 +115,8 @@ def _shown_by(
 
 
 def _number(value: JsonValue) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None
 
 
 def _whole(value: JsonValue) -> int | None:
@@ -280,8 +282,8 @@ def _between(parts: Sequence[str]) -> Iterable[str]:
 
 def _newest(read: History, name: str) -> float | None:
     series: Mapping[int, float] = read.series.get(SeriesName(DEFAULT_AXIS, name), {})
-    value = next(reversed(series.values()), None) if series else None  # type: ignore[call-overload]
-    return value if value is not None and value == value else None
+    value = last_value(series) if series else math.nan
+    return value if math.isfinite(value) else None
 
 
 def _step_time(read: History) -> float | None:

@@ -40,7 +40,14 @@ class _Row(NamedTuple):
     ranks: Sequence[int]
 
 
-def heat_map(slowdowns: SlowDowns, axis: str, role: str, hosts: Mapping[int, str] = MappingProxyType({})) -> Markup:
+def heat_map(
+    slowdowns: SlowDowns,
+    axis: str,
+    role: str,
+    hosts: Mapping[int, str] = MappingProxyType({}),
+    *,
+    is_thinned: bool = False,
+) -> Markup:
     """Return the picture of a role on an axis; nothing where no two ranks can be compared.
 
     Args:
@@ -48,6 +55,7 @@ def heat_map(slowdowns: SlowDowns, axis: str, role: str, hosts: Mapping[int, str
         axis: of the steps.
         role: of the ranks.
         hosts: rank → its host; of more ranks than rows, a row is a host, or several.
+        is_thinned: whether a step of these stands for several already.
     """
     ranks = sorted({rank for found in slowdowns.values() for rank in found})
     # ranks × steps
@@ -60,9 +68,9 @@ def heat_map(slowdowns: SlowDowns, axis: str, role: str, hosts: Mapping[int, str
     with_rows = np.stack([_most(matrix[[place[rank] for rank in row.ranks]], axis=0) for row in rows])
     values, steps = _columns(with_rows, list(slowdowns))
     drawn = _picture(values, rows, steps, list(slowdowns), axis, role)
-    return tag(
-        "figure", tag("div", drawn, class_="wide"), _legend(len(steps) < max(steps) - min(steps) + 1), class_="heat"
-    )
+    # Steps that are not there tell nothing of it: a loop may count samples, or every tenth step may have timers.
+    is_thinned = is_thinned or len(steps) < len(slowdowns)
+    return tag("figure", tag("div", drawn, class_="wide"), _legend(is_thinned), class_="heat")
 
 
 def _most(values: Floats, axis: int) -> Floats:

@@ -124,7 +124,9 @@ def cell_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Mark
 
 
 def _is_numeric(place: int, rows: Sequence[Sequence[object]]) -> bool:
-    return all(row[place] is None or isinstance(row[place], Amount) or _is_number(row[place]) for row in rows)
+    # Another program's row may be shorter than the table is wide.
+    cells = [row[place] for row in rows if place < len(row)]
+    return all(cell is None or isinstance(cell, Amount) or _is_number(cell) for cell in cells)
 
 
 def _is_number(value: object) -> TypeGuard[float]:

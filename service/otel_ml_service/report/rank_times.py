@@ -41,11 +41,13 @@ class RankTimes:
     Attributes:
         most_cells, most_slowdowns: how much is held at most.
         slowdowns: step → rank → its largest slow-down among the timers of work; 0.31 is 31 % longer.
+        is_thinned: whether some of these steps stand for several.
     """
 
     most_cells: int = _CELLS
     most_slowdowns: int = _SLOWDOWNS
     slowdowns: dict[int, Mapping[int, float]] = field(default_factory=dict)
+    is_thinned: bool = False
     _open: dict[int, dict[tuple[int, str], float]] = field(default_factory=lambda: defaultdict(dict))
     _ascending: list[int] = field(default_factory=list)
     _ranks: set[int] = field(default_factory=set)
@@ -114,6 +116,7 @@ class RankTimes:
         pairs = zip_longest(every[::2], every[1::2], fillvalue=every[-1])
         self.slowdowns = dict(_worse(first, second) for first, second in pairs)
         self._slowdowns = sum(map(len, self.slowdowns.values()))
+        self.is_thinned = True
 
     def all(self) -> dict[int, Mapping[int, float]]:
         """Return step → rank → slow-down, ascending; NaN of a rank that is alone with its timers.

@@ -144,7 +144,7 @@ def _bar(share: float) -> Markup:
 def findings(run: Contents) -> Markup:
     """Return how slow each rank was in each step, and the table of what was found."""
     found = {
-        place: heat_map(times.all(), place[1], place[0], run.hosts.get(place[0], {}))
+        place: heat_map(times.all(), place[1], place[0], run.hosts.get(place[0], {}), is_thinned=times.is_thinned)
         for place, times in run.times.items()
     }
     maps = {place: drawn for place, drawn in found.items() if drawn}

@@ -15,6 +15,8 @@ from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.published_name import is_own
 from otel_ml_service.findings.units import measured
 from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.curves import last_value
+from otel_ml_service.report.markup import written_out
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
 from otel_ml_service.stored_runs.run_history import SeriesName
@@ -48,7 +50,7 @@ class KnownRuns:
         """Return the run `experiment/id`; None where there is none of that name."""
         with self._lock:
             known = self._followed.pop(name, None)
-            if known is None:
+            if known is None or not known.folder.is_run():  # also one that was deleted, and perhaps is there again
                 folders = {_name(folder): folder for folder in run_folders(self.base)}
                 known = FollowedRun(folders[name]) if name in folders else None
             if known is not None:
@@ -104,7 +106,8 @@ class KnownRuns:
 
 
 def _name(folder: RunFolder) -> str:
-    return f"{folder.experiment}/{folder.id}"
+    """Return the name by which a page asks for a run: written out, because that is how the page was given it."""
+    return written_out(f"{folder.experiment}/{folder.id}")
 
 
 def _summary(run: Contents, *, is_live: bool) -> dict[str, Any]:
@@ -133,4 +136,4 @@ def _values(run: Contents) -> dict[str, str]:
 
 
 def _last(run: Contents, key: SeriesName) -> float:
-    return list(run.history.series[key].values())[-1]
+    return last_value(run.history.series[key])

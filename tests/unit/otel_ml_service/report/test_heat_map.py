@@ -142,3 +142,17 @@ def test_of_10000_steps_one_slow_one_is_seen_and_is_the_one_that_opens() -> None
 def test_one_rank_alone_has_no_map() -> None:
     assert heat_map({0: {0: float("nan")}}, "step", "trainer") == ""
     assert heat_map({}, "step", "trainer") == ""
+
+
+def test_only_where_columns_are_several_steps_it_is_said() -> None:
+    said = "A column is the slowest of several steps."
+    every_tenth = {step: {0: 0.0, 1: 0.5} for step in range(0, 1000, 10)}
+    many = {step: {0: 0.0, 1: 0.5} for step in range(1000)}
+    halved = RankTimes(most_cells=50, most_slowdowns=50)
+    for step in range(60):
+        for rank in range(2):
+            halved.add([span("forward", rank, step, step * 10**9, 20)])
+
+    assert said not in heat_map(every_tenth, "step", "trainer")
+    assert said in heat_map(many, "step", "trainer")
+    assert said in heat_map(halved.all(), "step", "trainer", is_thinned=halved.is_thinned)

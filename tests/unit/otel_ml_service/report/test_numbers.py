@@ -10,11 +10,13 @@ from dataclasses import replace
 import pytest
 
 from otel_ml.diagnostics.hardware.measures import MEASURES
-from otel_ml_exporters.records import Params, Record, Span, SpanBatch, SpanLink, StepRecord, Summary
+from otel_ml_exporters.records import Params, Record, Span, SpanBatch, SpanLink, StepRecord, Summary, Table
 from otel_ml_service.findings.units import UNITS
 from otel_ml_service.report.contents import contents
+from otel_ml_service.report.curves import Curve, numbers
 from otel_ml_service.report.page import page
 from otel_ml_service.report.timeline import timeline
+from otel_ml_service.stored_runs.run_history import SeriesName
 from tests.unit.otel_ml_service.report.test_page import Reader
 
 
@@ -114,6 +116,30 @@ def test_where_values_are_not_finite_is_marked_and_the_axis_goes_on_to_the_end()
     assert marks.count("M") == 7
 
 
+def test_the_last_value_is_that_of_the_last_step_also_where_an_earlier_one_came_late() -> None:
+    late = [step(n, values={"x": 1.0, "late": 1.0 * n} if n != 2 else {"x": 1.0}) for n in range(4)]
+    run = contents("run", "numbers", [*late, step(2, values={"late": 77.0}, amendment=True)])
+    series = run.history.series[SeriesName("step", "late")]
+
+    assert numbers("late", "step", [Curve("late", series)])["said"] == "3"
+
+
+def test_how_many_values_are_not_finite_is_told_also_with_what_is_new() -> None:
+    curve = Curve("loss", {0: math.nan, 1: math.inf, 2: 0.5, 3: 0.25})
+
+    assert numbers("loss", "step", [curve], 2)["said"] == "0.25 · 2 not finite"
+
+
+@pytest.mark.parametrize("after", [None, 0])
+def test_values_that_are_large_and_close_to_each_other_are_drawn_apart(after: int | None) -> None:
+    """A count of tokens, or the time of day, grows by less than its sixth digit."""
+    curve = Curve("tokens_seen", {n: 1_700_000_000.0 + 4 * n for n in range(4)})
+
+    [line] = numbers("tokens_seen", "step", [curve], after)["lines"]
+
+    assert len({value for _, value in line["points"]}) == len(line["points"]) == (4 if after is None else 3)
+
+
 def test_one_point_and_a_point_between_gaps_can_be_seen() -> None:
     assert 'class="c0 dot"' in curve("loss", 0.5)
     assert 'class="c0 dot"' in curve("loss", 0.5, 0.4, math.nan, 0.3, math.nan)
@@ -145,6 +171,27 @@ def test_a_metric_of_the_job_comes_before_those_of_300_layers() -> None:
     assert charts[:4] == ["loss", "zeta", "time/step", "layer000/grad_norm"]
     more = texts.index("223 more")
     assert texts[more + 1 : more + 5] == ["series", "last value", "layer077/grad_norm", "77"]
+
+
+def test_of_metrics_that_have_no_chart_the_last_value_is_their_own_and_not_of_a_reduction() -> None:
+    values = {f"metric_{n:03}": 1.0 * n for n in range(90)} | {f"metric_{n:03}/max": 1000.0 for n in range(90)}
+    texts = shown(step(0, values=values))
+
+    more = texts.index("10 more")
+    assert texts[more + 3 : more + 7] == ["metric_080", "80", "metric_081", "81"]
+
+
+def test_of_several_runs_the_last_value_of_each_is_told() -> None:
+    values = {f"metric_{n:03}": 1.0 for n in range(81)}
+    runs = [
+        contents(name, "numbers", [step(0, values={**values, "metric_080": at})])
+        for name, at in (("a", 7.0), ("b", 8.0))
+    ]
+
+    texts = Reader(page(runs)).texts
+
+    more = texts.index("1 more")
+    assert texts[more + 3 : more + 7] == ["metric_080, a", "7", "metric_080, b", "8"]
 
 
 def test_which_rank_it_was_is_said_and_is_no_curve() -> None:
@@ -207,6 +254,20 @@ def test_what_only_one_of_several_runs_has_is_in_its_own_part() -> None:
     texts = Reader(page(runs)).texts
 
     assert texts.index("Run a") < texts.index("mine") < texts.index("Run b")
+
+
+def test_final_values_that_are_no_numbers_are_shown_as_such() -> None:
+    final = {"best": math.nan, "worst": math.inf, "otel_ml/recorded": 10.0, "otel_ml/dropped/never_arrived": 3.0}
+    texts = shown(step(0), Params(2, 1.0, {"world_size": math.inf}), Summary(3, 1.0, final))
+
+    assert (after(texts, "best"), after(texts, "worst")) == ("nan", "inf")
+    assert after(texts, "values lost") == "3"
+
+
+def test_rows_of_a_table_that_are_shorter_than_its_columns_are_shown() -> None:
+    texts = shown(Table(1, 1.0, "samples", "step", 0, ("prompt", "reward"), (("a", 0.5), ("b",), ())))
+
+    assert texts[texts.index("reward") + 1 :][:3] == ["a", "0.5", "b"]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -15,55 +13,12 @@ import pytest
 from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Params, RunStatus, StepRecord, Text
 from otel_ml_service.ui import known_runs
-from otel_ml_service.ui.known_runs import KnownRuns
-from otel_ml_service.ui.server import server
 from tests.recorded_run import write_run
 from tests.unit.otel_ml_service.report.odd_names import SHOWN, controls_in, odd_run
 from tests.unit.otel_ml_service.report.runs import HOSTILE, records_of_everything
 from tests.unit.otel_ml_service.ui.client import TOKEN, Client
+from tests.unit.otel_ml_service.ui.growing import Growing, chart_of
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    serving = server(KnownRuns(tmp_path), TOKEN, 0)
-    thread = threading.Thread(target=serving.serve_forever)
-    thread.start()
-    yield Client(serving.server_port)
-    serving.shutdown()
-    thread.join()
-    serving.server_close()
-
-
-class Growing:
-    """A run that is being recorded: rows are added to `metrics.jsonl`, as the exporter does."""
-
-    def __init__(self, base: Path, experiment: str = "growing", run: str = "run-1") -> None:
-        self.folder = base / experiment / run
-        self.folder.mkdir(parents=True)
-        self._seq = 0
-
-    def step(self, step: int, **values: float) -> None:
-        self._seq += 1
-        row = {"seq": self._seq, "role": "trainer", "axis": "step", "step": step, "attempt": 0, "time": 1000.0 + step}
-        with (self.folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps({**row, "values": values}) + "\n")
-
-    def spans(self, step: int, ranks: int, slow: int) -> None:
-        with (self.folder / "spans.jsonl").open("a") as file:
-            for rank in range(ranks):
-                at = step * 10**9
-                for name, ms in (("forward", 50 if rank == slow else 20), ("all_reduce", 5)):
-                    span = {"trace_id": "0" * 32, "span_id": "0" * 16, "parent_id": None, "name": name, "start_ns": at}
-                    more = {"end_ns": at + ms * 10**6, "role": "trainer", "rank": rank, "axis": "step", "step": step}
-                    file.write(json.dumps({"seq": 1, **span, **more}) + "\n")
-                    at += ms * 10**6
-
-
-def chart_of(client: Client, run: str, title: str) -> str:
-    page = client.get(f"run/{run}/").body
-    after = page.split('data-chart="')[1:]
-    return next(part.partition('"')[0] for part in after if f"<b>{title}</b>" in part)
 
 
 def test_whoever_does_not_show_the_token_gets_nothing(client: Client, tmp_path: Path) -> None:
