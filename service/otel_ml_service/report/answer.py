@@ -15,6 +15,7 @@ from otel_ml_service.findings.finding import role_of_place
 from otel_ml_service.findings.phases import is_waiting
 from otel_ml_service.report.axes import beside
 from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.curves import last_value
 from otel_ml_service.report.markup import Markup, joined, script_data, tag
 from otel_ml_service.report.steps_told import Told
 from otel_ml_service.report.timing import timers
@@ -108,13 +109,16 @@ def _shown_by(
     """Return the step whose span the finding names, if that is one of its own; else the one in which it was worst."""
     if said is not None and since <= said <= last:
         return said
+    # Nobody is rank -1: of a finding that names no rank nothing is known here, and its first step is shown.
     within = {step: found.get(-1 if rank is None else rank, math.nan) for step, found in slow.items()}
     known = {step: value for step, value in within.items() if since <= step <= last and not math.isnan(value)}
     return max(known, key=lambda step: known[step], default=since)
 
 
 def _number(value: JsonValue) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if math.isfinite(value) else None
 
 
 def _whole(value: JsonValue) -> int | None:
@@ -124,6 +128,7 @@ def _whole(value: JsonValue) -> int | None:
 
 def _share(history: History, axis: str, place: str, since: int, last: int, extra_s: float | None) -> float | None:
     seconds = _step_seconds(history, axis, place)
+    # An axis may count tokens: step by step, a finding that lasts would take minutes.
     within = [seconds[step] for step in range(since, last + 1) if step in seconds] if last - since < 10**6 else []
     return extra_s / fmean(within) if extra_s and within and fmean(within) > 0 else None
 
@@ -157,7 +162,8 @@ def answer(run: Contents, told: Told, *, is_live: bool = False) -> Markup:
     sentences = [*_not_finite(run.facts), *_of_steps(told), *sentences, *beside]
     more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
     bands = [
-        {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in every
+        {"role": one.role, "axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"}
+        for one in every
     ]
     marks = tag("div", hidden="", data_bands=script_data(bands)) if bands else Markup("")
     return tag("section", *failed, *sentences, *more, _state(run, is_live), marks, class_="top")
@@ -280,8 +286,8 @@ def _between(parts: Sequence[str]) -> Iterable[str]:
 
 def _newest(read: History, name: str) -> float | None:
     series: Mapping[int, float] = read.series.get(SeriesName(DEFAULT_AXIS, name), {})
-    value = next(reversed(series.values()), None) if series else None  # type: ignore[call-overload]
-    return value if value is not None and value == value else None
+    value = last_value(series) if series else math.nan
+    return value if math.isfinite(value) else None
 
 
 def _step_time(read: History) -> float | None:

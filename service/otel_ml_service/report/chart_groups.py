@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.published_name import is_own
 from otel_ml.wire.reductions import row_of
 from otel_ml_service.report.contents import Contents
-from otel_ml_service.report.curves import Curve, chart, strip
+from otel_ml_service.report.curves import Curve, chart, last_value, strip
 from otel_ml_service.report.markup import Markup, cell_table, details, joined, section, tag
 from otel_ml_service.stored_runs.run_history import SeriesName
 
@@ -32,10 +32,11 @@ Charts = Mapping[SeriesName, Sequence[Curve]]
 def charts_of(run: Contents) -> dict[SeriesName, list[Curve]]:
     """Return the charts of a run: a metric with its further reductions in one, what a user recorded first."""
     charts: dict[SeriesName, list[Curve]] = {}
-    for key in in_order(run.history.series):
+    for key in in_order(run.history.series):  # in which `loss` comes before `loss/max`
         base, _, last = key.name.rpartition("/")
         series = run.history.series[key]
         row = row_of(last)
+        # Of another scale, as a count beside a loss, it would flatten the metric.
         if row is not None and row.scale == "values" and not is_rank(key.name) and SeriesName(key.axis, base) in charts:
             charts[SeriesName(key.axis, base)].append(Curve(last, series))
         else:
@@ -105,15 +106,17 @@ def curve_section(charts: Charts, figure: Figure, most: int) -> Markup:
         groups.setdefault(_group(key), []).append((key, curves))
     groups = _without_singles(groups)
     parts = [_opened(name, found, figure, is_alone=len(groups) == 1) for name, found in groups.items()]
-    more = details(f"{len(left_out)} more", cell_table(("series", "last value"), map(_last, left_out)))
+    more = details(f"{len(left_out)} more", cell_table(("series", "last value"), _last_values(left_out)))
     return section("Curves", _LOOK, *parts, more) if parts or more else Markup("")
 
 
 _LOOK = Markup(
-    '<div class="tools look"><label><input type="checkbox" data-look="log"> logarithmic</label> '
-    '<label>smooth <input type="range" data-look="smooth" min="0" max="0.98" step="0.02" value="0"></label> '
-    '<label><input type="checkbox" data-look="whole"> with warm-up</label> '
-    '<label class="several"><input type="checkbox" data-look="time"> roles on one axis of time</label></div>'
+    '<div class="tools look"><label><input type="checkbox" autocomplete="off" data-look="log"> logarithmic</label> '
+    '<label>smooth <input type="range" autocomplete="off" data-look="smooth" min="0" max="0.98" step="0.02" value="0">'
+    "</label> "
+    '<label><input type="checkbox" autocomplete="off" data-look="whole"> with warm-up</label> '
+    '<label class="several"><input type="checkbox" autocomplete="off" data-look="time"> roles on one axis of time'
+    "</label></div>"
 )
 
 
@@ -157,6 +160,9 @@ def bookkeeping_section(charts: Charts, figure: Figure) -> Markup:
     return details("What otel_ml says about itself", figures) if own else Markup("")
 
 
-def _last(chart: tuple[SeriesName, Sequence[Curve]]) -> tuple[str, float]:
-    key, curves = chart
-    return key.name, list(curves[-1].series.values())[-1]
+def _last_values(charts: Iterable[tuple[SeriesName, Sequence[Curve]]]) -> Iterator[tuple[str, float]]:
+    for key, curves in charts:
+        # Of one run the first curve is the metric, and others its further reductions; of several each is a run's.
+        is_of_one = curves[0].label == key.name
+        for curve in curves[:1] if is_of_one else curves:
+            yield key.name if is_of_one else f"{key.name}, {curve.label}", last_value(curve.series)

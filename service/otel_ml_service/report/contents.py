@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -117,6 +118,11 @@ class Contents:
         """The newest ones, oldest first."""
         return list(map(span_of, self._newest))
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may have been older spans than `spans`: of the oldest steps there are not all, then."""
+        return len(self._newest) == self._newest.maxlen
+
     def _add_step(self, record: StepRecord) -> None:
         self.attempts.add(record.attempt)
         if not record.amendment:
@@ -147,7 +153,7 @@ class Contents:
         if sizes:
             return sizes.get("trainer", max(sizes.values()))
         said = (self.history.params.get(name) for name in ("world_size", "ranks", "num_gpus", "gpus"))
-        return next((int(value) for value in said if isinstance(value, (int, float)) and value >= 1), None)
+        return next((int(value) for value in said if isinstance(value, (int, float)) and 1 <= value < math.inf), None)
 
     @property
     def missing(self) -> int:
@@ -168,7 +174,8 @@ class Contents:
         """Values that were recorded and are not in the run, as its end tells; None where nobody has said so yet."""
         if "otel_ml/recorded" not in self.history.summary:
             return None
-        said = {name: int(value) for name, value in self.history.summary.items()}
+        # Those of the user may be NaN, which `int` refuses.
+        said = {name: int(value) for name, value in self.history.summary.items() if is_own(name)}
         dropped = {name.removeprefix(_DROPPED): count for name, count in said.items() if name.startswith(_DROPPED)}
         return sum(lost_values(dropped).values()) + said.get("otel_ml/too_late", 0)
 

@@ -16,7 +16,7 @@ from otel_ml_service.findings.units import unit_of
 from otel_ml_service.report.markup import Markup, chart_number, joined, script_data, tag
 from otel_ml_service.stored_runs.run_history import Series
 
-__all__ = ["COLORS", "Curve", "chart", "numbers", "shell", "strip", "strip_numbers", "thinned"]
+__all__ = ["COLORS", "Curve", "chart", "last_value", "numbers", "shell", "strip", "strip_numbers", "thinned"]
 
 WIDTH, HEIGHT = 340, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 8, 8, 20
@@ -53,6 +53,7 @@ def thinned(series: Series, most: int = _POINTS) -> list[tuple[int, float]]:
     lowest = np.where(finite, parts, np.inf).argmin(axis=1)
     highest = np.where(finite, parts, -np.inf).argmax(axis=1)
     begin = np.arange(len(parts)) * stretch
+    # Sorted, and once where lowest and highest are the same point.
     return [points[place] for place in np.unique(np.concatenate([begin + lowest, begin + highest])).tolist()]
 
 
@@ -62,7 +63,8 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     curves = [Curve(curve.label, dict(sorted(curve.series.items()))) for curve in curves]
     drawn = [thinned(curve.series) for curve in curves]
     holes = sorted({step for curve in curves for step in _holes(curve.series)})
-    caption = _caption(title, _said(unit, curves, len(holes)))
+    said = [_said(unit, curves), f"{len(holes):,} not finite" if holes else ""]
+    caption = _caption(title, " · ".join(filter(None, said)))
     finite = [value for found in drawn for _, value in found if math.isfinite(value)]
     if not finite:
         return tag("figure", caption, tag("p", "no finite value", class_="quiet"), class_="chart")
@@ -83,6 +85,7 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
 
 def _holes(series: Series) -> Iterable[int]:
     """Return the steps at which a value is NaN or infinite."""
+    # Nearly all series are finite. A sum that overflows is looked at value by value, and has none either.
     if math.isfinite(sum(series.values())):
         return ()
     return (step for step, value in series.items() if not math.isfinite(value))
@@ -117,27 +120,38 @@ def shell(key: str, title: str, labels: Sequence[str], *, is_strip: bool = False
 
 
 def numbers(title: str, axis: str, curves: Sequence[Curve], after: int | None = None) -> dict[str, object]:
-    """Return what a chart draws of curves, for the page: all of it, or what came after a step."""
+    """Return what a chart draws of curves, for the page: all of it, or what came after a step.
+
+    Each chart in view is asked for each second, so what is new of a long run may cost no more than that. `holes`, how
+    many values are not finite, is therefore of these alone, and the page adds them up.
+    """
     unit = unit_of(title)
     new = [_after(curve.series, after) for curve in curves]
-    holes = 0 if after is not None else sum(not math.isfinite(value) for found in new for value in found.values())
+    newest = [Curve(curve.label, found or curve.series) for curve, found in zip(curves, new, strict=True)]
     return {
-        "lines": _lines([curve.label for curve in curves], [thinned(found, 4 * _POINTS) for found in new]),
-        "axis": axis, "unit": unit, "from": after, "said": _said(unit, curves, holes),
+        "lines": _lines([curve.label for curve in curves], [thinned(found, 4 * _POINTS) for found in new], after),
+        "axis": axis, "unit": unit, "from": after, "said": _said(unit, newest),
+        "holes": sum(1 for found in new for _ in _holes(found)),
     }  # fmt: skip
 
 
 def _after(series: Series, step: int | None) -> Series:
     if step is None:
         return dict(sorted(series.items()))
+    # From the end: of a long run few are new. Where an older step came late, the page is given all of it anew.
     new = takewhile(lambda point: point[0] > step, reversed(series.items()))  # type: ignore[call-overload]
     return dict(reversed(list(new)))
 
 
-def _said(unit: str, curves: Sequence[Curve], holes: int) -> str:
-    last = next(reversed(curves[0].series.values()), None) if len(curves) == 1 else None  # type: ignore[call-overload]
-    said = [_quantity(last, unit)] if last is not None else []
-    return " · ".join(said + ([f"{holes:,} not finite"] if holes else []))
+def _said(unit: str, curves: Sequence[Curve]) -> str:
+    # Of several curves the legend has names, and a value beside one title would be anybody's.
+    only = curves[0].series if len(curves) == 1 else {}
+    return _quantity(last_value(only), unit) if only else ""
+
+
+def last_value(series: Series) -> float:
+    """Return the value at the last step, which is not the newest one where a value of an earlier step came late."""
+    return series[max(series)]
 
 
 def _quantity(value: float, unit: str) -> str:
@@ -160,16 +174,34 @@ def _legend(labels: Sequence[str]) -> Markup:
     return tag("p", joined(keys), class_="legend")
 
 
-def _lines(names: Sequence[str], drawn: Sequence[Sequence[tuple[int, float]]]) -> list[dict[str, object]]:
+def _lines(
+    names: Sequence[str], drawn: Sequence[Sequence[tuple[int, float]]], after: int | None = None
+) -> list[dict[str, object]]:
     """JSON knows no NaN: what is not finite is null, a gap as in the picture."""
+    # What is new is few points, and nothing of them tells how close the others are.
+    digits = _MOST_DIGITS if after is not None else _digits([value for found in drawn for _, value in found])
     return [
-        {"name": label, "points": [[step, _short(value)] for step, value in found]}
+        {"name": label, "points": [[step, _short(value, digits)] for step, value in found]}
         for label, found in zip(names, drawn, strict=True)
     ]
 
 
-def _short(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+_DIGITS, _MOST_DIGITS = 6, 17
+"""Of a value in a page: six make a page half as large, 17 are all that a double has."""
+
+
+def _digits(values: Sequence[float]) -> int:
+    """Return how many digits tell values apart in a picture: more than six where they are large and close together."""
+    finite = [value for value in values if math.isfinite(value)]
+    spread, size = (max(finite) - min(finite), max(map(abs, finite))) if finite else (0.0, 0.0)
+    if not 0 < spread < size:
+        return _DIGITS
+    # The digits that all have in common, and four of what differs: a picture has some hundred pixels.
+    return min(max(math.ceil(math.log10(size / spread)) + 4, _DIGITS), _MOST_DIGITS)
+
+
+def _short(value: float, digits: int) -> float | None:
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def _edges(low: float, high: float, unit: str) -> tuple[str, str]:

@@ -124,7 +124,9 @@ def cell_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Mark
 
 
 def _is_numeric(place: int, rows: Sequence[Sequence[object]]) -> bool:
-    return all(row[place] is None or isinstance(row[place], Amount) or _is_number(row[place]) for row in rows)
+    # Another program's row may be shorter than the table is wide.
+    cells = [row[place] for row in rows if place < len(row)]
+    return all(cell is None or isinstance(cell, Amount) or _is_number(cell) for cell in cells)
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -145,7 +147,9 @@ def chart_number(value: float) -> str:
         >>> chart_number(1234567.0), chart_number(12288.0), chart_number(0.123456), chart_number(12), chart_number(-0.0)
         ('1.235e+06', '12,288', '0.1235', '12', '0')
     """
-    if isinstance(value, int) or 1e4 <= abs(value) < 1e6:
+    if isinstance(value, int):
+        return f"{value:,}"  # as it is: a step may be larger than what a float tells apart
+    if 1e4 <= abs(value) < 1e6:
         return f"{value:,.0f}"
     return f"{value + 0.0:.4g}"
 

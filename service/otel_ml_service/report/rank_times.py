@@ -41,11 +41,13 @@ class RankTimes:
     Attributes:
         most_cells, most_slowdowns: how much is held at most.
         slowdowns: step → rank → its largest slow-down among the timers of work; 0.31 is 31 % longer.
+        is_thinned: whether some of these steps stand for several.
     """
 
     most_cells: int = _CELLS
     most_slowdowns: int = _SLOWDOWNS
     slowdowns: dict[int, Mapping[int, float]] = field(default_factory=dict)
+    is_thinned: bool = False
     _open: dict[int, dict[tuple[int, str], float]] = field(default_factory=lambda: defaultdict(dict))
     _ascending: list[int] = field(default_factory=list)
     _ranks: set[int] = field(default_factory=set)
@@ -64,7 +66,7 @@ class RankTimes:
         self._ranks.update({row["rank"] for row in rows})
         self._count(rows)
         while self._cells > self.most_cells and len(self._open) > 1:
-            self._close(heappop(self._ascending))
+            self._close(heappop(self._ascending))  # the smallest step: its ranks have most likely all told of it
 
     def _learn(self, rows: Sequence[SpanRow]) -> None:
         """Look at how the timers of the first ranks' steps follow each other."""
@@ -114,6 +116,7 @@ class RankTimes:
         pairs = zip_longest(every[::2], every[1::2], fillvalue=every[-1])
         self.slowdowns = dict(_worse(first, second) for first, second in pairs)
         self._slowdowns = sum(map(len, self.slowdowns.values()))
+        self.is_thinned = True
 
     def all(self) -> dict[int, Mapping[int, float]]:
         """Return step → rank → slow-down, ascending; NaN of a rank that is alone with its timers.
@@ -169,7 +172,7 @@ def _slowdowns(seconds: Floats, phases: list[str], works: npt.NDArray[np.bool_],
     with np.errstate(invalid="ignore", divide="ignore"):
         least = max(_LEAST_S, longest / 10)
         slow = own_extra(seconds, usual, groups) / np.maximum(usual, least)
-    # Who waits is not slow, nor who has the experts that a router prefers.
+    # Who waits is not slow, nor who has the experts that a router prefers: -inf is never the largest.
     slow = np.where(works & ~np.isnan(slow), np.maximum(slow, 0.0), -np.inf)
     most: Floats = slow.max(axis=1)
     return np.where(np.isinf(most), np.nan, most)

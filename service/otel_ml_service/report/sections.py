@@ -144,7 +144,7 @@ def _bar(share: float) -> Markup:
 def findings(run: Contents) -> Markup:
     """Return how slow each rank was in each step, and the table of what was found."""
     found = {
-        place: heat_map(times.all(), place[1], place[0], run.hosts.get(place[0], {}))
+        place: heat_map(times.all(), place[1], place[0], run.hosts.get(place[0], {}), is_thinned=times.is_thinned)
         for place, times in run.times.items()
     }
     maps = {place: drawn for place, drawn in found.items() if drawn}
@@ -214,8 +214,8 @@ def _cut(cell: JsonValue) -> object:
     return _shortened(str(cell))
 
 
-def _shortened(shown: str) -> str:
-    return shown if len(shown) <= _CELL else f"{shown[:_CELL]}…"
+def _shortened(shown: str, most: int = _CELL) -> str:
+    return shown if len(shown) <= most else f"{shown[:most]}…"
 
 
 def _at(item: Table | Text | Image) -> str:
@@ -224,7 +224,9 @@ def _at(item: Table | Text | Image) -> str:
 
 def texts(run: Contents) -> Markup:
     """Return the newest text of each name."""
-    found = (details(f"{name}{_at(item)}", tag("pre", item.text[:_TEXT])) for name, item in run.texts.items())
+    found = (
+        details(f"{name}{_at(item)}", tag("pre", _shortened(item.text, _TEXT))) for name, item in run.texts.items()
+    )
     return section("Texts", *found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from otel_ml_service.report.chart_groups import (
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve, numbers, shell, strip_numbers
 from otel_ml_service.report.markup import Markup, section, tag, written_out
-from otel_ml_service.report.named_steps import stored_step
+from otel_ml_service.report.named_steps import stored_step, whole_steps
 from otel_ml_service.report.page import page_of_parts, parts
 from otel_ml_service.report.step_view import StepName, by_step, step_view
 from otel_ml_service.report.steps_told import StepsTold
@@ -39,6 +40,9 @@ __all__ = ["ChartRequest", "FollowedRun", "digest_of"]
 _CHARTS = 1_000
 """Charts of a live page: each is drawn, and its numbers asked for, when it comes into view."""
 
+
+_COUNT = itertools.count(1)
+"""Versions and generations: a page may ask one that has read the run anew, and whose are never those it has."""
 
 _LOOKS = 3
 """Findings whose steps are looked for in the file of spans before a new step is shown instead."""
@@ -77,8 +81,8 @@ class FollowedRun:
         self._contents = Contents(folder.id, folder.experiment)
         self._followers: tuple[Follower, SpanFollower] | None = None
         self._read_at = -1.0
-        self._version = 0
-        self._generation = 0
+        self._version = next(_COUNT)
+        self._generation = next(_COUNT)
         self._newest: dict[tuple[str, str], int] = {}
         self._is_live = False
         self._told = StepsTold()
@@ -115,17 +119,25 @@ class FollowedRun:
         """Return the view of a step; without rows where no span of it is there.
 
         Args:
-            name: of the step; None for the one that shows the worst finding, or without findings a new one.
+            name: of the step, whose role may be empty: of any that has it; None for the one that shows the worst
+                finding, or without findings a new one.
         """
         with self._lock:
             self._refresh()
             newest = by_step(in_causal_order(self._contents.spans))
+            whole = whole_steps(self._contents, newest)
             named = [(one.role, one.axis, one.shows) for one in troubles(self._contents)]
+            roles = sorted({role for role, axis in self._contents.times}, key=lambda role: (role != "trainer", role))
         # The newest step of all is still being done.
         newer = sorted(newest, key=lambda one: (one[1] == DEFAULT_AXIS, one[2]))[-2:]
-        asked = None if name is None else _as_recorded(name, newest)
-        for one in [asked] if asked is not None else [*named[:_LOOKS], *newer]:
-            if spans := newest.get(one) or stored_step(self.folder, one):
+        asked = (
+            [*named[:_LOOKS], *newer]
+            if name is None
+            else [_as_recorded((role, *name[1:]), newest) for role in ([name[0]] if name[0] else roles)]
+        )
+        for one in asked:
+            # A run without `spans.jsonl` has no others than those of the newest that are held.
+            if spans := whole.get(one) or stored_step(self.folder, one) or newest.get(one):
                 return step_view(one, spans)
         return {"rows": []}
 
@@ -138,10 +150,17 @@ class FollowedRun:
 
     def _refresh(self) -> None:
         self._is_live = is_live(self.folder)
-        if self._is_live or not is_there(self.folder.database):
-            self._follow()
-        elif self._followers is not None or self._read_at != self.folder.modified:
-            self._read_whole()
+        modified = RunFolder(self.folder.path).modified  # as it is now: a folder knows it once for all
+        try:
+            if self._is_live or not is_there(self.folder.database):
+                self._follow()
+            elif self._followers is not None or self._read_at != modified:
+                self._read_whole()
+                self._read_at = modified
+        except BaseException:
+            # What was read until then is a part of the run: who asks next begins anew, or is told the same.
+            self._followers, self._read_at = None, -1.0
+            raise
 
     def _follow(self) -> None:
         if self._followers is not None and any(one.is_of_another_file for one in self._followers):
@@ -159,12 +178,12 @@ class FollowedRun:
         self._take(new)
         if spans:
             self._contents.add(SpanBatch(0, spans))
-        self._version += bool(new or spans)
+        if new or spans:
+            self._version = next(_COUNT)
 
     def _read_whole(self) -> None:
         self._begin_anew()
         self._followers = None
-        self._read_at = self.folder.modified
         self._contents.not_taken, self._contents.hosts = not_taken(deliveries(self.folder) or ()), hosts_of(self.folder)
         self._take(records(self.folder))
         if not self._contents.workers:
@@ -177,8 +196,7 @@ class FollowedRun:
         self._contents.facts.reads(self.folder)
         self._told = StepsTold()
         self._newest = {}
-        self._version += 1
-        self._generation += 1
+        self._version, self._generation = next(_COUNT), next(_COUNT)
 
     def _take(self, new: Iterable[Record]) -> None:
         for record in new:
@@ -187,7 +205,8 @@ class FollowedRun:
             if isinstance(record, StepRecord):
                 place = record.role, record.axis
                 # A page that asks for what is after its last step would never see a step again that was there before.
-                self._generation += record.step <= self._newest.get(place, -1)
+                if record.step <= self._newest.get(place, -1):
+                    self._generation = next(_COUNT)
                 self._newest[place] = max(record.step, self._newest.get(place, -1))
 
     def _parts(self) -> dict[str, tuple[str, Markup]]:
@@ -213,10 +232,13 @@ class FollowedRun:
 
     def _numbers(self, asked: ChartRequest) -> dict[str, Any]:
         key, curves = self._charts[asked.key]
+        role = self._contents.facts.place_of(key.axis, key.name).role
         if is_rank(key.name):
-            return {**strip_numbers(key.name, key.axis, curves[0].series), "generation": self._generation}
-        after = asked.last if asked.generation == self._generation else None
-        return {**numbers(key.name, key.axis, curves, after), "generation": self._generation}
+            told = strip_numbers(key.name, key.axis, curves[0].series)
+        else:
+            after = asked.last if asked.generation == self._generation else None
+            told = numbers(key.name, key.axis, curves, after)
+        return {**told, "generation": self._generation, "role": role}
 
 
 def _as_recorded(name: StepName, steps: Iterable[StepName]) -> StepName:

@@ -15,9 +15,10 @@ from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.published_name import is_own
 from otel_ml_service.findings.units import measured
 from otel_ml_service.report.contents import Contents
+from otel_ml_service.report.curves import last_value
+from otel_ml_service.report.markup import written_out
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
-from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.ui.followed_run import FollowedRun
 
 __all__ = ["KnownRuns"]
@@ -28,7 +29,8 @@ _OPEN = 8
 """Runs whose values are kept between questions: those asked for last."""
 _TIMEOUT_S = 0.8
 """A list answers after so long, with what has been read; the next one has more."""
-_VALUES, _PARAMS = 6, 8
+_VALUES, _PARAMS, _LETTERS = 6, 8, 60
+"""Of a row: values and parameters, and letters of one."""
 
 
 class KnownRuns:
@@ -48,7 +50,7 @@ class KnownRuns:
         """Return the run `experiment/id`; None where there is none of that name."""
         with self._lock:
             known = self._followed.pop(name, None)
-            if known is None:
+            if known is None or not known.folder.is_run():  # also one that was deleted, and perhaps is there again
                 folders = {_name(folder): folder for folder in run_folders(self.base)}
                 known = FollowedRun(folders[name]) if name in folders else None
             if known is not None:
@@ -57,17 +59,22 @@ class KnownRuns:
                 self._followed.pop(next(iter(self._followed)))
             return known
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each run, the newest first; of those that are not read yet only name and time."""
-        folders = run_folders(self.base)[:_RUNS]
+    def rows(self) -> tuple[list[dict[str, Any]], int]:
+        """Return a row for each of the newest runs, the newest first, and how many older ones there are.
+
+        Of runs that are not read yet there are only name and time.
+        """
+        every = run_folders(self.base)
+        folders = every[:_RUNS]
         with self._changed:
             for folder in folders:
                 name = _name(folder)
                 if name not in self._queued and self._rows.get(name, (-1.0,))[0] != folder.modified:
                     self._queued.add(name)
                     self._to_read.put(folder)
+            # For all that is to be read, also for others who ask: then a list is whole in the usual, short case.
             self._changed.wait_for(lambda: not self._queued, timeout=_TIMEOUT_S)
-            return [self._row(folder) for folder in folders]
+            return [self._row(folder) for folder in folders], len(every) - len(folders)
 
     def _row(self, folder: RunFolder) -> dict[str, Any]:
         name = _name(folder)
@@ -104,7 +111,8 @@ class KnownRuns:
 
 
 def _name(folder: RunFolder) -> str:
-    return f"{folder.experiment}/{folder.id}"
+    """Return the name by which a page asks for a run: written out, because that is how the page was given it."""
+    return written_out(f"{folder.experiment}/{folder.id}")
 
 
 def _summary(run: Contents, *, is_live: bool) -> dict[str, Any]:
@@ -121,16 +129,19 @@ def _summary(run: Contents, *, is_live: bool) -> dict[str, Any]:
 def _params(run: Contents) -> dict[str, str]:
     hidden: Mapping[str, Any] = redacted_values(run.history.params)
     shown = ((name, value) for name, value in leaves(hidden) if not is_own(name) and not name.startswith("otel_ml."))
-    return {name: str(value)[:60] for name, value in list(shown)[:_PARAMS]}
+    return {name: _shortened(str(value)) for name, value in list(shown)[:_PARAMS]}
+
+
+def _shortened(shown: str) -> str:
+    return shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 1]}…"
 
 
 def _values(run: Contents) -> dict[str, str]:
     finals = {name: value for name, value in run.history.summary.items() if not is_own(name)}
     names = [key for key in run.history.series if not is_own(key.name) and "time/" not in key.name]
     for key in sorted(names, key=lambda key: (key.axis != DEFAULT_AXIS, key.name.count("/"), key.name)):
-        finals.setdefault(key.name, _last(run, key))
+        if len(finals) >= _VALUES:
+            break
+        if key.name not in finals:
+            finals[key.name] = last_value(run.history.series[key])
     return {name: measured(name, value) for name, value in list(finals.items())[:_VALUES]}
-
-
-def _last(run: Contents, key: SeriesName) -> float:
-    return list(run.history.series[key].values())[-1]

@@ -212,3 +212,11 @@ def test_a_metric_that_is_no_longer_a_number_is_told_though_a_value_of_an_older_
     text = said(contents("run-1", "pages", [*rows, late]))
 
     assert text.startswith("eval is nan since step 8; the step before had 0.5")
+
+
+@pytest.mark.parametrize("left", [math.inf, math.nan])
+def test_what_remains_may_be_no_number(left: float) -> None:
+    unknown = {"progress/remaining_steps": left, "time/remaining": left}
+    run = run_of(further=[StepRecord(50, "trainer", "step", 10, 0, 1010.0, {"time/step": 0.05, **unknown})])
+
+    assert "step 10 · 50 ms a step" in "".join(Reader(answer(run, steps_told(run))).texts)

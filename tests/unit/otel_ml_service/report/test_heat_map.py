@@ -125,6 +125,17 @@ def test_of_4096_ranks_a_row_is_several_hosts_and_no_rank_is_left_out() -> None:
     assert found["values"][-1] == [80]
 
 
+def test_names_of_rows_are_whole_however_long_they_are() -> None:
+    hosts = {rank: f"gpu-cluster-node-{rank // 8:03}" for rank in range(4096)}
+    steps = {0: dict.fromkeys(range(4096), 0.1)}
+
+    of_hosts, of_ranks = shown(steps, hosts), shown({0: {0: 0.1, 1: 0.2}})
+
+    letter = 7.5  # of 15 px on a phone
+    assert max(map(len, of_hosts["rows"])) * letter < of_hosts["left"] - 6
+    assert of_ranks["left"] == 84
+
+
 def test_where_a_rank_has_no_host_rows_are_ranks() -> None:
     found = shown({0: dict.fromkeys(range(128), 0.1)}, dict.fromkeys(range(127), "n1"))
 
@@ -142,3 +153,17 @@ def test_of_10000_steps_one_slow_one_is_seen_and_is_the_one_that_opens() -> None
 def test_one_rank_alone_has_no_map() -> None:
     assert heat_map({0: {0: float("nan")}}, "step", "trainer") == ""
     assert heat_map({}, "step", "trainer") == ""
+
+
+def test_only_where_columns_are_several_steps_it_is_said() -> None:
+    said = "A column is the slowest of several steps."
+    every_tenth = {step: {0: 0.0, 1: 0.5} for step in range(0, 1000, 10)}
+    many = {step: {0: 0.0, 1: 0.5} for step in range(1000)}
+    halved = RankTimes(most_cells=50, most_slowdowns=50)
+    for step in range(60):
+        for rank in range(2):
+            halved.add([span("forward", rank, step, step * 10**9, 20)])
+
+    assert said not in heat_map(every_tenth, "step", "trainer")
+    assert said in heat_map(many, "step", "trainer")
+    assert said in heat_map(halved.all(), "step", "trainer", is_thinned=halved.is_thinned)

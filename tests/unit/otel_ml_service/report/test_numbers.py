@@ -6,15 +6,18 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from otel_ml.diagnostics.hardware.measures import MEASURES
-from otel_ml_exporters.records import Params, Record, Span, SpanBatch, SpanLink, StepRecord, Summary
+from otel_ml_exporters.records import Params, Record, Span, SpanBatch, SpanLink, StepRecord, Summary, Table, Text
 from otel_ml_service.findings.units import UNITS
 from otel_ml_service.report.contents import contents
+from otel_ml_service.report.curves import Curve, numbers
 from otel_ml_service.report.page import page
 from otel_ml_service.report.timeline import timeline
+from otel_ml_service.stored_runs.run_history import SeriesName
 from tests.unit.otel_ml_service.report.test_page import Reader
 
 
@@ -114,6 +117,31 @@ def test_where_values_are_not_finite_is_marked_and_the_axis_goes_on_to_the_end()
     assert marks.count("M") == 7
 
 
+def test_the_last_value_is_that_of_the_last_step_also_where_an_earlier_one_came_late() -> None:
+    late = [step(n, values={"x": 1.0, "late": 1.0 * n} if n != 2 else {"x": 1.0}) for n in range(4)]
+    run = contents("run", "numbers", [*late, step(2, values={"late": 77.0}, amendment=True)])
+    series = run.history.series[SeriesName("step", "late")]
+
+    assert numbers("late", "step", [Curve("late", series)])["said"] == "3"
+
+
+def test_how_many_values_are_not_finite_is_told_of_all_and_of_what_is_new() -> None:
+    curve = Curve("loss", {0: math.nan, 1: math.inf, 2: 0.5, 3: math.nan})
+
+    assert [numbers("loss", "step", [curve], after)["holes"] for after in (None, 2, 3)] == [3, 1, 0]
+
+
+@pytest.mark.parametrize("after", [None, 0])
+def test_values_that_are_large_and_close_to_each_other_are_drawn_apart(after: int | None) -> None:
+    """A count of tokens, or the time of day, grows by less than its sixth digit."""
+    curve = Curve("tokens_seen", {n: 1_700_000_000.0 + 4 * n for n in range(4)})
+
+    told: Any = numbers("tokens_seen", "step", [curve], after)
+
+    [line] = told["lines"]
+    assert len({value for _, value in line["points"]}) == len(line["points"]) == (4 if after is None else 3)
+
+
 def test_one_point_and_a_point_between_gaps_can_be_seen() -> None:
     assert 'class="c0 dot"' in curve("loss", 0.5)
     assert 'class="c0 dot"' in curve("loss", 0.5, 0.4, math.nan, 0.3, math.nan)
@@ -147,6 +175,27 @@ def test_a_metric_of_the_job_comes_before_those_of_300_layers() -> None:
     assert texts[more + 1 : more + 5] == ["series", "last value", "layer077/grad_norm", "77"]
 
 
+def test_of_metrics_that_have_no_chart_the_last_value_is_their_own_and_not_of_a_reduction() -> None:
+    values = {f"metric_{n:03}": 1.0 * n for n in range(90)} | {f"metric_{n:03}/max": 1000.0 for n in range(90)}
+    texts = shown(step(0, values=values))
+
+    more = texts.index("10 more")
+    assert texts[more + 3 : more + 7] == ["metric_080", "80", "metric_081", "81"]
+
+
+def test_of_several_runs_the_last_value_of_each_is_told() -> None:
+    values = {f"metric_{n:03}": 1.0 for n in range(81)}
+    runs = [
+        contents(name, "numbers", [step(0, values={**values, "metric_080": at})])
+        for name, at in (("a", 7.0), ("b", 8.0))
+    ]
+
+    texts = Reader(page(runs)).texts
+
+    more = texts.index("1 more")
+    assert texts[more + 3 : more + 7] == ["metric_080, a", "7", "metric_080, b", "8"]
+
+
 def test_which_rank_it_was_is_said_and_is_no_curve() -> None:
     content = curve("time/forward/argmax", 3.0, 3.0)
 
@@ -167,6 +216,15 @@ def test_quantiles_are_in_the_chart_of_their_metric() -> None:
     assert {"p50", "p99.9"} < set(texts)
 
 
+@pytest.mark.parametrize("rank", [math.nan, math.inf])
+def test_a_rank_that_is_no_number_is_nobody(rank: float) -> None:
+    """Whoever records a metric of such a name may write anything into it."""
+    odd = {"time/step": 1.0, "time/forward": 1.0, "time/forward/argmax": rank, "time/exposed/forward": 1.0}
+
+    assert "Where the time goes" in shown(step(0, values={**odd, "time/exposed/forward/rank": rank}))
+    assert "Where the time goes" in shown(step(0, values={**odd, "time/exposed/forward/rank": 2.0}))
+
+
 def test_timers_without_argmax_have_no_column_of_ranks() -> None:
     assert "rank at the front" not in shown(step(0, values={"time/step": 1.0}))
     assert "rank at the front" in shown(step(0, values={"time/step": 1.0, "time/step/argmax": 1.0}))
@@ -179,6 +237,32 @@ def test_a_clock_that_is_an_hour_ahead_draws_nothing_before_its_cause() -> None:
 
     assert "10 ms</text>" not in timeline([made, replace(used, links=())])
     assert "11 ms</text>" in timeline([made, used])
+
+
+def test_of_many_workers_those_that_are_drawn_are_in_all_of_the_last_steps_and_the_others_are_counted() -> None:
+    spans = [
+        Span("0" * 32, "0" * 16, None, "work", at, at + 5, "trainer", rank, "step", step)
+        for step in range(4)
+        for rank in range(200)
+        for at in range(100 * step, 100 * step + 50, 10)
+    ]
+
+    drawn = timeline(spans)
+
+    assert drawn.count("step 3, rank 0</title>") == drawn.count("step 3, rank 31</title>") == 5
+    assert "168 workers are not drawn." in drawn
+    assert "not drawn" not in timeline(spans[:5])
+
+
+def test_a_text_and_a_parameter_say_where_they_are_cut() -> None:
+    texts = shown(Text(1, 1.0, "note", "step", 0, "x" * 20_001), Text(2, 1.0, "short", "step", 0, "y" * 20_000))
+
+    assert "x" * 20_000 + "…" in texts
+    assert "y" * 20_000 in texts
+
+
+def test_steps_that_no_double_holds_are_told_as_they_are() -> None:
+    assert "step 9,007,199,254,740,995" in Reader(page([contents("run", "numbers", [step(2**53 + 3)])])).texts
 
 
 def test_workers_on_every_axis_are_on_the_timeline() -> None:
@@ -207,6 +291,20 @@ def test_what_only_one_of_several_runs_has_is_in_its_own_part() -> None:
     texts = Reader(page(runs)).texts
 
     assert texts.index("Run a") < texts.index("mine") < texts.index("Run b")
+
+
+def test_final_values_that_are_no_numbers_are_shown_as_such() -> None:
+    final = {"best": math.nan, "worst": math.inf, "otel_ml/recorded": 10.0, "otel_ml/dropped/never_arrived": 3.0}
+    texts = shown(step(0), Params(2, 1.0, {"world_size": math.inf}), Summary(3, 1.0, final))
+
+    assert (after(texts, "best"), after(texts, "worst")) == ("nan", "inf")
+    assert after(texts, "values lost") == "3"
+
+
+def test_rows_of_a_table_that_are_shorter_than_its_columns_are_shown() -> None:
+    texts = shown(Table(1, 1.0, "samples", "step", 0, ("prompt", "reward"), (("a", 0.5), ("b",), ())))
+
+    assert texts[texts.index("reward") + 1 :][:3] == ["a", "0.5", "b"]
 
 
 @pytest.mark.parametrize(

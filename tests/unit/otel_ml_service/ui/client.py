@@ -6,6 +6,7 @@ import http.client
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 __all__ = ["TOKEN", "Client", "Said"]
 
@@ -35,3 +36,12 @@ class Client:
         said = Said(answer.status, answer.read().decode(), dict(answer.getheaders()))
         connection.close()
         return said
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Ask for the list of runs."""
+        found: list[dict[str, Any]] = self.get("runs.json").json["runs"]
+        return found
+
+    def run(self, name: str) -> Said:
+        """Ask for the page of a run, as a row of the list links to it."""
+        return self.get(f"run/{'/'.join(quote(part, safe='') for part in name.split('/'))}/")
