@@ -20,7 +20,7 @@ from pathlib import Path
 from otel_ml._internal.events.artifacts import MAX_INLINE
 from otel_ml._internal.events.event_queue import EventQueue
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.signal_mask import leave_signals_to_the_program
+from otel_ml._internal.own_threads import begin_own_thread
 from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.redaction import redacted, redacted_arguments
 from otel_ml.wire import attributes as keys
@@ -52,7 +52,7 @@ class Capture:
         self._is_over = True
 
     def _look(self) -> None:
-        leave_signals_to_the_program()
+        begin_own_thread()
         for record in captured(self._role):  # each as soon as it is known: a short job may end before the last
             if self._is_over:
                 return

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, Queue, SimpleQueue
 
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.signal_mask import leave_signals_to_the_program
+from otel_ml._internal.own_threads import begin_own_thread
 
 __all__ = ["FileReader", "Read", "ReadLimit"]
 
@@ -93,7 +93,7 @@ class FileReader:
         self._asked.put(None)
 
     def _work(self) -> None:
-        leave_signals_to_the_program()
+        begin_own_thread()
         while (artifact := self._asked.get()) is not None:
             for record in artifact(self.limit):
                 self._ready.put(record)

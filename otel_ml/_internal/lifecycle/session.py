@@ -7,6 +7,7 @@ import os
 import tempfile
 import threading
 import time
+from _thread import get_ident
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from otel_ml._internal.lifecycle.unknown_settings import misspelled
 from otel_ml._internal.lifecycle.worker import Status, Worker
 from otel_ml._internal.messages.recorder import Recorder, RecordSettings, recorder
 from otel_ml._internal.one_time_event import OneTimeEvent
+from otel_ml._internal.own_threads import on_another_thread
 from otel_ml._internal.run_scope import NOW, PROCESS, SCOPES, Scope
 from otel_ml._internal.steps.axes import STEPS, Steps
 from otel_ml._internal.timers.spans import name_traces
@@ -171,11 +173,23 @@ class Session:
         worker = self.worker
         return None if worker is None else worker.ask_status()
 
+    @on_another_thread
     def flush(self, timeout: float) -> bool:
         """Send what is recorded; return whether all of it was acknowledged in time."""
         worker = self.worker
         self._mark_boundary()
         return True if worker is None else worker.request("flush", timeout)
+
+    def begin_to_end(self) -> bool:
+        """Be who ends it; return False where somebody else is, or has been."""
+        thread = get_ident()
+        # No call from here on: Python runs handlers and finalizers after one, and who ends the same run in them has to
+        # find that this thread does already, or waits for itself for ever.
+        if self.is_ending:
+            return False
+        self.ender = thread
+        self.is_ending = True
+        return True
 
     def end(self, timeout: float, status: Status, error: BaseException | None = None) -> None:
         """Send what it failed with, and the shutdown message; note whether everything was acknowledged in time."""

@@ -15,7 +15,7 @@ from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.single_thread_executor import SingleThreadExecutor
 from otel_ml.compat.roll.durations import DurationTracker
 from otel_ml.diagnostics.goodput import Goodput
-from otel_ml.testing import Capture
+from otel_ml.testing import Capture, capture
 from tests.cuda_events import CudaEvents, cuda_events
 
 __all__ = ["cuda_events"]
@@ -42,6 +42,26 @@ def interrupted_everywhere(call: Callable[[], Any], files: tuple[str, ...]) -> i
     finally:
         sys.settrace(None)
     return times
+
+
+def interrupted_at(place: int, files: tuple[str, ...], call: Callable[[], Any], handler: Callable[[], Any]) -> bool:
+    """Make the call, and call `handler` at the so manieth line of `files`; return whether there is such a line."""
+    lines = itertools.count()
+
+    def trace(frame: FrameType, kind: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.endswith(files):
+            return None
+        if kind == "line" and next(lines) == place:
+            sys.settrace(None)
+            handler()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+    return next(lines) > place
 
 
 @pytest.mark.timeout(30)
@@ -105,3 +125,17 @@ def test_a_handler_that_waits_for_the_thread_that_is_waited_for() -> None:
 
     assert next(line for line in itertools.count() if waited(line)) > 5
     background.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_handler_that_ends_the_run_that_is_being_ended() -> None:
+    def ended(interrupted_at_line: int) -> bool:
+        with capture() as run:
+            otel_ml.log({"loss": 1.0}, step=0)
+            was_there = interrupted_at(
+                interrupted_at_line, ("lifecycle/runtime.py",), otel_ml.shutdown, lambda: otel_ml.shutdown(10.0)
+            )
+        assert [(point.step, point.value) for point in run.points] == [(0, 1.0)]
+        return was_there
+
+    assert next(line for line in itertools.count() if not ended(line)) > 20
