@@ -9,6 +9,8 @@ from collections.abc import Callable
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
+from otel_ml._internal.steps.axes import STEPS
+from otel_ml._internal.steps.axis import Step
 from otel_ml.testing import capture
 from tests.waiting import eventually
 
@@ -81,3 +83,30 @@ def test_a_finalizer_that_ends_a_run_which_is_being_ended_does_not_wait_for_itse
 
     assert answers == [False]
     assert [(point.name, point.value) for point in run.points] == [("loss", 1.0)]
+
+
+def test_a_finalizer_that_records_at_the_step_that_is_being_made_finds_the_same_one() -> None:
+    made: list[Step] = []
+    wanted = -1
+
+    def meanwhile(phase: str, _: object) -> None:
+        nonlocal wanted
+        if phase == "start" and wanted >= 0:
+            number, wanted = wanted, -1
+            made.append(STEPS.step(STEPS.axis("step"), number))
+
+    before = gc.get_threshold()
+    with capture():
+        otel_ml.set_step(0)
+        gc.callbacks.append(meanwhile)
+        gc.set_threshold(1)  # garbage is collected wherever something is made; from Python 3.12 on, soon after
+        try:
+            for number in range(1, 50):
+                wanted = number
+                otel_ml.set_step(number)
+        finally:
+            gc.set_threshold(*before)
+            gc.callbacks.remove(meanwhile)
+
+        assert made
+        assert [step for step in made if STEPS.axis("step").steps[step.index or 0] is not step] == []

@@ -13,6 +13,7 @@ import pytest
 import otel_ml
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.single_thread_executor import SingleThreadExecutor
+from otel_ml._internal.steps.axes import Steps
 from otel_ml.compat.roll.durations import DurationTracker
 from otel_ml.diagnostics.goodput import Goodput
 from otel_ml.testing import Capture, capture
@@ -125,6 +126,38 @@ def test_a_handler_that_waits_for_the_thread_that_is_waited_for() -> None:
 
     assert next(line for line in itertools.count() if waited(line)) > 5
     background.close()
+
+
+@pytest.mark.timeout(30)
+def test_a_handler_that_goes_on_to_new_steps_while_the_oldest_are_forgotten(otel_ml_capture: Capture) -> None:
+    numbers = itertools.count()
+
+    def go_on() -> None:
+        otel_ml.set_step(next(numbers))
+
+    for _ in range(Steps.KEPT + Steps.SPARE - 1):
+        go_on()
+
+    assert interrupted_everywhere(go_on, ("steps/axes.py",)) > 10
+    assert otel_ml_capture.notices == []
+
+
+@pytest.mark.timeout(60)
+def test_a_handler_that_makes_a_new_axis_while_a_step_is_left() -> None:
+    def leave_a_step(axis: str) -> None:
+        for _ in otel_ml.steps(range(1), axis=axis):
+            pass
+
+    def left(interrupted_at_line: int) -> bool:
+        with capture() as run:
+            otel_ml.set_step(0, axis="around")
+            was_there = interrupted_at(
+                interrupted_at_line, ("steps/axes.py",), lambda: leave_a_step("one"), lambda: leave_a_step("other")
+            )
+            assert run.notices == []
+        return was_there
+
+    assert next(line for line in itertools.count() if not left(line)) > 20
 
 
 @pytest.mark.timeout(60)
