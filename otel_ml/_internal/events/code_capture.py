@@ -17,6 +17,7 @@ from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.artifacts import MAX_INLINE
 from otel_ml._internal.events.event_queue import EventQueue
 from otel_ml._internal.events.log_record import LogRecord
@@ -40,15 +41,22 @@ class Capture:
         self._thread = threading.Thread(target=self._look, name="otel_ml_capture", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
+        """Begin to look; where the system gives no thread nobody does, which is said: others would wait for it."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            reporter.say(
+                "missing-artifact",
+                f"What the run was started from (command line, commit, packages) is not in the run: {error}.",
+            )
 
     def end(self, timeout: float) -> None:
         """Wait until all is queued, for `timeout` seconds: a short program ends before git does.
 
         What is found later belongs to a run that is over, and must not get into the next one of the process.
         """
-        self._thread.join(timeout)
+        if self._thread.is_alive():
+            self._thread.join(timeout)
         self._is_over = True
 
     def _look(self) -> None:

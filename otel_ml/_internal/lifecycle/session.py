@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from otel_ml._internal.console import Console
 from otel_ml._internal.error_reporting import Say, reporter
 from otel_ml._internal.events.code_capture import Capture
 from otel_ml._internal.events.config_values import readable
@@ -31,6 +32,7 @@ from otel_ml._internal.messages.recorder import Recorder, RecordSettings, record
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.own_threads import on_another_thread
 from otel_ml._internal.run_scope import NOW, PROCESS, SCOPES, Scope
+from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.steps.axes import STEPS, Steps
 from otel_ml._internal.timers.spans import name_traces
 from otel_ml._internal.transport.choose_link import choose_link, host_folder
@@ -39,6 +41,7 @@ from otel_ml._internal.transport.recover_spools import recover_spools
 from otel_ml._internal.transport.send import Sender, spans_interval
 from otel_ml._internal.transport.spool import Spool
 from otel_ml.config import Config
+from otel_ml.explanation import explained
 from otel_ml.quantities import seconds
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import Rendezvous, passed_over, rendezvous_of, run_folder
@@ -132,10 +135,25 @@ class Session:
             name_traces(self.config.role)
         self.worker = self._made_worker(extra_spans)
         self.scope.say = self.worker.say
-        self.worker.start()
+        try:
+            self.worker.start()
+        except RuntimeError as error:
+            self._be_disabled(error)
+            return
         if self.config.capture != "off" and self.identity.speaks:
             self._capture = Capture(self.config.role, self.scope.events)
             self._capture.start()
+
+    def _be_disabled(self, why: RuntimeError) -> None:
+        """Record nothing where the system gives no thread that would send it: it would fill the memory."""
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            worker.forget()
+        self.scope.say = None
+        self.config = replace(self.config, disabled=True)
+        recorder.enabled = NOW.several  # those of others go on
+        console = Console(is_quiet=self.config.is_quiet)
+        console.line(explained(f"Nothing is recorded: {text_of(why)}.", "nothing-recorded"))
 
     def say_misspelled(self) -> None:
         """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""

@@ -68,7 +68,7 @@ class StepBlock:
         if block is self:
             self._leave()
         else:
-            (self.again.pop() if block is None else self.again.pop(self.again.index(block)))._leave()
+            (self.again.pop() if block is None else self.again.pop(self.again.index(block))).__exit__()
 
     def _leave(self) -> None:
         if not self.is_open:

@@ -14,6 +14,7 @@ import otel_ml
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.single_thread_executor import SingleThreadExecutor
 from otel_ml._internal.steps.axes import Steps
+from otel_ml._internal.timers.spans import STATE, _begin_alone
 from otel_ml.compat.roll.durations import DurationTracker
 from otel_ml.diagnostics.goodput import Goodput
 from otel_ml.testing import Capture, capture
@@ -158,6 +159,21 @@ def test_a_handler_that_makes_a_new_axis_while_a_step_is_left() -> None:
         return was_there
 
     assert next(line for line in itertools.count() if not left(line)) > 20
+
+
+def test_a_handler_that_times_something_while_a_timer_begins(
+    otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(STATE, "begin", lambda span: _begin_alone(span))  # as where nothing is compiled
+
+    def measure() -> None:
+        with otel_ml.timed("block"):
+            pass
+
+    times = interrupted_everywhere(measure, ("timers/spans.py",))
+
+    assert times > 5
+    assert sum(point.count for point in otel_ml_capture.points if point.name == "time/block") == times + 1
 
 
 @pytest.mark.timeout(60)
