@@ -89,11 +89,12 @@ static PyObject *step_of(PyObject *axis, PyObject *index)
     PyObject *known = slot(axis, steps.of_axis.steps), *step = PyDict_GetItemWithError(known, index);
     if (step != NULL || PyErr_Occurred())
         return Py_XNewRef(step);
-    step = new_step(axis, index);
-    if (step == NULL || PyDict_SetItem(known, index, step) < 0) {
-        Py_XDECREF(step);
+    PyObject *made = new_step(axis, index);
+    /* To make one may collect garbage, and a finalizer may record at this very step: whichever is there first counts. */
+    step = made == NULL ? NULL : Py_XNewRef(PyDict_SetDefault(known, index, made));
+    Py_XDECREF(made);
+    if (step == NULL)
         return NULL;
-    }
     if (PyDict_GET_SIZE(known) >= steps.most) {
         PyObject *nothing = PyObject_CallMethodOneArg(steps.steps, steps.forget_oldest, axis);
         if (nothing == NULL)

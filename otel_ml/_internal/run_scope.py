@@ -118,15 +118,25 @@ def current_scope() -> Scope:
 
 
 class InScope:
-    """`with InScope(scope):` calls are for its run, in this context."""
+    """`with InScope(scope):` calls are for its run, in this context; it may be entered again inside of itself."""
 
-    __slots__ = ("_scope", "_token")
+    __slots__ = ("_scope", "_tokens")
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
+        self._tokens: _Tokens | None = None
 
     def __enter__(self) -> None:
-        self._token: Token[Scope | None] = CURRENT.set(self._scope)
+        self._tokens = CURRENT.set(self._scope), self._tokens
 
     def __exit__(self, *_: object) -> None:
-        CURRENT.reset(self._token)
+        if self._tokens is not None:
+            token, self._tokens = self._tokens
+            try:  # noqa: SIM105 (`suppress` costs more than what is in it)
+                CURRENT.reset(token)
+            except ValueError:
+                pass  # left in another context than entered (a generator closed elsewhere): that one is gone
+
+
+_Tokens = tuple[Token["Scope | None"], "_Tokens | None"]
+"""Those of an `InScope` that was entered and not left, the last one first."""

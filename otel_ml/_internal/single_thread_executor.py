@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from otel_ml._internal.one_time_event import OneTimeEvent
-from otel_ml._internal.signal_mask import leave_signals_to_the_program
+from otel_ml._internal.own_threads import begin_own_thread
 
 __all__ = ["BackgroundTask", "SingleThreadExecutor"]
 
@@ -98,6 +98,6 @@ class SingleThreadExecutor:
 
 
 def _do_all(tasks: SimpleQueue[BackgroundTask[Any] | None]) -> None:
-    leave_signals_to_the_program()
+    begin_own_thread()
     while (task := tasks.get()) is not None:
         task.run()

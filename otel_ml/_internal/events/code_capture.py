@@ -17,10 +17,11 @@ from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.artifacts import MAX_INLINE
 from otel_ml._internal.events.event_queue import EventQueue
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.signal_mask import leave_signals_to_the_program
+from otel_ml._internal.own_threads import begin_own_thread
 from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.redaction import redacted, redacted_arguments
 from otel_ml.wire import attributes as keys
@@ -40,19 +41,26 @@ class Capture:
         self._thread = threading.Thread(target=self._look, name="otel_ml_capture", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
+        """Begin to look; where the system gives no thread nobody does, which is said: others would wait for it."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            reporter.say(
+                "missing-artifact",
+                f"What the run was started from (command line, commit, packages) is not in the run: {error}.",
+            )
 
     def end(self, timeout: float) -> None:
         """Wait until all is queued, for `timeout` seconds: a short program ends before git does.
 
         What is found later belongs to a run that is over, and must not get into the next one of the process.
         """
-        self._thread.join(timeout)
+        if self._thread.is_alive():
+            self._thread.join(timeout)
         self._is_over = True
 
     def _look(self) -> None:
-        leave_signals_to_the_program()
+        begin_own_thread()
         for record in captured(self._role):  # each as soon as it is known: a short job may end before the last
             if self._is_over:
                 return

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from queue import Empty, Queue, SimpleQueue
 
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.signal_mask import leave_signals_to_the_program
+from otel_ml._internal.own_threads import begin_own_thread
 
 __all__ = ["FileReader", "Read", "ReadLimit"]
 
@@ -72,11 +73,16 @@ class FileReader:
         self.left += 1
         self._asked.put(artifact)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="otel_ml_files", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="otel_ml_files", daemon=True)
+            with suppress(RuntimeError):  # the system gives no thread: `take()` reads
+                thread.start()
+                self._thread = thread
 
     def take(self, timeout: float = 0.0) -> Iterator[LogRecord]:
         """Yield what is read by now; wait for the first for `timeout` seconds at most."""
+        if self._thread is None and self.left:
+            yield from self._read_here()
+            return
         for _ in range(_AT_ONCE if self.left else 0):
             try:
                 record = self._ready.get(timeout=timeout) if timeout else self._ready.get_nowait()
@@ -88,12 +94,19 @@ class FileReader:
                 yield record
             timeout = 0.0
 
+    def _read_here(self) -> Iterator[LogRecord]:
+        """Read one artifact on the caller's thread."""
+        artifact = self._asked.get()
+        if artifact is not None:
+            yield from artifact(self.limit)
+            self.left -= 1
+
     def close(self) -> None:
         """Let the thread end."""
         self._asked.put(None)
 
     def _work(self) -> None:
-        leave_signals_to_the_program()
+        begin_own_thread()
         while (artifact := self._asked.get()) is not None:
             for record in artifact(self.limit):
                 self._ready.put(record)

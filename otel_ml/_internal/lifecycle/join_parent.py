@@ -85,12 +85,12 @@ class Children:
         path, self._file = self._file, None
         if path is None:
             return
-        path.unlink(missing_ok=True)
-        with suppress(OSError, ValueError), common_file(_joined(path), 0) as file:
+        _remove(path)
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError), common_file(_joined(path), 0) as file:
             joined = json.loads(file.text)["joined"].items()
             self._joined |= {int(pid): run_id for pid, run_id in joined if run_id == self._run}
         for name in (_joined(path), _rank_file(os.getpid())):
-            path.with_name(name).unlink(missing_ok=True)
+            _remove(path.with_name(name))
 
     def forget(self) -> None:
         """In a forked child: none of them is its own."""
@@ -105,6 +105,12 @@ class Children:
                 f"{next(iter(stay.values()))}, which they joined before. Make the pool after init(), one for each run.",
                 kind="workers-stay",
             )
+
+
+def _remove(path: Path) -> None:
+    """Remove a file at the end of a run, which no file system that is read-only by now may keep from ending."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def _pids() -> set[int]:
@@ -182,7 +188,7 @@ def has_joined_parent(run_id: str) -> None:
     pid = creator()
     if not pid:
         return
-    with suppress(OSError, ValueError, KeyError), common_file(_joined(_file_of(pid)), 0) as file:
+    with suppress(OSError, ValueError, KeyError, TypeError), common_file(_joined(_file_of(pid)), 0) as file:
         said: dict[str, Any] = json.loads(file.text)
         said["joined"][str(os.getpid())] = run_id
         file.write(json.dumps(said))

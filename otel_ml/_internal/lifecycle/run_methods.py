@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -69,7 +71,7 @@ def inside(scope: Scope) -> InScope:
 
 @public_type
 class RunTiming:
-    """`with run.timed("forward"):`; also a decorator."""
+    """`with run.timed("forward"):`; also a decorator. Threads and tasks that share one measure each their own time."""
 
     __slots__ = ("_name", "_open", "_options", "_scope")
 
@@ -77,24 +79,41 @@ class RunTiming:
         self._scope = scope
         self._name = name
         self._options = options
-        self._open: list[Any] = []
+        self._open: dict[Any, None] = {}
 
     def __enter__(self) -> Any:
         with inside(self._scope):
             timing = timed(self._name, **self._options)
-            self._open.append(timing)
+            self._open[timing] = None
+            # What others have left meanwhile is left out, or the context would keep all that ever began in it.
+            _ENTERED.set(((self, timing), *[pair for pair in _ENTERED.get() if pair[1] in pair[0]._open]))  # noqa: SLF001
             return timing.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with inside(self._scope):
-            self._open.pop().__exit__(kind, error, trace)
+        timing = self._taken()
+        if timing is not None:
+            with inside(self._scope):
+                timing.__exit__(kind, error, trace)
+
+    def _taken(self) -> Any:
+        """Take what this context has entered last; where it has entered none, what another one has."""
+        for owner, timing in _ENTERED.get():
+            if owner is self and self._open.pop(timing, timing) is None:  # not left yet
+                return timing
+        with suppress(KeyError):
+            return self._open.popitem()[0]
+        return None
 
     def __call__(self, function: F) -> F:
         """Time every call of `function`."""
         name = self._name or name_of(function)
         return timed_calls(function, lambda: RunTiming(self._scope, name, self._options))
+
+
+_ENTERED: ContextVar[tuple[tuple[RunTiming, Any], ...]] = ContextVar("otel_ml_run_timings", default=())
+"""What a context has entered, the newest first."""
 
 
 @public_type

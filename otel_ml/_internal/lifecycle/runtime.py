@@ -30,6 +30,7 @@ from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.lifecycle.tell_others import TellOthers
 from otel_ml._internal.lifecycle.worker import Status
 from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.own_threads import is_own_thread, on_another_thread
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN, values_in
 from otel_ml._internal.record.fold import FOLDER, NO_RUN
 from otel_ml._internal.run_scope import CURRENT, NOBODY, NOW, InScope
@@ -197,13 +198,11 @@ class Runtime:
     @property
     def is_chosen(self) -> bool:
         """Whether a run is active that an `init()` with other arguments would not leave (ADR 0023)."""
-        session = self.current
-        return session is not None and not session.is_left_for_init
+        return (session := self.current) is not None and not session.is_left_for_init
 
     def is_current(self, run_ids: Container[str]) -> bool:
         """Whether the current run is one of these."""
-        session = self.current
-        return session is not None and session.run.id in run_ids
+        return (session := self.current) is not None and session.run.id in run_ids
 
     def make_current(self, run: Run) -> None:
         """Have calls in this context be for `run`, if it goes on."""
@@ -242,6 +241,7 @@ class Runtime:
 
     # --- end -----------------------------------------------------------------------------------------------------
 
+    @on_another_thread
     def shutdown(self, timeout: float | None = None) -> bool:
         """End the current run; return whether everything was acknowledged in time. Safe to call again.
 
@@ -259,6 +259,7 @@ class Runtime:
             self._forget_if_last()
         return was_fine
 
+    @on_another_thread
     def end(
         self,
         session: Session,
@@ -274,29 +275,29 @@ class Runtime:
             status: how the run of this process ends.
             error: the exception on whose account it ends; where it has failed, it is recorded.
         """
-        # Two threads may end the same run (a signal, and `atexit`): the first does it, the other waits. Held signals
-        # come after.
+        # Two threads may end the same run (a signal, and `atexit`): the first does it, the other waits.
         with self._exit.signals_held():
             with self._lock:
-                is_first = session in self._sessions and not session.is_ending
-                session.is_ending = True
+                is_first = session in self._sessions and session.begin_to_end()
             if not is_first:
                 return self._wait_for(session)
-            session.ender = get_ident()
             try:
                 with InScope(session.scope):
                     session.end(session.exit_timeout() if timeout is None else timeout, status, error)
             finally:
-                with self._lock:
-                    self._forget(session)
-                session.ended.open()
+                # Opened whatever happens: others wait for it without a timeout.
+                try:
+                    with self._lock:
+                        self._forget(session)
+                finally:
+                    session.ended.open()
         if self._sessions:
             self._exit.install()
         return session.was_fine
 
     def _wait_for(self, session: Session) -> bool:
         """Wait until another thread has ended it; return whether everything was acknowledged in time."""
-        if session in self._sessions and session.ender != get_ident():
+        if session in self._sessions and session.ender != get_ident() and not is_own_thread():
             session.ended.wait(None)
         return session.was_fine
 

@@ -7,11 +7,13 @@ import os
 import tempfile
 import threading
 import time
+from _thread import get_ident
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from otel_ml._internal.console import Console
 from otel_ml._internal.error_reporting import Say, reporter
 from otel_ml._internal.events.code_capture import Capture
 from otel_ml._internal.events.config_values import readable
@@ -28,7 +30,9 @@ from otel_ml._internal.lifecycle.unknown_settings import misspelled
 from otel_ml._internal.lifecycle.worker import Status, Worker
 from otel_ml._internal.messages.recorder import Recorder, RecordSettings, recorder
 from otel_ml._internal.one_time_event import OneTimeEvent
+from otel_ml._internal.own_threads import on_another_thread
 from otel_ml._internal.run_scope import NOW, PROCESS, SCOPES, Scope
+from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.steps.axes import STEPS, Steps
 from otel_ml._internal.timers.spans import name_traces
 from otel_ml._internal.transport.choose_link import choose_link, host_folder
@@ -37,6 +41,7 @@ from otel_ml._internal.transport.recover_spools import recover_spools
 from otel_ml._internal.transport.send import Sender, spans_interval
 from otel_ml._internal.transport.spool import Spool
 from otel_ml.config import Config
+from otel_ml.explanation import explained
 from otel_ml.quantities import seconds
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import Rendezvous, passed_over, rendezvous_of, run_folder
@@ -130,10 +135,25 @@ class Session:
             name_traces(self.config.role)
         self.worker = self._made_worker(extra_spans)
         self.scope.say = self.worker.say
-        self.worker.start()
+        try:
+            self.worker.start()
+        except RuntimeError as error:
+            self._be_disabled(error)
+            return
         if self.config.capture != "off" and self.identity.speaks:
             self._capture = Capture(self.config.role, self.scope.events)
             self._capture.start()
+
+    def _be_disabled(self, why: RuntimeError) -> None:
+        """Record nothing where the system gives no thread that would send it: it would fill the memory."""
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            worker.forget()
+        self.scope.say = None
+        self.config = replace(self.config, disabled=True)
+        recorder.enabled = NOW.several  # those of others go on
+        console = Console(is_quiet=self.config.is_quiet)
+        console.line(explained(f"Nothing is recorded: {text_of(why)}.", "nothing-recorded"))
 
     def say_misspelled(self) -> None:
         """Say which variables may mean others: as who speaks for the job, whose processes have the same ones."""
@@ -171,11 +191,23 @@ class Session:
         worker = self.worker
         return None if worker is None else worker.ask_status()
 
+    @on_another_thread
     def flush(self, timeout: float) -> bool:
         """Send what is recorded; return whether all of it was acknowledged in time."""
         worker = self.worker
         self._mark_boundary()
         return True if worker is None else worker.request("flush", timeout)
+
+    def begin_to_end(self) -> bool:
+        """Be who ends it; return False where somebody else is, or has been."""
+        thread = get_ident()
+        # No call from here on: Python runs handlers and finalizers after one, and who ends the same run in them has to
+        # find that this thread does already, or waits for itself for ever.
+        if self.is_ending:
+            return False
+        self.ender = thread
+        self.is_ending = True
+        return True
 
     def end(self, timeout: float, status: Status, error: BaseException | None = None) -> None:
         """Send what it failed with, and the shutdown message; note whether everything was acknowledged in time."""

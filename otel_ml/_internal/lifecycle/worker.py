@@ -29,9 +29,9 @@ from otel_ml._internal.lifecycle.spool_writer import SpoolWriter
 from otel_ml._internal.lifecycle.worker_request import Kind, Request
 from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Recorder, RunIsOverError
 from otel_ml._internal.messages.sent import Left, Sent
+from otel_ml._internal.own_threads import begin_own_thread
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.run_scope import CURRENT
-from otel_ml._internal.signal_mask import leave_signals_to_the_program
 from otel_ml._internal.transport.background_link import BackgroundLink
 from otel_ml._internal.transport.link import Link, Reached
 from otel_ml._internal.transport.send import Sender
@@ -169,7 +169,7 @@ class Worker:
         self._printer.notices.say(sentence)
 
     def _run(self) -> None:
-        leave_signals_to_the_program()
+        begin_own_thread()
         CURRENT.set(self._recorder.scope)
         BACKPRESSURE.begin()
         try:

@@ -246,20 +246,21 @@ class Recorder:
 
     def _encode_or_count(self, step: Step, pending: StepPartials, scopes: list[bytes], holds: list[Holds]) -> None:
         """Encode what a step has gathered; where that fails, it alone is lost, which is counted and said."""
-        begun, points, values, of_step = len(scopes), self.sent.points, self.sent.values, step.points
-        try:
-            self._encode(step, pending, scopes, holds)
-        except Exception as error:  # noqa: BLE001 (what cannot be encoded must not take the other steps with it)
-            del scopes[begun:], holds[begun:]
-            self.sent.points, self.sent.values, step.points = points, values, of_step
-            self.dropped["not_encoded"] += pending.values
-            sentence = f"What was recorded at {step} cannot be encoded, and is lost (not_encoded): {text_of(error)}."
-            reporter.say("not-encoded", sentence, kind="not-encoded")
-
-    def _encode(self, step: Step, pending: StepPartials, scopes: list[bytes], holds: list[Holds]) -> None:
         # Twice: the base of a step as a stage sees it is the step, and that of no step is the one that was left last.
         place = step.base or step
         place = place.base or place
+        begun, points, values, of_step = len(scopes), self.sent.points, self.sent.values, place.points
+        held = pending.values  # asked now: `parts()` takes it apart
+        try:
+            self._encode(step, place, pending, scopes, holds)
+        except Exception as error:  # noqa: BLE001 (what cannot be encoded must not take the other steps with it)
+            del scopes[begun:], holds[begun:]
+            self.sent.points, self.sent.values, place.points = points, values, of_step
+            self.dropped["not_encoded"] += held
+            sentence = f"What was recorded at {step} cannot be encoded, and is lost (not_encoded): {text_of(error)}."
+            reporter.say("not-encoded", sentence, kind="not-encoded")
+
+    def _encode(self, step: Step, place: Step, pending: StepPartials, scopes: list[bytes], holds: list[Holds]) -> None:
         if step.stage is None:
             self._trailing_steps.look(step, pending)
             self._baseline.look(step, pending)
@@ -301,12 +302,8 @@ class Recorder:
                 scopes.append(encoded_gauge(WATERMARK, step.axis.name, step.index, step.points, now_ns, number))
 
     def _totals(self) -> Mapping[str, int]:
-        return {
-            RECORDED: self.recorded,
-            POINTS: self.sent.points,
-            VALUES: self.sent.values,
-            EVENTS: self.sent.events,
-        }
+        sent = self.sent
+        return {RECORDED: self.recorded, POINTS: sent.points, VALUES: sent.values, EVENTS: sent.events}
 
     def step_boundary(self) -> int:
         """A number that grows at each boundary of `set_step()`, `step()` and `steps()`."""

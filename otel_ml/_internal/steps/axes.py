@@ -107,7 +107,9 @@ class Steps:
 
     def _forget_oldest(self, axis: Axis) -> None:
         for index, oldest in tuple(islice(axis.steps.items(), self.SPARE)):
-            del axis.steps[index]
+            # A signal handler that goes on to new steps here may have forgotten some of these already.
+            if axis.steps.pop(index, None) is None:
+                continue
             if not oldest.ended or oldest.points > oldest.said or oldest.pending is not None or oldest.waiting:
                 axis.steps[index] = oldest  # still needed: the last in line now
 
@@ -141,12 +143,13 @@ class Steps:
             step.ended = False
             baseline.base = step
 
-    def fetch(self, axis_name: str, index: int) -> None:
-        """Have what is recorded from now on belong to a step that begins once there is an item for it.
+    def fetch(self, axis_name: str, index: int, loop: object) -> None:
+        """Have what is recorded from now on belong to a step that begins once there is an item for it, in `loop`.
 
         The step before stays entered: where a fetch hangs, that is how far this process has come.
         """
         axis = self.axes.get(axis_name) or self.axis(axis_name)
+        axis.loop = loop
         step = axis.steps.get(index)
         axis.is_fetched_new = step is None
         if step is None:
@@ -174,6 +177,19 @@ class Steps:
                 step.index = step.base.index
             if self.process is step:
                 self._use(axis.current or self._remaining() or self.none)
+
+    def leave_loop(self, axis_name: str, loop: object) -> None:
+        """Know that a loop is over; one that another loop on the axis has followed leaves nothing of that one's.
+
+        Python closes a generator that nobody iterates over any longer when it comes to it: that of an `async for` at a
+        later `await`, and one of a reference cycle at the next garbage collection.
+        """
+        axis = self.axis(axis_name)
+        if axis.loop is loop:
+            axis.loop = None
+            # First: what was recorded for an item that never came belongs to the step that ends next.
+            self.give_up_fetching(axis_name)
+            self.end(axis_name)
 
     def end(self, axis_name: str) -> None:
         """Leave the current step of the axis: what is current then is what another axis says, or nothing."""
@@ -205,7 +221,7 @@ class Steps:
                     self._use(step)
         return step
 
-    def open(self, block: StepBlock, axis_name: str, index: int) -> Step:
+    def open(self, axis_name: str, index: int) -> Step:
         """Enter a block."""
         axis = self.axis(axis_name)
         if NOW.boundary is not None:
@@ -261,7 +277,8 @@ class Steps:
 
     def _remaining(self) -> Step | None:
         """Return the step of the axis `step` where it has one, else of the axis set last that has one, else None."""
-        set_by_user = [axis for axis in self.axes.values() if axis.name == DEFAULT_AXIS or axis.explicit]
+        # A copy, made in one call: the lock keeps other threads away, and not a signal handler that makes a new axis.
+        set_by_user = [axis for axis in list(self.axes.values()) if axis.name == DEFAULT_AXIS or axis.explicit]
         newest = max(
             (axis for axis in set_by_user if axis.current is not None),
             key=lambda axis: (axis.name == DEFAULT_AXIS, axis.entered),

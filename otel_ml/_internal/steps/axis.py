@@ -112,6 +112,7 @@ class Axis:
         fetched: the step for which a loop fetches an item, which is entered when that is there; or None.
         first_of_loop: step 0 of a loop, where something was logged at step 0 before; or None.
         is_fetched_new: nobody knew that step before.
+        loop: the one that has begun its steps last, and goes on; or None.
         open: the steps that have open blocks.
         second_pass: whether steps below the latest are gone through again.
         staged: the latest step, while blocks and loops in a stage have entered all there are, else -1.
@@ -119,8 +120,8 @@ class Axis:
     """
 
     __slots__ = (
-        "counted", "current", "entered", "explicit", "fetched", "first_of_loop", "is_fetched_new", "latest", "name",
-        "open", "second_pass", "staged", "staged_at", "steps",
+        "counted", "current", "entered", "explicit", "fetched", "first_of_loop", "is_fetched_new", "latest", "loop",
+        "name", "open", "second_pass", "staged", "staged_at", "steps",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -134,6 +135,7 @@ class Axis:
         self.fetched: Step | None = None
         self.first_of_loop: Step | None = None
         self.is_fetched_new: bool = False
+        self.loop: object = None
         self.open: dict[Step, None] = {}
         self.second_pass: SecondPass = SecondPass()
         self.staged: int = -1

@@ -24,9 +24,14 @@ __all__ = ["At", "StepBlock", "bad_axis", "bad_step", "kind_of_bad_step", "set_s
 
 @public_type
 class StepBlock:
-    """`with step(10):`, also across `await`: it belongs to its context, not to its thread."""
+    """`with step(10):`, also across `await`: it belongs to its context, not to its thread.
 
-    __slots__ = ("axis", "index", "outer", "step", "steps", "token", "variable")
+    Attributes:
+        again: blocks of its own for those who have entered it while it is open: inside of itself, or in another thread.
+        is_open: it was entered, and not left.
+    """
+
+    __slots__ = ("again", "axis", "index", "is_open", "outer", "step", "steps", "token", "variable")
 
     outer: StepBlock | At | None
     step: Step
@@ -37,17 +42,41 @@ class StepBlock:
         self.index: int = index
         self.axis: str = axis
         self.steps: Steps = scope_steps()
+        self.is_open: bool = False
+        self.again: list[StepBlock] = []
 
     def __enter__(self) -> None:
+        if self.is_open:
+            block = StepBlock(self.index, self.axis)
+            self.again.append(block)
+            block.__enter__()
+            return
+        self.is_open = True
         self.variable = self.steps.blocks
         self.outer = self.variable.get()
-        self.step = self.steps.open(self, self.axis, self.index)
+        self.step = self.steps.open(self.axis, self.index)
         self.token = self.variable.set(self)
 
     def __exit__(self, *_: object) -> None:
+        if not self.again:
+            self._leave()
+            return
+        # Which of them it is, its context says: of threads that are in the same block any may leave first.
+        block = self.variable.get()
+        while block is not None and block is not self and block not in self.again:
+            block = block.outer
+        if block is self:
+            self._leave()
+        else:
+            (self.again.pop() if block is None else self.again.pop(self.again.index(block))).__exit__()
+
+    def _leave(self) -> None:
+        if not self.is_open:
+            return
         boundary = NOW.boundary
         if boundary is not None:  # while its own step is current
             boundary()
+        self.is_open = False
         # Left in another context than entered (an async generator closed by the event loop): that one is gone.
         with suppress(ValueError):
             self.variable.reset(self.token)

@@ -199,11 +199,12 @@ def _begin_alone(span: Recording) -> None:
     """Give `span` its ids and make it the current one of this context."""
     span.span_id = own = next(STATE.ids)
     parent = _ACTIVE.get()
-    span.token = _ACTIVE.set(span)
+    # Its ids first: a signal handler may time something as soon as it is the current one, and takes them from it.
     if parent is None:
         span.parent_id, span.trace_id = 0, STATE.trace_high | own
     else:
         span.parent_id, span.trace_id = parent.span_id, parent.trace_id
+    span.token = _ACTIVE.set(span)
 
 
 if native is not None:

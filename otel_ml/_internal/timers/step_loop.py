@@ -212,7 +212,7 @@ class _Counted:
     def wait(self) -> None:
         """The next item is being fetched: what the loader records belongs to the step it is for."""
         self._waits_since = perf_counter_ns()
-        self._steps.fetch(self._axis, self._index)
+        self._steps.fetch(self._axis, self._index, self)
 
     def begin(self, item: object) -> None:
         """It is there: its step begins."""
@@ -255,9 +255,7 @@ class _Counted:
         """The loop is over, or left, in another context perhaps."""
         if _AROUND.get() is self:
             _AROUND.set(self.outer)
-        # First: what was recorded for an item that never came belongs to the step that ends next.
-        self._steps.give_up_fetching(self._axis)
-        self._steps.end(self._axis)
+        self._steps.leave_loop(self._axis, self)
 
 
 def _begun(name: str, begin_ns: int) -> Timing | None:

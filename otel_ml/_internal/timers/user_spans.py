@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.record.backpressure import BACKPRESSURE
+from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.when_imported import forget_import, when_imported
 
 if TYPE_CHECKING:
@@ -107,12 +109,31 @@ class Tracing:
         self._ended.append(span)
 
     def take(self) -> list[bytes]:
-        """Return the finished spans as bodies of ScopeSpans."""
-        if not self._ended:
+        """Return the finished spans as bodies of ScopeSpans; one that cannot be encoded is counted, and lost alone."""
+        ended: list[ReadableSpan] = []
+        with suppress(IndexError):  # there are no more
+            ended.extend(self._ended.popleft() for _ in range(len(self._ended)))
+        if not ended:
             return []
-        from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-
-        ended: Sequence[ReadableSpan] = [self._ended.popleft() for _ in range(len(self._ended))]
         BACKPRESSURE.took()
-        request = encode_spans(ended)
-        return [scope.SerializeToString() for resource in request.resource_spans for scope in resource.scope_spans]
+        try:
+            return _encoded(ended)
+        except Exception:  # noqa: BLE001 (which one it is, and why, is found out one by one)
+            return [body for span in ended for body in _encoded_or_counted(span)]
+
+
+def _encoded(spans: Sequence[ReadableSpan]) -> list[bytes]:
+    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+
+    request = encode_spans(spans)
+    return [scope.SerializeToString() for resource in request.resource_spans for scope in resource.scope_spans]
+
+
+def _encoded_or_counted(span: ReadableSpan) -> list[bytes]:
+    try:
+        return _encoded([span])
+    except Exception as error:  # noqa: BLE001 (a foreign SDK must not take with it what was recorded beside it)
+        reporter.dropped["spans_not_encoded"] += 1
+        sentence = f"Spans cannot be encoded, and are lost (spans_not_encoded): {text_of(error)}."
+        reporter.say("spans-not-encoded", sentence, kind="spans-not-encoded")
+        return []

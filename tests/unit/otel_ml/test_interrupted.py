@@ -13,9 +13,11 @@ import pytest
 import otel_ml
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.single_thread_executor import SingleThreadExecutor
+from otel_ml._internal.steps.axes import Steps
+from otel_ml._internal.timers.spans import STATE, _begin_alone
 from otel_ml.compat.roll.durations import DurationTracker
 from otel_ml.diagnostics.goodput import Goodput
-from otel_ml.testing import Capture
+from otel_ml.testing import Capture, capture
 from tests.cuda_events import CudaEvents, cuda_events
 
 __all__ = ["cuda_events"]
@@ -42,6 +44,26 @@ def interrupted_everywhere(call: Callable[[], Any], files: tuple[str, ...]) -> i
     finally:
         sys.settrace(None)
     return times
+
+
+def interrupted_at(place: int, files: tuple[str, ...], call: Callable[[], Any], handler: Callable[[], Any]) -> bool:
+    """Make the call, and call `handler` at the so manieth line of `files`; return whether there is such a line."""
+    lines = itertools.count()
+
+    def trace(frame: FrameType, kind: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.endswith(files):
+            return None
+        if kind == "line" and next(lines) == place:
+            sys.settrace(None)
+            handler()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+    return next(lines) > place
 
 
 @pytest.mark.timeout(30)
@@ -105,3 +127,64 @@ def test_a_handler_that_waits_for_the_thread_that_is_waited_for() -> None:
 
     assert next(line for line in itertools.count() if waited(line)) > 5
     background.close()
+
+
+@pytest.mark.timeout(30)
+def test_a_handler_that_goes_on_to_new_steps_while_the_oldest_are_forgotten(otel_ml_capture: Capture) -> None:
+    numbers = itertools.count()
+
+    def go_on() -> None:
+        otel_ml.set_step(next(numbers))
+
+    for _ in range(Steps.KEPT + Steps.SPARE - 1):
+        go_on()
+
+    assert interrupted_everywhere(go_on, ("steps/axes.py",)) > 10
+    assert otel_ml_capture.notices == []
+
+
+@pytest.mark.timeout(60)
+def test_a_handler_that_makes_a_new_axis_while_a_step_is_left() -> None:
+    def leave_a_step(axis: str) -> None:
+        for _ in otel_ml.steps(range(1), axis=axis):
+            pass
+
+    def left(interrupted_at_line: int) -> bool:
+        with capture() as run:
+            otel_ml.set_step(0, axis="around")
+            was_there = interrupted_at(
+                interrupted_at_line, ("steps/axes.py",), lambda: leave_a_step("one"), lambda: leave_a_step("other")
+            )
+            assert run.notices == []
+        return was_there
+
+    assert next(line for line in itertools.count() if not left(line)) > 20
+
+
+def test_a_handler_that_times_something_while_a_timer_begins(
+    otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(STATE, "begin", lambda span: _begin_alone(span))  # as where nothing is compiled
+
+    def measure() -> None:
+        with otel_ml.timed("block"):
+            pass
+
+    times = interrupted_everywhere(measure, ("timers/spans.py",))
+
+    assert times > 5
+    assert sum(point.count for point in otel_ml_capture.points if point.name == "time/block") == times + 1
+
+
+@pytest.mark.timeout(60)
+def test_a_handler_that_ends_the_run_that_is_being_ended() -> None:
+    def ended(interrupted_at_line: int) -> bool:
+        with capture() as run:
+            otel_ml.log({"loss": 1.0}, step=0)
+            was_there = interrupted_at(
+                interrupted_at_line, ("lifecycle/runtime.py",), otel_ml.shutdown, lambda: otel_ml.shutdown(10.0)
+            )
+        assert [(point.step, point.value) for point in run.points] == [(0, 1.0)]
+        return was_there
+
+    assert next(line for line in itertools.count() if not ended(line)) > 20

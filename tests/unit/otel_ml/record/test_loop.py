@@ -12,9 +12,11 @@ import pytest
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log
+from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers.step_loop import steps
 from tests.unit.otel_ml.record.decoded import counts, manifests, points, sums
+from tests.waiting import eventually
 
 
 def test_steps_sets_and_ends_the_steps_of_a_loop(recorded):
@@ -172,6 +174,44 @@ def test_leaving_a_loop_early_ends_its_step(recorded):
     batch = recorded.collect()
     assert counts(batch, "time/step") == {0: 1}
     assert counts(batch, "after") == {0: 1}
+
+
+async def _left_early(seen):
+    async def loader():
+        for item in range(3):
+            await asyncio.sleep(0)
+            yield item
+
+    async for item in steps(loader()):
+        if item == 1:
+            break  # Python closes the loop's generator at the next `await` only
+    async for _ in steps(loader()):
+        await asyncio.sleep(0)
+        seen.append(current_step())
+
+
+def test_an_async_loop_that_was_left_early_ends_no_step_of_the_next_one(recorded):
+    seen = []
+    asyncio.run(_left_early(seen))
+
+    assert seen == [2, 3, 4]
+    assert current_step() is None
+
+
+def test_a_loop_that_is_closed_late_ends_no_step_of_the_next_one(recorded):
+    first = iter(steps(["a", "b"]))
+    threading.Thread(target=next, args=(first,)).start()
+    eventually(lambda: current_step() == 0)
+    for item in steps(["c", "d"]):
+        if item == "c":
+            first.close()  # as the garbage collector does, whenever it comes to it
+        log({"x": 1.0})
+        assert current_step() is not None
+    log({"after": 1.0})
+
+    batch = recorded.collect()
+    assert counts(batch, "x") == {1: 1, 2: 1}
+    assert current_step() is None
 
 
 def test_steps_of_an_async_loop_are_those_of_a_loop(recorded):

@@ -18,6 +18,7 @@ from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
 from otel_ml._internal.steps.axes import STEPS, Steps
+from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step, step
 from otel_ml._internal.timers.step_loop import steps
 from tests.unit.otel_ml.record.decoded import manifests, points, sums
@@ -35,6 +36,47 @@ def test_set_step_holds_for_every_thread(recorded):
     thread.join()
 
     assert steps_of(recorded.collect()) == [("step", 7)]
+
+
+@pytest.mark.timeout(30)
+def test_a_block_may_be_entered_again_inside_of_itself(recorded):
+    block = step(3)
+    with block:
+        with step(4), block:
+            log({"x": 1.0})
+            assert current_step("nowhere") is None
+        with block:
+            log({"x": 1.0})
+        log({"x": 1.0})
+    log({"x": 1.0})
+
+    assert sums(recorded.collect(final=True))["x", 3] == 4.0
+    assert current_step() is None
+    assert STEPS.axis("step").steps[3].blocks == 0
+
+
+def test_a_block_that_threads_share_is_one_for_each(recorded):
+    block, is_entered, is_left = step(3), threading.Event(), threading.Event()
+    seen = []
+
+    def other():
+        with block:
+            is_entered.set()
+            is_left.wait(20)
+            seen.append(current_step())
+        seen.append(current_step())
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert is_entered.wait(20)
+    with block:
+        pass
+    seen.append(current_step())
+    is_left.set()
+    thread.join()
+
+    assert seen == [None, 3, None]
+    assert STEPS.axis("step").steps[3].blocks == 0
 
 
 def test_a_block_overrides_the_process_step_and_ends_with_it(recorded):

@@ -91,6 +91,17 @@ def totals(batch: Batch) -> tuple[int, int, int] | None:
     return tuple(said[key] for key in keys) if keys[0] in said else None
 
 
+def test_of_records_that_travel_one_by_one_all_are_counted_where_they_cannot_be_encoded(recorded):
+    set_step(0)
+    RECORDS.extend((DEFINITIONS.series("a"), current_step(), 1.0, -1))  # by a clock before 1970
+    for value in range(6):
+        log({"a": float(value)})
+    batch = recorded.collect(final=True)
+
+    assert received(Decoder(), batch) == (0, 0) == (recorder.sent.points, recorder.sent.values)
+    assert (recorder.recorded, recorder.dropped) == (7, {"not_encoded": 7})
+
+
 def test_what_cannot_be_encoded_is_counted_and_takes_no_other_step_with_it(recorded):
     decoder = Decoder()
     for step in range(3):
