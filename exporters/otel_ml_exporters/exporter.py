@@ -64,6 +64,8 @@ class Exporter(ABC):
             MissingDependencyError: the backend's package is not installed.
             ConfigError: the backend says that options or credentials are wrong.
             RetryableExportError: the backend is not reachable now; the pipeline calls again.
+
+        Whatever it raises, `shutdown` follows, and the next try is that of a new exporter.
         """
 
     def position(self) -> int | None:

@@ -171,8 +171,9 @@ class Pipeline:
                 pass
             self._flush(exporter)
             require_intact(exporter)
-            # Only here: a backend is told that the run has ended once it has all of it.
-            ended = self._last_status
+            # Only here: a backend is told that the run has ended once it has all of it. The deadline may have come
+            # between two batches, with the end of the run known from the start.
+            ended = self._last_status if not self.behind else None
         except RestartExporterError as error:
             self._progress.failed(error, state="retrying")
             self._progress.go_back(is_gone=isinstance(error, StoreGoneError))
@@ -207,15 +208,25 @@ class Pipeline:
         """Return a new exporter, the facts with which it was started, and its address."""
         # The facts are read once it is made: an import of a library takes seconds, in which the job may say more.
         exporter, run = self._make(), self._run
-        exporter.start(run)
         try:
+            exporter.start(run)
             check_settings(exporter)
             url = None if exporter.url is None else shown(exporter.url)
             self._export.note(exporter)
         except BaseException:
-            self._shut_down(exporter, None)  # what it has opened, and perhaps locked, the next one needs
+            self._let_go(exporter)
             raise
         return exporter, run, url
+
+    def _let_go(self, exporter: Exporter) -> None:
+        """Close what was given nothing: the files it has opened, and perhaps locked, the next one needs.
+
+        One that failed half-way through its start has opened some, too: a night of tries would use up all there are.
+        """
+        try:
+            exporter.shutdown(self._stop.left(), None)
+        except BaseException as error:  # noqa: BLE001 (why it could not be used is said instead)
+            _log.debug("Exporter %s cannot be closed: %s", self.name, shown(error))
 
     def _resume(self, exporter: Exporter) -> None:
         # The state of the run is the last record; an exporter that only has to end the run in its backend needs it,
