@@ -74,7 +74,7 @@ class RunPipelines:
                 self._start(name, self._pipeline(name, make, info))
 
     def _start(self, name: str, pipeline: Pipeline) -> None:
-        """Start an exporter; where the host has no thread left, it is not among the started ones, and is tried again."""
+        """Start an exporter; where the host has no thread left, it is none of the started ones, and tried again."""
         try:
             with self._log.speaking():
                 pipeline.start()
