@@ -1,4 +1,4 @@
-"""An option of another kind than it takes is refused when a run is configured, by its name and with what is expected."""
+"""An option of another kind than it takes is refused when a run is configured, with its name and what is expected."""
 
 from __future__ import annotations
 
