@@ -33,7 +33,7 @@ from typing import TypeVar
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
-__all__ = ["Exporter", "every_problems", "require_started"]
+__all__ = ["Exporter", "every_problems", "names_problems", "renamed", "require_started", "timeout_problems"]
 
 _Opened = TypeVar("_Opened")
 
@@ -64,6 +64,8 @@ class Exporter(ABC):
             MissingDependencyError: the backend's package is not installed.
             ConfigError: the backend says that options or credentials are wrong.
             RetryableExportError: the backend is not reachable now; the pipeline calls again.
+
+        Whatever it raises, `shutdown` follows, and the next try is that of a new exporter.
         """
 
     def position(self) -> int | None:
@@ -167,6 +169,32 @@ def every_problems(exporter: str, every: object) -> list[str]:
     if not isinstance(every, int) or every < 1:
         problems.append(f"{exporter}.every: expected a number of steps from 1, got {every!r}.")
     return problems
+
+
+def names_problems(exporter: str, option: str, names: object) -> list[str]:
+    """Return what is wrong with an option that is a name, or several.
+
+    Examples:
+        >>> names_problems("console", "metrics", "loss"), names_problems("console", "metrics", 5)
+        ([], ['console.metrics: expected a name or a list of names, got 5.'])
+    """
+    every = [names] if isinstance(names, str) else names
+    if isinstance(every, Sequence) and all(isinstance(name, str) for name in every):
+        return []
+    return [f"{exporter}.{option}: expected a name or a list of names, got {names!r}."]
+
+
+def timeout_problems(exporter: str, seconds: object) -> list[str]:
+    """Return what is wrong with the option `timeout` of an exporter that sends requests.
+
+    Examples:
+        >>> timeout_problems("otlp", 5), timeout_problems("otlp", "5")
+        ([], ["otlp.timeout: expected seconds above 0 and up to 600, got '5'."])
+    """
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if is_number and 0 < seconds <= 600:  # type: ignore[operator]  # it is one
+        return []
+    return [f"{exporter}.timeout: expected seconds above 0 and up to 600, got {seconds!r}."]
 
 
 def require_started(exporter: str, what: _Opened | None, *, is_closed: bool) -> _Opened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -49,7 +50,7 @@ class RunProgress:
         remaining = self._remaining
         if self.newest is None or remaining is None:
             return None
-        done = self.newest.step + 1
+        done = max(0, self.newest.step + 1)
         return done / max(1.0, done + remaining)
 
     @property
@@ -64,7 +65,7 @@ class RunProgress:
     @property
     def _remaining(self) -> float | None:
         """How many steps are still to do: as `Progress` of the diagnostics recorded it, or by a parameter."""
-        if self._said is not None:
+        if self._said is not None and math.isfinite(self._said):
             return max(0.0, self._said)
         if self._total is None or self.newest is None:
             return None
@@ -73,6 +74,15 @@ class RunProgress:
 
 def _total(record: Params, before: float | None) -> float | None:
     said = {name.rpartition(".")[2]: value for name, value in leaves(record.params)}
-    found = (said.get(name) for name in _TOTALS)
-    totals = (float(value) for value in found if isinstance(value, (int, float)) and value > 0)
+    totals = (total for name in _TOTALS if (total := _number_of_steps(said.get(name))) is not None)
     return next(totals, before)
+
+
+def _number_of_steps(value: object) -> float | None:
+    """Return what a parameter says; None where it is no number, such as a flag, or no end is in sight (-1, inf)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if value > 0 and math.isfinite(value) else None
+    except OverflowError:  # a whole number that no double can hold
+        return None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from otel_ml.wire.published_name import matches
 from otel_ml.wire.reductions import DEFAULT, REDUCTIONS
 
-__all__ = ["interesting", "significant"]
+__all__ = ["height", "interesting", "significant"]
 
 _FURTHER = "|".join(name for name, row in REDUCTIONS.items() if row.publishes == "value" and name != DEFAULT)
 _SECONDARY = re.compile(rf"^otel_ml/|(?:^|/)time/exposed/.+/rank$|(?:^|/)(?:rank_\d+|p\d+|{_FURTHER})$")
@@ -59,6 +59,18 @@ def _first(patterns: Sequence[str], name: str) -> int:
 
 def _rank(name: str) -> int:
     return next((at for at, pattern in enumerate(_ORDER) if pattern.search(name)), len(_ORDER))
+
+
+def height(value: float, low: float, high: float) -> float:
+    """Return where a value is between two others, from 0 to 1; 0 where these are the same.
+
+    Examples:
+        >>> height(3.0, 2.0, 4.0), height(1e308, -1e308, 1e308)
+        (0.5, 1.0)
+    """
+    if math.isinf(high - low):  # no double is as large as what is between them
+        value, low, high = value / 2, low / 2, high / 2
+    return (value - low) / (high - low) if high > low else 0.0
 
 
 def significant(value: float, digits: int) -> str:

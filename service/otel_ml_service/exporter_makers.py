@@ -11,6 +11,7 @@ from typing import Any
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.explanation import explained
+from otel_ml.redaction import redacted_values
 from otel_ml_exporters.errors import UnknownExporterError
 from otel_ml_exporters.exporter import Exporter, every_problems
 from otel_ml_exporters.registry import check_installed, exporter_class, shown_failure, split_name
@@ -88,8 +89,16 @@ def _maker(name: str, options: Mapping[str, Any], places: dict[tuple[str, str], 
     check_installed(name)
     _check_names(name, found, options)
     make = _making(name, found, options)
-    _check_place(name, make().place, places)
+    _check_place(name, _made(name, make, options).place, places)
     return make
+
+
+def _made(name: str, make: Maker, options: Mapping[str, Any]) -> Exporter:
+    try:
+        return make()
+    except TypeError as error:  # it uses an option without a look at what that is
+        given = ", ".join(f"{option}={value!r}" for option, value in redacted_values(options).items())
+        raise ConfigError(f"exporters.{name}: its options are not what it takes ({given}): {error}.") from error
 
 
 def _making(name: str, found: type[Exporter], options: Mapping[str, Any]) -> Maker:

@@ -91,7 +91,7 @@ class Service:
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._console = ConsoleLines() if config.embedded else None
+        self._console = ConsoleLines(first=int(clock() * 1000)) if config.embedded else None
         settings, self._problems = configured_runs(config, makers, served, retry, self._console)
         self._config = config
         self._pages = pages

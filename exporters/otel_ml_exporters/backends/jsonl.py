@@ -63,7 +63,8 @@ class JsonlExporter(Exporter):
     files in `media/`, named in `"path"`. Spans are lines of `spans.jsonl`.
 
     Spans are written before the lines of `metrics.jsonl` and cut back to its last `seq` at start, so `metrics.jsonl`
-    alone says how far one got. Where `spans.jsonl` is gone and that is not, it is written again from the first batch.
+    alone says how far one got. Where `spans.jsonl` is gone and that is not, it is written again from the first batch;
+    until it is whole, a file `spans.again` beside it says so, since a kill in between would leave it so.
 
     `metrics.columns` holds the steps once more, for who reads one series. It is believed where it agrees, and may go.
 
@@ -84,6 +85,7 @@ class JsonlExporter(Exporter):
         self._metrics = _Lines()
         self._spans = _Lines()
         self._columns: MetricColumns | None = None
+        self._again_up_to: int | None = None  # `seq` with which `spans.jsonl` is whole; None where it is
 
     @property
     def url(self) -> str | None:
@@ -99,12 +101,21 @@ class JsonlExporter(Exporter):
         self._dir = run.folder("jsonl") if run.instance else run.dir
         with on_disk(self._dir):
             self._metrics.open(self._dir / "metrics.jsonl")
+            # Before the file is there: an empty one looks like that of a run without spans.
+            if self._metrics.last_seq and not (self._dir / "spans.jsonl").exists():
+                self._again.touch()
             self._spans.open(self._dir / "spans.jsonl", up_to=self._metrics.last_seq)
+            self._again_up_to = self._metrics.last_seq if self._again.exists() else None
         self._columns = MetricColumns(self._dir / "metrics.jsonl", whole=self.every == 1)
 
     def position(self) -> int | None:
-        """Return the `seq` of the last line of `metrics.jsonl`; 0 where `spans.jsonl` was not there."""
-        return 0 if self._spans.is_new else self._metrics.last_seq
+        """Return the `seq` of the last line of `metrics.jsonl`; of `spans.jsonl` where that is written again."""
+        return self._metrics.last_seq if self._again_up_to is None else self._spans.last_seq
+
+    @property
+    def _again(self) -> Path:
+        assert self._dir is not None, "start() comes first"
+        return self._dir / "spans.again"
 
     @property
     def is_intact(self) -> bool:
@@ -124,8 +135,9 @@ class JsonlExporter(Exporter):
             # All that may fail comes before the spans: these would be there twice once the batch comes again.
             rows = [self._row(record) for record in others]
             lines = [json_text(row, default=dict) + b"\n" for row in rows]
-            self._spans.write(b"".join(map(_spans, spans)))
-            self._metrics.write(b"".join(lines))
+            span_lines, metric_lines = b"".join(map(_spans, spans)), b"".join(lines)
+            self._spans.write(span_lines)
+            self._metrics.write(metric_lines)
         except OSError as error:
             with suppress(OSError):  # the next write does it
                 self._spans.cut(spans_before)
@@ -136,6 +148,10 @@ class JsonlExporter(Exporter):
             self._metrics.last_seq = others[-1].seq
         if self._columns is not None:
             self._columns.add(zip(rows, lines, strict=True))
+        if self._again_up_to is not None and records[-1].seq >= self._again_up_to:
+            with suppress(OSError):  # then what the files have comes once more after a start, and is left out
+                self._again.unlink(missing_ok=True)
+                self._again_up_to = None
 
     def force_flush(self, timeout: float) -> None:
         """Wait until the disk has everything; the operating system has it already."""
@@ -202,12 +218,10 @@ class _Lines(OpenFile):
     def __init__(self) -> None:
         super().__init__(Path())
         self.last_seq = 0
-        self.is_new = False
 
     def open(self, path: Path, up_to: int | None = None) -> None:
         """Open the file and drop, from its end, what is torn or has a `seq` above `up_to`."""
         self._path = path
-        self.is_new = not path.exists()
         self.last_seq, size = _last_line(self._open(), up_to)
         self.cut(size)
 
@@ -229,9 +243,10 @@ def _last_line(file: int, up_to: int | None) -> tuple[int, int]:
 
 
 def _seq(line: bytes) -> int | None:
-    """Return the line's `seq`, or None where a power cut left something else."""
+    """Return the line's `seq`, or None where a power cut, or somebody else, left another thing."""
     try:
         row = json.loads(line)
     except ValueError:
         return None
-    return row.get("seq") if isinstance(row, dict) else None
+    seq = row.get("seq") if isinstance(row, dict) else None
+    return seq if type(seq) is int else None

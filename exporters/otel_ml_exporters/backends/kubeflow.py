@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import math
@@ -17,7 +18,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.redaction import redacted
 from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.errors import RetryableExportError
-from otel_ml_exporters.exporter import Exporter, every_problems, require_started
+from otel_ml_exporters.exporter import Exporter, every_problems, names_problems, require_started, timeout_problems
 from otel_ml_exporters.records import Record, RunInfo, RunStatus, StepRecord
 from otel_ml_exporters.run_progress import RunProgress
 from otel_ml_exporters.telling_metrics import interesting
@@ -66,19 +67,27 @@ class KubeflowExporter(Exporter):
         timeout: float = 10.0,
         every: int = 1,
     ) -> None:
-        self._url = url or os.environ.get(_URL, "")
-        self._token = str(token or os.environ.get(_TOKEN, ""))
-        self._certificate = str(certificate or os.environ.get(_AUTHORITY, ""))
-        problems = every_problems("kubeflow", every)
-        if not self._url.startswith("https://"):
+        url, token = url or os.environ.get(_URL, ""), token or os.environ.get(_TOKEN, "")
+        certificate = certificate or os.environ.get(_AUTHORITY, "")
+        problems = [
+            *every_problems("kubeflow", every),
+            *names_problems("kubeflow", "metrics", metrics),
+            *timeout_problems("kubeflow", timeout),
+        ]
+        if not isinstance(url, str) or not url.startswith("https://"):
             problems.append(
-                f"kubeflow.url: expected https://…, got {self._url!r}. Kubeflow Trainer sets {_URL} in the pods of a "
+                f"kubeflow.url: expected https://…, got {url!r}. Kubeflow Trainer sets {_URL} in the pods of a "
                 "TrainJob where its feature TrainJobStatus is on."
             )
-        if not self._token:
-            problems.append(f"kubeflow.token: expected the file of a token, got ''. Kubeflow Trainer sets {_TOKEN}.")
+        if not isinstance(token, (str, Path)) or not token:
+            problems.append(
+                f"kubeflow.token: expected the file of a token, got {token!r}. Kubeflow Trainer sets {_TOKEN}."
+            )
+        if not isinstance(certificate, (str, Path)):
+            problems.append(f"kubeflow.certificate: expected a file of CA certificates, got {certificate!r}.")
         if problems:
             raise ConfigError(*problems)
+        self._url, self._token, self._certificate = url, str(token), str(certificate)
         self.every = every
         self._timeout = timeout
         self._patterns = [metrics] if isinstance(metrics, str) else list(metrics)
@@ -173,7 +182,9 @@ class KubeflowExporter(Exporter):
 
         Nothing of the run is lost by what a status does not show, so no record is set aside.
         """
-        said = redacted(error.read(_MOST_ANSWERED).decode("utf-8", "replace").strip())
+        said = ""
+        with contextlib.suppress(OSError, http.client.HTTPException):  # the status counts, where the rest is lost
+            said = redacted(error.read(_MOST_ANSWERED).decode("utf-8", "replace").strip())
         message = f"kubeflow: {self._url} answered {error.code} {error.reason}: {said!r:.200}."
         if error.code in {401, 403, 429} or error.code >= 500:
             raise RetryableExportError(message) from error

@@ -7,6 +7,8 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
+from typing import TextIO
 
 import click
 
@@ -101,6 +103,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 1 (it failed), 2 (wrong use), 130 (interrupted)."""
+    _take_any_character(sys.stdout)
     try:
         status = cli.main(arguments, prog_name="otel-ml", standalone_mode=False)
     except click.ClickException as error:
@@ -121,6 +124,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = f" {error.filename!r}" if error.filename else ""
         return _failed(explained(f"Cannot use{where}: {error.strerror or error}.", "run-unreadable"))
     return status if isinstance(status, int) else 0
+
+
+def _take_any_character(stream: TextIO) -> None:
+    """Write out what the encoding of the terminal, or of a file, does not have, such as a curve in Latin-1."""
+    if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="backslashreplace")
 
 
 def _failed(sentence: str) -> int:

@@ -22,6 +22,7 @@ import click
 from otel_ml._internal.transport.python_command import python_command
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml.quantities import seconds
+from otel_ml_exporters.mlflow_run_search import sqlite_uri
 from otel_ml_service.cli.packages import installed_version
 from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.screen import screen
@@ -73,7 +74,7 @@ def viewers(run: RunFolder) -> Mapping[str, Viewer]:
             "mlflow",
             database,
             # One worker for one person: each of the four there would be imports for seconds.
-            lambda port: ["mlflow", "ui", "--backend-store-uri", f"sqlite:///{database}", "--host", "127.0.0.1",
+            lambda port: ["mlflow", "ui", "--backend-store-uri", sqlite_uri(database), "--host", "127.0.0.1",
                           "--port", str(port), "--workers", "1"],
             lambda address: mlflow_page(address, run.id),
         ),

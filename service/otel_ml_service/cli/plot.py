@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from otel_ml_exporters.telling_metrics import height as height_between
 from otel_ml_service.cli.figures import compact
 
 __all__ = ["plot", "spark"]
@@ -60,7 +61,7 @@ def plot(
 
     def place(x: float, y: float) -> tuple[int, int]:
         across = (x - left) / (right - left) if right > left else 0.0
-        up = (y - low) / (high - low) if high > low else 0.5
+        up = height_between(y, low, high) if high > low else 0.5
         return round(across * (canvas.width - 1)), round((1 - up) * (canvas.height - 1))
 
     previous: tuple[int, int] | None = None
@@ -80,7 +81,7 @@ def _scaled(value: float, log: bool) -> float:
 
 
 def _labels(low: float, high: float, height: int, log: bool) -> list[str]:
-    shown = [10**value if log else value for value in (high, (low + high) / 2, low)]
+    shown = [10**value if log else value for value in (high, low / 2 + high / 2, low)]
     labels = [""] * height
     labels[0], labels[-1] = compact_label(shown[0]), compact_label(shown[2])
     if height >= 5:
@@ -116,12 +117,12 @@ def spark(values: Sequence[float], width: int = 24) -> str:
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return " " * len(values)
-    low, span = min(finite), max(finite) - min(finite)
+    low, high = min(finite), max(finite)
     top = len(_BLOCKS) - 1
 
     def block(value: float) -> str:
         if not math.isfinite(value):
             return " "
-        return _BLOCKS[round((value - low) / span * top) if span > 0 else 0]
+        return _BLOCKS[round(height_between(value, low, high) * top)]
 
     return "".join(map(block, values))

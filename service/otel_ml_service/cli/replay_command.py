@@ -130,6 +130,9 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
         output.line(f"late.otlp: not merged, the step's own records would be needed: {', '.join(merged.left)}")
     if merged.torn:
         output.note(f"late.otlp: its last {size(merged.torn)} are left out: the service was killed in mid-write.")
+    if merged.damaged:
+        them = "cannot be read and is left out" if merged.damaged == 1 else "cannot be read and are left out"
+        output.note(f"late.otlp: {plural(merged.damaged, 'request')} {them}: the file is damaged.")
     return [_Run(run_info(run, merged.records), merged)]
 
 
@@ -210,7 +213,8 @@ def _report(run: _Run, results: Sequence[Replayed], output: Screen) -> None:
 
 def _print_json(run: _Run, results: Sequence[Replayed]) -> None:
     merged = run.merged
-    late = {"values": merged.values, "not_merged": list(merged.left), "torn_bytes": merged.torn}
+    damage = {"torn_bytes": merged.torn, "damaged_requests": merged.damaged}
+    late = {"values": merged.values, "not_merged": list(merged.left), **damage}
     about = {"id": run.info.id, "experiment": run.info.experiment, "dir": str(run.info.dir)}
     for result in results:
         found = {"exporter": result.name, "records": len(run.records), "lost": dict(result.lost), "url": result.url}

@@ -80,12 +80,16 @@ class Batches:
         return exporter.max_delay > 0 and not self._stop.is_stopping
 
     def _read(self, exporter: Exporter) -> Sequence[Record]:
+        has_failed = False
         while True:
             try:
                 records = self._source.read(self._progress.status.delivered, exporter.max_batch)
             except Exception as error:  # noqa: BLE001 (a disk that fails: said, and tried again)
+                has_failed = True
                 self._retries.wait_after(error)
             else:
+                if has_failed:  # there may be nothing to export, whose success would say so
+                    self._retries.succeeded()
                 self._note_gap(records)
                 return records
 

@@ -16,7 +16,7 @@ from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.delivery.exporter_progress import Progress
 from otel_ml_service.delivery.failure_message import problem_of
-from otel_ml_service.delivery.plugin_values import shown
+from otel_ml_service.delivery.plugin_values import refused_names, shown
 from otel_ml_service.delivery.refused_records import Refusal, export_all_but_refused
 from otel_ml_service.delivery.retries import Retries, is_passing
 from otel_ml_service.delivery.self_telemetry_filter import Selection, everything
@@ -52,6 +52,7 @@ class ExportWithRetries:
         self._retries = retries
         self._say = say
         self._notice: str | None = None
+        self._is_mute = False
         self._given_up: set[str] = set()
 
     def describe(self, exporter: Exporter, run: RunInfo) -> bool:
@@ -111,7 +112,7 @@ class ExportWithRetries:
                 self._retries.wait_after(error)
             except PermanentExportError as error:
                 self._retries.succeeded()
-                return Refusal(problem_of(error), error.names)
+                return Refusal(problem_of(error), refused_names(error))
             except BaseException as error:  # noqa: BLE001 (a plug-in's defect: tried again, then records are lost)
                 # A full disk or a lost connection is retried for ever. Anything else may be a record that a plug-in
                 # cannot take: after some tries the batch is halved until the record is alone, and only that one is set
@@ -126,8 +127,17 @@ class ExportWithRetries:
                 self._retries.wait_after(error, is_passing=is_passing(error))
             else:
                 self._retries.succeeded()
-                self.note(exporter)
+                self._note_after_export(exporter)
                 return None
+
+    def _note_after_export(self, exporter: Exporter) -> None:
+        """Say what there is to say; the records are stored, and must not come again for a sentence."""
+        try:
+            self.note(exporter)
+        except BaseException as error:  # noqa: BLE001 (a plug-in's property)
+            if not self._is_mute:
+                self._is_mute = True
+                self._say("exporter-notice", f"Exporter {self._name!r} cannot say its notice: {problem_of(error)}")
 
     def _give_up(self, reason: str, *, is_for_good: bool) -> None:
         """Note that a batch raises the same again and again: each record of it is not tried as often once more."""

@@ -114,7 +114,8 @@ class Progress:
 
     def advance(self, seq: int) -> None:
         """Note that everything up to `seq` is stored, or counted as lost."""
-        self._mark(seq, self._losses.counts)  # first: who sees that all is delivered has to see what is not stored
+        # First: who sees that all is delivered has to see what is not stored.
+        self._mark(seq, self._losses.up_to(seq))
         self.change(delivered=seq)
 
     def failed(self, error: BaseException, *, state: str, is_passing: bool = True) -> None:

@@ -164,15 +164,16 @@ class Pipeline:
     def _needs_another(self) -> bool:
         """Deliver with one exporter until it is time to stop; True where another one has to take over."""
         exporter = self._start_exporter()
-        ended = None
+        ended, is_flushed = None, True
         try:
             self._resume(exporter)
             while self._step(exporter):
                 pass
-            self._flush(exporter)
+            is_flushed = self._is_flushed(exporter)
             require_intact(exporter)
-            # Only here: a backend is told that the run has ended once it has all of it.
-            ended = self._last_status
+            # Only here: a backend is told that the run has ended once it has all of it. The deadline may have come
+            # between two batches, with the end of the run known from the start.
+            ended = self._last_status if not self.behind else None
         except RestartExporterError as error:
             self._progress.failed(error, state="retrying")
             self._progress.go_back(is_gone=isinstance(error, StoreGoneError))
@@ -184,7 +185,7 @@ class Pipeline:
             self._progress.go_back(is_gone=False)
             return self._stop.has_time()
         finally:
-            self._shut_down(exporter, ended)
+            self._shut_down(exporter, ended, is_flushed=is_flushed)
         return False
 
     def _start_exporter(self) -> Exporter:
@@ -207,15 +208,25 @@ class Pipeline:
         """Return a new exporter, the facts with which it was started, and its address."""
         # The facts are read once it is made: an import of a library takes seconds, in which the job may say more.
         exporter, run = self._make(), self._run
-        exporter.start(run)
         try:
+            exporter.start(run)
             check_settings(exporter)
             url = None if exporter.url is None else shown(exporter.url)
             self._export.note(exporter)
         except BaseException:
-            self._shut_down(exporter, None)  # what it has opened, and perhaps locked, the next one needs
+            self._let_go(exporter)
             raise
         return exporter, run, url
+
+    def _let_go(self, exporter: Exporter) -> None:
+        """Close what was given nothing: the files it has opened, and perhaps locked, the next one needs.
+
+        One that failed half-way through its start has opened some, too: a night of tries would use up all there are.
+        """
+        try:
+            exporter.shutdown(self._stop.left(), None)
+        except BaseException as error:  # noqa: BLE001 (why it could not be used is said instead)
+            _log.debug("Exporter %s cannot be closed: %s", self.name, shown(error))
 
     def _resume(self, exporter: Exporter) -> None:
         # The state of the run is the last record; an exporter that only has to end the run in its backend needs it,
@@ -251,15 +262,17 @@ class Pipeline:
             if self._export.describe(exporter, run):
                 self._told = run
 
-    def _flush(self, exporter: Exporter) -> None:
+    def _is_flushed(self, exporter: Exporter) -> bool:
         try:
             exporter.force_flush(self._stop.left())
         except RestartExporterError:
             raise
         except BaseException as error:  # noqa: BLE001 (shutting down tries once more)
             self._progress.failed(error, state="retrying")
+            return False
+        return True
 
-    def _shut_down(self, exporter: Exporter, status: RunStatus | None) -> None:
+    def _shut_down(self, exporter: Exporter, status: RunStatus | None, *, is_flushed: bool) -> None:
         left = self._stop.left()
         ended = status if status is not None and status.status != "running" else None
         try:
@@ -267,6 +280,9 @@ class Pipeline:
         except BaseException as error:  # noqa: BLE001 (it is closed all the same: another one may open its files)
             self._progress.failed(error, state="stopped")
             ended = None  # with something lacking, its backend is not told that the run has ended
+        else:
+            if not is_flushed:  # it is by now: what the first try failed with is no problem of a run that is over
+                self._progress.recovered()
         try:
             exporter.shutdown(left, ended)
         except BaseException as error:  # noqa: BLE001 (the last call; what it did not store is behind its position)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterable
 
 from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
 from otel_ml_exporters.exporter import Exporter
 
-__all__ = ["asked_pause", "check_settings", "position_of", "shown"]
+__all__ = ["asked_pause", "check_settings", "position_of", "refused_names", "shown"]
 
 _MOST = 1000
 """Characters of a text that goes into sentences, reasons, answers and `/metrics`."""
@@ -60,15 +62,29 @@ def position_of(exporter: Exporter) -> int | None:
     )  # -1 is how some say that there is nothing yet
 
 
-def asked_pause(seconds: object) -> float:
-    """Return for how long a backend asks to be left alone; 0 where it is not a number.
+def refused_names(error: PermanentExportError) -> frozenset[str]:
+    """Return which values a backend refuses, where a failure says so; a plug-in's own class may not.
 
     Examples:
-        >>> asked_pause(2), asked_pause("2"), asked_pause(-1), asked_pause(float("inf")), asked_pause(float("nan"))
-        (2.0, 2.0, 0.0, 3600.0, 0.0)
-        >>> asked_pause("soon"), asked_pause(None), asked_pause(10**400)
-        (0.0, 0.0, 0.0)
+        >>> sorted(refused_names(PermanentExportError("no", names=["a", "b"])))
+        ['a', 'b']
     """
+    names = getattr(error, "names", ())
+    every = [names] if isinstance(names, str) or not isinstance(names, Iterable) else names
+    return frozenset(name for name in every if isinstance(name, str))
+
+
+def asked_pause(error: BaseException) -> float:
+    """Return for how many seconds a backend asks to be left alone; 0 where it does not, or says no number.
+
+    Examples:
+        >>> asked = (2, "2", -1, float("inf"), float("nan"), "soon", None, 10**400)
+        >>> [asked_pause(RetryableExportError("busy", retry_after=seconds)) for seconds in asked]
+        [2.0, 2.0, 0.0, 3600.0, 0.0, 0.0, 0.0, 0.0]
+        >>> asked_pause(ValueError())
+        0.0
+    """
+    seconds = getattr(error, "retry_after", None) if isinstance(error, RetryableExportError) else None
     try:
         asked = float(seconds)  # type: ignore[arg-type]  # whatever a plug-in has
     except (TypeError, ValueError, OverflowError):

@@ -6,7 +6,6 @@ import errno
 import random
 from dataclasses import dataclass
 
-from otel_ml_exporters.errors import RetryableExportError
 from otel_ml_service.delivery.exporter_progress import Progress
 from otel_ml_service.delivery.plugin_values import asked_pause
 from otel_ml_service.delivery.stop_signal import StopSignal
@@ -85,7 +84,7 @@ class Retries:
             StoppedError: the deadline passed.
         """
         self._progress.failed(error, state=state, is_passing=is_passing)
-        self.pause(asked_pause(error.retry_after) if isinstance(error, RetryableExportError) else 0.0)
+        self.pause(asked_pause(error))
 
     def pause(self, asked: float = 0.0) -> None:
         """Wait before the next try, `asked` seconds at least.

@@ -19,13 +19,17 @@ class ConsoleLines(io.TextIOBase):
 
     The service's own output is a log file; the terminal is that of the job. The exporter's thread writes, and the
     receiver's hands over.
+
+    Args:
+        first: number of the first line. The process that prints may go on with numbers of a service that was killed:
+            numbers of this one are to be above those, so that nothing of it is taken for printed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 0) -> None:
         super().__init__()
         self._lock = threading.Lock()
         self._lines: deque[str] = deque()
-        self._first = 0
+        self._first = first
         self._begun = ""
         self._left_out = 0
 
@@ -50,6 +54,8 @@ class ConsoleLines(io.TextIOBase):
             `lines`; `next`, what to call with once they are printed; `left_out`, how many were never handed over.
         """
         with self._lock:
+            # Beyond all that there are: of a service whose clock was ahead, and none of these lines was printed.
+            taken = taken if taken <= self._first + len(self._lines) else 0
             while self._lines and self._first < taken:
                 self._drop_first()
             left_out, self._left_out = self._left_out, 0

@@ -266,8 +266,11 @@ class LiveRun:
     def finish(self) -> None:
         """Close the exporters of a run that has ended, once they have everything, and that is stored.
 
+        It is called often: exporters for which there was no thread begin here, though nothing more is committed.
         The last process of a job waits until they are closed; in a container this service ends with it.
         """
+        if self.pipelines.lack_threads:
+            self.pipelines.start(self.info, even_idle=False)
         self._keep_delivery(self.status)
         if self.status.state == "running" or not self.pipelines.is_delivered:
             return

@@ -74,14 +74,15 @@ class _RunFile(RotatingFileHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line."""
-        path = Path(self.baseFilename)
-        if self.stream is not None and not has_name(self.stream.fileno(), path):
-            self.stream.close()
-            self.stream = None  # it is opened with the next line, as with `delay`
-            path.parent.mkdir(parents=True, exist_ok=True)
+        if self.stream is not None and not has_name(self.stream.fileno(), Path(self.baseFilename)):
+            gone, self.stream = self.stream, None  # it is opened with the next line, as with `delay`
+            with contextlib.suppress(OSError):  # what a full disk has not taken: the file may be deleted for that
+                gone.close()
         super().emit(record)
 
     def _open(self) -> TextIOWrapper:
+        # Here, and not in `emit`: what this raises is a line that is not logged, and not an error of who logs.
+        Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.fdopen(os.open(self.baseFilename, flags, 0o600), "a", encoding=self.encoding)
 

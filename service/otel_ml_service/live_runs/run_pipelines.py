@@ -48,6 +48,7 @@ class RunPipelines:
         self._say = say
         self._self_telemetry = self_telemetry
         self.started: dict[str, Pipeline] = {}
+        self._without_thread: set[str] = set()
 
     # Engine thread
 
@@ -56,7 +57,7 @@ class RunPipelines:
         for name, make in self._settings.exporters.items():
             try:
                 sentence = make().foreseen(info.of_instance(name))
-            except Exception:  # noqa: BLE001 (code of others; what is wrong is reported when it starts)
+            except (Exception, SystemExit):  # noqa: BLE001 (code of others; what is wrong is reported when it starts)
                 _log.debug("Exporter %s foresees nothing.", name, exc_info=True)
             else:
                 if sentence is not None:
@@ -68,10 +69,28 @@ class RunPipelines:
             pipeline = self.started.get(name)
             if pipeline is not None:
                 pipeline.describe(info)
-            if (even_idle or self.behind(name)) and (pipeline is None or pipeline.is_stopped):
-                self.started[name] = self._pipeline(name, make, info)
+            is_due = even_idle or self.behind(name) or name in self._without_thread
+            if is_due and (pipeline is None or pipeline.is_stopped):
+                self._start(name, self._pipeline(name, make, info))
+
+    def _start(self, name: str, pipeline: Pipeline) -> None:
+        """Start an exporter; where the host has no thread left, it is none of the started ones, and tried again."""
+        try:
+            with self._log.speaking():
+                pipeline.start()
+        except RuntimeError as error:
+            if name not in self._without_thread:
+                self._without_thread.add(name)
                 with self._log.speaking():
-                    self.started[name].start()
+                    _log.warning("Exporter %s cannot begin yet: %s", name, error)
+        else:
+            self._without_thread.discard(name)
+            self.started[name] = pipeline
+
+    @property
+    def lack_threads(self) -> bool:
+        """Whether an exporter found no thread, and is to be started again."""
+        return bool(self._without_thread)
 
     def hurry(self) -> None:
         """Tell those that are not done, and whose backend is away, that the run has ended."""

@@ -49,8 +49,7 @@ class UnreadableRequests:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._bytes is None:
             self._bytes = sum(path.stat().st_size for path in self._folder.iterdir())
-        self._bytes += len(body)
-        if self._bytes > _MOST_BYTES:
+        if self._bytes + len(body) > _MOST_BYTES:
             self._telemetry.count("dropped", reason="its run's files cannot be used")
             _log.error("Request %d is dropped: %s holds %s already.", number, self._folder, size_text(_MOST_BYTES))
             return
@@ -62,6 +61,7 @@ class UnreadableRequests:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+        self._bytes += len(body)
 
     def kept(self) -> Iterator[Kept]:
         """Yield what is there, in the order in which it came; whoever has stored it removes the file."""

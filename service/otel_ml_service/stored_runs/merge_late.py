@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
@@ -16,8 +17,9 @@ from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.naming import metric_name, reduced_name
 from otel_ml_service.aggregation.observation import Sent, ThirdPartyPoints
 from otel_ml_service.aggregation.settings import EngineSettings
-from otel_ml_service.live_runs.late_file import LateRequests, read_late
+from otel_ml_service.live_runs.late_file import read_late
 from otel_ml_service.receiver.decode import Decoder
+from otel_ml_service.receiver.partial_success import UndecodableError
 
 __all__ = ["Merged", "with_late"]
 
@@ -36,20 +38,26 @@ class Merged:
         values: how many late values are in them.
         left: names of late values that could not be merged.
         torn: bytes at the end of the file that are not a whole point: it was cut off while it was written.
+        damaged: requests that a disk has changed.
     """
 
     records: Sequence[Record]
     values: int = 0
     left: tuple[str, ...] = ()
     torn: int = 0
+    damaged: int = 0
 
 
 def with_late(records: Sequence[Record], path: Path) -> Merged:
     """Return `records` with the points of `late.otlp` merged; unchanged where there is no such file."""
     found = read_late(path)
-    late = [point for point in _points(found) if point.step is not None and point.axis is not None]
+    decoder = Decoder()
+    requests = [_points(decoder, body) for body in found.bodies]
+    damaged = requests.count(None)
+    sent = chain.from_iterable(filter(None, requests))
+    late = [point for point in sent if point.step is not None and point.axis is not None]
     if not late:
-        return Merged(records, torn=found.torn)
+        return Merged(records, torn=found.torn, damaged=damaged)
     operations = dict(_operations(late))
     rows: dict[_Place, list[int]] = {}
     for index, record in enumerate(records):
@@ -64,16 +72,17 @@ def with_late(records: Sequence[Record], path: Path) -> Merged:
                 values += 1
             else:
                 left.append(name)
-    return Merged(merged, values, tuple(dict.fromkeys(left)), found.torn)
+    return Merged(merged, values, tuple(dict.fromkeys(left)), found.torn, damaged)
 
 
-def _points(found: LateRequests) -> Iterator[Sent]:
-    decoder = Decoder()
-    for body in found.bodies:
-        for observations in decoder.protobuf("metrics", body).observations.values():
-            for observation in observations:
-                if isinstance(observation, Sent) and not _is_cumulative(observation):
-                    yield observation
+def _points(decoder: Decoder, body: bytes) -> list[Sent] | None:
+    """Return what a request holds that may be merged; None where a disk has changed it, and not its length."""
+    try:
+        observations = decoder.protobuf("metrics", body).observations
+    except UndecodableError:
+        return None
+    every = chain.from_iterable(observations.values())
+    return [one for one in every if isinstance(one, Sent) and not _is_cumulative(one)]
 
 
 def _is_cumulative(point: Sent) -> bool:

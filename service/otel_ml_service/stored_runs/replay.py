@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from bisect import bisect_right
@@ -10,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.explanation import explained
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.aggregation.engine import Engine
@@ -23,6 +25,8 @@ from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.stored_runs.run_folders import RunFolder
 
 __all__ = ["ReplayError", "Replayed", "replay", "run_info"]
+
+_log = logging.getLogger(__name__)
 
 _POLL_S = 0.05
 _CLOSE_S = 60.0
@@ -68,12 +72,20 @@ class _Recorded:
 
 
 def run_info(run: RunFolder, records: Sequence[Record]) -> RunInfo:
-    """Return what the exporters of a run were started for, as far as its folder tells."""
+    """Return what the exporters of a run were started for, as far as its folder tells.
+
+    A service that was killed, or a disk, may have left the records whole and its notes damaged.
+    """
     started_at = next((record.time for record in records if isinstance(record, StepRecord)), time.time())
+    of_folder = RunInfo(id=run.id, experiment=run.experiment, name=run.name, dir=run.path, started_at=started_at)
     if not os.access(run.database, os.R_OK | os.W_OK):  # none, or of another user, who lets us read metrics.jsonl
-        return RunInfo(id=run.id, experiment=run.experiment, name=run.name, dir=run.path, started_at=started_at)
-    with closing(Outbox(run.database)) as outbox:
-        facts = Engine(run.id, EngineSettings(), outbox.state(), kept=outbox.entry).facts
+        return of_folder
+    try:
+        with closing(Outbox(run.database)) as outbox:
+            facts = Engine(run.id, EngineSettings(), outbox.state(), kept=outbox.entry).facts
+    except Exception as error:  # noqa: BLE001 (as where a service goes on with a run: what an entry holds may be anything)
+        _log.warning("%s", explained(f"Tags and notes of run {run.id} cannot be read: {error}", "damaged-file"))
+        return of_folder
     return RunInfo(
         id=run.id,
         experiment=facts.experiment_name or run.experiment,
@@ -105,7 +117,7 @@ def replay(
         select: what backends get of a record; by default, of otel_ml's own account what is not as it should be.
 
     Raises:
-        ReplayError: an exporter cannot start, or makes no progress; names it and its last problem.
+        ReplayError: an exporter cannot start, makes no progress, or cannot close; names it and its last problem.
     """
     source = _Recorded(records)
     select = select or selection_of(records)
@@ -121,8 +133,11 @@ def replay(
         for pipeline in pipelines:
             # One that is behind was given up, and gets no more time.
             pipeline.ask_to_stop(_CLOSE_S if pipeline.behind == 0 else 0.0)
-        for pipeline in pipelines:
-            pipeline.join()
+        closed = [pipeline.join() for pipeline in pipelines]
+    # What is taken is not yet stored: W&B uploads as it closes.
+    for pipeline, is_closed in zip(pipelines, closed, strict=True):
+        if pipeline.status.problem or not is_closed:
+            raise ReplayError(_problem(pipeline.name, pipeline.status, f"it is not closed after {_CLOSE_S:.0f} s"))
     return [Replayed(pipeline.name, pipeline.status.url, pipeline.status.lost) for pipeline in pipelines]
 
 
@@ -140,10 +155,10 @@ def _wait(pipelines: Sequence[Pipeline], timeout: float, progress: Callable[[Map
             progress(delivered)
         for pipeline in pipelines:
             if pipeline.status.state == "failed" or (pipeline.behind and time.monotonic() > deadline):
-                raise ReplayError(_problem(pipeline.name, pipeline.status))
+                raise ReplayError(_problem(pipeline.name, pipeline.status, "no progress"))
         time.sleep(_POLL_S)
 
 
-def _problem(name: str, status: PipelineStatus) -> str:
-    why = as_sentence(status.problem or "no progress")
+def _problem(name: str, status: PipelineStatus, otherwise: str) -> str:
+    why = as_sentence(status.problem or otherwise)
     return f"Exporter {name!r}: {why} Put it right and replay again: nothing is doubled."

@@ -26,9 +26,16 @@ class FourVerbs(Exporter):
         pass
 
 
+class Counting(FourVerbs):
+    """One that does not look at what it is given."""
+
+    def __init__(self, *, most: int = 5) -> None:
+        self.is_small = most < 10
+
+
 @pytest.fixture(autouse=True)
 def four(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {**registry.registered(), "four": f"{__name__}:FourVerbs"}
+    known = {**registry.registered(), "four": f"{__name__}:FourVerbs", "counting": f"{__name__}:Counting"}
     monkeypatch.setattr(registry, "registered", lambda: known)
     monkeypatch.setitem(sys.modules, __name__, sys.modules[FourVerbs.__module__])
 
@@ -38,6 +45,13 @@ def test_a_class_with_four_verbs_is_an_exporter_that_cannot_tell_its_position() 
 
     exporter = makers["four"]()
     assert (exporter.position(), exporter.is_intact, exporter.every, left_out.problems) == (None, True, 1, ())
+
+
+def test_a_constructor_that_stumbles_over_an_option_is_named_with_it() -> None:
+    makers, left_out = exporter_makers({"counting": {"most": "5"}})
+
+    assert not makers
+    assert left_out.problems[0].startswith("exporters.counting: its options are not what it takes (most='5'): '<' not")
 
 
 def test_every_thins_an_exporter_whose_constructor_does_not_know_it() -> None:

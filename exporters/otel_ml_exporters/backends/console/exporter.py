@@ -10,7 +10,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml_exporters.backends.console.line import Lines, step_label
 from otel_ml_exporters.backends.console.table import LiveTable
 from otel_ml_exporters.errors import ExporterClosedError, PermanentExportError
-from otel_ml_exporters.exporter import Exporter, every_problems
+from otel_ml_exporters.exporter import Exporter, every_problems, names_problems
 from otel_ml_exporters.records import JsonValue, Params, Record, RunInfo, RunStatus, StepRecord, Summary
 from otel_ml_exporters.telling_metrics import significant
 
@@ -61,8 +61,9 @@ class ConsoleExporter(Exporter):
     ) -> None:
         problems = [
             *every_problems("console", every),
-            *([f"console.digits: expected 1 to 17, got {digits!r}."] if not 1 <= digits <= 17 else []),
-            *([f"console.width: expected at least 20, got {width!r}."] if width is not None and width < 20 else []),
+            *names_problems("console", "metrics", metrics),
+            *([f"console.digits: expected 1 to 17, got {digits!r}."] if digits not in range(1, 18) else []),
+            *([f"console.width: expected at least 20, got {width!r}."] if not _is_width(width) else []),
             *([f"console.style: expected auto, lines or table, got {style!r}."] if style not in _STYLES else []),
         ]
         if problems:
@@ -137,6 +138,10 @@ class ConsoleExporter(Exporter):
 
 
 _STYLES = ("auto", "lines", "table")
+
+
+def _is_width(width: object) -> bool:
+    return width is None or (isinstance(width, int) and width >= 20)
 
 
 def _of_the_user(values: Mapping[str, Value]) -> Mapping[str, Value]:

@@ -15,7 +15,7 @@ from otel_ml.printable import printable
 from otel_ml_exporters.backends.console.line import step_label
 from otel_ml_exporters.backends.console.remark import Remarks
 from otel_ml_exporters.records import StepRecord
-from otel_ml_exporters.telling_metrics import interesting, significant
+from otel_ml_exporters.telling_metrics import height, interesting, significant
 
 __all__ = ["LiveTable", "sparkline"]
 
@@ -35,11 +35,10 @@ def sparkline(values: Sequence[float]) -> str:
         '▁▂ █'
     """
     finite = [value for value in values if abs(value) < float("inf")]
-    low, span = (min(finite), max(finite) - min(finite)) if finite else (0.0, 0.0)
+    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
     steps = len(_BARS) - 1
     return "".join(
-        " " if not abs(value) < float("inf") else _BARS[round((value - low) / span * steps) if span else 0]
-        for value in values
+        " " if not abs(value) < float("inf") else _BARS[round(height(value, low, high) * steps)] for value in values
     )
 
 

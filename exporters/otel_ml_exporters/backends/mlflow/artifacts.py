@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import math
 import tempfile
 import uuid
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 __all__ = ["LOGGED_ARTIFACTS", "LOGGED_IMAGES", "Files"]
+
+_log = logging.getLogger(__name__)
 
 LOGGED_IMAGES = "mlflow.loggedImages"
 LOGGED_ARTIFACTS = "mlflow.loggedArtifacts"
@@ -83,7 +86,8 @@ class Files:
         same = uuid.uuid5(uuid.NAMESPACE_OID, f"{self._run_id}/{record.seq}")
         stem = f"images/{key}+step+{record.step}+timestamp+{round(record.time * 1000)}+{same}"
         self._put(f"{stem}.png", record.png)
-        self._put(f"{stem}+compressed.webp", _thumbnail(record.png))
+        if (thumbnail := _thumbnail(record.png)) is not None:
+            self._put(f"{stem}+compressed.webp", thumbnail)
         if not self._images_announced:
             self._client.set_tag(self._run_id, LOGGED_IMAGES, "True")
             self._images_announced = True
@@ -148,12 +152,17 @@ def _cell(value: JsonValue) -> Any:
     return value
 
 
-def _thumbnail(png: bytes) -> bytes:
-    from PIL import Image as Pillow
+def _thumbnail(png: bytes) -> bytes | None:
+    """Return a small copy; None without Pillow, and of what it does not read: the image is stored all the same."""
+    out = io.BytesIO()
+    try:
+        from PIL import Image as Pillow
 
-    with Pillow.open(io.BytesIO(png)) as image:
-        small = image.convert("RGBA")
-        small.thumbnail((_THUMBNAIL, _THUMBNAIL))
-        out = io.BytesIO()
-        small.save(out, "WEBP")
+        with Pillow.open(io.BytesIO(png)) as image:
+            small = image.convert("RGBA")
+            small.thumbnail((_THUMBNAIL, _THUMBNAIL))
+            small.save(out, "WEBP")
+    except Exception as error:  # noqa: BLE001 (a torn PNG, one of 200 megapixels, a Pillow without WebP)
+        _log.debug("No thumbnail: %s", error)
+        return None
     return out.getvalue()

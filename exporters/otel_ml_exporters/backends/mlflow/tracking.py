@@ -21,13 +21,13 @@ from otel_ml.redaction import redacted
 from otel_ml.wire.safe_names import unique_path
 from otel_ml_exporters.backends.mlflow.tags import tags_of
 from otel_ml_exporters.errors import RetryableExportError
-from otel_ml_exporters.mlflow_run_search import RUN_ID, experiment_name, in_quotes
+from otel_ml_exporters.mlflow_run_search import RUN_ID, database_of, experiment_name, in_quotes, sqlite_uri
 from otel_ml_exporters.records import RunInfo
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["OpenRun", "database_of", "description", "load_mlflow", "open_run", "run_page", "tracking_uri"]
+__all__ = ["OpenRun", "description", "load_mlflow", "open_run", "run_page", "tracking_uri"]
 
 EXPERIMENT = "otel_ml.experiment_name"
 """Tag of an experiment whose name is longer than MLflow takes."""
@@ -80,7 +80,7 @@ def load_mlflow() -> Any:
 
 def tracking_uri(run: RunInfo, option: str | None) -> str:
     """Return the option, else `MLFLOW_TRACKING_URI`, else one SQLite file for all runs of `OTEL_ML_DIR`."""
-    return option or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{_root(run) / 'mlflow.db'}"
+    return option or os.environ.get("MLFLOW_TRACKING_URI") or sqlite_uri(_root(run) / "mlflow.db")
 
 
 def open_run(run: RunInfo, uri: str) -> OpenRun:
@@ -95,6 +95,7 @@ def open_run(run: RunInfo, uri: str) -> OpenRun:
         experiment_id = _experiment(client, run, uri)
         found = client.search_runs([experiment_id], f"tags.`{RUN_ID}` = {_quoted(run.id)}", max_results=1)
         entity = found[0] if found else _create(client, run, experiment_id)
+        _remove_strayed_folder(uri)
     if entity.info.status != "RUNNING":
         client.update_run(entity.info.run_id, status="RUNNING")
     return OpenRun(
@@ -216,9 +217,19 @@ def _create_database(mlflow: Any, uri: str) -> None:
         left.unlink(missing_ok=True)
     unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
     unfinished.touch(mode=0o664, exist_ok=False)  # as the umask says: SQLite would never let the group write to it
-    mlflow.MlflowClient(f"sqlite:///{unfinished}")
+    mlflow.MlflowClient(sqlite_uri(unfinished))
     unfinished.replace(path)
     _forget_connections(uri)
+
+
+def _remove_strayed_folder(uri: str) -> None:
+    """Remove the empty folder that MLflow makes where it takes an address for a path: `my%2520runs` beside `my%20runs`."""
+    database = database_of(uri)
+    if database is not None and "%" in uri:
+        strayed = Path(uri.removeprefix("sqlite:///")).parent
+        with suppress(OSError):
+            if strayed != database.parent:
+                strayed.rmdir()
 
 
 def _forget_connections(uri: str) -> None:
@@ -230,16 +241,13 @@ def _forget_connections(uri: str) -> None:
         engine.dispose()
 
 
-def database_of(uri: str) -> Path | None:
-    """Return the SQLite file of a store; None where the store is another one."""
-    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
-
-
 def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
     from mlflow.exceptions import MlflowException
 
     # Without a server nobody else decides where files go: beside the database.
-    local = str(_root(run) / "mlflow-artifacts" / unique_path(run.experiment)) if uri.startswith("sqlite:") else None
+    beside = _root(run) / "mlflow-artifacts" / unique_path(run.experiment)
+    # What is written as a path is read as an address: `%20` would be a space.
+    local = None if not uri.startswith("sqlite:") else beside.as_uri() if "%" in str(beside) else str(beside)
     name = experiment_name(run.experiment)
     found = client.get_experiment_by_name(name)
     if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import ssl
@@ -35,7 +36,12 @@ class Client:
     def __init__(self, to: Destination, signal: Signal) -> None:
         self._to = to
         self._signal = signal
-        context = ssl.create_default_context(cafile=None if to.certificate is None else str(to.certificate))
+        try:
+            context = ssl.create_default_context(cafile=None if to.certificate is None else str(to.certificate))
+        except OSError as error:
+            raise ConfigError(
+                f"{signal.exporter}.certificate: expected CA certificates (PEM), got {str(to.certificate)!r}: {error}."
+            ) from error
         if to.client_certificate is not None:
             try:
                 context.load_cert_chain(to.client_certificate, to.client_key)
@@ -92,7 +98,9 @@ class Client:
             raise RetryableExportError(f"OTLP: {self._to.shown} cannot be reached: {reason}.") from error
 
     def _refusal(self, error: urllib.error.HTTPError) -> ExportError:
-        said = redacted(error.read(_MOST_ANSWERED).decode("utf-8", "replace").strip())
+        said = ""
+        with contextlib.suppress(OSError, http.client.HTTPException):  # the status counts, where the rest is lost
+            said = redacted(error.read(_MOST_ANSWERED).decode("utf-8", "replace").strip())
         message = f"OTLP: {self._to.shown} answered {error.code} {error.reason}" + (
             f": {said!r:.200}." if said else "."
         )

@@ -176,7 +176,7 @@ class _Asked:
     def compression(self) -> bool:
         option = self._options.get("compression")
         given = (self._variable("compression") or "gzip") if option is None else option
-        if given not in {"gzip", "none"}:
+        if given not in ("gzip", "none"):
             self.problems.append(f"{self._name}.compression: expected 'gzip' or 'none', got {given!r}.")
         return given != "none"
 
@@ -191,6 +191,6 @@ class _Asked:
 def _is_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False

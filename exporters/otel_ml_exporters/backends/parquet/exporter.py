@@ -96,7 +96,7 @@ class ParquetExporter(Exporter):
             self._merge(self._parts)
 
     def _merge(self, parts: Parts) -> None:
-        narrow = parts.unmerged(_WIDE)
+        narrow = [part for part in parts.unmerged(_WIDE) if part.path.exists()]  # somebody may have removed some
         if len(narrow) > 1:
             write = partial(write_table, merge_tables([part.path for part in narrow]))
             with on_disk(self._folder):

@@ -75,11 +75,11 @@ class Parts:
         return tail[::-1]
 
     def merge(self, parts: Sequence[Part], write: Callable[[Path], None]) -> None:
-        """Put one part in the place of `parts`, which are neighbors at the end."""
+        """Put one part in the place of `parts`, which are at the end, and of what was between them and is gone."""
         merged = self._written(parts[0].first, parts[-1].last, write)
-        self._parts = [*self._parts[: -len(parts)], merged]
+        self._parts = [*(part for part in self._parts if part.last < merged.first), merged]
         for part in parts:
-            part.path.unlink()
+            part.path.unlink(missing_ok=True)
 
     def _written(self, first: int, last: int, write: Callable[[Path], None]) -> Part:
         path = self._folder / f"part-{first:012d}-{last:012d}.parquet"

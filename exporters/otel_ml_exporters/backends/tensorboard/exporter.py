@@ -70,7 +70,7 @@ class TensorBoardExporter(Exporter):
         self._closed = False
         self._run: RunInfo | None = None
         self._notes = ExporterState()
-        self._notes_unsaved = False
+        self._notes_unsaved = self._notes_are_lost = False
         self._files: dict[str, EventFile] = {}
         self._forget_names()
 
@@ -102,16 +102,23 @@ class TensorBoardExporter(Exporter):
         self._run = run
         try:
             self._file(MAIN)
-            self._notes = ExporterState.load(self._folder / "otel_ml.json")
+            self._notes = self._saved_notes()
             for name in (TIME, CORRECTED, *self._sessions.folders.values()):
                 if (self._folder / name / _FILE).exists():
                     self._file(name)
         except OSError as error:
             raise RetryableExportError(f"{self._folder} cannot be opened: {error}.") from error
 
+    def _saved_notes(self) -> ExporterState:
+        try:
+            return ExporterState.load(self._folder / "otel_ml.json")
+        except ValueError:  # damaged: made again from the records, of which the files leave out what they have
+            self._notes_are_lost = True
+            return ExporterState()
+
     def position(self) -> int | None:
-        """Return the `seq` of the last batch that is in the files."""
-        return self._file(MAIN).last_seq
+        """Return the `seq` of the last batch that is in the files; 0 where what is beside them was damaged."""
+        return 0 if self._notes_are_lost else self._file(MAIN).last_seq
 
     @property
     def is_intact(self) -> bool:

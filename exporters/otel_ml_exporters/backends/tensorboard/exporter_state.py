@@ -39,13 +39,17 @@ class ExporterState:
 
         Raises:
             VersionError: a newer otel_ml has saved it.
+            ValueError: it is damaged, as a power cut leaves it.
         """
         if not path.exists():
             return cls()
         saved = json.loads(path.read_text(encoding="utf-8"))
-        require(path, saved.pop("form", _FORM), _FORM)
-        saved["end"] = tuple(saved["end"]) if saved["end"] else None
-        return cls(**saved)
+        try:
+            require(path, saved.pop("form", _FORM), _FORM)
+            saved["end"] = tuple(saved["end"]) if saved["end"] else None
+            return cls(**saved)
+        except (TypeError, AttributeError, KeyError) as error:
+            raise ValueError(f"{path} holds something else: {error}") from error
 
     def save(self, path: Path) -> None:
         """Replace the file as a whole: a crash leaves the old or the new one."""

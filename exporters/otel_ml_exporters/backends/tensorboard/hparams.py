@@ -7,6 +7,7 @@ own anew, under the next number, and removes the one before.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,8 +44,9 @@ def flat_params(params: Mapping[str, JsonValue]) -> dict[str, bool | float | str
 def _plain(value: JsonValue) -> bool | float | str:
     if isinstance(value, (bool, str)):
         return value
-    if isinstance(value, (int, float)) and math.isfinite(value):
-        return float(value)
+    with contextlib.suppress(OverflowError):  # a whole number that no double can hold
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            return float(value)
     return json.dumps(value) if isinstance(value, (Sequence, Mapping)) else str(value)
 
 

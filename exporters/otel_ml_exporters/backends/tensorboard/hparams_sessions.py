@@ -19,6 +19,9 @@ MAIN = ""
 _TAKEN = frozenset({"time", "amended"})
 """Sub-runs of the exporter."""
 
+_LONGEST = 250
+"""Bytes of a folder's name: file systems take 255."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
@@ -74,6 +77,7 @@ class Sessions:
 
 def _folder(session: str) -> str:
     clean = re.sub(r"[^\w.+=-]", "_", session).strip(".")
-    if clean == session and clean not in _TAKEN:
+    if clean == session and clean not in _TAKEN and len(clean.encode()) <= _LONGEST:
         return clean
-    return f"{clean[:100]}-{hashlib.sha256(session.encode('utf-8', 'replace')).hexdigest()[:6]}"
+    begin = clean[:100].encode()[: _LONGEST - 7].decode("utf-8", "ignore")
+    return f"{begin}-{hashlib.sha256(session.encode('utf-8', 'replace')).hexdigest()[:6]}"

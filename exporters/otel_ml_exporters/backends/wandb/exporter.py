@@ -90,8 +90,11 @@ class WandbExporter(Exporter):
         every: int = 1,
         names: int = 10_000,
     ) -> None:
-        self._options = Options(mode, project, entity, group, job_type, tuple(tags), notes)
-        _check(self._options, every, names)
+        given = list(tags) if isinstance(tags, Iterable) and not isinstance(tags, str) else tags
+        are_texts = isinstance(given, list) and all(isinstance(tag, str) for tag in given)
+        found = [] if are_texts else [f"wandb.tags: expected a list of texts, got {given!r}."]
+        self._options = Options(mode, project, entity, group, job_type, tuple(given) if are_texts else (), notes)
+        _check(self._options, every, names, found)
         self.every = every
         self._names = names
         self._opened: OpenRun | None = None
@@ -265,18 +268,16 @@ class _Finishing(threading.Thread):
             raise self._failure
 
 
-def _check(options: Options, every: int, names: int) -> None:
-    problems = every_problems("wandb", every)
+def _check(options: Options, every: int, names: int, found: Sequence[str]) -> None:
+    problems = [*every_problems("wandb", every), *found]
     if not isinstance(names, int) or names < 1:
         problems.append(f"wandb.names: expected a number of metrics from 1, got {names!r}.")
-    if options.mode not in MODES:
+    if options.mode not in list(MODES):  # not a look-up: it may be a list
         problems.append(f"wandb.mode: expected one of {', '.join(MODES)}, got {options.mode!r}.")
     for field in fields(options):
         value = getattr(options, field.name)
-        if field.name != "tags" and value is not None and not isinstance(value, str):
+        if field.name not in {"tags", "mode"} and value is not None and not isinstance(value, str):
             problems.append(f"wandb.{field.name}: expected text, got {value!r}.")
-    if not all(isinstance(tag, str) for tag in options.tags):
-        problems.append(f"wandb.tags: expected a list of texts, got {options.tags!r}.")
     if problems:
         raise ConfigError(*problems)
 

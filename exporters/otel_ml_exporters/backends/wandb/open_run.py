@@ -9,6 +9,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from otel_ml_exporters.records import RunInfo
 __all__ = ["OpenRun", "Options", "foreseen_notice", "load_wandb", "open_run", "tags_of"]
 
 _MAX_TAG = 64
+_MODES = frozenset({"online", "offline", "disabled"})
+_LOGS = "wandb/offline-run-*-{}"
+"""Folders of a run's offline logs, below `OTEL_ML_DIR`, by its id."""
 _SECOND_POLL = 0.05
 _FORM = 1
 """Of `last.json`; another one is to be written to it as `form`."""
@@ -111,12 +115,13 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
     Online, the server's last row decides where to go on. Offline, every process writes a file of its own; those of
     killed predecessors are repaired, and their last row decides.
     """
-    root = run.dir.resolve().parent.parent
+    root = _root(run)
     root.mkdir(parents=True, exist_ok=True)
     wandb = load_wandb(root)
     with _forgets_a_dead_service(wandb):
         settings = wandb.setup().settings
     memory, before = _memory(run), _mode_before(run)
+    last = _last(memory.with_name("last.json"))  # before the run is opened: each try would leave a further log
     logs = _logs(run)
     decision = decide(options.mode, before, api_key=settings.api_key, base_url=settings.base_url, logs=logs)
     _wait_for_a_folder_of_its_own(root / "wandb", _id(run))
@@ -124,11 +129,11 @@ def open_run(run: RunInfo, options: Options) -> OpenRun:
     try:
         log = Path(opened.settings.sync_file) if decision.mode != "disabled" else run.dir
         memory.parent.mkdir(parents=True, exist_ok=True)
-        position = _position(opened, decision.mode, log, memory.with_name("last.json"), before)
-        memory.write_text(decision.mode)
+        position = _position(opened, decision.mode, log, memory.with_name("last.json"), before, last)
+        _write_whole(memory, decision.mode)
         if opened.url:
-            memory.with_name("url").write_text(str(opened.url))  # for `otel-ml open`
-    except OSError:
+            _write_whole(memory.with_name("url"), str(opened.url))  # for `otel-ml open`
+    except Exception:
         opened.finish(exit_code=1)  # else the next try finds the run in use
         raise
     return OpenRun(opened, decision.mode, position, log, decision.notice)
@@ -144,13 +149,48 @@ def _memory(run: RunInfo) -> Path:
 
 
 def _mode_before(run: RunInfo) -> str | None:
+    """Return in which mode the run was opened before; where what says so is damaged, its logs tell."""
     memory = _memory(run)
-    return memory.read_text().strip() if memory.exists() else None
+    if not memory.exists():
+        return None
+    said = memory.read_text(errors="replace").strip()
+    if said in _MODES:
+        return said
+    return "offline" if any(_root(run).glob(_LOGS.format(_id(run)))) else None
+
+
+def _last(memory: Path) -> Mapping[str, Any] | None:
+    """Return what the process before noted of an offline run; None where it did not, or a power cut has emptied it.
+
+    Raises:
+        VersionError: a newer otel_ml has noted it.
+    """
+    if not memory.exists():
+        return None
+    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+        last = json.loads(memory.read_text())
+        require(memory, last.get("form", _FORM), _FORM)
+        position = last["position"]
+        if isinstance(last["log"], str) and (position is None or isinstance(position, int)):
+            return {"log": last["log"], "position": position}
+    return None
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file in place of the one that is there: on a full disk an empty one would say something else."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+def _root(run: RunInfo) -> Path:
+    """Return `OTEL_ML_DIR`: the run's folder is `<experiment>/<id>` in it."""
+    return run.dir.resolve().parent.parent
 
 
 def _logs(run: RunInfo) -> str:
     """Return the folders of the run's offline logs, for a shell: each process that went on with it has its own."""
-    return f"{shlex.quote(str(run.dir.resolve().parent.parent))}/wandb/offline-run-*-{_id(run)}"
+    return f"{shlex.quote(str(_root(run)))}/{_LOGS.format(_id(run))}"
 
 
 def _id(run: RunInfo) -> str:
@@ -193,7 +233,7 @@ def _arguments(wandb: Any, run: RunInfo, options: Options) -> dict[str, Any]:
         "name": run.name or run.id,
         "resume": "allow",
         "reinit": "create_new",
-        "dir": str(run.dir.resolve().parent.parent),
+        "dir": str(_root(run)),
         "settings": wandb.Settings(**settings),
     }
 
@@ -208,38 +248,37 @@ def tags_of(run: RunInfo, options: Options) -> list[str]:
     return list(dict.fromkeys(tag[:_MAX_TAG] for tag in (*run.tags, *options.tags) if tag))
 
 
-def _position(opened: Any, mode: str, log: Path, memory: Path, before: str | None) -> int | None:
+def _position(
+    opened: Any, mode: str, log: Path, memory: Path, before: str | None, last: Mapping[str, Any] | None
+) -> int | None:
     """Return the last row that is stored, and note with which log and from where this process goes on.
 
     Args:
         opened: `wandb.Run`.
         mode: `online`, `offline` or `disabled`.
         log: of this process.
-        memory: what the process before noted of an offline run.
-        before: its mode.
+        memory: where it is noted.
+        before: the mode of the process before.
+        last: what that noted.
     """
     if mode == "disabled":
         return None
     if mode == "online":
         return max(0, int(opened.starting_step) - 1)
-    position = _stored_offline(log, memory, before)
-    fresh = memory.with_name(f"{memory.name}.new")
-    fresh.write_text(json.dumps({"log": str(log), "position": position}))
-    fresh.replace(memory)
+    position = _stored_offline(log, before, last)
+    _write_whole(memory, json.dumps({"log": str(log), "position": position}))
     return position
 
 
-def _stored_offline(log: Path, memory: Path, before: str | None) -> int | None:
+def _stored_offline(log: Path, before: str | None, last: Mapping[str, Any] | None) -> int | None:
     # Only now, after the 0.3 s that `init` takes: the service of a killed predecessor may have been writing still.
     earlier = [path for path in log.parent.parent.glob(f"offline-run-*/{log.name}") if path != log]
     found = [transaction_log.last_row(path) for path in earlier if transaction_log.repair(path)]
     newest = max(found, default=0)
     if before != "offline":
         return newest
-    if not memory.exists():
+    if last is None:
         return newest if found else None
-    last = json.loads(memory.read_text())
-    require(memory, last.get("form", _FORM), _FORM)
     if Path(last["log"]) not in earlier:
         return None  # uploaded and removed: the pipeline's own mark counts
     # Its log may have no row, though it was given some: `wandb-core` writes them 0.2 s later, if it lives for so long.

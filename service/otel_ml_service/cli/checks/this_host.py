@@ -16,7 +16,7 @@ from otel_ml._internal.native import native
 from otel_ml.config import Endpoint
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml.quantities import size
-from otel_ml_exporters.registry import check_installed, exporter_class
+from otel_ml_exporters.registry import check_installed, exporter_class, shown_failure
 from otel_ml_service import env
 from otel_ml_service.cli.checks.check import Check
 from otel_ml_service.cli.checks.probe import probe, service_version
@@ -105,6 +105,9 @@ def _exporter_check(name: str) -> Iterator[Check]:
                     f"pip install 'otel-ml[{error.extra}]'")  # fmt: skip
     except OtelMLError as error:
         yield Check("wrong", f"OTEL_ML_EXPORTERS: {error}", "otel-ml exporters lists them")
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (a plug-in's own code; the other checks follow)
+        found = f"OTEL_ML_EXPORTERS names {name!r}, and {shown_failure(error)}"
+        yield Check("wrong", found, "leave it out, or update its package")
 
 
 _SCARCE = 2**30

@@ -51,6 +51,43 @@ def test_a_step_is_one_line_with_the_keys_of_the_contract(tmp_path: Path) -> Non
     ]
 
 
+def test_spans_that_are_written_again_are_all_there_though_the_writer_is_killed_meanwhile(tmp_path: Path) -> None:
+    records = [spans(1), row(2, {"loss": 0.5}), spans(3), row(4, {"loss": 0.25}), spans(5), row(6, {"loss": 0.125})]
+    first = started(tmp_path)
+    first.export(records)
+    first.shutdown(1.0, None)
+    before = (tmp_path / "metrics.jsonl").read_bytes(), (tmp_path / "spans.jsonl").read_bytes()
+    (tmp_path / "spans.jsonl").unlink()
+
+    killed = started(tmp_path)
+    assert killed.position() == 0
+    killed.export(records[:2])
+    again = started(tmp_path)
+
+    again.export([record for record in records if record.seq > (again.position() or 0)])
+    again.shutdown(1.0, None)
+    assert ((tmp_path / "metrics.jsonl").read_bytes(), (tmp_path / "spans.jsonl").read_bytes()) == before
+    assert started(tmp_path).position() == 6
+    assert {path.name for path in tmp_path.iterdir()} == {"metrics.jsonl", "metrics.columns", "spans.jsonl"}
+
+
+@pytest.mark.parametrize("line", [b'{"seq":"7"}', b'{"seq":true}', b'{"seq":1.5}', b"[7]", b"7"])
+def test_a_last_line_that_no_exporter_wrote_is_cut_off(tmp_path: Path, line: bytes) -> None:
+    first = started(tmp_path)
+    first.export([row(1, {"loss": 0.5}), spans(2)])
+    first.shutdown(1.0, None)
+    whole = (tmp_path / "metrics.jsonl").read_bytes()
+    for name in ("metrics.jsonl", "spans.jsonl"):
+        with (tmp_path / name).open("ab") as file:
+            file.write(line + b"\n")
+
+    exporter = started(tmp_path)
+
+    assert exporter.position() == 1
+    exporter.shutdown(1.0, None)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == whole
+
+
 def test_values_that_are_not_finite_are_tokens_that_python_reads(tmp_path: Path) -> None:
     exporter = started(tmp_path)
 

@@ -47,6 +47,34 @@ def test_a_train_job_shows_how_far_the_run_is_and_the_newest_values(server: Stat
     assert server.status["lastUpdatedTime"].startswith("2023-11-14T22:13:")
 
 
+@pytest.mark.parametrize(
+    ("params", "values"),
+    [
+        ({"max_steps": math.inf}, {}),
+        ({"max_steps": math.nan}, {}),
+        ({"max_steps": 10**400}, {}),
+        ({}, {"progress/remaining_steps": math.inf}),
+        ({}, {"progress/remaining_steps": math.nan}),
+    ],
+)
+def test_a_run_that_says_that_it_never_ends_has_no_progress(
+    server: StatusServer, params: dict[str, float], values: dict[str, float]
+) -> None:
+    exporter = started()
+    exporter.export([Params(1, AT, params), *(step(seq, seq, {"loss": 0.5, **values}) for seq in range(2, 5))])
+
+    assert "progressPercentage" not in server.status
+    assert "estimatedRemainingSeconds" not in server.status
+    assert shown(server)["loss"] == "0.5"
+
+
+def test_steps_below_zero_are_the_beginning(server: StatusServer) -> None:
+    exporter = started()
+    exporter.export([Params(1, AT, {"max_steps": 100}), step(2, -9, {"loss": 0.5}), step(3, -8, {"loss": 0.5})])
+
+    assert server.status["progressPercentage"] == 0
+
+
 def test_without_an_end_in_sight_there_is_no_progress_and_a_correction_is_no_news(server: StatusServer) -> None:
     exporter = started()
     exporter.export([step(1, 5, {"loss": math.nan})])

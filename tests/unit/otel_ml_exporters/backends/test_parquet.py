@@ -37,6 +37,20 @@ def test_many_small_files_become_one(tmp_path: Path) -> None:
     assert seqs(tmp_path) == list(range(1, 101))
 
 
+def test_parts_that_somebody_has_removed_are_missed_by_no_merge(tmp_path: Path) -> None:
+    exporter = started(tmp_path)
+    for seq in range(1, 64):
+        exporter.export([step(seq, seq, {"loss": float(seq)})])
+    (tmp_path / "parquet" / "part-000000000005-000000000005.parquet").unlink()
+
+    exporter.export([step(64, 64, {"loss": 64.0})])
+    exporter.export([step(65, 65, {"loss": 65.0})])
+
+    exporter.shutdown(1.0, RunStatus(66, AT, "finished"))
+    assert seqs(tmp_path) == [seq for seq in range(1, 66) if seq != 5]
+    assert len(list((tmp_path / "parquet").iterdir())) == 1
+
+
 def test_what_a_killed_merge_left_is_not_read_twice(tmp_path: Path) -> None:
     exporter = started(tmp_path)
     exporter.export([step(1, 1, {"loss": 0.5})])

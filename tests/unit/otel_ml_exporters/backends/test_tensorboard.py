@@ -44,6 +44,37 @@ def test_points_have_the_time_of_their_record(tmp_path: Path) -> None:
     exporter.shutdown(1.0, None)
 
 
+def test_a_number_that_no_double_can_hold_is_a_text() -> None:
+    assert flat_params({"seed": 10**400}) == {"seed": str(10**400)}
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "名" * 120, "trial/" + "名" * 200])
+def test_a_session_whose_name_no_folder_can_have_has_one_of_its_own(tmp_path: Path, name: str) -> None:
+    exporter = started(tmp_path)
+
+    exporter.export([Params(1, 1.0, {"otel_ml": {"sessions": [name]}}), Summary(2, 1.0, {f"{name}/accuracy": 0.5})])
+
+    exporter.shutdown(1.0, None)
+    [folder] = [path for path in (tmp_path / "tensorboard").iterdir() if path.is_dir()]
+    assert shown(folder, "summary/accuracy")[0][:2] == (2, 0.5)
+
+
+def test_notes_that_a_power_cut_has_emptied_are_made_again_from_the_records(tmp_path: Path) -> None:
+    records = [Params(1, 1.0, {"lr": 0.5}), row(2, 1, {"loss": 1.0}), Summary(3, 2.0, {"accuracy": 0.9})]
+    before = started(tmp_path)
+    before.export(records)
+    before.shutdown(1.0, None)
+    (tmp_path / "tensorboard" / "otel_ml.json").write_bytes(b"")
+
+    exporter = started(tmp_path)
+    assert exporter.position() == 0
+    exporter.export([*records, row(4, 2, {"loss": 0.5})])
+    exporter.shutdown(1.0, None)
+
+    assert [point[:2] for point in shown(tmp_path / "tensorboard", "loss")] == [(1, 1.0), (2, 0.5)]
+    assert params_and_status(opened(tmp_path / "tensorboard"))[0] == {"lr": 0.5}
+
+
 def layout(folder: Path) -> layout_pb2.Layout:
     accumulator = EventAccumulator(str(folder))
     accumulator.Reload()

@@ -16,6 +16,7 @@ import grpc
 import pytest
 
 from tests.otlp_server import Reply, otlp_server
+from tests.plugin_package import install
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import otel_ml
 from tests.unit.otel_ml_service.cli.served import served
@@ -50,6 +51,30 @@ def test_doctor_is_content_where_a_service_answers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert f"an otel_ml service answers at {url}" in done.stdout
     assert list(tmp_path.glob("*/*/metrics.jsonl")) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise SystemExit(3)", "it cannot be loaded: SystemExit: 3"),
+        ("def (", "it cannot be loaded: SyntaxError"),
+        ("class Store: pass", "it has no start, export, force_flush, shutdown"),
+        ("", "it cannot be loaded: AttributeError"),
+    ],
+)
+def test_an_exporter_of_somebody_else_that_is_broken_is_said_and_the_other_checks_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, said: str
+) -> None:
+    package = install(tmp_path / "site", {"acme": source}, "store = acme:Store")
+    monkeypatch.syspath_prepend(str(package))
+
+    done = otel_ml(tmp_path, "doctor", OTEL_ML_EXPORTERS="store")
+
+    assert done.returncode == 1
+    assert "OTEL_ML_EXPORTERS names 'store'" in done.stdout
+    assert said in done.stdout
+    assert "telemetry" in done.stdout
+    assert "Traceback" not in done.stderr
 
 
 def test_doctor_leaves_nothing_behind_that_an_alert_or_the_log_of_the_service_would_tell_of(tmp_path: Path) -> None:

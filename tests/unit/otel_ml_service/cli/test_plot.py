@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
+import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_ml_service.cli.plot import plot, spark
 
-floats = st.floats(width=32) | st.just(math.nan)
+floats = st.floats() | st.sampled_from([math.nan, -sys.float_info.max, sys.float_info.max])
 
 
 @given(values=st.lists(floats, min_size=1, max_size=200), width=st.integers(10, 120), height=st.integers(2, 30))

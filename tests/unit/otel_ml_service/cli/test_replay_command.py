@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import history
 from tests.otlp import FakeWriter
 from tests.otlp_server import otlp_server
+from tests.plugin_package import install
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
 
@@ -79,6 +82,59 @@ def test_replay_merges_what_came_too_late_and_says_so(tmp_path: Path) -> None:
     assert (copy.get("samples")[2], copy.get("new"), copy.get("loss")[2]) == (160.0, {2: 32.0}, 2.0 / 3)
 
 
+def test_what_a_disk_has_damaged_in_late_otlp_is_left_out_and_said(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=5))
+    body = FakeWriter(experiment="01abc", rank=3).step(2, {"new": 32.0}, reduction="mean").SerializeToString()
+    for content in (b"\xff" * 20, body):
+        with (run.path / "late.otlp").open("ab") as file:
+            file.write(len(content).to_bytes(4, "big") + content)
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl", "--experiment", "copies", "--json")
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["late"] == {
+        "values": 1, "not_merged": [], "torn_bytes": 0, "damaged_requests": 1
+    }  # fmt: skip
+    assert "late.otlp: 1 request cannot be read and is left out: the file is damaged." in done.stderr
+
+
+def test_a_run_whose_service_was_left_with_a_damaged_state_is_written_by_what_its_folder_says(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=5), exporters=[])
+    with closing(sqlite3.connect(run.database)) as connection:
+        connection.execute("INSERT OR REPLACE INTO engine VALUES ('run', x'ffff')")
+        connection.commit()
+    before = run.database.read_bytes()
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl", "--experiment", "copies")
+
+    assert done.returncode == 0, done.stderr
+    assert len(history(records(RunFolder(tmp_path / "copies" / "01abc"))).get("loss")) == 5
+    assert run.database.read_bytes() == before
+
+
+UPLOADING = """
+from otel_ml_exporters import Exporter, RetryableExportError
+
+class Uploading(Exporter):
+    def start(self, run): pass
+    def export(self, records): pass
+    def shutdown(self, timeout, status): raise RetryableExportError("The upload was not finished within 60 s.")
+"""
+
+
+def test_an_exporter_that_could_not_end_what_it_was_given_has_not_taken_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=5))
+    package = install(tmp_path / "site", {"acme": UPLOADING}, "uploading = acme:Uploading")
+    monkeypatch.syspath_prepend(str(package))
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "uploading")
+
+    assert done.returncode == 1
+    assert "Exporter 'uploading': The upload was not finished within 60 s." in done.stderr
+
+
 def test_replay_names_an_unknown_exporter(tmp_path: Path) -> None:
     write_run(tmp_path, "01abc", digits_records(steps=2))
 
@@ -115,6 +171,6 @@ def test_replay_has_an_object_for_every_run_and_exporter(tmp_path: Path) -> None
     assert row == {
         "id": "01abc", "experiment": "digits", "exporter": "jsonl", "records": len(digits_records(steps=5)),
         "lost": {}, "url": str(run.jsonl), "dir": str(run.path),
-        "late": {"values": 0, "not_merged": ["loss"], "torn_bytes": 4},
+        "late": {"values": 0, "not_merged": ["loss"], "torn_bytes": 4, "damaged_requests": 0},
     }  # fmt: skip
     assert "late.otlp: not merged" in done.stderr

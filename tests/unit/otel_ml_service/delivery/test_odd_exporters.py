@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otel_ml_exporters import PermanentExportError, Record, RetryableExportError, RunStatus
+from otel_ml_exporters import PermanentExportError, Record, RetryableExportError, RunInfo, RunStatus
 from otel_ml_exporters.testing import RecordingExporter
 from otel_ml_service.delivery.pipeline import Pipeline
 from tests.unit.otel_ml_service.delivery.driver import Driver, MemorySource, steps
@@ -153,6 +153,87 @@ def test_an_exporter_that_was_started_and_cannot_be_used_is_shut_down_before_ano
 
     assert pipeline.status.problem is not None
     assert "AssertionError" not in pipeline.status.problem
+
+
+def test_an_exporter_that_could_not_be_started_is_shut_down_before_another_one_is_made(driver: Driver) -> None:
+    class Half(RecordingExporter):
+        def start(self, run: RunInfo) -> None:
+            raise RetryableExportError("one of two files is open by now")
+
+    made: list[Half] = []
+
+    def make() -> Half:
+        assert all(each.is_closed for each in made), "else each try leaves a file open"
+        made.append(Half())
+        return made[-1]
+
+    pipeline = driver.start_with(make, MemorySource(steps(3)))
+    eventually(lambda: len(made) > 2)
+
+    assert pipeline.status.problem == "one of two files is open by now"
+    assert len(driver.said) == 1
+
+
+def test_a_notice_that_cannot_be_told_after_an_export_has_nothing_stored_twice(driver: Driver) -> None:
+    class Odd(RecordingExporter):
+        @property
+        def notice(self) -> str | None:
+            if self.records:
+                raise ValueError("not on this machine")
+            return None
+
+    exporter = Odd()
+    driver.drain(exporter, MemorySource(steps(600)))
+
+    assert [record.seq for record in exporter.records] == list(range(1, 601))
+    assert ["not on this machine" in sentence for sentence in driver.said] == [True]
+
+
+class OwnRefusalError(PermanentExportError):
+    """A plug-in's own, which says nothing of names."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+class OwnFailureError(RetryableExportError):
+    """A plug-in's own, which says nothing of pauses."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+@pytest.mark.parametrize("names", [None, 5, ["absent", 5], {"absent": 1}])
+def test_names_of_refused_values_are_any_texts(driver: Driver, names: object) -> None:
+    def refusal() -> PermanentExportError:
+        error = PermanentExportError("no")
+        error.names = names  # type: ignore[assignment]
+        return error
+
+    exporter = refusing(5, refusal)
+    pipeline = driver.drain(exporter, MemorySource(steps(10)))
+
+    assert answered(pipeline)["lost"] == {"no": 1}
+    assert [record.seq for record in exporter.records] == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+
+
+def test_an_exception_of_a_plug_in_that_leaves_out_what_ours_has_is_what_it_is(driver: Driver) -> None:
+    class Own(RecordingExporter):
+        was_away = False
+
+        def export(self, records: Sequence[Record]) -> None:
+            if not self.was_away:
+                self.was_away = True
+                raise OwnFailureError(503)
+            if any(record.seq == 5 for record in records):
+                raise OwnRefusalError(413)
+            super().export(records)
+
+    exporter = Own()
+    pipeline = driver.drain(exporter, MemorySource(steps(10)))
+
+    assert [record.seq for record in exporter.records] == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert answered(pipeline)["lost"] == {"413": 1}
 
 
 @pytest.mark.parametrize("value", [Path("/runs"), b"http", 5])

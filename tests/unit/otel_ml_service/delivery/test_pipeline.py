@@ -183,6 +183,44 @@ def test_an_exporter_that_starts_with_the_newest_facts_is_not_told_them_again(dr
     assert told == []
 
 
+def test_a_backend_that_lacks_records_at_the_deadline_is_not_told_that_the_run_has_ended(driver: Driver) -> None:
+    class Slow(RecordingExporter):
+        max_batch = 1
+
+        def export(self, records: Sequence[Record]) -> None:
+            driver.pipelines[-1].ask_to_stop(0)
+            super().export(records)
+
+    exporter = Slow()
+    pipeline = driver.start(exporter, MemorySource([*steps(3), RunStatus(4, 0.0, "finished")]))
+    eventually(lambda: pipeline.is_stopped)
+
+    assert pipeline.behind == 3
+    assert (exporter.is_closed, exporter.ended_with) == (True, None)
+
+
+def test_records_that_could_not_be_read_for_a_moment_are_no_problem_once_they_can_be(driver: Driver) -> None:
+    class Unsteady(MemorySource):
+        is_away = False
+
+        def read(self, after: int, limit: int) -> Sequence[Record]:
+            if self.is_away:
+                raise OSError("the disk does not answer")
+            return super().read(after, limit)
+
+    source = Unsteady(steps(2))
+    pipeline = driver.start(RecordingExporter(), source)
+    eventually(lambda: pipeline.status.delivered == 2)
+    source.is_away = True
+    source.add()
+    eventually(lambda: pipeline.status.problem is not None)
+
+    source.is_away = False
+
+    eventually(lambda: pipeline.status.state == "running")
+    assert pipeline.status.problem is None
+
+
 class Closing(RecordingExporter):
     """One that notes how long its last call may take, which it is not given before `may_end`."""
 

@@ -45,20 +45,22 @@ def test_a_network_or_a_disk_that_an_exporter_does_not_hide_is_waited_for(driver
 @pytest.mark.parametrize("error", [RetryableExportError("no route to host"), SystemExit(3), asyncio.CancelledError()])
 def test_an_exporter_that_cannot_start_is_started_again_until_it_can(driver: Driver, error: BaseException) -> None:
     class SlowStarter(RecordingExporter):
-        starts = 0
-
         def start(self, run: RunInfo) -> None:
-            self.starts += 1
-            if self.starts < 4:
+            if len(made) < 4:
                 raise error
             super().start(run)
 
-    exporter = SlowStarter()
+    made: list[SlowStarter] = []
 
-    driver.drain(exporter, MemorySource(steps(5)))
+    def make() -> SlowStarter:
+        made.append(SlowStarter())
+        return made[-1]
 
-    assert seqs(exporter) == [1, 2, 3, 4, 5]
-    assert exporter.run == driver.run
+    pipeline = driver.start_with(make, MemorySource(steps(5)))
+    eventually(lambda: pipeline.status.delivered == 5)
+
+    assert [seqs(exporter) for exporter in made] == [[], [], [], [1, 2, 3, 4, 5]]
+    assert made[-1].run == driver.run
 
 
 def test_a_backend_that_is_away_at_the_end_keeps_its_place(driver: Driver) -> None:

@@ -29,6 +29,25 @@ def test_an_answer_that_was_lost_is_given_again() -> None:
     assert lines.after(0) == lines.after(0) == {"lines": ["one", "two"], "next": 2, "left_out": 0}
 
 
+def test_what_was_printed_of_a_service_before_takes_no_line_of_this_one() -> None:
+    before, lines = ConsoleLines(first=1_000), ConsoleLines(first=2_000)
+    before.write("one\ntwo\n")
+    taken = before.after(0)["next"]
+    lines.write("three\n")
+
+    assert lines.after(taken)["lines"] == ["three"]
+
+
+def test_numbers_that_no_line_has_yet_are_of_another_service_and_take_none() -> None:
+    lines = ConsoleLines()
+    lines.write("one\n")
+
+    found = lines.after(500)
+
+    assert found["lines"] == ["one"]
+    assert lines.after(found["next"])["lines"] == []
+
+
 def test_lines_that_nobody_asks_for_are_counted_and_the_newest_stay() -> None:
     lines = ConsoleLines()
     lines.write("".join(f"{n}\n" for n in range(MOST + 3)))

@@ -39,6 +39,47 @@ def test_an_exporter_at_work_is_told_the_tags_of_a_later_launch(tmp_path: Path) 
     run.close()
 
 
+def test_exporters_for_which_the_host_has_no_thread_left_begin_as_soon_as_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    made = {"one": RecordingExporter(), "two": RecordingExporter()}
+    settings = RunSettings({"one": lambda: made["one"], "two": lambda: made["two"]})
+    run = LiveRun("exp", tmp_path, settings, Telemetry(), journal="j")
+    run.observe(1, Rank(0).step(0, {"x": 1.0}), START)
+    run.advance(START + 60)
+    with monkeypatch.context() as host:
+        host.setattr(threading.Thread, "start", no_thread)
+        run.commit()
+        assert (run.pipelines.are_starting, run.pipelines.is_delivered) == (True, False)
+
+    run.finish()
+
+    eventually(lambda: run.pipelines.is_delivered)
+    assert [len(exporter.records) for exporter in made.values()] == [run.outbox.last_seq] * 2
+    run.pipelines.ask_to_stop(10)
+    run.close()
+    assert [exporter.is_closed for exporter in made.values()] == [True, True]
+
+
+def test_a_run_for_which_there_never_was_a_thread_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    run = LiveRun("exp", tmp_path, RunSettings({"one": RecordingExporter}), Telemetry(), journal="j")
+    run.observe(1, Rank(0).step(0, {"x": 1.0}), START)
+    run.advance(START + 60)
+    with monkeypatch.context() as host:
+        host.setattr(threading.Thread, "start", no_thread)
+        run.commit()
+        run.pipelines.ask_to_stop(0)
+        run.close()
+
+    assert run.pipelines.lacking == ("one",)
+
+
 @pytest.mark.parametrize("fact", ["rejected", "self_telemetry", "files"])
 def test_a_run_that_cannot_be_opened_is_closed_again(tmp_path: Path, fact: str) -> None:
     run = LiveRun("exp", tmp_path, RunSettings({}), Telemetry(), journal="j")
