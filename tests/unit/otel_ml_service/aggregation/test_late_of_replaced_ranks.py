@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from otel_ml_service.aggregation.observation import Fragment
@@ -28,11 +30,11 @@ def test_of_a_rank_that_came_back_new_names_land_and_the_others_are_too_late_and
     others, back = came_back(service)
 
     service.take(back.step(3, {"x": 5.0, "new": 7.0}, "sum"), back.step(4, {"x": 6.0}, "sum"))
-    service.take(back.step(5, {"new": 1.0}, "sum"))
-    assert service.engine.status.counts.waiting == 4  # it may be the first rank of a job that is started again
+    service.take(back.step(5, {"new": 1.0}, "sum"), others[0].record(6, {"told late": 1.0}, "sum"))
+    assert service.engine.status.counts.waiting == 5  # it may be the first rank of a job that is started again
     if restarts:
         service.restart()
-    service.wait(5, *others, back)
+    service.wait(12, *others, back)
 
     as_before = {"x": 3.0, "z": 3.0}
     rows = [service.rows()[step] for step in (3, 4, 5)]
@@ -41,6 +43,10 @@ def test_of_a_rank_that_came_back_new_names_land_and_the_others_are_too_late_and
     assert [(sent.step, sent.partials.unpack().stats[:, 1].tolist()) for sent in late] == [(3, [5.0]), (4, [6.0])]
     assert [sent.writer for sent in late] == [back.writer] * 2
     assert service.engine.status.lost == {"too_late": 2}
+    in_memory = [
+        json.loads(entry)["step"] for key, entry in service.state.items() if key[:5] == "unit/" and key.count("/") == 1
+    ]
+    assert 4 not in in_memory  # nothing of it is there
     counts = service.engine.status.counts
     assert (counts.waiting, counts.open, counts.received) == (0, 0, counts.closed + counts.too_late)
 
