@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 from otel_ml_service.aggregation.closed_steps import ClosedSteps
 from otel_ml_service.aggregation.exported_series import rows_of
 from otel_ml_service.aggregation.learned_reductions import learn, say_lacking
-from otel_ml_service.aggregation.observation import Sent, Watermark, part_of
+from otel_ml_service.aggregation.observation import Fragment, Sent, Watermark, part_of
 from otel_ml_service.aggregation.piece import Piece, fold_order
 from otel_ml_service.aggregation.reduced_windows import fold
 from otel_ml_service.aggregation.restart_detection import RestartDetection
@@ -165,12 +166,24 @@ class LatePoints:
             if not refused:
                 continue
             self._run.refuse(attempt, refused)
+            self._run.output.too_late += self._as_sent(attempt, window, writer, refused)
             self.withdraw(attempt, window, mine)
             for taken, _ in parts:
                 if taken is not None:
                     self.join(attempt, window.step, taken)
             window.points[writer] = sum(len(taken.partials.series) for taken, _ in parts if taken is not None)
             self._drop_if_empty(attempt, window)
+
+    def _as_sent(
+        self, attempt: Attempt, window: StepWindow, writer: int, pieces: Sequence[Piece]
+    ) -> Iterator[Fragment]:
+        """Yield pieces of a writer as it sent them; those of one message say how many points they are together."""
+        who, points = self._run.writers[writer].writer, Counter[int]()
+        for piece in pieces:
+            points[piece.seq] += len(piece.partials.series)
+        for one in pieces:
+            where = attempt.stream.axis, window.step
+            yield Fragment(who, *where, one.reduction, one.seq, points[one.seq], one.partials)
 
     def export_all(self, attempt: Attempt | None = None) -> None:
         """Export everything that waits, of one attempt or of all."""

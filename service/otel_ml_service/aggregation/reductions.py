@@ -87,8 +87,7 @@ class Reductions:
         self._used: dict[str, Reduction] = {}
         self._contradictions: dict[str, bool] = {}
         self._is_shown: set[tuple[int, Reduction]] = set()
-        self._is_told: set[tuple[int, Reduction]] = set()
-        self._retold: set[tuple[int, Reduction]] = set()
+        self._retold: dict[tuple[int, Reduction], bool] = {}
 
     def note_committed(self) -> None:
         """Note that all that was said is committed."""
@@ -149,7 +148,6 @@ class Reductions:
         self._used.clear()
         self._contradictions.clear()
         self._is_shown.clear()
-        self._is_told.clear()
         self._retold.clear()
 
     def _said(self, name: str) -> dict[Reduction, int]:
@@ -225,18 +223,21 @@ class Reductions:
     def retells(self, piece: Piece) -> bool:
         """Whether points of a piece become something that its writer did not know of; asked once of its kind."""
         combination = (piece.shape.number, piece.reduction)
-        if combination in self._is_told:
-            return combination in self._retold
-        self._is_told.add(combination)
-        if any(part.reduction != _plain(piece.reduction) for part in self.parts(piece)):
-            self._retold.add(combination)
-        return combination in self._retold
+        found = self._retold.get(combination)
+        if found is None:
+            if len(self._retold) >= MAX_PLANS:
+                self._retold.clear()
+            found = any(part.reduction != _plain(piece.reduction) for part in self.parts(piece))
+            self._retold[combination] = found
+        return found
 
     def show(self, piece: Piece) -> None:
         """Note that a closed step shows a piece, and by which defaults."""
         combination = (piece.shape.number, piece.reduction)
         if not piece.reduction.unsaid or combination in self._is_shown:
             return
+        if len(self._is_shown) >= MAX_PLANS:
+            self._is_shown.clear()
         self._is_shown.add(combination)
         for key in piece.shape.series:
             if self._nobody_said(key.name):

@@ -20,6 +20,9 @@ from otel_ml_service.aggregation.step_window import StepWindow
 
 __all__ = ["Row", "emit_histograms", "emit_values", "row_of"]
 
+_MAX_SHAPES = 65_536
+"""Shapes that are remembered as looked at."""
+
 
 class Row(NamedTuple):
     """Published name → value, the histograms, and the time of the newest record in ns."""
@@ -130,6 +133,8 @@ def _say_changed_names(pieces: Sequence[Piece], stream: StepStream, output: Outp
     for piece in pieces:
         if piece.shape.number in stream.named:
             continue
+        if len(stream.named) >= _MAX_SHAPES:
+            stream.named.clear()
         stream.named.add(piece.shape.number)
         for key in piece.shape.series:
             if sentence := changed("/".join((key.name, *chain(*key.attributes)))):

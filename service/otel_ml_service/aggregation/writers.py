@@ -82,7 +82,9 @@ class Writers:
         if state.before is not None:
             return self.all[state.before]
         newest = self._newest.get((state.writer.role, state.writer.rank))
-        return newest if newest is not state else None
+        if newest is state or self.replacement(state) is not None:
+            return None  # the oldest
+        return newest
 
     def lived(self, state: WriterState, boot_s: float, time_ns: int, now: float) -> None:
         """Note that a heartbeat arrived that was taken at `boot_s` of the clock of the writer's boot.

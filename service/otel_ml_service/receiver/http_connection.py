@@ -256,10 +256,8 @@ class HttpConnection(asyncio.Protocol):
 
     def timed_out(self) -> None:
         """End a connection whose sender has said nothing, or not enough, for too long."""
-        if self.is_answering:  # the sender waits for us, not we for it
-            self._limit(REQUEST_S)
-            return
-        self._transport.close()
+        if not self.is_answering:  # else the sender waits for us, not we for it
+            self._transport.close()
 
 
 def _failed(head: Head) -> Response:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from otel_ml_exporters.records import RunStatus, StepRecord
+from otel_ml_service.aggregation.settings import EngineSettings
 from tests.strategies import Rank, Service
 
 Scenario = Callable[[Service, Sequence[Rank]], None]
@@ -40,15 +42,27 @@ def values_have_no_step(service: Service, ranks: Sequence[Rank]) -> None:
     service.take(*[rank.step(4, {"x": 1.0}) for rank in ranks], alone.record(None, {"t": 2.0}))
 
 
+def a_rank_comes_back(service: Service, ranks: Sequence[Rank]) -> None:
+    nothing_is_missing(service, ranks)
+    service.take(Rank(2, world_size=3, instance="again", clock=service.now).step(3, {"x": 8.0}))
+
+
+def the_job_is_started_again(service: Service, ranks: Sequence[Rank]) -> None:
+    nothing_is_missing(service, ranks)
+    service.now += 0.5
+    again = [Rank(rank, world_size=3, instance=f"again-{rank}", clock=service.now) for rank in range(3)]
+    service.take(*[rank.step(2, {"x": 8.0}) for rank in again])
+
+
 SCENARIOS = [
     nothing_is_missing, a_rank_does_not_finish, all_but_one_go_on, a_request_is_lost,
-    a_point_comes_after_its_step_has_closed, values_have_no_step,
+    a_point_comes_after_its_step_has_closed, values_have_no_step, a_rank_comes_back, the_job_is_started_again,
 ]  # fmt: skip
 
 
-def begun(scenario: Scenario) -> tuple[Service, Sequence[Rank]]:
+def begun(scenario: Scenario, settings: EngineSettings | None = None) -> tuple[Service, Sequence[Rank]]:
     """Return a service, a moment after something happened in a run that it knows, and the ranks."""
-    service, ranks = Service(), [Rank(rank, world_size=3) for rank in range(3)]
+    service, ranks = Service(settings), [Rank(rank, world_size=3) for rank in range(3)]
     for step in range(4):
         service.take(*[rank.step(step, {"x": 1.0}) for rank in ranks])
         service.wait(1, *ranks)
@@ -83,3 +97,37 @@ def test_a_look_at_the_deadline_does_what_is_due_and_the_next_one_is_later(scena
     assert looks > 0 or scenario is nothing_is_missing
     assert (service.rows(), service.rows(axis="time")) == (every_second.rows(), every_second.rows(axis="time"))
     assert service.engine.next_deadline() == every_second.engine.next_deadline()
+
+
+EVERY_S = 0.1
+
+LOOKS = 3
+"""What one look decides a later one may go on with: an attempt begins, its step closes, and the run ends."""
+
+
+def decided(
+    service: Service, until: float, next_look: Callable[[float], float | None]
+) -> list[tuple[float, tuple[object, ...]]]:
+    """Look at a service as often as is said, and return what it decides, and when."""
+    found: list[tuple[float, tuple[object, ...]]] = []
+    while (look := next_look(service.now)) is not None and look <= until:
+        known, service.now = len(service.records), look
+        service.settle()
+        told = [record for record in service.records[known:] if isinstance(record, (StepRecord, RunStatus))]
+        found += [(look, (one.values, one.attempt) if isinstance(one, StepRecord) else (one.status,)) for one in told]
+    return found
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_what_is_decided_though_nobody_is_heard_is_decided_at_the_deadlines(scenario: Scenario) -> None:
+    """Looks in between decide nothing else, and nothing sooner."""
+    settings = EngineSettings(quiet_s=60.0, end_silence_s=80.0)  # the clock in which steps wait goes on
+    service, _ = begun(scenario, settings)
+    until = service.now + 100.0
+    at_deadlines = decided(service, until, lambda now: service.engine.next_deadline())
+    often, _ = begun(scenario, settings)
+    all_along = decided(often, until, lambda now: now + EVERY_S)
+
+    assert [told for _, told in at_deadlines] == [told for _, told in all_along]
+    behind_s = [at - soonest for (soonest, _), (at, _) in zip(at_deadlines, all_along, strict=True)]
+    assert all(-1e-6 < behind < LOOKS * EVERY_S for behind in behind_s)

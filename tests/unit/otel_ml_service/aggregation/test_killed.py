@@ -130,6 +130,21 @@ def test_without_spans_it_is_said_at_which_step_a_rank_was_killed_that_the_other
     assert killed(service) == {"otel_ml/killed/rank_2": (5, "Killed. Nothing was heard of it since.")}
 
 
+def test_a_rank_that_was_killed_in_its_first_step_was_in_that() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=3) for rank in range(3)]
+    for step in range(4):
+        service.take(*[rank.step(step, {"loss": 1.0}) for rank in ranks[:2]])
+        service.wait(1, *ranks)
+    service.take(ranks[2].record(4, {"loss": 1.0}))
+    for step in range(4, 8):
+        service.take(*[rank.step(step, {"loss": 1.0}) for rank in ranks[:2]])
+        service.wait(70, *ranks[:2])
+    service.take(*[rank.bye("finished") for rank in ranks[:2]])
+    service.wait(700)
+
+    assert killed(service) == {"otel_ml/killed/rank_2": (4, "Killed. Nothing was heard of it since.")}
+
+
 def test_who_said_goodbye_was_not_killed() -> None:
     service = job(last={})
 

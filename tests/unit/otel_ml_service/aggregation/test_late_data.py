@@ -148,6 +148,41 @@ def test_a_histogram_is_amended_too() -> None:
     assert [record.name for record in histograms] == ["w", "w"]
 
 
+@pytest.mark.parametrize("retained_steps", [1, 1024], ids=["on the disk", "in memory"])
+def test_a_histogram_that_nothing_came_for_is_not_sent_again(retained_steps: int) -> None:
+    service, rank = Service(EngineSettings(retained_steps=retained_steps)), Rank(0)
+    for step in range(4):
+        service.take(rank.record(step, {"w": [1.0, 2.0]}, "histogram"), rank.step(step, {"x": 1.0}))
+    before = len(service.records)
+
+    service.take(rank.step(1, {"y": 3.0}))
+    service.take(rank.record(0, {"w": [9.0]}, "histogram"), rank.done(0))
+    service.wait(15, rank)
+
+    told = [(record.step, isinstance(record, HistogramValue)) for record in service.records[before:]]  # type: ignore[union-attr]
+    assert told == [(1, False), (0, True)]
+
+
+def test_a_correction_that_waits_goes_out_before_its_step_leaves_memory() -> None:
+    service = Service(EngineSettings(retained_bytes=1_000))
+    ranks = [Rank(rank, world_size=2) for rank in range(2)]
+    for step in range(4):
+        service.take(*[rank.step(step, {"x": 1.0}) for rank in ranks])
+    service.take(ranks[0].step(4, {"x": 1.0}))
+    service.wait(61, *ranks)
+    service.take(ranks[1].record(4, {"x": 3.0}))  # and perhaps more: its end has not arrived
+    assert service.rows()[4] == {"x": 1.0}
+
+    service.take(*[rank.step(5, {"x": 1.0, "y": 1.0, "z": 1.0}) for rank in ranks])
+
+    assert service.rows()[4] == {"x": 2.0}
+    counts = service.engine.status.counts
+    assert (counts.waiting, counts.amended, counts.received) == (0, 1, counts.closed)
+    service.take(ranks[1].record(4, {"x": 5.0}), ranks[1].done(4))
+    service.wait(11, *ranks)
+    assert service.rows()[4] == {"x": 3.0}
+
+
 ON_DISK = EngineSettings(retained_steps=3)
 FORGOTTEN = EngineSettings(retained_steps=3, closed_bytes=0)
 HOURS_LATER = EngineSettings(retained_steps=3, closed_s=5.0)

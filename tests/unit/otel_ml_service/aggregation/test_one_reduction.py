@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import pytest
 
 from otel_ml.wire.reduction import Reduction
+from otel_ml_exporters.records import HistogramValue
 from otel_ml_service.aggregation.observation import Fragment, Observation, Position
 from tests.strategies import Rank, Service
 
@@ -137,6 +139,28 @@ def test_what_a_rank_cannot_tell_is_left_out_and_said(ranks: tuple[Rank, Rank]) 
 
     assert service.rows()[0] == {"x": pytest.approx(4.0, rel=0.006)}
     assert any("rank 0 does not tell the distribution" in said for said in service.notices)
+
+
+def test_the_order_of_records_is_not_told_where_nobody_had_asked_for_it(ranks: tuple[Rank, Rank]) -> None:
+    service = Service()
+    (many,) = ranks[0].record(0, {"x": [1.0, 3.0]})
+    assert isinstance(many, Fragment)
+    service.take([many._replace(reduction=BARE)], ranks[1].record(0, {"x": [4.0, 5.0]}, "last>mean"))
+    service.take(*(rank.done(0) for rank in ranks))
+
+    assert service.rows()[0] == {"x": 5.0}
+    assert any("rank 0 does not tell the order" in said for said in service.notices)
+
+
+def test_a_value_that_is_not_finite_is_in_no_distribution_that_somebody_else_asks_for(ranks: tuple[Rank, Rank]) -> None:
+    service = Service()
+    for value in (math.inf, -math.inf, math.nan, 0.0):
+        service.take(bare(ranks[0], 0, {"x": value}))
+    service.take(ranks[0].done(0), ranks[1].step(0, {"x": 4.0}, "max,histogram"))
+
+    [bins] = [record for record in service.records if isinstance(record, HistogramValue)]
+    assert sum(bins.counts) == 2.0
+    assert not [said for said in service.notices if "does not tell" in said]
 
 
 @pytest.mark.parametrize("globs", [("*", "tok*"), ("tok*", "*")])

@@ -171,3 +171,22 @@ def test_what_comes_after_the_end_for_a_window_that_was_filled_at_the_end_is_add
 
     assert service.rows(axis="time") == {0: {"v": 3.0}}
     assert kept_sums(service.engine) == recounted(service.engine)
+
+
+@pytest.mark.parametrize("at", [0.5, 2.5, 9.0])
+def test_where_too_much_waits_for_a_step_it_goes_beside_the_first_row_that_is_newer_or_the_last(at: float) -> None:
+    service, trainer, monitor = Service(EngineSettings(open_bytes=20_000)), Rank(0), Rank(5)
+    for step in range(4):
+        service.now += 1.0
+        trainer.clock = service.now
+        service.take(trainer.step(step, {"x": 1.0}))
+
+    monitor.clock = START + at
+    for number in range(100):
+        service.take(monitor.record(None, {f"m{number % 10}": 1.0}, "sum"))
+
+    assert service.engine.status.counts.open == 0
+    service.wait(20, trainer, monitor)
+    found = {step: sum(row.values()) - row["x"] for step, row in service.rows().items()}
+    assert {step: amount for step, amount in found.items() if amount} == {min(int(at), 3): 100.0}
+    assert service.rows(axis="time") == {}

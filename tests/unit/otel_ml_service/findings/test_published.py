@@ -311,3 +311,18 @@ def test_what_was_found_in_steps_that_another_attempt_does_again_is_not_so_anymo
     assert [one[:2] for one in so_far[1:]] == [(2, 50)]
     [left] = service.engine.findings
     assert (left["rank"], left["since"], left["last"], left["cost_s"]) == (1, 5, 19, pytest.approx(15.0))
+
+
+def test_of_many_ranks_that_become_slow_at_once_the_first_ones_are_named_and_the_others_counted() -> None:
+    service, ranks = Service(), ranks_of(40)
+    slow = [rank for rank in range(40) if rank % 4 == 1]
+    for step in range(16):
+        for one in ranks:
+            taken = 2.0 + 0.01 * one.writer.rank if one.writer.rank in slow and step >= 10 else 1.0
+            service.take(one.step(step, {"time/forward": taken, "time/backward": 1.0}, "sum>max"))
+        service.wait(1, *ranks)
+
+    assert [said.partition(" of")[0] for said in service.notices] == [
+        *[f"Rank {rank}" for rank in slow[:8]],
+        "2 more ranks",
+    ]

@@ -90,6 +90,29 @@ def test_it_is_in_the_rows_and_said_once() -> None:
     assert "4.0 versions newer" in said
 
 
+def test_when_it_is_over_that_is_in_one_row_and_said() -> None:
+    service, rank = Service(), Rank(0)
+    for step in range(60):
+        behind = 9.0 if step < 12 else 1.0
+        sent = {"consumed/staleness": (1.0 + behind) / 2}
+        for producer, versions in enumerate((1.0, behind)):
+            sent |= {
+                f"consumed/samples/generator/{producer}": 16.0,
+                f"consumed/staleness/generator/{producer}": versions,
+            }
+        service.take(rank.step(step, sent, "mean"))
+        service.wait(1, rank)
+
+    shown = {
+        step: row["otel_ml/stale/generator"]
+        for step, row in service.rows(own=True).items()
+        if "otel_ml/stale/generator" in row
+    }
+    assert [step for step, excess in shown.items() if not excess] == [last := max(shown)]
+    [_, over] = [sentence for sentence in service.notices if "stale" in sentence]
+    assert f"Rank 1 of role 'generator' is no longer stale for role 'trainer': from step 0 to {last}." in over
+
+
 @pytest.mark.parametrize("samples", [0.0, -16.0, float("nan")])
 def test_what_a_program_records_under_these_names_and_is_no_count_of_samples_tells_nothing(samples: float) -> None:
     service, rank = Service(), Rank(0)

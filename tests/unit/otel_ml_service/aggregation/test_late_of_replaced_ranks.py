@@ -1,0 +1,67 @@
+"""What a rank sends for steps long closed while it is open whether the job was restarted (docs/protocol.md §5.6)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from otel_ml_service.aggregation.observation import Fragment
+from otel_ml_service.aggregation.settings import EngineSettings
+from tests.strategies import Rank, Service, split
+
+FORGOTTEN = EngineSettings(retained_steps=2, closed_bytes=0)
+"""Of all but the newest steps it is known which series they have, and no more."""
+
+
+def came_back(service: Service) -> tuple[list[Rank], Rank]:
+    """Let three ranks do ten steps and one of them be replaced; return the two that go on, and who takes its place."""
+    ranks = [Rank(rank, world_size=3) for rank in range(3)]
+    for step in range(10):
+        service.take(*[rank.step(step, {"x": 1.0, "z": 1.0}, "sum") for rank in ranks])
+        service.wait(1, *ranks)
+    service.wait(5, *ranks[:2])
+    return ranks[:2], Rank(2, world_size=3, instance="again", clock=service.now)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_of_a_rank_that_came_back_new_names_land_and_the_others_are_too_late_and_handed_over(restarts: bool) -> None:
+    service = Service(FORGOTTEN)
+    others, back = came_back(service)
+
+    service.take(back.step(3, {"x": 5.0, "new": 7.0}, "sum"), back.step(4, {"x": 6.0}, "sum"))
+    service.take(back.step(5, {"new": 1.0}, "sum"), others[0].record(6, {"told late": 1.0}, "sum"))
+    assert service.engine.status.counts.waiting == 5  # it may be the first rank of a job that is started again
+    if restarts:
+        service.restart()
+    service.wait(12, *others, back)
+
+    as_before = {"x": 3.0, "z": 3.0}
+    rows = [service.rows()[step] for step in (3, 4, 5)]
+    assert rows == [as_before | {"new": 7.0}, as_before, as_before | {"new": 1.0}]
+    late = [sent for outcome in service.outcomes for sent in outcome.too_late]
+    assert [(sent.step, sent.partials.unpack().stats[:, 1].tolist()) for sent in late] == [(3, [5.0]), (4, [6.0])]
+    assert [sent.writer for sent in late] == [back.writer] * 2
+    assert service.engine.status.lost == {"too_late": 2}
+    in_memory = [
+        json.loads(entry)["step"] for key, entry in service.state.items() if key[:5] == "unit/" and key.count("/") == 1
+    ]
+    assert 4 not in in_memory  # nothing of it is there
+    counts = service.engine.status.counts
+    assert (counts.waiting, counts.open, counts.received) == (0, 0, counts.closed + counts.too_late)
+
+
+def test_what_a_collector_has_split_and_is_handed_over_is_told_as_one_message() -> None:
+    """In a replay, too, its parts are no duplicates of each other."""
+    service = Service(FORGOTTEN)
+    others, back = came_back(service)
+    whole, alone = back.record(3, {"x": 5.0, "z": 6.0}, "sum") + back.record(3, {"x": 7.0}, "max")
+    assert isinstance(whole, Fragment)
+
+    service.take(split(whole, 1), [alone], back.done(3))
+    service.wait(5, *others, back)
+
+    late = [sent for outcome in service.outcomes for sent in outcome.too_late if isinstance(sent, Fragment)]
+    told = [(sent.seq, sent.seq_points, str(sent.reduction), len(sent.partials.series)) for sent in late]
+    assert told == [(1, 2, "sum", 1), (1, 2, "sum", 1), (2, 1, "max", 1)]
+    assert {(sent.axis, sent.step) for sent in late} == {("step", 3)}
