@@ -166,7 +166,7 @@ class LatePoints:
             if not refused:
                 continue
             self._run.refuse(attempt, refused)
-            self._run.output.too_late += self._as_sent(attempt, window, writer, refused)
+            self._run.output.too_late.extend(self._as_sent(attempt, window, writer, refused))
             self.withdraw(attempt, window, mine)
             for taken, _ in parts:
                 if taken is not None:
