@@ -138,6 +138,18 @@ class Page:
         [field] = self.all(selector)
         field.send_keys(text)
 
+    def press(self, selector: str) -> None:
+        """Press the pointer on the first element that matches, and hold it."""
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self._chrome).click_and_hold(self.all(selector)[0]).perform()
+
+    def release(self) -> None:
+        """Let the pointer go where it is."""
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self._chrome).release().perform()
+
     def picture(self, name: str) -> Path:
         """Keep what is to be seen now as `build/screenshots/<name>.png`."""
         PICTURES.mkdir(parents=True, exist_ok=True)

@@ -159,7 +159,8 @@ def answer(run: Contents, told: Told, *, is_live: bool = False) -> Markup:
     sentences = [*_not_finite(run.facts), *_of_steps(told), *sentences, *beside]
     more = [tag("p", f"{len(found) - _SHOWN} more below.", class_="quiet")] if len(found) > _SHOWN else []
     bands = [
-        {"axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"} for one in every
+        {"role": one.role, "axis": one.axis, "since": one.since, "until": one.until, "said": f"{one.kind}: {one.who}"}
+        for one in every
     ]
     marks = tag("div", hidden="", data_bands=script_data(bands)) if bands else Markup("")
     return tag("section", *failed, *sentences, *more, _state(run, is_live), marks, class_="top")

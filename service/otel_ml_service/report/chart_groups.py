@@ -110,10 +110,12 @@ def curve_section(charts: Charts, figure: Figure, most: int) -> Markup:
 
 
 _LOOK = Markup(
-    '<div class="tools look"><label><input type="checkbox" data-look="log"> logarithmic</label> '
-    '<label>smooth <input type="range" data-look="smooth" min="0" max="0.98" step="0.02" value="0"></label> '
-    '<label><input type="checkbox" data-look="whole"> with warm-up</label> '
-    '<label class="several"><input type="checkbox" data-look="time"> roles on one axis of time</label></div>'
+    '<div class="tools look"><label><input type="checkbox" autocomplete="off" data-look="log"> logarithmic</label> '
+    '<label>smooth <input type="range" autocomplete="off" data-look="smooth" min="0" max="0.98" step="0.02" value="0">'
+    "</label> "
+    '<label><input type="checkbox" autocomplete="off" data-look="whole"> with warm-up</label> '
+    '<label class="several"><input type="checkbox" autocomplete="off" data-look="time"> roles on one axis of time'
+    "</label></div>"
 )
 
 

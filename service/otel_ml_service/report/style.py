@@ -76,7 +76,8 @@ table.runs td.number { white-space: nowrap; } td.pick, th:first-child { min-widt
 td.who { min-width: 9rem; } td.pairs { min-width: 14rem; } input[type=search] { flex: 1 1 12rem; }
 a { color: var(--c0); } code { white-space: nowrap; font-size: .8rem; }
 rect.front { stroke: var(--ink); stroke-width: 2; }
-[data-away]::before { content: "not connected: the program that shows this page has ended"; color: var(--bad); }
+.away { color: var(--bad); position: fixed; left: 0; right: 0; bottom: 0; margin: 0; padding: .5rem 1.2rem; z-index: 1;
+  background: var(--card); border-top: 1px solid var(--line); } .away:empty { border: 0; padding: 0; }
 .tip { position: absolute; right: 0; top: 0; background: var(--card); border: 1px solid var(--line); font-size: .8rem;
   border-radius: .3rem; padding: .1rem .4rem; pointer-events: none; white-space: pre; }
 .wide { overflow-x: auto; } .timeline svg, .heat svg { min-width: 42rem; }
@@ -102,14 +103,14 @@ _ASSETS = Path(__file__).with_name("assets")
 @cache
 def page_script(last: str = "file.js") -> str:
     """Return the program of a page: the plotting library, what draws, and what begins it: `file.js` or `live.js`."""
-    own = "\n".join(_read(name) for name in ("charts.js", "ranks.js", last))
+    own = "\n".join(_read(name) for name in ("asking.js", "charts.js", "ranks.js", last))
     return f"{_read('uPlot.iife.min.js')}\n(() => {{\n'use strict';\n{own}}})();\n"
 
 
 @cache
 def list_script() -> str:
     """Return the program of a list of runs."""
-    return f"(() => {{\n'use strict';\n{_read('runs.js')}}})();\n"
+    return f"(() => {{\n'use strict';\n{_read('asking.js')}{_read('runs.js')}}})();\n"
 
 
 def _read(name: str) -> str:

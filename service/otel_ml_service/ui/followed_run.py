@@ -42,7 +42,7 @@ _CHARTS = 1_000
 
 
 _COUNT = itertools.count(1)
-"""Versions and generations: a page may ask one that has read the run anew, and whose numbers must not be those it has."""
+"""Versions and generations: a page may ask one that has read the run anew, and whose are never those it has."""
 
 _LOOKS = 3
 """Findings whose steps are looked for in the file of spans before a new step is shown instead."""
@@ -119,17 +119,23 @@ class FollowedRun:
         """Return the view of a step; without rows where no span of it is there.
 
         Args:
-            name: of the step; None for the one that shows the worst finding, or without findings a new one.
+            name: of the step, whose role may be empty: of any that has it; None for the one that shows the worst
+                finding, or without findings a new one.
         """
         with self._lock:
             self._refresh()
             newest = by_step(in_causal_order(self._contents.spans))
             whole = whole_steps(self._contents, newest)
             named = [(one.role, one.axis, one.shows) for one in troubles(self._contents)]
+            roles = sorted({role for role, axis in self._contents.times}, key=lambda role: (role != "trainer", role))
         # The newest step of all is still being done.
         newer = sorted(newest, key=lambda one: (one[1] == DEFAULT_AXIS, one[2]))[-2:]
-        asked = None if name is None else _as_recorded(name, newest)
-        for one in [asked] if asked is not None else [*named[:_LOOKS], *newer]:
+        asked = (
+            [*named[:_LOOKS], *newer]
+            if name is None
+            else [_as_recorded((role, *name[1:]), newest) for role in ([name[0]] if name[0] else roles)]
+        )
+        for one in asked:
             # A run without `spans.jsonl` has no others than those of the newest that are held.
             if spans := whole.get(one) or stored_step(self.folder, one) or newest.get(one):
                 return step_view(one, spans)

@@ -59,9 +59,13 @@ class KnownRuns:
                 self._followed.pop(next(iter(self._followed)))
             return known
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each run, the newest first; of those that are not read yet only name and time."""
-        folders = run_folders(self.base)[:_RUNS]
+    def rows(self) -> tuple[list[dict[str, Any]], int]:
+        """Return a row for each of the newest runs, the newest first, and how many older ones there are.
+
+        Of runs that are not read yet there are only name and time.
+        """
+        every = run_folders(self.base)
+        folders = every[:_RUNS]
         with self._changed:
             for folder in folders:
                 name = _name(folder)
@@ -69,7 +73,7 @@ class KnownRuns:
                     self._queued.add(name)
                     self._to_read.put(folder)
             self._changed.wait_for(lambda: not self._queued, timeout=_TIMEOUT_S)
-            return [self._row(folder) for folder in folders]
+            return [self._row(folder) for folder in folders], len(every) - len(folders)
 
     def _row(self, folder: RunFolder) -> dict[str, Any]:
         name = _name(folder)

@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 
 _HOST = "127.0.0.1"
 _COMPARED = 8
+"""Runs of a comparison; `runs.js` has the same number, and says so."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -142,7 +143,8 @@ def _routed(runs: KnownRuns, path: Sequence[str], query: Query) -> Answer:
     if list(path) == [""]:
         return Answer(_list_page(runs.base))
     if list(path) == ["runs.json"]:
-        return _json(runs.rows())
+        rows, older = runs.rows()
+        return _json({"runs": rows, "older": older})
     if list(path) in (["compare"], ["news"]):
         names = dict.fromkeys(query.get("run", []))
         several = [run for name in list(names)[:_COMPARED] if (run := runs.find(name)) is not None]

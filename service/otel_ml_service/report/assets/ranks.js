@@ -6,16 +6,19 @@ const inkOf = (name, attributes, ...content) => {
   return node;
 };
 
+// Which step and row of a role and axis a person looks at: the picture is another one when a step has come.
+const lookedAt = new Map();
 const cellOf = (svg, heat, column, row) => {
   const mark = svg.querySelector('.cursor'), tip = svg.closest('figure').querySelector('.tip');
   heat.at = [column, row];
+  lookedAt.set(`${heat.role} ${heat.axis}`, [heat.steps[column], heat.rows[row]]);
   mark.setAttribute('x', heat.left + column * heat.width);
   mark.setAttribute('y', heat.top + row * heat.height);
   mark.removeAttribute('hidden');
   const value = heat.values[row][column];
   const said = value < 0 ? 'no timer' : value < 1 ? 'as the others' : `${value} % longer than the usual rank`;
   const step = heat.steps[column], met = besideOf(placeOf(heat.axis, place => place.role === heat.role), step);
-  tip.textContent = `${heat.rows[row]}, ${heat.axis} ${step.toLocaleString('en')}${met}: ${said}`;
+  tip.textContent = `${heat.rows[row]}, ${heat.axis} ${stepText(step)}${met}: ${said}`;
   tip.hidden = false;
 };
 const watchHeat = () => document.querySelectorAll('svg[data-heat]').forEach(svg => {
@@ -30,9 +33,16 @@ const watchHeat = () => document.querySelectorAll('svg[data-heat]').forEach(svg 
       clamp(Math.floor((y - heat.top) / heat.height), heat.rows.length)];
   };
   svg.addEventListener('pointermove', event => cellOf(svg, heat, ...find(event)));
-  svg.addEventListener('pointerleave', () => { svg.closest('figure').querySelector('.tip').hidden = true; });
+  svg.addEventListener('pointerleave', () => {
+    lookedAt.delete(`${heat.role} ${heat.axis}`);
+    svg.closest('figure').querySelector('.tip').hidden = true;
+  });
+  const [step, name] = lookedAt.get(`${heat.role} ${heat.axis}`) || [];
+  const column = heat.steps.indexOf(step), row = heat.rows.indexOf(name);
+  if (column >= 0 && row >= 0) cellOf(svg, heat, column, row);
   svg.addEventListener('click', event => goTo(heat.axis, heat.steps[find(event)[0]], heat.role));
   svg.addEventListener('keydown', event => {
+    if (isOfBrowser(event)) return;
     const [x, y] = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]}[event.key] || [0, 0];
     const [column, row] = heat.at || [0, 0];
     if (event.key === 'Enter') goTo(heat.axis, heat.steps[column], heat.role);
@@ -42,7 +52,8 @@ const watchHeat = () => document.querySelectorAll('svg[data-heat]').forEach(svg 
   });
 });
 
-const bar = 22, labels = 84;
+const bar = 22, letter = 6.5;  // pixels: of a row, and about of a letter of its name
+const closest = 1e-6;  // of a step: closer, begin and end of what is shown become one number
 class StepView {
   constructor(place) {
     this.place = place;
@@ -54,7 +65,8 @@ class StepView {
       return node;
     };
     this.number = make('input', {type: 'number', 'aria-label': 'step', min: 0});
-    this.number.addEventListener('change', () => this.open(this.axis, +this.number.value));
+    this.number.addEventListener('change', () => this.openTyped());
+    this.asked = 0;
     this.bar = make('div', {class: 'tools'}, button('‹', 'the step before', () => this.move(-1)), this.number,
       button('›', 'the next step', () => this.move(1)), button('+', 'closer', () => this.scale(0.5)),
       button('−', 'wider', () => this.scale(2)), button('all', 'the whole step', () => { this.zoom = [0, 1]; this.draw(); }));
@@ -62,6 +74,7 @@ class StepView {
     this.note = make('p', {class: 'quiet', 'aria-live': 'polite'});
     place.replaceChildren(this.bar, this.body, this.note);
     this.body.addEventListener('keydown', event => {
+      if (isOfBrowser(event)) return;
       const wide = this.zoom[1] - this.zoom[0];
       const act = {ArrowLeft: () => wide < 1 ? this.pan(-wide / 4) : this.move(-1), '+': () => this.scale(0.5),
         ArrowRight: () => wide < 1 ? this.pan(wide / 4) : this.move(1), '-': () => this.scale(2), '=': () => this.scale(0.5),
@@ -78,24 +91,35 @@ class StepView {
     if (this.known.length) this.show(this.known[0]);
     else if (place.dataset.live) this.open();
   }
+  openTyped() {
+    const step = this.number.valueAsNumber;  // NaN of what is no number, and of nothing
+    if (Number.isInteger(step) && step >= 0) this.open(this.axis ?? 'step', step, this.found?.role);
+    else this.note.textContent = 'A step is a whole number from 0 on.';
+  }
+  // Without a step, the one that shows the worst finding; without a role, whichever has such a step.
   async open(axis, step, role) {
+    const number = this.asked += 1;
     const fits = one => one.axis === axis && one.step === step && (!role || one.role === role);
-    let found = this.known.find(fits);
+    let found = this.known.find(fits), wrong = '';
     if (!found && this.place.dataset.live) {
-      const asked = step === undefined ? '' : `?${new URLSearchParams({axis, step, role: role || this.found?.role || 'trainer'})}`;
-      const answer = await fetch(`step${asked}`).catch(() => null);
-      found = answer?.ok ? await answer.json() : null;
+      const query = step === undefined ? '' : `?${new URLSearchParams({axis, step, role: role || ''})}`;
+      const answer = await asked(`step${query}`, 'this run');
+      if (number !== this.asked) return;  // a later step was asked for meanwhile, and its answer may be here already
+      wrong = answer.wrong;
+      found = answer.found ? JSON.parse(answer.found) : null;
     }
-    if (!found?.rows?.length && step === undefined) return;
-    if (!found?.rows?.length) {
-      const kept = this.known.filter(one => one.axis === axis).map(one => one.step).sort((a, b) => a - b);
-      this.note.textContent = `No spans of ${axis} ${step} are here` +
-        (kept.length && !this.place.dataset.live ? `; those of ${axis} ${kept.join(', ')} are.` : '.');
-      this.number.value = step;
-      return;
-    }
-    this.zoom = [0, 1];
-    this.show(found);
+    if (found?.rows?.length) {
+      this.zoom = [0, 1];
+      this.show(found);
+    } else if (wrong || step !== undefined) this.say(wrong || this.missing(axis, step), step);
+  }
+  missing(axis, step) {
+    const kept = this.known.filter(one => one.axis === axis).map(one => one.step).sort((a, b) => a - b);
+    return `No spans of ${axis} ${step} are here` + (kept.length ? `; those of ${axis} ${kept.join(', ')} are.` : '.');
+  }
+  say(text, step) {
+    this.note.textContent = text;
+    if (step !== undefined) this.number.value = step;
   }
   show(found) {
     this.found = found;
@@ -110,10 +134,12 @@ class StepView {
       .sort((a, b) => a - b);
     const next = this.place.dataset.live ? +this.number.value + by : by > 0 ?
       kept.find(step => step > +this.number.value) : kept.reverse().find(step => step < +this.number.value);
-    if (next !== undefined && next >= 0) this.open(this.axis, next, this.found?.role);
+    if (next === undefined || next < 0) return;
+    this.number.value = next;  // who moves on before the answer moves on from here
+    this.open(this.axis ?? 'step', next, this.found?.role);
   }
   scale(by) {
-    const [from, to] = this.zoom, middle = (from + to) / 2, half = Math.min((to - from) / 2 * by, 0.5);
+    const [from, to] = this.zoom, middle = (from + to) / 2, half = Math.min(Math.max((to - from) / 2 * by, closest / 2), 0.5);
     const begin = Math.min(Math.max(middle - half, 0), 1 - 2 * half);
     this.zoom = [begin, begin + 2 * half];
     this.draw();
@@ -126,7 +152,8 @@ class StepView {
   draw() {
     const {found} = this;
     if (!found) return;
-    const wide = Math.max(this.body.clientWidth, 260), high = bar * found.rows.length + 20, shown = wide - labels - 4;
+    const wide = Math.max(this.body.clientWidth, 260), high = bar * found.rows.length + 20;
+    const labels = 12 + letter * Math.max(...found.rows.map(row => row.who.length)), shown = wide - labels - 4;
     const [from, to] = this.zoom.map(part => part * found.us), x = at => labels + (at - from) / (to - from) * shown;
     const svg = inkOf('svg', {viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, role: 'img',
       'aria-label': found.said});
@@ -136,6 +163,7 @@ class StepView {
       const top = place * bar;
       svg.append(inkOf('text', {x: labels - 6, y: top + 15, 'text-anchor': 'end'}, row.who));
       for (const [name, begin, length, depth, isFront] of row.boxes) {
+        // 0.7: what is shorter than a pixel is seen. Where timers are around it, it is lower, up to three of them.
         const width = Math.max(x(begin + length) - x(begin), 0.7), inset = Math.min(depth, 3) * 4;
         const said = `${row.who}, ${found.names[name]}: ${told(length / 1e6, 's')}` +
           (isFront ? ', at the front: the step waited for this' : '');
@@ -161,7 +189,8 @@ const watchSteps = () => {
 function goTo(axis, step, role) {
   if (!stepView) return;
   stepView.open(axis, step, role);
-  stepView.place.closest('section').scrollIntoView({behavior: 'smooth', block: 'nearest'});
+  const isCalm = matchMedia('(prefers-reduced-motion: reduce)').matches;
+  stepView.place.closest('section').scrollIntoView({behavior: isCalm ? 'auto' : 'smooth', block: 'nearest'});
 }
 document.addEventListener('click', event => {
   const link = event.target.closest?.('[data-goto]');

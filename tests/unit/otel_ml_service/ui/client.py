@@ -37,6 +37,11 @@ class Client:
         connection.close()
         return said
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Ask for the list of runs."""
+        found: list[dict[str, Any]] = self.get("runs.json").json["runs"]
+        return found
+
     def run(self, name: str) -> Said:
         """Ask for the page of a run, as a row of the list links to it."""
         return self.get(f"run/{'/'.join(quote(part, safe='') for part in name.split('/'))}/")

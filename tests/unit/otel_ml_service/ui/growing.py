@@ -18,19 +18,19 @@ class Growing:
         self.folder.mkdir(parents=True)
         self._seq = 0
 
-    def step(self, step: int, **values: float) -> None:
+    def step(self, step: int, role: str = "trainer", **values: float) -> None:
         self._seq += 1
-        row = {"seq": self._seq, "role": "trainer", "axis": "step", "step": step, "attempt": 0, "time": 1000.0 + step}
+        row = {"seq": self._seq, "role": role, "axis": "step", "step": step, "attempt": 0, "time": 1000.0 + step}
         with (self.folder / "metrics.jsonl").open("a") as file:
             file.write(json.dumps({**row, "values": values}) + "\n")
 
-    def spans(self, step: int, ranks: int, slow: int) -> None:
+    def spans(self, step: int, ranks: int, slow: int, role: str = "trainer") -> None:
         with (self.folder / "spans.jsonl").open("a") as file:
             for rank in range(ranks):
                 at = step * 10**9
                 for name, ms in (("forward", 50 if rank == slow else 20), ("all_reduce", 5)):
                     span = {"trace_id": "0" * 32, "span_id": "0" * 16, "parent_id": None, "name": name, "start_ns": at}
-                    more = {"end_ns": at + ms * 10**6, "role": "trainer", "rank": rank, "axis": "step", "step": step}
+                    more = {"end_ns": at + ms * 10**6, "role": role, "rank": rank, "axis": "step", "step": step}
                     file.write(json.dumps({"seq": 1, **span, **more}, separators=(",", ":")) + "\n")
                     at += ms * 10**6
 

@@ -7,8 +7,11 @@ import shutil
 import time
 from pathlib import Path
 
+import pytest
+
 from otel_ml_exporters.records import RunStatus, StepRecord
 from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.ui import known_runs
 from otel_ml_service.ui.followed_run import FollowedRun
 from tests.recorded_run import write_run
 from tests.unit.otel_ml_service.report.job_of_roles import job_of_two_roles
@@ -97,7 +100,7 @@ def test_a_run_in_a_folder_with_an_odd_name_is_found_by_its_row(client: Client, 
     for name in ("👩\u200d🔬 lab", "a\u202eb", "50%/".rstrip("/"), "a#b?c", "caf\udce9"):
         Growing(tmp_path, experiment=name).step(0, loss=1.0)
 
-    rows = client.get("runs.json").json
+    rows = client.rows()
 
     assert len(rows) == 5
     assert [client.run(row["name"]).status for row in rows] == [200] * 5
@@ -126,3 +129,24 @@ def test_a_point_of_a_curve_is_of_the_role_that_recorded_it(client: Client, tmp_
     told = client.get(f"run/digits/roles/news?charts={asked}").json["charts"]
 
     assert {key: chart["role"] for key, chart in told.items()} == charts
+
+
+def test_a_step_of_a_curve_whose_role_nobody_knows_is_that_of_whoever_did_it(client: Client, tmp_path: Path) -> None:
+    run = Growing(tmp_path)
+    run.step(0, loss=1.0)
+    run.spans(0, ranks=2, slow=1)
+
+    assert client.get("run/growing/run-1/step?role=&axis=step&step=0").json["role"] == "trainer"
+    assert client.get("run/growing/run-1/step?role=&axis=step&step=1").json == {"rows": []}
+
+
+def test_how_many_runs_are_too_old_for_the_list_is_told(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_runs, "_RUNS", 3)  # else 501 runs have to be read
+    for number in range(5):
+        Growing(tmp_path, run=f"run-{number}").step(0, loss=1.0)
+
+    found = client.get("runs.json").json
+
+    assert (len(found["runs"]), found["older"]) == (3, 2)

@@ -91,7 +91,7 @@ def test_what_is_no_run_of_the_folder_is_not_found(client: Client, path: str) ->
 def test_the_list_tells_state_last_step_parameters_and_last_values(client: Client, tmp_path: Path) -> None:
     write_run(tmp_path, "run-1", records_of_everything())
 
-    [row] = client.get("runs.json").json
+    [row] = client.rows()
 
     assert (row["name"], row["state"], row["step"]) == ("digits/run-1", "finished", 59)
     assert row["params"]["lr"] == "0.1"
@@ -117,17 +117,17 @@ def test_a_run_whose_page_is_open_does_not_change_while_the_list_reads_it(
 
     monkeypatch.setattr(known_runs, "is_own", while_it_reads)  # is called in the middle of reading
 
-    eventually(lambda: "values" in client.get("runs.json").json[0])  # a list answers with what has been read so far
+    eventually(lambda: "values" in client.rows()[0])  # a list answers with what has been read so far
     asked[0].join()
 
-    assert client.get("runs.json").json[0]["state"] == "running"
+    assert client.rows()[0]["state"] == "running"
 
 
 def test_the_list_calls_a_run_what_people_call_it(client: Client, tmp_path: Path) -> None:
     for name in ("run-1", "01M8GQFF4BTTFDT7ZRA6P8PBJV"):
         write_run(tmp_path, name, records_of_everything())
 
-    rows = {row["run"]: row["called"] for row in client.get("runs.json").json}
+    rows = {row["run"]: row["called"] for row in client.rows()}
 
     assert rows == {"run-1": "run-1", "01M8GQFF4BTTFDT7ZRA6P8PBJV": "proud-harbor-941"}
 
@@ -149,7 +149,7 @@ def test_the_list_tells_what_a_run_failed_with(client: Client, tmp_path: Path) -
     text = Text(1, 1000.0, "otel_ml/failure/rank_3", "step", 7, "RuntimeError: no memory")
     write_run(tmp_path, "run-1", [text, RunStatus(2, 1001.0, "failed")])
 
-    [row] = client.get("runs.json").json
+    [row] = client.rows()
 
     assert (row["state"], row["said"]) == ("failed", "Rank 3 failed at step 7: RuntimeError: no memory")
 
@@ -159,7 +159,7 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_shown(client: Cli
     broken = Growing(tmp_path)
     (broken.folder / "metrics.jsonl").write_text("no JSON\n")
 
-    assert sorted(row["state"] for row in client.get("runs.json").json) == ["finished", "unreadable"]
+    assert sorted(row["state"] for row in client.rows()) == ["finished", "unreadable"]
     assert client.get("run/growing/run-1/").status == 500
     assert client.get("run/digits/run-1/").status == 200
 
@@ -178,7 +178,7 @@ def test_what_a_live_page_is_answered_is_written_out_and_finds_its_step_again(cl
     names = urlencode({"role": SHOWN, "axis": SHOWN, "step": 4})
 
     step = client.get(f"run/digits/run-1/step?{names}").json
-    others = [client.get("runs.json").json, client.get("run/digits/run-1/news?version=-1").json]
+    others = [client.rows(), client.get("run/digits/run-1/news?version=-1").json]
 
     assert (step["role"], step["axis"], step["names"], len(step["rows"])) == (SHOWN, SHOWN, [SHOWN], 2)
     assert controls_in([step, *others]) == []

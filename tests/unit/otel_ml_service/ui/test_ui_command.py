@@ -37,7 +37,7 @@ def test_the_command_says_the_address_first_answers_there_and_ends_with_ctrl_c(
 
     assert place.startswith("127.0.0.1:")
     assert len(token) >= 40
-    assert [row["run"] for row in found.json] == ["run-1"]
+    assert [row["run"] for row in found.json["runs"]] == ["run-1"]
     assert token not in said
     assert process.returncode == 130
 
