@@ -140,10 +140,11 @@ def test_values_between_gaps_are_seen_however_many_there_are(page: Page, tmp_pat
 
 
 def test_curves_look_as_the_legend_says_also_beyond_twelve(page: Page, tmp_path: Path) -> None:
-    names = [f"p{number}" for number in range(13)]
+    names = [f"p{number}" for number in range(10, 23)]
     opened(page, tmp_path, {"length": [0.0, 1.0], **{f"length/{name}": [1.0, 2.0] for name in names}})
     legend = page.run(
-        "const [figure] = document.querySelectorAll('figure.chart'), style = getComputedStyle(document.documentElement);"
+        "const [figure] = document.querySelectorAll('figure.chart');"
+        "const style = getComputedStyle(document.documentElement);"
         "return [...figure.querySelectorAll('.key')].map(key => [style.getPropertyValue('--' + /c\\d/.exec("
         "key.className)[0]).trim(), key.classList.contains('dashed')]);"
     )

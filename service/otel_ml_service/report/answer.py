@@ -109,6 +109,7 @@ def _shown_by(
     """Return the step whose span the finding names, if that is one of its own; else the one in which it was worst."""
     if said is not None and since <= said <= last:
         return said
+    # Nobody is rank -1: of a finding that names no rank nothing is known here, and its first step is shown.
     within = {step: found.get(-1 if rank is None else rank, math.nan) for step, found in slow.items()}
     known = {step: value for step, value in within.items() if since <= step <= last and not math.isnan(value)}
     return max(known, key=lambda step: known[step], default=since)
@@ -126,6 +127,7 @@ def _whole(value: JsonValue) -> int | None:
 
 def _share(history: History, axis: str, place: str, since: int, last: int, extra_s: float | None) -> float | None:
     seconds = _step_seconds(history, axis, place)
+    # An axis may count tokens: step by step, a finding that lasts would take minutes.
     within = [seconds[step] for step in range(since, last + 1) if step in seconds] if last - since < 10**6 else []
     return extra_s / fmean(within) if extra_s and within and fmean(within) > 0 else None
 

@@ -26,11 +26,13 @@ def beside(run: Contents, role: str, axis: str, step: int) -> str:
     steps = sorted((time, one) for one, time in run.recorded.get(trainer, {}).items()) if trainer else []
     if at is None or not steps or not steps[0][0] <= at <= steps[-1][0]:
         return ""
+    # A step is recorded when it is over: the one that was being done then is the next to be recorded.
     return f"beside {DEFAULT_AXIS} {steps[bisect_left(steps, (at, -1))][1]:,}"
 
 
 def _trainer(run: Contents) -> Place | None:
     places = [place for place in run.recorded if place[1] == DEFAULT_AXIS]
+    # The job's main role is the one whose names begin with nothing: `trainer`, or one with an empty prefix.
     return min(places, key=lambda place: (published_name(place[0], place[1], "x") != "x", place[0]), default=None)
 
 
@@ -55,6 +57,6 @@ def _points(recorded: dict[int, float], begin: float) -> list[tuple[int, float]]
     steps = sorted(recorded)
     # A step that was done again, or closed late, is drawn no earlier than the one before it.
     seconds = list(accumulate((recorded[step] - begin for step in steps), max))
-    stride = -(-len(steps) // _POINTS)
+    stride = -(-len(steps) // _POINTS)  # rounded up
     kept = sorted({*range(0, len(steps), stride), len(steps) - 1})
     return [(steps[place], round(seconds[place], 4)) for place in kept]

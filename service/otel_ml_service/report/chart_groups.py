@@ -32,10 +32,11 @@ Charts = Mapping[SeriesName, Sequence[Curve]]
 def charts_of(run: Contents) -> dict[SeriesName, list[Curve]]:
     """Return the charts of a run: a metric with its further reductions in one, what a user recorded first."""
     charts: dict[SeriesName, list[Curve]] = {}
-    for key in in_order(run.history.series):
+    for key in in_order(run.history.series):  # in which `loss` comes before `loss/max`
         base, _, last = key.name.rpartition("/")
         series = run.history.series[key]
         row = row_of(last)
+        # Of another scale, as a count beside a loss, it would flatten the metric.
         if row is not None and row.scale == "values" and not is_rank(key.name) and SeriesName(key.axis, base) in charts:
             charts[SeriesName(key.axis, base)].append(Curve(last, series))
         else:

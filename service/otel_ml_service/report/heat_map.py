@@ -81,7 +81,9 @@ def _most(values: Floats, axis: int) -> Floats:
 def _rows(ranks: Sequence[int], matrix: Floats, hosts: Mapping[int, str]) -> list[_Row]:
     if len(ranks) <= _ROWS:
         return [_Row(f"rank {rank}", (rank,)) for rank in ranks]
-    means = np.nan_to_num(matrix).mean(axis=1)
+    means = np.nan_to_num(matrix).mean(
+        axis=1
+    )  # of each rank; a step without its timers is one in which it was not slow
     slowest = sorted(int(place) for place in np.argsort(-means, kind="stable")[:_OUTLIERS])
     alone = [_Row(f"rank {ranks[place]}", (ranks[place],)) for place in slowest]
     return [*alone, *(_by_hosts(ranks, hosts) if hosts.keys() >= set(ranks) else _by_numbers(ranks))]
@@ -124,11 +126,13 @@ def _picture(
     tall = 18 if len(rows) <= 16 else 9 if len(rows) <= 48 else 6
     wide = (_WIDTH - _LEFT - 4) / len(steps)
     high = tall * len(rows)
+    # rows × columns; -1 is no timer, as `ranks.js` reads it
     percent = np.where(np.isnan(values), -1, np.clip(np.nan_to_num(values) * 100, 0, 9999)).round().astype(int)
     data = {"axis": axis, "role": role, "steps": list(steps), "rows": [row.label for row in rows],
             "values": percent.tolist(), "left": _LEFT, "top": _TOP, "width": wide, "height": tall}  # fmt: skip
-    labeled = max(1, math.ceil(14 / tall))
-    size = math.ceil(len(every) / len(steps))
+    labeled = max(1, math.ceil(14 / tall))  # every so many rows, so that names do not overlap
+    size = math.ceil(len(every) / len(steps))  # steps of a column
+    # Of each column the first step, of the last one the last: the axis says where the run begins and ends.
     ends = [*every[:-1:size][: len(steps) - 1], every[-1]]
     names = [
         tag("text", row.label, x=_LEFT - 6, y=_TOP + number * tall + tall / 2 + 4, text_anchor="end")

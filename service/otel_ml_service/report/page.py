@@ -37,9 +37,10 @@ from otel_ml_service.stored_runs.run_history import SeriesName
 __all__ = ["compared_parts", "document", "page", "page_of_parts", "parts"]
 
 _NOTHING: Mapping[StepName, Sequence[Span]] = MappingProxyType({})
+# The style sheet is in the page, and some elements have a style of their own; a live page asks its own server.
 _POLICY = "default-src 'none'; img-src data:; connect-src 'self'; style-src 'unsafe-inline'"
 _BOXES = 6_000
-"""Spans of all step views of a page."""
+"""Spans of all step views of a page. The step that passes it is still whole."""
 
 _CHARTS = 80
 """Charts of a page; the other series are listed with their last value."""

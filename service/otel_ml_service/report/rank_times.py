@@ -66,7 +66,7 @@ class RankTimes:
         self._ranks.update({row["rank"] for row in rows})
         self._count(rows)
         while self._cells > self.most_cells and len(self._open) > 1:
-            self._close(heappop(self._ascending))
+            self._close(heappop(self._ascending))  # the smallest step: its ranks have most likely all told of it
 
     def _learn(self, rows: Sequence[SpanRow]) -> None:
         """Look at how the timers of the first ranks' steps follow each other."""
@@ -172,7 +172,7 @@ def _slowdowns(seconds: Floats, phases: list[str], works: npt.NDArray[np.bool_],
     with np.errstate(invalid="ignore", divide="ignore"):
         least = max(_LEAST_S, longest / 10)
         slow = own_extra(seconds, usual, groups) / np.maximum(usual, least)
-    # Who waits is not slow, nor who has the experts that a router prefers.
+    # Who waits is not slow, nor who has the experts that a router prefers: -inf is never the largest.
     slow = np.where(works & ~np.isnan(slow), np.maximum(slow, 0.0), -np.inf)
     most: Floats = slow.max(axis=1)
     return np.where(np.isinf(most), np.nan, most)

@@ -42,6 +42,7 @@ def step_view(name: StepName, spans: Sequence[Span]) -> dict[str, Any]:
     """Return the rows of a step with their timers as boxes, in microseconds from its beginning, and what it says."""
     role, axis, step = name
     of_rank: dict[int, list[Span]] = defaultdict(list)
+    # Of timers that begin together the one around the others comes first: `_boxes` counts those that are open.
     for span in sorted(spans, key=lambda one: (one.start_ns, -one.end_ns)):
         of_rank[span.rank].append(span)
     account = account_of_step(of_rank)
@@ -53,6 +54,7 @@ def step_view(name: StepName, spans: Sequence[Span]) -> dict[str, Any]:
         {"who": f"{role[:10]} {rank}", "boxes": _boxes(of_rank[rank][:_BOXES], begin, names, account)} for rank in shown
     ]
     left_out = len(of_rank) - len(shown)
+    # `us` is what `ranks.js` divides by: never 0.
     return {
         "role": role, "axis": axis, "step": step, "us": max((end - begin) / 1e3, 1.0), "names": names, "rows": rows,
         "said": _said(name, account, (end - begin) / 1e9, left_out),

@@ -72,6 +72,7 @@ class KnownRuns:
                 if name not in self._queued and self._rows.get(name, (-1.0,))[0] != folder.modified:
                     self._queued.add(name)
                     self._to_read.put(folder)
+            # For all that is to be read, also for others who ask: then a list is whole in the usual, short case.
             self._changed.wait_for(lambda: not self._queued, timeout=_TIMEOUT_S)
             return [self._row(folder) for folder in folders], len(every) - len(folders)
 

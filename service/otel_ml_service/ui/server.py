@@ -173,6 +173,7 @@ def _chart_request(text: str) -> ChartRequest:
 
 
 def _is_whole(text: str) -> bool:
+    # `isdigit` alone takes ² and ٣; 20 digits are more than 64 bits.
     return text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 20
 
 
