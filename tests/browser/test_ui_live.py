@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +81,31 @@ def test_a_reduction_that_comes_later_takes_nothing_from_its_metric(page: Page, 
     page.until(lambda: page.run(HOVER, "loss", 1.0) == "step 20\nloss  0.5\nmax  0.75")
 
     assert page.run(HOVER, "loss", 0.0) == "step 0\nloss  1"
+
+
+def test_how_many_values_are_not_finite_is_told_on_while_values_come(page: Page, address: str, run: Growing) -> None:
+    run.step(20, loss=math.nan)
+    opened(page, address)
+    page.shows("loss\nnan · 1 not finite")
+
+    run.step(21, loss=0.5)
+    page.shows("loss\n0.5 · 1 not finite")
+    run.step(22, loss=math.inf)
+    page.shows("loss\ninf · 2 not finite")
+
+
+def test_on_paper_there_are_all_curves(page: Page, address: str, run: Growing) -> None:
+    run.step(20, **{"loss": 1.0, "a": 1.0, "b": 1.0, **{f"layer/{number:02}": 1.0 for number in range(20)}})
+    opened(page, address)
+    page.until(lambda: page.run(HOVER, "layer/19", 0.5))
+    drawn = "return [...document.querySelectorAll('figure.chart')].map(one => one.querySelectorAll('canvas').length)"
+    assert 0 in page.run(drawn)
+
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    on_paper = page.run(drawn)
+    page.run("dispatchEvent(new Event('afterprint'))")
+
+    assert sum(on_paper) > sum(page.run(drawn))
 
 
 def test_where_a_person_looks_closer_a_new_step_leaves_it_so(page: Page, address: str, run: Growing) -> None:

@@ -63,7 +63,8 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     curves = [Curve(curve.label, dict(sorted(curve.series.items()))) for curve in curves]
     drawn = [thinned(curve.series) for curve in curves]
     holes = sorted({step for curve in curves for step in _holes(curve.series)})
-    caption = _caption(title, _said(unit, curves, len(holes)))
+    said = [_said(unit, curves), f"{len(holes):,} not finite" if holes else ""]
+    caption = _caption(title, " · ".join(filter(None, said)))
     finite = [value for found in drawn for _, value in found if math.isfinite(value)]
     if not finite:
         return tag("figure", caption, tag("p", "no finite value", class_="quiet"), class_="chart")
@@ -119,13 +120,18 @@ def shell(key: str, title: str, labels: Sequence[str], *, is_strip: bool = False
 
 
 def numbers(title: str, axis: str, curves: Sequence[Curve], after: int | None = None) -> dict[str, object]:
-    """Return what a chart draws of curves, for the page: all of it, or what came after a step."""
+    """Return what a chart draws of curves, for the page: all of it, or what came after a step.
+
+    Each chart in view is asked for each second, so what is new of a long run may cost no more than that. `holes`, how
+    many values are not finite, is therefore of these alone, and the page adds them up.
+    """
     unit = unit_of(title)
     new = [_after(curve.series, after) for curve in curves]
-    holes = sum(1 for curve in curves for _ in _holes(curve.series))
+    newest = [Curve(curve.label, found or curve.series) for curve, found in zip(curves, new, strict=True)]
     return {
         "lines": _lines([curve.label for curve in curves], [thinned(found, 4 * _POINTS) for found in new], after),
-        "axis": axis, "unit": unit, "from": after, "said": _said(unit, curves, holes),
+        "axis": axis, "unit": unit, "from": after, "said": _said(unit, newest),
+        "holes": sum(1 for found in new for _ in _holes(found)),
     }  # fmt: skip
 
 
@@ -137,11 +143,10 @@ def _after(series: Series, step: int | None) -> Series:
     return dict(reversed(list(new)))
 
 
-def _said(unit: str, curves: Sequence[Curve], holes: int) -> str:
+def _said(unit: str, curves: Sequence[Curve]) -> str:
     # Of several curves the legend has names, and a value beside one title would be anybody's.
     only = curves[0].series if len(curves) == 1 else {}
-    said = [_quantity(last_value(only), unit)] if only else []
-    return " · ".join(said + ([f"{holes:,} not finite"] if holes else []))
+    return _quantity(last_value(only), unit) if only else ""
 
 
 def last_value(series: Series) -> float:

@@ -147,7 +147,9 @@ def chart_number(value: float) -> str:
         >>> chart_number(1234567.0), chart_number(12288.0), chart_number(0.123456), chart_number(12), chart_number(-0.0)
         ('1.235e+06', '12,288', '0.1235', '12', '0')
     """
-    if isinstance(value, int) or 1e4 <= abs(value) < 1e6:
+    if isinstance(value, int):
+        return f"{value:,}"  # as it is: a step may be larger than what a float tells apart
+    if 1e4 <= abs(value) < 1e6:
         return f"{value:,.0f}"
     return f"{value + 0.0:.4g}"
 

@@ -74,9 +74,14 @@ def yardstick(runs: Sequence[Contents]) -> Yardstick:
     for run in runs:
         lengths.update({name: len(_values(run, name)) for name in _named(run, _STEP)})
     step = max(sorted(having), key=lambda name: (having[name], name == _STEP, lengths[name]), default="")
-    shared = [name for rate in _RATES for name in sorted(_named(runs[0], rate), key=len)]
+    shared = [name for rate in _RATES for name in sorted(_named(runs[0], rate), key=_shortest)]
     rate = next((name for name in shared if all(_values(run, name) for run in runs)), "")
     return Yardstick(step, rate)
+
+
+def _shortest(name: str) -> tuple[int, str]:
+    """Sort by length, the trainer's name first; those of one length by the alphabet, so that reports are the same."""
+    return len(name), name
 
 
 def _named(run: Contents, name: str) -> set[str]:

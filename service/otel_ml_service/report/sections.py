@@ -214,8 +214,8 @@ def _cut(cell: JsonValue) -> object:
     return _shortened(str(cell))
 
 
-def _shortened(shown: str) -> str:
-    return shown if len(shown) <= _CELL else f"{shown[:_CELL]}…"
+def _shortened(shown: str, most: int = _CELL) -> str:
+    return shown if len(shown) <= most else f"{shown[:most]}…"
 
 
 def _at(item: Table | Text | Image) -> str:
@@ -224,7 +224,9 @@ def _at(item: Table | Text | Image) -> str:
 
 def texts(run: Contents) -> Markup:
     """Return the newest text of each name."""
-    found = (details(f"{name}{_at(item)}", tag("pre", item.text[:_TEXT])) for name, item in run.texts.items())
+    found = (
+        details(f"{name}{_at(item)}", tag("pre", _shortened(item.text, _TEXT))) for name, item in run.texts.items()
+    )
     return section("Texts", *found)
 
 

@@ -30,8 +30,11 @@ def timeline(spans: Iterable[Span]) -> Markup:
 
 
 def _picture(timed: Sequence[Span]) -> Markup:
-    shown = _last_steps(timed)[:_SPANS]
-    workers = sorted({(span.role, span.rank) for span in shown})[:_WORKERS]
+    last = _last_steps(timed)
+    every = sorted({(span.role, span.rank) for span in last})
+    workers = every[:_WORKERS]
+    # Whose, and then how many: of thousands of workers the first spans are of the first step alone.
+    shown = [span for span in last if (span.role, span.rank) in workers][:_SPANS]
     begin, end = min(span.start_ns for span in shown), max(span.end_ns for span in shown)
     in_order = sorted(shown, key=lambda one: (one.role, one.rank, one.start_ns, -one.end_ns))
     names = list(dict.fromkeys(span.name for span in in_order))  # colors as in the view of a step
@@ -43,7 +46,9 @@ def _picture(timed: Sequence[Span]) -> Markup:
     scale = tag("text", seconds((end - begin) / 1e9), x=_WIDTH, y=height - 3, text_anchor="end")
     picture = tag("svg", *rows, scale, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label="workers over time")
     keys = (tag("span", name, class_=f"key c{number % COLORS}") for number, name in enumerate(names[: 2 * COLORS]))
-    return tag("div", tag("div", picture, class_="wide timeline"), tag("p", joined(keys), class_="legend"))
+    left_out = len(every) - len(workers)
+    note = [tag("p", f"{left_out:,} workers are not drawn.", class_="quiet")] if left_out else []
+    return tag("div", tag("div", picture, class_="wide timeline"), tag("p", joined(keys), class_="legend"), *note)
 
 
 def _last_steps(spans: Sequence[Span]) -> list[Span]:

@@ -19,7 +19,6 @@ from otel_ml_service.report.curves import last_value
 from otel_ml_service.report.markup import written_out
 from otel_ml_service.stored_runs.failure import failure_lines
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
-from otel_ml_service.stored_runs.run_history import SeriesName
 from otel_ml_service.ui.followed_run import FollowedRun
 
 __all__ = ["KnownRuns"]
@@ -30,7 +29,8 @@ _OPEN = 8
 """Runs whose values are kept between questions: those asked for last."""
 _TIMEOUT_S = 0.8
 """A list answers after so long, with what has been read; the next one has more."""
-_VALUES, _PARAMS = 6, 8
+_VALUES, _PARAMS, _LETTERS = 6, 8, 60
+"""Of a row: values and parameters, and letters of one."""
 
 
 class KnownRuns:
@@ -129,16 +129,19 @@ def _summary(run: Contents, *, is_live: bool) -> dict[str, Any]:
 def _params(run: Contents) -> dict[str, str]:
     hidden: Mapping[str, Any] = redacted_values(run.history.params)
     shown = ((name, value) for name, value in leaves(hidden) if not is_own(name) and not name.startswith("otel_ml."))
-    return {name: str(value)[:60] for name, value in list(shown)[:_PARAMS]}
+    return {name: _shortened(str(value)) for name, value in list(shown)[:_PARAMS]}
+
+
+def _shortened(shown: str) -> str:
+    return shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 1]}…"
 
 
 def _values(run: Contents) -> dict[str, str]:
     finals = {name: value for name, value in run.history.summary.items() if not is_own(name)}
     names = [key for key in run.history.series if not is_own(key.name) and "time/" not in key.name]
     for key in sorted(names, key=lambda key: (key.axis != DEFAULT_AXIS, key.name.count("/"), key.name)):
-        finals.setdefault(key.name, _last(run, key))
+        if len(finals) >= _VALUES:
+            break
+        if key.name not in finals:
+            finals[key.name] = last_value(run.history.series[key])
     return {name: measured(name, value) for name, value in list(finals.items())[:_VALUES]}
-
-
-def _last(run: Contents, key: SeriesName) -> float:
-    return last_value(run.history.series[key])

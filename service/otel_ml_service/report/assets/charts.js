@@ -120,10 +120,11 @@ class Chart {
     this.note = figure.querySelector('.note') || figure.appendChild(make('p', {class: 'note quiet'}));
     // The figure may be another one for the same chart: its part of the page has changed while a person looked at it.
     this.key = keyOf(figure);
-    const {shown, generation, zoom, onTime, looked} = kept.get(this.key) || {};
+    const {shown, generation, holes, zoom, onTime, looked} = kept.get(this.key) || {};
     kept.delete(this.key);
     const own = this.drawing?.dataset.curves || figure.dataset.shown;
-    Object.assign(this, {shown: own ? JSON.parse(own) : shown || null, generation: generation ?? -1, zoom, onTime, looked});
+    Object.assign(this, {shown: own ? JSON.parse(own) : shown || null, generation: generation ?? -1,
+      holes, zoom, onTime, looked});
   }
   get last() { return Math.max(-1, ...this.shown.lines.map(line => line.points.length ? line.points.at(-1)[0] : -1)); }
   // What the page has of it, as the server is asked for what came since; nothing where all of it is wanted.
@@ -140,7 +141,8 @@ class Chart {
       return;
     } else news.lines.forEach((line, place) => this.shown.lines[place].points.push(...line.points));
     this.generation = news.generation;
-    this.said(news.said);
+    this.holes = (news.from === null ? 0 : this.holes) + (news.holes || 0);
+    this.said([news.said, this.holes && `${stepText(this.holes)} not finite`].filter(Boolean).join(' · '));
     if (inView.has(this.figure)) due(this);
   }
   said(text) {
@@ -241,7 +243,7 @@ class Chart {
         (value === null ? 'not finite' : quantity(value, unit));
     });
     const step = this.stepAt(at);
-    this.tip.textContent = [`${axis} ${stepText(step)}${besideOf(this.place, step)}`,
+    this.tip.textContent = [`${axis} ${stepText(step)}${axis === seconds ? ' s' : ''}${besideOf(this.place, step)}`,
       ...values.filter(text => text !== null)].join('\n');
   }
   drawStrip() {
@@ -277,6 +279,7 @@ class Chart {
   }
 }
 const stepText = step => step.toLocaleString('en');
+const seconds = 'time';  // the axis whose steps are seconds since the run began, and of which no rank has spans
 // Which part of its steps, or seconds, a person looks at; null of all.
 const closer = ({scales: {x: {min, max}}, data: [xs]}) => min <= xs[0] && max >= xs.at(-1) ? null : {min, max};
 
@@ -305,6 +308,7 @@ const charts = new Map(), inView = new Set();
 const chartOf = figure => charts.get(figure) || charts.set(figure, new Chart(figure)).get(figure);
 const sight = new IntersectionObserver(entries => {
   for (const {target, isIntersecting} of entries) {
+    if (!target.isConnected) continue;  // told late: its chart is another figure's by now
     inView[isIntersecting ? 'add' : 'delete'](target);
     const chart = chartOf(target);
     if (isIntersecting && !chart.plot) due(chart);
@@ -315,8 +319,8 @@ const sight = new IntersectionObserver(entries => {
 const redraw = () => inView.forEach(figure => due(chartOf(figure)));
 const watchCharts = () => {
   for (const [figure, chart] of charts) if (!figure.isConnected) {
-    const {shown, generation, zoom, onTime, looked} = chart;
-    kept.set(chart.key, {shown, generation, zoom, onTime, looked});
+    const {shown, generation, holes, zoom, onTime, looked} = chart;
+    kept.set(chart.key, {shown, generation, holes, zoom, onTime, looked});
     chart.hide();
     charts.delete(figure);
     inView.delete(figure);
@@ -330,6 +334,9 @@ const watchCharts = () => {
   });
 };
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+// On paper all of them are in view.
+addEventListener('beforeprint', () => charts.forEach(chart => { if (!chart.plot) chart.draw(); }));
+addEventListener('afterprint', () => charts.forEach((chart, figure) => { if (!inView.has(figure)) chart.hide(); }));
 let resized = 0;
 addEventListener('resize', () => { clearTimeout(resized); resized = setTimeout(redraw, 100); });
 document.addEventListener('input', event => {

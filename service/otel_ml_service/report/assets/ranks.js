@@ -70,7 +70,7 @@ class StepView {
     this.bar = make('div', {class: 'tools'}, button('‹', 'the step before', () => this.move(-1)), this.number,
       button('›', 'the next step', () => this.move(1)), button('+', 'closer', () => this.scale(0.5)),
       button('−', 'wider', () => this.scale(2)), button('all', 'the whole step', () => { this.zoom = [0, 1]; this.draw(); }));
-    this.body = make('div', {class: 'step-body', tabindex: 0, 'aria-label': 'the step; arrows move, + and − zoom'});
+    this.body = make('div', {class: 'step-body', tabindex: 0, role: 'group', 'aria-label': 'the step; arrows move, + and − zoom'});
     this.note = make('p', {class: 'quiet', 'aria-live': 'polite'});
     place.replaceChildren(this.bar, this.body, this.note);
     this.body.addEventListener('keydown', event => {
@@ -103,8 +103,10 @@ class StepView {
     let found = this.known.find(fits), wrong = '';
     if (!found && this.place.dataset.live) {
       const query = step === undefined ? '' : `?${new URLSearchParams({axis, step, role: role || ''})}`;
+      this.isWaiting = true;
       const answer = await asked(`step${query}`, 'this run');
       if (number !== this.asked) return;  // a later step was asked for meanwhile, and its answer may be here already
+      this.isWaiting = false;
       wrong = answer.wrong;
       found = answer.found ? JSON.parse(answer.found) : null;
     }
@@ -185,9 +187,11 @@ let stepView = null;
 const watchSteps = () => {
   const place = document.querySelector('[data-steps]');
   if (place && stepView?.place !== place) stepView = new StepView(place);
+  // Nothing was there, or nobody answered, when the page began.
+  else if (place?.dataset.live && !stepView.found && !stepView.isWaiting && !stepView.number.value) stepView.open();
 };
 function goTo(axis, step, role) {
-  if (!stepView) return;
+  if (!stepView || axis === seconds) return;
   stepView.open(axis, step, role);
   const isCalm = matchMedia('(prefers-reduced-motion: reduce)').matches;
   stepView.place.closest('section').scrollIntoView({behavior: isCalm ? 'auto' : 'smooth', block: 'nearest'});

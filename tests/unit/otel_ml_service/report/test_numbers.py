@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from otel_ml.diagnostics.hardware.measures import MEASURES
-from otel_ml_exporters.records import Params, Record, Span, SpanBatch, SpanLink, StepRecord, Summary, Table
+from otel_ml_exporters.records import Params, Record, Span, SpanBatch, SpanLink, StepRecord, Summary, Table, Text
 from otel_ml_service.findings.units import UNITS
 from otel_ml_service.report.contents import contents
 from otel_ml_service.report.curves import Curve, numbers
@@ -124,10 +124,10 @@ def test_the_last_value_is_that_of_the_last_step_also_where_an_earlier_one_came_
     assert numbers("late", "step", [Curve("late", series)])["said"] == "3"
 
 
-def test_how_many_values_are_not_finite_is_told_also_with_what_is_new() -> None:
-    curve = Curve("loss", {0: math.nan, 1: math.inf, 2: 0.5, 3: 0.25})
+def test_how_many_values_are_not_finite_is_told_of_all_and_of_what_is_new() -> None:
+    curve = Curve("loss", {0: math.nan, 1: math.inf, 2: 0.5, 3: math.nan})
 
-    assert numbers("loss", "step", [curve], 2)["said"] == "0.25 · 2 not finite"
+    assert [numbers("loss", "step", [curve], after)["holes"] for after in (None, 2, 3)] == [3, 1, 0]
 
 
 @pytest.mark.parametrize("after", [None, 0])
@@ -226,6 +226,32 @@ def test_a_clock_that_is_an_hour_ahead_draws_nothing_before_its_cause() -> None:
 
     assert "10 ms</text>" not in timeline([made, replace(used, links=())])
     assert "11 ms</text>" in timeline([made, used])
+
+
+def test_of_many_workers_those_that_are_drawn_are_in_all_of_the_last_steps_and_the_others_are_counted() -> None:
+    spans = [
+        Span("0" * 32, "0" * 16, None, "work", at, at + 5, "trainer", rank, "step", step)
+        for step in range(4)
+        for rank in range(200)
+        for at in range(100 * step, 100 * step + 50, 10)
+    ]
+
+    drawn = timeline(spans)
+
+    assert drawn.count("step 3, rank 0</title>") == drawn.count("step 3, rank 31</title>") == 5
+    assert "168 workers are not drawn." in drawn
+    assert "not drawn" not in timeline(spans[:5])
+
+
+def test_a_text_and_a_parameter_say_where_they_are_cut() -> None:
+    texts = shown(Text(1, 1.0, "note", "step", 0, "x" * 20_001), Text(2, 1.0, "short", "step", 0, "y" * 20_000))
+
+    assert "x" * 20_000 + "…" in texts
+    assert "y" * 20_000 in texts
+
+
+def test_steps_that_no_double_holds_are_told_as_they_are() -> None:
+    assert "step 9,007,199,254,740,995" in Reader(page([contents("run", "numbers", [step(2**53 + 3)])])).texts
 
 
 def test_workers_on_every_axis_are_on_the_timeline() -> None:

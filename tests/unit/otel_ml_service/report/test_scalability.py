@@ -105,3 +105,11 @@ def test_where_every_run_has_two_kinds_of_steps_the_trainers_are_the_yardstick()
     run = contents("run", "scaling", [*records, RunStatus(10, 2000.0, "finished")])
 
     assert yardstick([run]).step == "time/step"
+
+
+def test_of_several_rates_the_same_one_is_taken_each_time() -> None:
+    """Names that are equally long are in a set, whose order is another one in each process."""
+    rates = {f"role_{letter}/throughput/samples_per_sec": 1.0 for letter in "hgfedcba"}
+    runs = [run_of(rates, name="a"), run_of(rates, name="b")]
+
+    assert yardstick(runs).rate == "role_a/throughput/samples_per_sec"
