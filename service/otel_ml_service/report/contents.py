@@ -174,7 +174,7 @@ class Contents:
         """Values that were recorded and are not in the run, as its end tells; None where nobody has said so yet."""
         if "otel_ml/recorded" not in self.history.summary:
             return None
-        # Those of the user may be NaN, which is no int.
+        # Those of the user may be NaN, which `int` refuses.
         said = {name: int(value) for name, value in self.history.summary.items() if is_own(name)}
         dropped = {name.removeprefix(_DROPPED): count for name, count in said.items() if name.startswith(_DROPPED)}
         return sum(lost_values(dropped).values()) + said.get("otel_ml/too_late", 0)

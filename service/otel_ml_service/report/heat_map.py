@@ -126,7 +126,7 @@ def _picture(
     tall = 18 if len(rows) <= 16 else 9 if len(rows) <= 48 else 6
     wide = (_WIDTH - _LEFT - 4) / len(steps)
     high = tall * len(rows)
-    # rows × columns; -1 is no timer, as `ranks.js` reads it
+    # rows × columns; -1 where a row has no timer, as `ranks.js` reads it
     percent = np.where(np.isnan(values), -1, np.clip(np.nan_to_num(values) * 100, 0, 9999)).round().astype(int)
     data = {"axis": axis, "role": role, "steps": list(steps), "rows": [row.label for row in rows],
             "values": percent.tolist(), "left": _LEFT, "top": _TOP, "width": wide, "height": tall}  # fmt: skip
