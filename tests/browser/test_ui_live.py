@@ -294,6 +294,29 @@ def test_runs_that_are_gone_or_too_many_are_not_compared(page: Page, tmp_path: P
         assert page.run(button) == [False, "Compare 8"]
 
 
+TAP = """
+const [selector] = arguments, node = document.querySelector(selector), place = node.getBoundingClientRect();
+const at = {clientX: place.left + place.width * 0.5, clientY: place.top + 20, bubbles: true, pointerType: 'touch'};
+for (const kind of ['mouseenter', 'mousemove']) node.dispatchEvent(new MouseEvent(kind, {...at, movementX: 1}));
+node.dispatchEvent(new PointerEvent('click', at));
+"""
+
+
+@pytest.mark.parametrize("selector", [f"{LOSS} .u-over", "svg[data-heat]"])
+def test_on_a_phone_the_first_tap_tells_and_the_second_one_opens(page: Page, address: str, selector: str) -> None:
+    opened(page, address, size=PHONE)
+    page.until(lambda: page.count(".step-body rect"))
+    tips = "return [...document.querySelectorAll('.tip:not([hidden])')].map(tip => tip.textContent).join()"
+    before = page.run("return document.querySelector('.step input').value")
+
+    page.run(TAP, selector)
+    assert "step 10" in page.run(tips) or "step 9" in page.run(tips)
+    assert page.run("return document.querySelector('.step input').value") == before
+    page.run(TAP, selector)
+
+    page.until(lambda: page.run("return document.querySelector('.step input').value") in {"9", "10"})
+
+
 LATE_FIRST = """
 const before = window.fetch;
 let release;

@@ -29,7 +29,9 @@ _HOTTEST = 1.0
 _STOPS = np.array([[90, 140, 215, 26], [90, 140, 215, 140], [240, 178, 66, 235], [212, 56, 40, 255]], dtype=np.float64)
 """Red, green, blue, and how little of the page is seen through: light and dark pages look right."""
 _NOTHING = (150, 156, 168, 120)
-_WIDTH, _LEFT, _TOP, _BOTTOM = 900, 84, 6, 34
+_WIDTH, _TOP, _BOTTOM = 900, 6, 34
+_LEAST_LEFT, _LETTER, _BESIDE = 84, 7.5, 14
+"""Of what stands left of the picture: at least, for a letter of a row's name on a phone, and beside the name."""
 
 
 _One = TypeVar("_One", int, str)
@@ -124,29 +126,30 @@ def _picture(
     values: Floats, rows: Sequence[_Row], steps: Sequence[int], every: Sequence[int], axis: str, role: str
 ) -> Markup:
     tall = 18 if len(rows) <= 16 else 9 if len(rows) <= 48 else 6
-    wide = (_WIDTH - _LEFT - 4) / len(steps)
+    left = max(_LEAST_LEFT, math.ceil(_LETTER * max(len(row.label) for row in rows)) + _BESIDE)
+    wide = (_WIDTH - left - 4) / len(steps)
     high = tall * len(rows)
     # rows × columns; -1 where a row has no timer, as `ranks.js` reads it
     percent = np.where(np.isnan(values), -1, np.clip(np.nan_to_num(values) * 100, 0, 9999)).round().astype(int)
     data = {"axis": axis, "role": role, "steps": list(steps), "rows": [row.label for row in rows],
-            "values": percent.tolist(), "left": _LEFT, "top": _TOP, "width": wide, "height": tall}  # fmt: skip
+            "values": percent.tolist(), "left": left, "top": _TOP, "width": wide, "height": tall}  # fmt: skip
     labeled = max(1, math.ceil(14 / tall))  # every so many rows, so that names do not overlap
     size = math.ceil(len(every) / len(steps))  # steps of a column
     # Of each column the first step, of the last one the last: the axis says where the run begins and ends.
     ends = [*every[:-1:size][: len(steps) - 1], every[-1]]
     names = [
-        tag("text", row.label, x=_LEFT - 6, y=_TOP + number * tall + tall / 2 + 4, text_anchor="end")
+        tag("text", row.label, x=left - 6, y=_TOP + number * tall + tall / 2 + 4, text_anchor="end")
         for number, row in enumerate(rows)
         if number % labeled == 0
     ]
     ticks = [
-        tag("text", f"{ends[column]:,}", x=f"{_LEFT + (column + 0.5) * wide:.1f}", y=_TOP + high + 14, text_anchor=side)
+        tag("text", f"{ends[column]:,}", x=f"{left + (column + 0.5) * wide:.1f}", y=_TOP + high + 14, text_anchor=side)
         for column, side in _ticks(len(steps))
     ]
-    title = tag("text", axis, x=(_LEFT + _WIDTH) / 2, y=_TOP + high + 28, text_anchor="middle")
+    title = tag("text", axis, x=(left + _WIDTH) / 2, y=_TOP + high + 28, text_anchor="middle")
     mark = tag("rect", width=f"{wide:.2f}", height=tall, class_="cursor", hidden="")
     return tag(
-        "svg", _image(values, _WIDTH - _LEFT - 4, high), *names, *ticks, title, mark,
+        "svg", _image(values, left, high), *names, *ticks, title, mark,
         viewBox=f"0 0 {_WIDTH} {high + _TOP + _BOTTOM}", role="img", tabindex=0,
         data_heat=script_data(data),
         aria_label=f"how much longer than the usual rank each {role} took, by {axis}; arrows move, Enter opens it",
@@ -160,13 +163,12 @@ def _ticks(columns: int) -> list[tuple[int, str]]:
     return [(0, "start"), *inner, (columns - 1, "end")]
 
 
-def _image(values: Floats, width: int, height: int) -> Markup:
+def _image(values: Floats, left: int, height: int) -> Markup:
     pixels = _colored(values)
     png = encode_png(pixels.tobytes(), pixels.shape[1], pixels.shape[0], 4)
     source = "data:image/png;base64," + b64encode(png).decode("ascii")
-    return Markup(
-        f'<image href="{source}" x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" preserveAspectRatio="none"/>'
-    )
+    place = f'x="{left}" y="{_TOP}" width="{_WIDTH - left - 4}" height="{height}"'
+    return Markup(f'<image href="{source}" {place} preserveAspectRatio="none"/>')
 
 
 def _colored(values: Floats) -> npt.NDArray[np.uint8]:

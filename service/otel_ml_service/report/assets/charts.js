@@ -213,7 +213,7 @@ class Chart {
     }, data, this.figure);
     if (zoom) this.plot.setScale('x', zoom);  // before the first look: uPlot draws when this function is done
     this.figure.insertBefore(this.plot.root, this.note);
-    this.plot.over.addEventListener('click', () => this.open());
+    this.plot.over.addEventListener('click', event => { if (opens(event, this, this.plot?.cursor.idx)) this.open(); });
   }
   open() {
     const at = this.plot?.cursor.idx;
@@ -267,8 +267,8 @@ class Chart {
     if (often.length > 6) this.note.append(`and ${often.length - 6} other ranks`);
     canvas.setAttribute('aria-label', this.note.textContent);
     canvas.addEventListener('click', event => {
-      // The right edge is a pixel of its own, beyond the last step.
-      const step = first + Math.min(Math.floor(event.offsetX / canvas.clientWidth * steps), steps - 1);
+      // A click on the very edge may be a part of a pixel outside.
+      const step = first + Math.min(Math.max(Math.floor(event.offsetX / canvas.clientWidth * steps), 0), steps - 1);
       goTo(this.shown.axis, step, this.role);
     });
   }
@@ -278,6 +278,12 @@ class Chart {
     this.tip.hidden = true;
   }
 }
+// A finger cannot point at something without a click: the first tap on it tells what it is, the second one opens it.
+const opens = (event, seen, what) => {
+  const isPointedAt = event.pointerType !== 'touch' || seen.tapped === what;
+  seen.tapped = what;
+  return isPointedAt;
+};
 const stepText = step => step.toLocaleString('en');
 const seconds = 'time';  // the axis whose steps are seconds since the run began, and of which no rank has spans
 // Which part of its steps, or seconds, a person looks at; null of all.

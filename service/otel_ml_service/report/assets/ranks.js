@@ -40,7 +40,11 @@ const watchHeat = () => document.querySelectorAll('svg[data-heat]').forEach(svg 
   const [step, name] = lookedAt.get(`${heat.role} ${heat.axis}`) || [];
   const column = heat.steps.indexOf(step), row = heat.rows.indexOf(name);
   if (column >= 0 && row >= 0) cellOf(svg, heat, column, row);
-  svg.addEventListener('click', event => goTo(heat.axis, heat.steps[find(event)[0]], heat.role));
+  svg.addEventListener('click', event => {
+    const [column, row] = find(event);
+    cellOf(svg, heat, column, row);
+    if (opens(event, heat, `${column} ${row}`)) goTo(heat.axis, heat.steps[column], heat.role);
+  });
   svg.addEventListener('keydown', event => {
     if (isOfBrowser(event)) return;
     const [x, y] = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]}[event.key] || [0, 0];

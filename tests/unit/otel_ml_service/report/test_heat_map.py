@@ -125,6 +125,17 @@ def test_of_4096_ranks_a_row_is_several_hosts_and_no_rank_is_left_out() -> None:
     assert found["values"][-1] == [80]
 
 
+def test_names_of_rows_are_whole_however_long_they_are() -> None:
+    hosts = {rank: f"gpu-cluster-node-{rank // 8:03}" for rank in range(4096)}
+    steps = {0: dict.fromkeys(range(4096), 0.1)}
+
+    of_hosts, of_ranks = shown(steps, hosts), shown({0: {0: 0.1, 1: 0.2}})
+
+    letter = 7.5  # of 15 px on a phone
+    assert max(map(len, of_hosts["rows"])) * letter < of_hosts["left"] - 6
+    assert of_ranks["left"] == 84
+
+
 def test_where_a_rank_has_no_host_rows_are_ranks() -> None:
     found = shown({0: dict.fromkeys(range(128), 0.1)}, dict.fromkeys(range(127), "n1"))
 
