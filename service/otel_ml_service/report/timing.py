@@ -6,6 +6,7 @@ What each timer's slowest rank takes does not, where ranks wait for each other.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from otel_ml.wire.reductions import row_of
 from otel_ml_service.findings.whose_account import account_rank
-from otel_ml_service.stored_runs.run_history import History, SeriesName
+from otel_ml_service.stored_runs.run_history import History, Series, SeriesName
 
 __all__ = ["Timer", "timers"]
 
@@ -115,10 +116,15 @@ def _exposed(history: History, axis: str, place: str) -> dict[str, _ByRank]:
     found: dict[str, _ByRank] = {}
     for phase, name in _fronts(history, axis, place).items():
         series, seconds = history.series[SeriesName(axis, name.name.removesuffix("/rank"))], Counter[int]()
-        for step, rank in history.series[name].items():
-            seconds[int(rank)] += series.get(step, 0.0)  # type: ignore[assignment] # a Counter of seconds
+        for step, rank in _ranks(history.series[name]):
+            seconds[rank] += series.get(step, 0.0)  # type: ignore[assignment] # a Counter of seconds
         found[phase] = seconds
     return found
+
+
+def _ranks(series: Series) -> Iterator[tuple[int, int]]:
+    """Yield the steps at which a series says a rank: a program may write anything into one of that name."""
+    return ((step, int(rank)) for step, rank in series.items() if 0 <= rank < math.inf)
 
 
 def _fronts(history: History, axis: str, place: str) -> dict[str, SeriesName]:
@@ -144,5 +150,5 @@ def _at_the_front(seconds: _ByRank | None) -> int | None:
 
 def _mostly_slowest(history: History, key: SeriesName) -> int | None:
     ranks = history.series.get(SeriesName(key.axis, f"{key.name}/argmax"), {})
-    often = Counter(int(rank) for rank in ranks.values() if rank >= 0).most_common(1)
+    often = Counter(rank for _, rank in _ranks(ranks)).most_common(1)
     return often[0][0] if often else None

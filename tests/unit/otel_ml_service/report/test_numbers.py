@@ -214,6 +214,15 @@ def test_quantiles_are_in_the_chart_of_their_metric() -> None:
     assert {"p50", "p99.9"} < set(texts)
 
 
+@pytest.mark.parametrize("rank", [math.nan, math.inf])
+def test_a_rank_that_is_no_number_is_nobody(rank: float) -> None:
+    """Whoever records a metric of such a name may write anything into it."""
+    odd = {"time/step": 1.0, "time/forward": 1.0, "time/forward/argmax": rank, "time/exposed/forward": 1.0}
+
+    assert "Where the time goes" in shown(step(0, values={**odd, "time/exposed/forward/rank": rank}))
+    assert "Where the time goes" in shown(step(0, values={**odd, "time/exposed/forward/rank": 2.0}))
+
+
 def test_timers_without_argmax_have_no_column_of_ranks() -> None:
     assert "rank at the front" not in shown(step(0, values={"time/step": 1.0}))
     assert "rank at the front" in shown(step(0, values={"time/step": 1.0, "time/step/argmax": 1.0}))
