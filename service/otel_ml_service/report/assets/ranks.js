@@ -179,8 +179,9 @@ class StepView {
           y: top + 15 + inset / 3, class: 'inside'}, found.names[name]));
       }
     });
-    for (const part of [0, 0.5, 1]) svg.append(inkOf('text', {x: labels + part * shown, y: high - 4,
-      'text-anchor': part ? part === 1 ? 'end' : 'middle' : 'start'}, quantity((from + part * (to - from)) / 1e6, 's')));
+    const ends = [from, (from + to) / 2, to].map(at => at / 1e6);
+    labeled(ends, (value, figures) => quantity(value, 's', figures)).forEach((said, place) => svg.append(inkOf('text',
+      {x: labels + place / 2 * shown, y: high - 4, 'text-anchor': ['start', 'middle', 'end'][place]}, said)));
     svg.append(clip, boxes);
     const keys = found.names.map((name, place) => make('span', {class: `key c${place % 6}`}, name));
     this.body.replaceChildren(svg, make('p', {class: 'legend'}, ...keys));
