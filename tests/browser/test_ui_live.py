@@ -159,7 +159,10 @@ def test_a_group_of_curves_that_was_closed_stays_so_and_has_the_focus_when_one_h
     run.step(20, **{"loss": 0.5, "a/x": 1.0, "a/y": 1.0, "b/x": 1.0, "b/y": 1.0})
     opened(page, address)
     page.shows("a (2)", "b (2)")
-    page.run("const [one] = document.querySelectorAll('summary'); one.focus(); one.click()")
+    page.run(
+        "const one = [...document.querySelectorAll('summary')].find(one => one.textContent === 'a (2)');"
+        "one.focus(); one.click()"
+    )
     assert page.run("return document.activeElement.textContent") == "a (2)"
 
     run.step(21, **{"loss": 0.5, "a/x": 1.0, "a/y": 1.0, "a/z": 1.0})
