@@ -300,7 +300,8 @@ def test_runs_that_are_gone_or_too_many_are_not_compared(page: Page, tmp_path: P
 TAP = """
 const [selector] = arguments, node = document.querySelector(selector), place = node.getBoundingClientRect();
 const at = {clientX: place.left + place.width * 0.5, clientY: place.top + 20, bubbles: true, pointerType: 'touch'};
-for (const kind of ['mouseenter', 'mousemove']) node.dispatchEvent(new MouseEvent(kind, {...at, movementX: 1}));
+for (const kind of ['mouseenter', 'mousemove', 'mousedown', 'mouseup'])
+    node.dispatchEvent(new MouseEvent(kind, {...at, movementX: 1}));
 node.dispatchEvent(new PointerEvent('click', at));
 """
 
@@ -390,11 +391,11 @@ def test_a_point_of_a_generators_curve_opens_a_step_of_the_generator(page: Page,
     run = Growing(tmp_path)
     for step in range(3):
         run.step(step, loss=1.0)
-        run.step(step, "generator", **{"generator/reward": 1.0})
+        run.step_of("generator", step, {"generator/reward": 1.0})
         for role in ("trainer", "generator"):
             run.spans(step, ranks=2, slow=1, role=role)
     with shown(tmp_path) as address:
         opened(page, f"{address}run/growing/run-1/")
-        page.until(lambda: page.run(HOVER, "generator/reward", 0.5, "click"))
+        page.until(lambda: page.run(HOVER, "generator/reward", 0.5, "mousedown", "mouseup", "click"))
 
         page.shows("generator, step 1:")

@@ -1,15 +1,21 @@
-"""The server of `otel-ml ui` at an address that stays, so that it can be gone and come back."""
+"""The server of `otel-ml ui` at an address that stays, so that it can be gone and come back.
+
+python -m tests.browser.ui_server FOLDER PORT
+"""
 
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from otel_ml_service.ui.known_runs import KnownRuns
-from otel_ml_service.ui.server import server
+from otel_ml_service.ui.server import address_of, server
+from tests.e2e.jobs import ROOT, environment
 
 __all__ = ["TOKEN", "breaking_off", "free_port", "shown"]
 
@@ -23,16 +29,20 @@ def free_port() -> int:
 
 @contextmanager
 def shown(base: Path, port: int = 0) -> Iterator[str]:
-    """Serve the runs of a folder, and yield the address of their list."""
-    serving = server(KnownRuns(base), TOKEN, port)
-    thread = threading.Thread(target=serving.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{serving.server_port}/{TOKEN}/"
-    finally:
-        serving.shutdown()
-        thread.join()
-        serving.server_close()
+    """Serve the runs of a folder, and yield the address of their list; at the end the program is killed."""
+    command = [sys.executable, "-m", "tests.browser.ui_server", str(base), str(port)]
+    with subprocess.Popen(command, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def main(base: Path, port: int) -> None:
+    with server(KnownRuns(base), TOKEN, port) as serving:
+        print(address_of(serving, TOKEN), flush=True)
+        serving.serve_forever()
 
 
 @contextmanager
@@ -61,3 +71,7 @@ def breaking_off(port: int) -> Iterator[threading.Event]:
         finally:
             listener.shutdown(socket.SHUT_RDWR)
     thread.join()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -116,8 +116,9 @@ def _shown_by(
 
 
 def _number(value: JsonValue) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if math.isfinite(value) else None
 
 
 def _whole(value: JsonValue) -> int | None:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -135,8 +136,9 @@ def test_values_that_are_large_and_close_to_each_other_are_drawn_apart(after: in
     """A count of tokens, or the time of day, grows by less than its sixth digit."""
     curve = Curve("tokens_seen", {n: 1_700_000_000.0 + 4 * n for n in range(4)})
 
-    [line] = numbers("tokens_seen", "step", [curve], after)["lines"]
+    told: Any = numbers("tokens_seen", "step", [curve], after)
 
+    [line] = told["lines"]
     assert len({value for _, value in line["points"]}) == len(line["points"]) == (4 if after is None else 3)
 
 

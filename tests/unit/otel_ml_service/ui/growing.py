@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.unit.otel_ml_service.ui.client import Client
@@ -18,7 +19,10 @@ class Growing:
         self.folder.mkdir(parents=True)
         self._seq = 0
 
-    def step(self, step: int, role: str = "trainer", **values: float) -> None:
+    def step(self, step: int, **values: float) -> None:
+        self.step_of("trainer", step, values)
+
+    def step_of(self, role: str, step: int, values: Mapping[str, float]) -> None:
         self._seq += 1
         row = {"seq": self._seq, "role": role, "axis": "step", "step": step, "attempt": 0, "time": 1000.0 + step}
         with (self.folder / "metrics.jsonl").open("a") as file:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.records import Params, RunStatus, StepRecord
+from otel_ml_exporters.records import Params, Record, RunStatus, StepRecord
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.ui import known_runs
 from otel_ml_service.ui.followed_run import FollowedRun
@@ -141,7 +141,7 @@ def test_a_step_of_a_curve_whose_role_nobody_knows_is_that_of_whoever_did_it(cli
 
 
 def test_a_parameter_in_the_list_says_that_it_was_cut(client: Client, tmp_path: Path) -> None:
-    rows = [Params(1, 1.0, {"prompt": "x" * 61, "system": "y" * 60}), RunStatus(2, 2.0, "finished")]
+    rows: list[Record] = [Params(1, 1.0, {"prompt": "x" * 61, "system": "y" * 60}), RunStatus(2, 2.0, "finished")]
     write_run(tmp_path, "run-1", rows)
 
     [row] = client.rows()
