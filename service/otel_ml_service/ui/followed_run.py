@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ _CHARTS = 1_000
 """Charts of a live page: each is drawn, and its numbers asked for, when it comes into view."""
 
 
-_COUNT = itertools.count(1)
+_COUNT = itertools.count(secrets.randbelow(2**40))
 """Versions and generations: a page may ask one that has read the run anew, and whose are never those it has."""
 
 _LOOKS = 3
