@@ -96,10 +96,9 @@ def test_values_that_are_close_together_are_told_apart_at_the_axis(
 ) -> None:
     opened(page, tmp_path, {name: values}, first=0)
 
-    said = [text for text in at_the_axes(page) if text not in {"0", "1", "2"}]
+    said = [text for text in at_the_axes(page) if len(re.sub(r"\D", "", text)) >= 6]
 
-    assert len(said) >= 3
-    assert len(set(said)) == len(said)
+    assert len(set(said)) == len(said) >= 2
 
 
 @pytest.mark.parametrize("first", [1_200_000, 2**31, 2**40])

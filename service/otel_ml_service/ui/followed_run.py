@@ -43,7 +43,7 @@ _CHARTS = 1_000
 
 
 _COUNT = itertools.count(secrets.randbelow(2**40))
-"""Versions and generations: a page may ask one that has read the run anew, and whose are never those it has."""
+"""Numbers of versions and generations. A page may ask who has read the run anew: none is one that the page has."""
 
 _LOOKS = 3
 """Findings whose steps are looked for in the file of spans before a new step is shown instead."""
