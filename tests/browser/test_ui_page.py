@@ -85,6 +85,14 @@ def test_list_and_run_are_readable_on_every_screen(
     page.picture(f"ui-run-{name}-{scheme}")
 
 
+def test_a_name_of_300_letters_in_the_list_leaves_the_other_columns_in_sight(page: Page, address: str) -> None:
+    page.open(address)
+    page.shows("2 of 2 runs", "a" * 300)
+
+    right = "return document.querySelector('th:last-child').getBoundingClientRect().right <= innerWidth"
+    assert page.run(right)
+
+
 def test_words_filter_the_list_and_chosen_runs_are_compared(page: Page, address: str) -> None:
     page.open(address)
     page.shows("2 of 2 runs")

@@ -70,7 +70,7 @@ canvas.strip { width: 100%; height: 28px; display: block; border-radius: .2rem; 
   vertical-align: -.05rem; margin: 0 .3rem; }
 .step-body { overflow-x: auto; border-radius: .3rem; } .step-body svg { width: auto; max-width: none; }
 .step-body svg text { font-size: 12px; } .step-body svg text.inside { fill: var(--card); pointer-events: none; }
-.pair { display: inline-block; margin-right: .8rem; white-space: nowrap; } .pair .quiet { font-size: .8rem; }
+.pair { display: inline-block; margin-right: .8rem; } .pair .quiet { font-size: .8rem; }
 table.runs td { vertical-align: middle; white-space: normal; }
 table.runs td.number { white-space: nowrap; } td.pick, th:first-child { min-width: 0; }
 td.who { min-width: 9rem; } td.pairs { min-width: 14rem; } input[type=search] { flex: 1 1 12rem; }

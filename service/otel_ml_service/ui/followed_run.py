@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,8 +42,8 @@ _CHARTS = 1_000
 """Charts of a live page: each is drawn, and its numbers asked for, when it comes into view."""
 
 
-_COUNT = itertools.count(1)
-"""Versions and generations: a page may ask one that has read the run anew, and whose are never those it has."""
+_COUNT = itertools.count(secrets.randbelow(2**40))
+"""Numbers of versions and generations. A page may ask who has read the run anew: none is one that the page has."""
 
 _LOOKS = 3
 """Findings whose steps are looked for in the file of spans before a new step is shown instead."""

@@ -87,8 +87,9 @@ const smoothed = (values, weight) => {
 // A value between gaps has no line to either side. Undefined is no gap: another curve of the chart has a step there.
 const alone = values => {
   const known = [...values.keys()].filter(at => values[at] !== undefined);
-  return known.filter((at, place) => values[at] !== null && values[known[place - 1]] == null &&
+  const found = known.filter((at, place) => values[at] !== null && values[known[place - 1]] == null &&
     values[known[place + 1]] == null);
+  return found.length ? found : null;  // of none uPlot would draw a line without length
 };
 
 // The first steps of a timer (compiling, filling caches) would flatten all others.
