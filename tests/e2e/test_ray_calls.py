@@ -146,15 +146,14 @@ def test_the_environment_of_a_job_config_is_the_jobs_as_without_us(tmp_path: Pat
 
 
 DISABLED = """
-import time
 import ray, otel_ml
+from otel_ml.integrations import ray_service
 
+ray_service._FIRST_S = 3600.0  # longer than a test may last
 otel_ml.instrument_ray(service="actor")
 otel_ml.init("disabled")
 ray.init(num_cpus=1, include_dashboard=False)
-started = time.monotonic()
 ray.shutdown()
-assert time.monotonic() - started < 15, time.monotonic() - started
 """
 
 
