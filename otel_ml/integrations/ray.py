@@ -15,8 +15,10 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any, Literal
 
 from otel_ml import env
@@ -118,7 +120,7 @@ def runtime_env(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     What `given` says wins; its own `worker_process_setup_hook` runs after ours. Needed by hand only where Ray ignores
     `RAY_RUNTIME_ENV_HOOK`: under `uv run`.
     """
-    found = dict(_given_by_others(given))
+    found = dict(_given_by_others(given or _of_job_config()))
     ours = RUNTIME.child_env()
     if not ours:
         return found
@@ -234,6 +236,16 @@ def _given_by_others(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
     found: Mapping[str, Any] = load_class(_before)(given) or {}
     return found
+
+
+def _of_job_config() -> Mapping[str, Any] | None:
+    """Return what `ray.init(job_config=…)` has, which Ray replaces by our answer and does not tell us."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (CPython's own)
+    while frame is not None:
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) == ("ray._private.worker", "init"):
+            return getattr(frame.f_locals.get("job_config"), "runtime_env", None)
+        frame = frame.f_back
+    return None
 
 
 def _setup_hook(users: Callable[[], None] | str | None, *, is_hosted: bool = False) -> Callable[[], None]:
