@@ -104,8 +104,8 @@ class Folder:
         """Count what was recorded so far as that of the run of `steps`: another one begins beside it."""
         if is_own_thread():  # by a finalizer: here nobody waits for another thread
             return
-        # Not on the caller's own thread, as in `relieve()`: a signal handler that ends a run would wait for a thread that
-        # waits for the lock.
+        # Not on the caller's own thread, as in `relieve()`: a signal handler that ends a run would wait for a thread
+        # that waits for the lock.
         if not NOW.several:
             self.background.begin_or_do(partial(self._share_out, steps.generation)).outcome()
         steps.ask_contexts()

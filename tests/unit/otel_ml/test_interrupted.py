@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import otel_ml
+from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.one_time_event import OneTimeEvent
 from otel_ml._internal.series.buffer import MOST, STRIDE
@@ -192,6 +193,14 @@ def test_a_handler_that_ends_the_run_that_is_being_ended() -> None:
         return was_there
 
     assert next(line for line in itertools.count() if not ended(line)) > 20
+
+
+@pytest.mark.timeout(30)
+def test_a_handler_that_counts_a_loss_while_the_first_of_its_kind_is_counted(otel_ml_capture: Capture) -> None:
+    # Of `Counter` itself: what is counted is read, and written back, in one line of ours.
+    times = interrupted_everywhere(lambda: reporter.drop("bad_value", "A value is none."), ("collections/__init__.py",))
+
+    assert reporter.dropped["bad_value"] == times + 1
 
 
 def record_much() -> None:
