@@ -100,8 +100,8 @@ class ErrorReporter:
         self.dropped[reason] += count
         self.wrong(reason.replace("_", "-"), sentence, kind)
 
-    def failed(self, what: str, error: BaseException) -> None:
-        """Report a failure inside a recording call.
+    def failed(self, what: str, error: BaseException, count: int = 1) -> None:
+        """Report a failure inside a recording call of so many values.
 
         Raises:
             BaseException: `error` itself, in strict mode.
@@ -109,7 +109,7 @@ class ErrorReporter:
         # Of strict mode, raised where the mistake was seen: it is counted already.
         if isinstance(error, RecordingError):
             raise error
-        self.dropped["internal_error"] += 1
+        self.dropped["internal_error"] += count
         if self.strict:
             raise error
         self.say(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.steps.axes import Steps
     from otel_ml._internal.steps.axis import Step
 
-__all__ = ["CURRENT", "NOBODY", "NOW", "PROCESS", "SCOPES", "InScope", "Scope", "current_scope"]
+__all__ = ["CURRENT", "NOBODY", "NOW", "PROCESS", "SCOPES", "InScope", "Losses", "Scope", "current_scope"]
 
 
 class Now:
@@ -44,6 +44,16 @@ class Now:
 NOW = Now()
 
 
+class Losses(Counter[str]):
+    """Values that were lost, by reason; `losses[reason] += 1` from any thread, and from a signal handler, loses none.
+
+    Python runs handlers and other threads where a function of Python begins, as `Counter.__missing__` is one: what they
+    had counted would be overwritten. `str.count` is of C, takes a reason, and returns 0.
+    """
+
+    __missing__ = "".count  # type: ignore[assignment] # as said above
+
+
 class Scope:
     """What calls for one run go to.
 
@@ -63,7 +73,7 @@ class Scope:
     events: EventQueue
 
     def __init__(self) -> None:
-        self.dropped: Counter[str] = Counter()
+        self.dropped: Counter[str] = Losses()
         self.say: Callable[[str], None] | None = None
         self.outer: Scope | None = None
         self.place: tuple[str, int] = ("", 0)

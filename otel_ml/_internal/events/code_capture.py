@@ -80,7 +80,7 @@ def captured(role: str) -> Iterator[LogRecord]:
 def _program() -> Mapping[str, object]:
     return {
         "command": " ".join(redacted_arguments(sys.orig_argv)),
-        "program": redacted(sys.argv[0]),
+        "program": redacted(next(iter(sys.argv), "")),  # a program that Python is embedded in may have none
         "arguments": redacted_arguments(sys.argv)[1:],
         "executable": sys.executable,
         "python": sys.version.split()[0],

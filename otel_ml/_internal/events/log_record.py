@@ -11,11 +11,14 @@ from otel_ml.wire import attributes as keys
 from otel_ml.wire.protobuf import any_value, key_values, text
 from otel_ml.wire.protobuf import field as encode_field
 
-__all__ = ["ERROR", "INFO", "WARN", "LogRecord", "encode_scope_logs"]
+__all__ = ["ERROR", "INFO", "WARN", "LogRecord", "encode_scope_logs", "sayable"]
 
 _FIXED64 = struct.Struct("<Q").pack
 INFO, WARN, ERROR = 9, 13, 17
 """Numbers of severities in OTLP."""
+
+LATEST_NS = 2**63 - 1
+"""The last moment that can be said; the first is 1970."""
 
 _SCOPE = encode_field(1, text(1, keys.SCOPE))
 
@@ -37,16 +40,26 @@ class LogRecord:
     severity: int = INFO
 
 
+def sayable(time_ns: int) -> int:
+    """Return a moment as OTLP can carry it: from 1970 on, and before 2262; a clock may be wrong by any time.
+
+    Examples:
+        >>> sayable(-1), sayable(7), sayable(2**63)
+        (0, 7, 9223372036854775807)
+    """
+    return min(max(0, time_ns), LATEST_NS)
+
+
 def encode_scope_logs(record: LogRecord, sequence: int) -> bytes:
     """Return the body of a ScopeLogs that holds one record, with its `ml.seq`."""
     # LogRecord: time 1, severity_number 2, body 5, attributes 6, observed_time 11, event_name 12
     encoded = b"".join(
         (
-            b"\x09" + _FIXED64(record.time_ns),
+            b"\x09" + _FIXED64(sayable(record.time_ns)),
             b"\x10" + bytes((record.severity,)),
             encode_field(5, any_value(record.body)),
             key_values(6, {**record.attributes, keys.SEQ: sequence}),
-            b"\x59" + _FIXED64(time.time_ns()),
+            b"\x59" + _FIXED64(sayable(time.time_ns())),
             text(12, record.event),
         )
     )

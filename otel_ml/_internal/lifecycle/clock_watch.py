@@ -65,5 +65,5 @@ def _read(answer: bytes | None) -> tuple[str, float, float] | None:
     try:
         said = json.loads(answer or b"")
         return str(said["boot"]), float(said["boot_time"]), float(said["time"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None

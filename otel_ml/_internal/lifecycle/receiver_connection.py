@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.transport.background_link import BackgroundLink
 from otel_ml._internal.transport.background_transport import BackgroundTransport
 from otel_ml._internal.transport.link import Reached
@@ -87,7 +89,11 @@ class ReceiverConnection:
         if self.reached is not None and self._failing_since is None:
             return None
         failing_s = 0.0 if self._failing_since is None else now - self._failing_since
-        reached = self._link.reach(now, failing_s=failing_s)
+        try:
+            reached = self._link.reach(now, failing_s=failing_s)
+        except Exception as error:  # noqa: BLE001 (what keeps a service from being started loses nothing)
+            reporter.say("internal-error", f"No receiver can be looked for: {type(error).__name__}: {text_of(error)}.")
+            return None
         if reached is None:
             return None
         self._use(reached)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.file_reader import FileReader
-from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs
+from otel_ml._internal.events.log_record import LogRecord, encode_scope_logs, sayable
 from otel_ml._internal.messages.encode_metrics import scope_fields
 from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Holds, Recorder
 from otel_ml._internal.messages.sent import Left, Sent
@@ -26,9 +26,6 @@ _LOOK_S = 0.1
 
 FILES_SHARE, FILES_AT_EXIT = 0.6, 600.0
 """Share of the time that the end of a process may take, in which artifacts' files are read; seconds at most."""
-
-LATEST_NS = 2**63 - 1
-"""The last moment that can be said, as the first is 1970; a clock may be wrong by any time."""
 
 REFERENCE_S = 0.5
 """Seconds in which those that are left are said to be where they are; as long may the rest take to be counted."""
@@ -73,7 +70,7 @@ class SpoolWriter:
         self._recorder.see_that_it_is(self._run_number)
         self._recorder.bound(self._spool.bound)
         BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
-        batch = self._recorder.collect(min(max(0, time.time_ns()), LATEST_NS), final=final, run_number=self._run_number)
+        batch = self._recorder.collect(sayable(time.time_ns()), final=final, run_number=self._run_number)
         frames = [*_frames("M", batch.scope_metrics, batch.holds), *_frames("S", batch.scope_spans)]
         with self._still():
             frames += _frames("S", self._extra_spans())

@@ -21,9 +21,9 @@ def timeout_of(call: str, timeout: object, default: D) -> float | D:
     if timeout is None:
         return default
     if isinstance(timeout, Real) and not isinstance(timeout, bool):
-        with suppress(OverflowError):  # of a whole number that no float is as large as
-            if not math.isnan(timeout):
-                return float(timeout)
+        with suppress(Exception):  # of a whole number that no float is as large as, or of a class of the program's
+            if not math.isnan(given := float(timeout)):
+                return given
     usual = "as long as is usual" if default is None else seconds(default)
     reporter.wrong(
         "bad-timeout", f"{call}(): expected a time-out in seconds, got {safe_repr(timeout)}. It waits {usual}."

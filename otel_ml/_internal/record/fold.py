@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -14,6 +15,7 @@ from otel_ml._internal.devices.device_timers import DEVICE_TIMERS
 from otel_ml._internal.devices.non_blocking_copy import STAGING
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
+from otel_ml._internal.own_threads import is_own_thread
 from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES
 from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.series.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
@@ -100,14 +102,27 @@ class Folder:
 
     def share_out(self, steps: Steps) -> None:
         """Count what was recorded so far as that of the run of `steps`: another one begins beside it."""
+        if is_own_thread():  # by a finalizer: here nobody waits for another thread
+            return
+        # Not on the caller's own thread, as in `relieve()`: a signal handler that ends a run would wait for a thread
+        # that waits for the lock.
+        if not NOW.several:
+            self.background.begin_or_do(partial(self._share_out, steps.generation)).outcome()
+        steps.ask_contexts()
+
+    def _share_out(self, generation: int) -> None:
         with self.lock, self.taking:
             # Under the lock: what is folded before is of the first run alone, and of all that follows each step says
             # whose it is.
             if not NOW.several:
                 self.points += _fold_records(self, _take())
-                self.recorded_of[steps.generation] = self.recorded
+                self.recorded_of[generation] = self.recorded
                 NOW.several = True
-                steps.ask_contexts()
+
+    @property
+    def is_held_here(self) -> bool:
+        """Whether this thread holds `taking`: a signal handler or a finalizer may run meanwhile, and record."""
+        return bool(self.taking._is_owned())  # type: ignore[attr-defined] # noqa: SLF001 (as `threading.Condition` asks)
 
     def uncount(self, generation: int, values: int) -> None:
         """Know that values of a run that were counted when they were folded are not recorded after all."""

@@ -134,7 +134,15 @@ def log(
     except BeingTracedError:
         trace_log(values, step, axis, prefix, reduce, within, over, weight, attributes)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-        reporter.failed("log()", error)
+        reporter.failed("log()", error, _how_many(values))
+
+
+def _how_many(values: Any) -> int:
+    """Return how many values a call has that has failed; 1 where nobody can tell."""
+    try:
+        return max(1, len(values))
+    except Exception:  # noqa: BLE001 (a mapping of the program's)
+        return 1
 
 
 def _meant(values: Any, at: Any, where: Any, more: tuple[object, ...], named: dict[str, Any]) -> Meant:
@@ -214,7 +222,10 @@ def _record_each(
 ) -> None:
     records: list[Any] = []
     some_come_later = False
-    for name, value in values.items():
+    # Gone through once, and before anything is recorded: another thread may write to it, and a mapping of the program's
+    # may fail in the middle. Then all of it is lost, and counted.
+    items = list(values.items())
+    for name, value in items:
         series = table.series.get(name) or _series(table, name, options)
         if series is None:
             continue
@@ -227,9 +238,9 @@ def _record_each(
     else:
         append(records)
     # A row is of names that each gave one record: where one was refused the others stay single.
-    is_whole = weight is None and len(records) == STRIDE * len(values) >= STRIDE * table.fewest
-    if is_whole and (*values,) not in table.rows:
-        table.add_row((*values,), records[::STRIDE])
+    is_whole = weight is None and len(records) == STRIDE * len(items) >= STRIDE * table.fewest
+    if is_whole and (names := tuple([name for name, _ in items])) not in table.rows:
+        table.add_row(names, records[::STRIDE])
 
 
 def _table(options: _Options) -> Table:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from _thread import get_ident
 from collections.abc import Callable
 
+from otel_ml._internal.own_threads import is_own_thread
 from otel_ml._internal.record.backpressure import BACKPRESSURE
 from otel_ml._internal.record.fold import FOLDER
 from otel_ml._internal.series.buffer import MOST, RECORDS
@@ -22,11 +22,12 @@ def relieve() -> None:
     there, or wait for the background thread, which waits for the fold. An interrupted wait loses nothing. A finalizer
     may even run on the threads that are waited for here: those go on, and take what it recorded with the next look.
     """
-    # Whoever waits here must not be one of those that are waited for: the thread that folds, a thread that collects, or
-    # one that already holds the lock.
+    # Whoever waits here must not be one of those that are waited for: a thread of ours, or one that holds what the
+    # fold needs. While somebody folds, callers go on up to a bound.
     if (
-        get_ident() == FOLDER.background.thread
+        is_own_thread()
         or BACKPRESSURE.is_here()
+        or FOLDER.is_held_here
         or (FOLDER.lock.locked() and len(RECORDS) < MOST)
     ):
         return

@@ -39,6 +39,9 @@ _AT_ONCE = 4096
 _KEY = 30
 """Characters of a key of ours; a context of another tracer is its own key."""
 
+_WAIT_S = 1.0
+"""Seconds that the background thread waits for who is counting: to count all that is kept takes some milliseconds."""
+
 _BAD = "bad"
 """The key of what is not a context."""
 
@@ -167,7 +170,9 @@ def forget_consumed() -> None:
 
 def settle_consumed(*, wait: bool = True) -> None:
     """Make records and links of what was consumed until now; not where somebody is at it, unless `wait`."""
-    if not _CALLS or not _SETTLING.lock.acquire(blocking=wait):
+    lock = _SETTLING.lock  # where the run ends meanwhile, it gets another one
+    # Not for ever: a signal handler that ends the run may have interrupted who counts, and waits for this thread.
+    if not _CALLS or not lock.acquire(timeout=_WAIT_S if wait else 0.0):
         return
     try:
         n = len(_CALLS)
@@ -181,7 +186,7 @@ def settle_consumed(*, wait: bool = True) -> None:
                 _record(step, version, groups)
                 _link(step, span, groups)
     finally:
-        _SETTLING.lock.release()
+        lock.release()
 
 
 def _by_place(part: list[Any]) -> dict[tuple[Step, int, Any], tuple[Any, list[Any]]]:

@@ -79,7 +79,7 @@ def _acknowledged(answer: HttpAnswer) -> Answer | None:
         if answer.content and answer.type not in _OTLP_TYPES:
             return None
         return accepted(answer.content, _count(notices))
-    except (WireError, ValueError):
+    except (WireError, ValueError, OverflowError, RecursionError):  # JSON may hold what is infinite, or nested for ever
         return None
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import otel_ml
+from otel_ml._internal.error_reporting import reporter
 from otel_ml.exceptions import WireError
 from otel_ml.testing import capture
 from otel_ml.wire.reduction import Reduction
@@ -261,3 +263,46 @@ def test_what_cannot_even_be_shown_is_said_and_raises_nothing(bad: Any) -> None:
         otel_ml.log({"loss": 1.0}, step=3)
 
         assert run.values("loss") == [1.0]
+
+
+class BrokenMapping(Mapping[str, float]):
+    """Three values, of which all but the first cannot be read."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Iterator[str]:
+        yield "loss"
+        raise RuntimeError("changed while it was gone through")
+
+    def __getitem__(self, name: str) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize("options", [{}, {"step": 7}])
+def test_of_values_that_fail_while_they_are_gone_through_each_is_counted(options: dict[str, Any]) -> None:
+    with capture() as run:
+        otel_ml.log(BrokenMapping(), **options)
+        otel_ml.log({"loss": 2.0}, step=8)
+
+        assert [(point.step, point.value) for point in run.points] == [(8, 2.0)]
+        assert reporter.dropped == {"internal_error": 3}
+
+
+class Unreadable:
+    """A number of a class of the program's, of which no float can be made."""
+
+    def __float__(self) -> float:
+        raise ValueError("no number yet")
+
+
+Real.register(Unreadable)
+
+
+@pytest.mark.parametrize("call", [otel_ml.flush, otel_ml.shutdown])
+def test_a_time_out_that_cannot_be_read_is_said_and_raises_nothing(call: Callable[[Any], bool]) -> None:
+    with capture() as run:
+        otel_ml.log({"loss": 2.0}, step=8)
+
+        assert call(Unreadable())
+    assert any("expected a time-out in seconds" in str(event.body) for event in run.events)

@@ -65,3 +65,12 @@ def test_a_working_directory_that_was_removed_takes_nothing_else_with_it(
 
     assert params.body["otel_ml"]["working_directory"] == "(removed)"
     assert b"pytest==" in packages.body
+
+
+def test_a_program_without_arguments_of_its_own_is_captured_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [])  # as where Python is embedded in another program
+
+    params, *_ = captured("trainer")
+
+    assert isinstance(params.body, dict)
+    assert params.body["otel_ml"]["arguments"] == []

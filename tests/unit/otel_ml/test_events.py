@@ -6,6 +6,7 @@ import hashlib
 import io
 import math
 import tempfile
+import time
 import wave
 from argparse import Namespace
 from dataclasses import dataclass
@@ -33,6 +34,18 @@ def newest(captured: Capture, kind: str) -> Event:
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_clock_before_1970_loses_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    with capture() as run:
+        monkeypatch.setattr(time, "time_ns", lambda: -(10**18))
+        otel_ml.log_text("note", "said")
+        otel_ml.log_table("table", [[1]], columns=["a"])
+        assert otel_ml.shutdown(20.0)
+
+    assert [event.name for event in run.events if event.name] == ["note", "table"]
+    [end] = [event for event in run.events if event.kind == "ml.writer.end"]
+    assert end.attributes["otel_ml.dropped"] == {}
 
 
 @pytest.mark.feature("N6", "yes", "mappings, dataclasses, namespaces, pydantic and OmegaConf")

@@ -287,6 +287,8 @@ def answer_to(server: OtlpServer, reply: Reply) -> Answer:
         Reply(200, {"content-type": "application/json"}, b'{"status": "ok"}'),
         Reply(200, {"content-type": "application/json"}, b"[]"),
         Reply(200, {"content-type": "application/json"}, b"{"),
+        Reply(200, {"content-type": "application/json"}, b'{"partialSuccess":{"rejectedDataPoints":1e999}}'),
+        Reply(200, {"content-type": "application/json"}, b"[" * 200_000),
         Reply(200, {"content-type": "application/x-protobuf"}, b"<html>"),
         Reply(202, {"content-type": "text/plain"}, b"Accepted, maybe"),
         *(Reply(status) for status in (201, 202, 203, 205, 206, 207, 299)),

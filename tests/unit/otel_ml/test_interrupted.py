@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -11,9 +12,13 @@ from typing import Any
 import pytest
 
 import otel_ml
+from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.one_time_event import OneTimeEvent
+from otel_ml._internal.series.buffer import MOST, STRIDE
 from otel_ml._internal.single_thread_executor import SingleThreadExecutor
 from otel_ml._internal.steps.axes import Steps
+from otel_ml._internal.timers.consumed import settle_consumed
 from otel_ml._internal.timers.spans import STATE, _begin_alone
 from otel_ml.compat.roll.durations import DurationTracker
 from otel_ml.diagnostics.goodput import Goodput
@@ -188,3 +193,69 @@ def test_a_handler_that_ends_the_run_that_is_being_ended() -> None:
         return was_there
 
     assert next(line for line in itertools.count() if not ended(line)) > 20
+
+
+@pytest.mark.timeout(30)
+def test_a_handler_that_counts_a_loss_while_the_first_of_its_kind_is_counted(otel_ml_capture: Capture) -> None:
+    # Of `Counter` itself: what is counted is read, and written back, in one line of ours.
+    times = interrupted_everywhere(lambda: reporter.drop("bad_value", "A value is none."), ("collections/__init__.py",))
+
+    assert reporter.dropped["bad_value"] == times + 1
+
+
+def record_much() -> None:
+    """Record more than any thread may without a fold."""
+    metric = otel_ml.get_meter("handler").metric("much")
+    for _ in range(MOST // STRIDE + 1000):
+        metric.record(1.0)
+
+
+@pytest.mark.timeout(120)
+def test_a_handler_that_records_much_while_a_run_beside_another_one_ends() -> None:
+    def ended(interrupted_at_line: int) -> bool:
+        with capture():
+            beside = RUNTIME.begin({"experiment": "beside"})
+            return interrupted_at(interrupted_at_line, ("messages/recorder.py",), beside.finish, record_much)
+
+    assert next(line for line in itertools.count() if not ended(line)) > 10
+
+
+@pytest.mark.timeout(60)
+def test_a_handler_that_ends_a_run_while_another_one_begins_beside_it() -> None:
+    answers = []
+
+    def begun(interrupted_at_line: int) -> bool:
+        with capture():
+            first = otel_ml.init()
+            first.log({"loss": 1.0}, step=0)
+            was_there = interrupted_at(
+                interrupted_at_line,
+                ("record/fold.py",),
+                lambda: RUNTIME.begin({"experiment": "beside"}),
+                lambda: answers.append(first.shutdown(20.0)),
+            )
+            RUNTIME.shutdown(20.0)
+            return was_there
+
+    assert next(line for line in itertools.count() if not begun(line)) > 2
+    assert set(answers) == {True}
+
+
+@pytest.mark.timeout(60)
+def test_a_handler_that_ends_the_run_while_what_was_consumed_is_counted() -> None:
+    answers: list[bool] = []
+
+    class Ends(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            if threading.current_thread() is threading.main_thread() and not answers:
+                answers.append(otel_ml.shutdown(20.0))
+            return 1
+
+    with capture():
+        while not answers:  # the background thread may have counted before
+            otel_ml.consumed([Ends("one"), Ends("another")])
+            settle_consumed(wait=False)
+
+    assert answers == [True]

@@ -79,7 +79,17 @@ def test_it_is_asked_for_once_in_ten_seconds_and_by_one_process_of_a_host() -> N
     assert machine.asked == 2
 
 
-@pytest.mark.parametrize("answers", [None, b"{}", b"404", b"<html>", b'{"boot": "b", "boot_time": "x", "time": 1}'])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        None,
+        b"{}",
+        b"404",
+        b"<html>",
+        b'{"boot": "b", "boot_time": "x", "time": 1}',
+        b'{"boot": "b", "boot_time": 1%s, "time": 1}' % (b"0" * 400),
+    ],
+)
 def test_where_nobody_tells_the_time_nothing_is_known_and_nobody_is_asked_again(answers: bytes | None) -> None:
     machine, watch = Machine(answers=answers), ClockWatch(0, now=0.0)
     with capture() as run:

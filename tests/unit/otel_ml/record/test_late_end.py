@@ -210,6 +210,29 @@ class SlowLink:
         """Nothing is shared."""
 
 
+class FailingLink(SlowLink):
+    """A way to a receiver that cannot be looked for, as where a process that ends may start no other one."""
+
+    def reach(self, now: float, *, failing_s: float) -> None:
+        raise RuntimeError("can't fork at interpreter shutdown")
+
+
+def test_an_end_that_can_look_for_no_receiver_says_what_it_keeps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = FailingLink()
+    link.may_close.set()
+    monkeypatch.setattr(RUNTIME, "make_link", lambda *_: link)
+    with isolated():
+        otel_ml.init("failing")
+        otel_ml.log({"loss": 1.0}, step=0)
+        assert not otel_ml.shutdown(5.0)
+
+    said = capsys.readouterr().err
+    assert said.count("No receiver can be looked for: RuntimeError: can't fork at interpreter shutdown.") == 1
+    assert "1 point of rank 0 is not acknowledged" in said
+
+
 def test_a_thread_that_has_said_what_it_kept_and_lets_go_is_not_called_held_up(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
