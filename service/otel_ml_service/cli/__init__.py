@@ -50,7 +50,7 @@ class CommandGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; click and rich would each leave with an error, and without a word, where a pipe is closed."""
+        """Run the command; where a pipe is closed click and rich would leave with an error, and without a word."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:

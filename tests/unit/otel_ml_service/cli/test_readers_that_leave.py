@@ -45,7 +45,9 @@ def test_a_command_that_was_started_without_an_output_ends_well_and_writes_into_
     before = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
     redirected = " ".join(f"{number}>&-" for number in closed)
 
-    done = subprocess.run(["sh", "-c", f'"$@" {redirected}', "sh", *PROGRAM, "show"], env=environment(base), check=False)
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {redirected}', "sh", *PROGRAM, "show"], env=environment(base), check=False
+    )
 
     assert done.returncode == 0
     assert {path: path.read_bytes() for path in base.rglob("*") if path.is_file()} == before
