@@ -105,7 +105,7 @@ class LeftoverSpools:
                 _log.exception("The spools in %s cannot be taken in now.", self._folder)
             try:
                 self._say_taken_in()
-            except OSError as error:  # else this thread would end: no spool is looked at, and no process finds the service
+            except OSError as error:  # else this thread ends: no process finds the service, and no spool is taken in
                 self._say_once(self._folder, explained(f"No process can be told yet where to send: {error}", "storage"))
             self._woken.wait(_EVERY_S)
             if not self._stopping.is_set():
