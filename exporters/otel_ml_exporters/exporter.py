@@ -178,10 +178,11 @@ def names_problems(exporter: str, option: str, names: object) -> list[str]:
         >>> names_problems("console", "metrics", "loss"), names_problems("console", "metrics", 5)
         ([], ['console.metrics: expected a name or a list of names, got 5.'])
     """
+    problems = []
     every = [names] if isinstance(names, str) else names
-    if isinstance(every, Sequence) and all(isinstance(name, str) for name in every):
-        return []
-    return [f"{exporter}.{option}: expected a name or a list of names, got {names!r}."]
+    if not isinstance(every, Sequence) or not all(isinstance(name, str) for name in every):
+        problems.append(f"{exporter}.{option}: expected a name or a list of names, got {names!r}.")
+    return problems
 
 
 def timeout_problems(exporter: str, seconds: object) -> list[str]:
@@ -191,10 +192,10 @@ def timeout_problems(exporter: str, seconds: object) -> list[str]:
         >>> timeout_problems("otlp", 5), timeout_problems("otlp", "5")
         ([], ["otlp.timeout: expected seconds above 0 and up to 600, got '5'."])
     """
-    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if is_number and 0 < seconds <= 600:  # type: ignore[operator]  # it is one
-        return []
-    return [f"{exporter}.timeout: expected seconds above 0 and up to 600, got {seconds!r}."]
+    problems = []
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 < seconds <= 600:
+        problems.append(f"{exporter}.timeout: expected seconds above 0 and up to 600, got {seconds!r}.")
+    return problems
 
 
 def require_started(exporter: str, what: _Opened | None, *, is_closed: bool) -> _Opened:

@@ -68,6 +68,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
 def registered() -> Mapping[str, str]:
     """Return every known exporter name with its `module:class`."""
     plugins = {point.name: point.value for point in entry_points(group=GROUP)}
+    # Ours last: no package that is installed beside us may write instead of `jsonl`.
     return {**plugins, **{name: backend.target for name, backend in BUILT_IN.items()}}
 
 

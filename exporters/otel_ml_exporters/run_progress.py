@@ -79,7 +79,7 @@ def _total(record: Params, before: float | None) -> float | None:
 
 
 def _number_of_steps(value: object) -> float | None:
-    """Return what a parameter says; None where that is not a number (a flag), or no end is in sight (-1, inf)."""
+    """Return what a parameter says; None where that is a flag or a text, or no end is in sight (-1, inf)."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

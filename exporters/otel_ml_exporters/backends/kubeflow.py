@@ -29,6 +29,7 @@ _MOST_METRICS, _LONGEST = 256, 64
 """Metrics of a status, and characters of a name or value: what the resource TrainJob takes."""
 
 _MOST_ANSWERED = 4096
+"""Bytes of an answer that are read: the beginning of an error's page says what it is."""
 
 _URL, _TOKEN, _AUTHORITY = (f"KUBEFLOW_TRAINER_SERVER_{name}" for name in ("URL", "TOKEN", "CA_CERT"))
 

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -18,6 +18,10 @@ from otel_ml.printable import printable
 from otel_ml.redaction import redacted
 
 __all__ = ["cli", "main"]
+
+
+class ReaderHasLeftError(Exception):
+    """Whoever read what a command prints, such as `head`, has enough."""
 
 
 class CommandGroup(click.Group):
@@ -44,6 +48,17 @@ class CommandGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{module.__name__}.command is not a click command.")
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; where a pipe is closed click and rich would leave with an error, and without a word."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderHasLeftError from error
+        except SystemExit as left:
+            if isinstance(left.__context__, BrokenPipeError):
+                raise ReaderHasLeftError from left
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -103,9 +118,12 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 1 (it failed), 2 (wrong use), 130 (interrupted)."""
+    _open_standard_streams()
     _take_any_character(sys.stdout)
+    given = sys.argv[1:] if arguments is None else arguments
     try:
         status = cli.main(arguments, prog_name="otel-ml", standalone_mode=False)
+        sys.stdout.flush()  # here, and not as the interpreter ends, where nobody can catch what it raises
     except click.ClickException as error:
         error.show()
         if "unexpected extra argument" in error.message:
@@ -116,14 +134,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except OtelMLError as error:
         return _failed(str(error))
-    except BrokenPipeError:
-        # The reader (`head`) has enough; what Python flushes at exit must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except (BrokenPipeError, ReaderHasLeftError):
+        return _reader_has_left(given)
     except OSError as error:  # of a folder that others use too: whatever the system refuses
         where = f" {error.filename!r}" if error.filename else ""
         return _failed(explained(f"Cannot use{where}: {error.strerror or error}.", "run-unreadable"))
     return status if isinstance(status, int) else 0
+
+
+_READS = frozenset({
+    "runs", "show", "why", "diff", "top", "tail", "env", "explain", "exporters", "completion",
+})  # fmt: skip
+"""Commands of which nothing is left undone where nobody reads the rest of what they print."""
+
+
+def _reader_has_left(arguments: Sequence[str]) -> int:
+    """Return the status of a command that was left alone; what Python flushes at exit must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    command = next((one for one in arguments if not one.startswith("-")), "")
+    return 0 if command in _READS else 1
+
+
+def _open_standard_streams() -> None:
+    """Open what the starter has closed (`>&-`): the next file would get its number, and what is printed with it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.dup(2), "w", encoding="utf-8")
 
 
 def _take_any_character(stream: TextIO) -> None:

@@ -152,6 +152,8 @@ def _remove(runs: Sequence[RunFolder], output: Screen, tell: Callable[[RunFolder
 
 def _removed(run: RunFolder) -> str:
     """Remove a run's folder; return why that failed, of one that another user owns for example."""
+    if is_live(run):  # its job may have gone on while somebody was asked, or others were removed
+        return f"{run.path} is not removed: it is being recorded again."
     try:
         shutil.rmtree(run.path)
     except OSError as error:

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -86,8 +87,8 @@ class Screen:
             yield lambda text: bar.update(task, description=printable(text), visible=True, refresh=True)
 
     def width_beside(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
-        """Return how many characters one more column of a table may have in this terminal."""
-        widths = (max(map(len, cells)) for cells in zip(columns, *rows, strict=True))
+        """Return how wide one more column of a table may be in this terminal."""
+        widths = (max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True))
         return self.out.width - sum(width + len(_GAP) for width in widths)
 
     def table(
@@ -129,10 +130,12 @@ class Screen:
 
     def _plain_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> None:
         lines = [columns, *rows]
-        widths = [max(min(len(line[i]), _WIDEST_CELL) for line in lines) for i in range(len(columns))]
+        widths = [max(min(cell_len(line[i]), _WIDEST_CELL) for line in lines) for i in range(len(columns))]
         for line in lines:
             padded = [
-                cell.rjust(width) if column in right else cell.ljust(width)
+                f"{' ' * (width - cell_len(cell))}{cell}"
+                if column in right
+                else f"{cell}{' ' * (width - cell_len(cell))}"
                 for cell, width, column in zip(line, widths, columns, strict=True)
             ]
             self.out.print(Text(_GAP.join(padded).rstrip()))
@@ -142,7 +145,7 @@ def _fitted(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, names: Sequence[str], optional: Sequence[str]
 ) -> tuple[Sequence[str], list[list[str]]]:
     """Return the columns that fit into `width`, and the rows in which `names` are as short as that needs."""
-    widths = {column: max(map(len, cells)) for column, *cells in zip(columns, columns, *rows, strict=True)}
+    widths = {column: max(map(cell_len, cells)) for column, *cells in zip(columns, columns, *rows, strict=True)}
     kept = list(columns)
     for column in optional:
         least = sum(min(widths[one], _SHORTEST_NAME) if one in names else widths[one] for one in kept)

@@ -78,8 +78,17 @@ def _line(record: Record, metrics: Sequence[str]) -> str | None:
     if isinstance(record, Summary) and not metrics:
         return f"summary  {_values(shown)}" if (shown := _of_the_program(record.values)) else None
     if isinstance(record, Text) and not metrics:
-        return f"text {record.name}: {record.text.splitlines()[0] if record.text else ''}"
+        return f"text {record.name}: {_beginning(record.text)}"
     return None
+
+
+_LONGEST = 200
+"""Characters of a text: a prompt of megabytes would hide the steps."""
+
+
+def _beginning(text: str) -> str:
+    first = text[: _LONGEST + 1].splitlines()[0] if text else ""
+    return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}… ({len(text):,} characters)"
 
 
 def _step_line(record: StepRecord, metrics: Sequence[str]) -> str | None:

@@ -27,6 +27,7 @@ from otel_ml_service.report.hardware import HostUse
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder, find, is_there
+from otel_ml_service.stored_runs.shortened_name import shortened
 from otel_ml_service.stored_runs.status_word import standing
 
 __all__ = ["command"]
@@ -42,6 +43,9 @@ _IN_A_LINE = 5
 
 _DIGITS = 4
 _TREND, _BAR = 24, 20
+
+_BESIDE_NAME = _TREND + 16
+"""Columns that a name leaves to its value and curve: where nothing fits, rich would cut all of them alike."""
 
 
 @click.command("top", epilog="Example: otel-ml top latest")
@@ -125,10 +129,11 @@ def _lines(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
 def _live(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
     with Live(console=output.out, auto_refresh=False) as live:
         for board in boards:
-            live.update(_page(run, board, output.out.size.height - _FRAME), refresh=True)
+            size = output.out.size
+            live.update(_page(run, board, size.height - _FRAME, size.width - _BESIDE_NAME), refresh=True)
 
 
-def _page(run: RunFolder, board: RunBoard, most: int) -> Group:
+def _page(run: RunFolder, board: RunBoard, most: int, name_width: int) -> Group:
     title = Text(printable(f"{run.experiment}/{run.name}  {standing(run, board.status)}"), style="bold")
     parts = [title, _line("  ".join([*_bar(board.progress), *_progress(board.progress)]))]
     phases = [f"{name} {percent(share)}" for name, share in board.phases.items()]
@@ -138,7 +143,9 @@ def _page(run: RunFolder, board: RunBoard, most: int) -> Group:
     table.add_column("last", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, style="cyan", max_width=_TREND)
     for name, values in board.metrics(max(1, most)).items():
-        table.add_row(Text(printable(name)), _last(name, values[-1]), spark(list(values), _TREND))
+        table.add_row(
+            Text(shortened(printable(name), name_width)), _last(name, values[-1]), spark(list(values), _TREND)
+        )
     return Group(
         *parts,
         _line(f"of a step{whose}: {' · '.join(phases)}" if phases else ""),

@@ -281,7 +281,7 @@ class Pipeline:
             self._progress.failed(error, state="stopped")
             ended = None  # with something lacking, its backend is not told that the run has ended
         else:
-            if not is_flushed:  # it is by now: why the first try failed does not matter to a run that is over
+            if not is_flushed:  # it is by now: what the first try failed with is over, too
                 self._progress.recovered()
         try:
             exporter.shutdown(left, ended)

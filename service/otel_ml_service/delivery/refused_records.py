@@ -74,6 +74,7 @@ def _sifted(
     # First what the backend names: a row of 500 values with one bad name loses that value, not the row.
     without = [_without(record, refusal.names) for record in records]
     if any(kept is not record for kept, record in zip(without, records, strict=True)):
+        # Of all records of the batch: a name that a backend refuses is refused in each of them.
         for record in records:
             yield from _values_of(record, refusal)
         yield from _sifted(without, export, advance, is_whole=is_whole)

@@ -103,14 +103,17 @@ class LeftoverSpools:
             except Exception:  # noqa: BLE001 (whatever it is, the file stays and is tried again)
                 self._is_refused = True
                 _log.exception("The spools in %s cannot be taken in now.", self._folder)
-            self._say_taken_in()
+            try:
+                self._say_taken_in()
+            except OSError as error:  # else this thread ends: no process finds the service, and no spool is taken in
+                self._say_once(self._folder, explained(f"No process can be told yet where to send: {error}", "storage"))
             self._woken.wait(_EVERY_S)
             if not self._stopping.is_set():
                 self._woken.clear()
 
     def _say_taken_in(self) -> None:
-        taken_in, self._taken_in = self._taken_in, lambda: None
-        taken_in()
+        self._taken_in()
+        self._taken_in = lambda: None
 
     def _adopted(self, path: Path) -> bool:
         try:

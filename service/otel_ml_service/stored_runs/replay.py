@@ -16,7 +16,6 @@ from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_service.aggregation.engine import Engine
 from otel_ml_service.aggregation.settings import EngineSettings
-from otel_ml_service.delivery.exporter_progress import PipelineStatus
 from otel_ml_service.delivery.failure_message import as_sentence
 from otel_ml_service.delivery.pipeline import Pipeline
 from otel_ml_service.delivery.retries import RetryPolicy
@@ -137,7 +136,7 @@ def replay(
     # What is taken is not yet stored: W&B uploads as it closes.
     for pipeline, is_closed in zip(pipelines, closed, strict=True):
         if pipeline.status.problem or not is_closed:
-            raise ReplayError(_problem(pipeline.name, pipeline.status, f"it is not closed after {_CLOSE_S:.0f} s"))
+            raise ReplayError(_given_up(pipeline.name, pipeline.status.problem or "It is not closed in time"))
     return [Replayed(pipeline.name, pipeline.status.url, pipeline.status.lost) for pipeline in pipelines]
 
 
@@ -155,10 +154,9 @@ def _wait(pipelines: Sequence[Pipeline], timeout: float, progress: Callable[[Map
             progress(delivered)
         for pipeline in pipelines:
             if pipeline.status.state == "failed" or (pipeline.behind and time.monotonic() > deadline):
-                raise ReplayError(_problem(pipeline.name, pipeline.status, "no progress"))
+                raise ReplayError(_given_up(pipeline.name, pipeline.status.problem or "no progress"))
         time.sleep(_POLL_S)
 
 
-def _problem(name: str, status: PipelineStatus, otherwise: str) -> str:
-    why = as_sentence(status.problem or otherwise)
-    return f"Exporter {name!r}: {why} Put it right and replay again: nothing is doubled."
+def _given_up(name: str, why: str) -> str:
+    return f"Exporter {name!r}: {as_sentence(why)} Put it right and replay again: nothing is doubled."

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
+from rich.cells import cell_len
+
 __all__ = ["is_part_of", "shortened"]
 
 _CUT = "…"
 
 
 def shortened(name: str, width: int) -> str:
-    """Return a name in at most `width` characters: names differ at their ends, so the middle is left out.
+    """Return a name in at most `width` columns of a terminal: names differ at their ends, so the middle is left out.
 
     Its end begins with no hyphen: a command that is given it would take it for an option.
 
@@ -17,12 +21,20 @@ def shortened(name: str, width: int) -> str:
         ('llama-8…eed-17', 'llama-8b')
         >>> shortened("llama-8b-lr-3e-4-seed-17", 17)
         'llama-8b…seed-17'
+        >>> shortened("模型训练", 6)
+        '模…练'
     """
-    if len(name) <= width:
+    if cell_len(name) <= width:
         return name
-    kept = max(width - len(_CUT), 2)
-    end = name[-(kept // 2) :]
-    return f"{name[: kept - kept // 2]}{_CUT}{end.lstrip('-') or end}"
+    kept = max(width - cell_len(_CUT), 2)
+    end = _beginning(name[::-1], kept // 2)[::-1]
+    return f"{_beginning(name, kept - kept // 2)}{_CUT}{end.lstrip('-') or end}"
+
+
+def _beginning(text: str, width: int) -> str:
+    """Return as many characters as fit into so many columns; a Chinese one, or an emoji, takes two."""
+    ends = accumulate(map(cell_len, text))
+    return text[: next((at for at, end in enumerate(ends) if end > width), len(text))]
 
 
 def is_part_of(written: str, name: str) -> bool:

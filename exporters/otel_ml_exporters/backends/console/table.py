@@ -23,6 +23,9 @@ _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 32
 """Steps in the small curve beside a metric."""
 
+_BESIDE_NAME, _SHORTEST_NAME = _TREND + 22, 12
+"""Columns of a value of up to 17 digits, of a curve, and between these; and those that a name has at the least."""
+
 _FRAME = 6
 """Lines of the table that are not metrics."""
 
@@ -87,7 +90,10 @@ class LiveTable:
         names = interesting(self._recent, self._patterns)
         for name in names[: max(1, self._console.size.height - _FRAME)]:
             recent = self._recent[name]
-            table.add_row(Text(name), significant(recent[-1], self._digits), sparkline(recent))
+            label = Text(printable(name))
+            # Where a name leaves no room, rich would cut all columns alike, and the value with them.
+            label.truncate(max(self._console.size.width - _BESIDE_NAME, _SHORTEST_NAME), overflow="ellipsis")
+            table.add_row(label, significant(recent[-1], self._digits), sparkline(recent))
         return table
 
 

@@ -223,7 +223,7 @@ def _create_database(mlflow: Any, uri: str) -> None:
 
 
 def _remove_strayed_folder(uri: str) -> None:
-    """Remove the empty folder of an MLflow that takes an address for a path (`my%2520runs`, not `my%20runs`)."""
+    """Remove the empty folder that MLflow makes where it takes an address for a path: `a%2520b` beside `a%20b`."""
     database = database_of(uri)
     if database is not None and "%" in uri:
         strayed = Path(uri.removeprefix("sqlite:///")).parent

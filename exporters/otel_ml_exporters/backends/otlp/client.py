@@ -24,6 +24,7 @@ __all__ = ["Client"]
 _PASSING_STATUS = frozenset({429, 502, 503, 504})
 _MOST_ANSWERED = 4096
 _MOST_ACKNOWLEDGED = 4 * 2**20
+"""Bytes of a refusal, and of what acknowledges: a page of a proxy may be of any size, and has to be told from that."""
 
 
 class Client:

@@ -78,6 +78,7 @@ class ParquetExporter(Exporter):
     def export(self, records: Sequence[Record]) -> None:
         """Write one file."""
         parts = require_started("parquet", self._parts, is_closed=self._closed)
+        # What has no row moves no position: it comes again after a start, and is left out again.
         steps = [record for record in records if isinstance(record, StepRecord) and record.seq > parts.last_seq]
         if not any(step.values for step in steps):
             return

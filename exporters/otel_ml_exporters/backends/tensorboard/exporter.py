@@ -223,6 +223,7 @@ class TensorBoardExporter(Exporter):
             self._files[name].sync()  # rare; it must not be younger than the position in the run's own file
         if self._notes_unsaved:
             self._save_notes()
+        # Last: were it written before a sub-run and the process killed in between, the position would be ahead of that.
         main = events[MAIN]
         # This file says the position: where a batch ends with a record of another one, an empty Event does.
         if not main or main[-1][0] != last_seq:

@@ -92,9 +92,9 @@ class WandbExporter(Exporter):
     ) -> None:
         given = list(tags) if isinstance(tags, Iterable) and not isinstance(tags, str) else tags
         are_texts = isinstance(given, list) and all(isinstance(tag, str) for tag in given)
-        found = [] if are_texts else [f"wandb.tags: expected a list of texts, got {given!r}."]
+        problems = [] if are_texts else [f"wandb.tags: expected a list of texts, got {given!r}."]
         self._options = Options(mode, project, entity, group, job_type, tuple(given) if are_texts else (), notes)
-        _check(self._options, every, names, found)
+        _check(self._options, every, names, problems)
         self.every = every
         self._names = names
         self._opened: OpenRun | None = None

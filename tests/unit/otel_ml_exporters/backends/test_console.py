@@ -41,6 +41,15 @@ def test_a_step_is_one_line_with_what_is_looked_at_first() -> None:
     assert said == ["run digits/first", "step 120  loss  0.4213  accuracy  0.9000  time/forward 0.01200"]
 
 
+def test_the_values_of_a_table_are_seen_whole_beside_names_of_any_length() -> None:
+    values = {"a" * 300: 0.12345, "模型训练😀" * 20: 0.54321}
+
+    said = "\n".join(written(row(1, values), stream=Terminal(), width=60))
+
+    assert "0.1235" in said or "0.1234" in said
+    assert "0.5432" in said
+
+
 def test_columns_stay_where_they_are() -> None:
     said = written(row(9, {"loss": 0.5, "lr": 0.1}), row(10, {"lr": 1e-5}), row(11, {"loss": 0.25, "lr": 0.1}))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import Run
@@ -55,6 +56,28 @@ def test_gc_leaves_alone_what_is_not_delivered_what_others_made_and_what_a_link_
     assert there == [False, True, True, True]
     assert "1 run left alone, not finished or not in all backends" in out
     assert [path.exists() for path in (left.path, foreign, elsewhere.path)] == [False, True, True]
+
+
+def test_a_run_that_goes_on_while_somebody_thinks_about_it_stays(
+    otel_ml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path, "01again", digits_records(steps=2))
+    services: list[Outbox] = []
+
+    class Consent(io.StringIO):
+        def readline(self, size: int = -1, /) -> str:
+            services.append(Outbox(run.database))  # a further launch of its job
+            return super().readline(size)
+
+    monkeypatch.setattr(sys, "stdin", Consent("y\n"))
+    status, out, err = otel_ml("gc", "--keep", "0", "--json")
+    services[0].close()
+
+    assert status == 1
+    assert json.loads(out)["result"] == "failed"
+    assert "is not removed: it is being recorded again" in err
+    assert run.database.exists()
+    assert run.jsonl.exists()
 
 
 def test_gc_says_that_a_run_is_being_recorded(otel_ml: Run, live_run: RunFolder, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
-from otel_ml_exporters.records import StepRecord
+from otel_ml_exporters.records import RunStatus, StepRecord
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli import program
 from tests.unit.otel_ml_service.cli.program import Run, in_a_terminal
@@ -69,6 +70,34 @@ def test_a_part_that_several_names_have_lists_them(otel_ml: Run, tmp_path: Path)
     assert status != 0
     assert "'warmup-2000' is a part of the names of 2 runs" in refused
     assert f"{_LONG}17" in refused
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_characters_of_two_columns_push_no_figure_out_of_the_terminal(
+    otel_ml: Run, tmp_path: Path, columns: int
+) -> None:
+    name = "模型训练😀" * 5
+    write_run(tmp_path, name, digits_records(steps=60), experiment="实验室的实验")
+
+    header, row = _lines(tmp_path, "runs", columns=columns)
+
+    assert max(map(cell_len, [header, row])) <= columns
+    assert row.split()[2:4] == ["finished", "60"]
+    assert otel_ml("show", row.split()[0])[0] == 0
+
+
+@pytest.mark.parametrize("command", ["show", "top"])
+def test_values_are_seen_whole_beside_names_of_any_length(tmp_path: Path, command: str) -> None:
+    values = {"a" * 300: 0.12345, "模型训练😀" * 20: 0.54321, "loss": 0.75}
+    rows = [StepRecord(seq, "trainer", "step", seq, 0, 1000.0, values) for seq in range(1, 9)]
+    write_run(tmp_path, "01abc", [*rows, RunStatus(9, 1010.0, "finished")])
+
+    lines = _lines(tmp_path, command)
+
+    shown = [line for line in lines if line.startswith(("aaa", "模型"))]
+    assert max(map(cell_len, shown)) <= 80
+    assert any("0.123" in line for line in shown)
+    assert any("0.543" in line for line in shown)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])

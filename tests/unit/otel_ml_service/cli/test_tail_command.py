@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from otel_ml_exporters.records import RunStatus, StepRecord
+from otel_ml_exporters.records import RunStatus, StepRecord, Text
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import Run
 
@@ -25,6 +25,16 @@ def test_tail_shows_what_the_program_recorded_unless_more_is_asked_for(otel_ml: 
 
     assert plain.split() == ["step", "0", "loss", "1"]
     assert "time/exposed/forward 100 ms" in asked
+
+
+def test_of_a_long_text_tail_shows_the_beginning(otel_ml: Run, tmp_path: Path) -> None:
+    texts = ["x" * 5_000_000, "a short one\nof two lines", ""]
+    write_run(tmp_path, "01abc", [Text(seq, 1.0, "sample", "step", seq, text) for seq, text in enumerate(texts, 1)])
+
+    _, out, _ = otel_ml("tail", "01abc", "--no-follow")
+
+    assert out.splitlines() == [f"text sample: {'x' * 200}… (5,000,000 characters)", "text sample: a short one",
+                                "text sample: "]  # fmt: skip
 
 
 def test_tail_takes_globs(otel_ml: Run, tmp_path: Path) -> None:

@@ -110,3 +110,24 @@ def test_a_spool_that_cannot_be_read_now_holds_up_no_other_one_and_is_said_once(
     assert not other.exists()
     assert len(journal.taken) == 1
     assert [str(tmp_path / "a.spool") in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_service_that_cannot_say_where_it_is_on_a_full_disk_says_it_once_there_is_space(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool(tmp_path / "a.spool", HEADER)
+    journal, said = Journal(), []
+
+    def publish() -> None:
+        said.append(len(journal.taken))
+        if len(said) == 1:
+            raise OSError(28, "No space left on device", "service.json")
+
+    spools = LeftoverSpools(tmp_path, journal.take, publish)
+    spools.start()
+    spools.left("a")
+    eventually(lambda: len(said) == 2)
+    spools.stop()
+
+    assert said == [1, 1]
+    assert "No space left on device" in caplog.text
