@@ -18,6 +18,7 @@ from otel_ml_service.aggregation.points import Packed
 from otel_ml_service.aggregation.reduce import reduce_windows
 from otel_ml_service.receiver.decode import Decoder
 from tests.otlp import FakeWriter
+from tests.strategies import buckets_of
 
 FLOATS = st.floats(-1e300, 1e300) | st.floats() | st.sampled_from([0.0, -0.0, 5e-324, 1.7e308, -1.7e308])
 REDUCTIONS = st.sampled_from(
