@@ -94,3 +94,34 @@ def test_what_finds_no_room_for_a_file_of_its_own_leaves_none_and_can_be_tried_a
     again = JournalFiles(tmp_path, IDENTITY)
     assert [entry.id for entry in again.take_up(0).entries] == [1, 2]
     again.close()
+
+
+def test_links_and_folders_that_have_the_name_of_a_file_are_nobody_s_entries(
+    files: JournalFiles, tmp_path: Path
+) -> None:
+    files.append([request(1, 10)])
+    [name] = names(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / name).rename(tmp_path / "elsewhere" / name)
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere" / name)
+    (tmp_path / "journal-7.log").mkdir()
+
+    again = JournalFiles(tmp_path, IDENTITY)
+    assert again.take_up(0).entries == []
+    again.close()
+
+
+def test_a_file_that_a_service_had_only_begun_says_nothing_and_goes(files: JournalFiles, tmp_path: Path) -> None:
+    files.append([request(1, 10)])
+    [name] = names(tmp_path)
+    files.close()
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: whole.index(bytes([1]) * 10) - 60])
+
+    again = JournalFiles(tmp_path, IDENTITY)
+    found = again.take_up(0)
+
+    assert (found.entries, found.highest, found.dropped) == ([], 0, 0)
+    again.delete_dropped()
+    assert [path for path in names(tmp_path) if "damaged" not in path] == []
+    again.close()
