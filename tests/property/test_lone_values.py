@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from otel_ml.wire.reduction import Reduction
+from otel_ml_service.aggregation.converted_points import bucket_of
 from otel_ml_service.aggregation.lone_values import lone_values
 from otel_ml_service.aggregation.observation import Fragment
 from otel_ml_service.aggregation.piece import Piece, Shape, Source
@@ -17,6 +18,7 @@ from otel_ml_service.aggregation.points import Packed
 from otel_ml_service.aggregation.reduce import reduce_windows
 from otel_ml_service.receiver.decode import Decoder
 from tests.otlp import FakeWriter
+from tests.strategies import buckets_of
 
 FLOATS = st.floats(-1e300, 1e300) | st.floats() | st.sampled_from([0.0, -0.0, 5e-324, 1.7e308, -1.7e308])
 REDUCTIONS = st.sampled_from(
@@ -94,3 +96,8 @@ def test_two_messages_of_one_writer_are_combined_in_the_table() -> None:
         4.0,
         6.0,
     ]
+
+
+@given(st.floats())
+def test_the_bucket_of_a_value_is_the_one_into_which_a_worker_puts_it(value: float) -> None:
+    assert bucket_of(value) == buckets_of([value])

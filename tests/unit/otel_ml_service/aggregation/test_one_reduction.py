@@ -154,12 +154,13 @@ def test_the_order_of_records_is_not_told_where_nobody_had_asked_for_it(ranks: t
 
 def test_a_value_that_is_not_finite_is_in_no_distribution_that_somebody_else_asks_for(ranks: tuple[Rank, Rank]) -> None:
     service = Service()
-    for value in (math.inf, -math.inf, math.nan, 0.0):
+    for value in (math.inf, -math.inf, math.nan, 0.0, -2.0, 8.0):
         service.take(bare(ranks[0], 0, {"x": value}))
     service.take(ranks[0].done(0), ranks[1].step(0, {"x": 4.0}, "max,histogram"))
 
     [bins] = [record for record in service.records if isinstance(record, HistogramValue)]
-    assert sum(bins.counts) == 2.0
+    assert sum(bins.counts) == 4.0
+    assert (bins.edges[0], bins.edges[-1]) == pytest.approx((-2.0, 8.0), rel=0.02)
     assert not [said for said in service.notices if "does not tell" in said]
 
 

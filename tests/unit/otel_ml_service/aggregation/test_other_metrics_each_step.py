@@ -54,8 +54,8 @@ class Sdk:
             keys, np.concatenate([single(now - START)] * len(names)), np.array([[round(now * 1e9)] * 2] * len(names))
         )
         starts, axis = (round(START * 1e9),) * len(names), None if step is None else "step"
-        temporality = "cumulative" if step is None else "delta"
-        return ThirdPartyPoints(SDK, "sum", temporality, True, axis, step, None, starts, partials, scope)
+        points = ThirdPartyPoints(SDK, "sum", "delta", True, axis, step, None, starts, partials, scope)
+        return points._replace(temporality="cumulative") if step is None else points
 
 
 def job(steps: int, *, varies: bool) -> Service:

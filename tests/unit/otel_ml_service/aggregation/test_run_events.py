@@ -90,7 +90,7 @@ def test_what_came_with_an_artifact_is_its_file_and_for_any_other_it_is_looked(
 
     [outcome] = service.outcomes
     named = [(file.kept, file.modified_ns) for file in outcome.named]
-    artifacts = [file.artifact for file in outcome.named] or list(outcome.records)
+    artifacts: list[object] = [*(file.artifact for file in outcome.named), *outcome.records]
     [artifact] = artifacts
     assert isinstance(artifact, Artifact)
     assert (artifact.time, artifact.size, artifact.uri, artifact.step) == (START, size, "s3://b/m", 3)

@@ -41,8 +41,9 @@ def root_page(path: Path, table: str) -> int:
         return int(connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0])
 
 
-def test_of_a_damaged_file_everything_that_can_be_read_goes_on_in_a_new_one(path: Path) -> None:
-    overwrite(path, root_page(path, "notices") - 1)
+@pytest.mark.parametrize("table", ["notices", "dictionaries"])
+def test_of_a_damaged_file_everything_that_can_be_read_goes_on_in_a_new_one(path: Path, table: str) -> None:
+    overwrite(path, root_page(path, table) - 1)
 
     outbox = Outbox(path)
 
@@ -54,6 +55,23 @@ def test_of_a_damaged_file_everything_that_can_be_read_goes_on_in_a_new_one(path
     assert (path.parent / "run.db.damaged-1").exists()
     outbox.close()
     assert Outbox(path).damage == ""
+
+
+def test_a_closed_step_that_cannot_be_read_costs_no_more_than_itself(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    outbox = Outbox(path)
+    outbox.commit(Commit(RECORDS, STATE | {"disk/points/1/0": b"one", "disk/points/2/0": b"two"}))
+    outbox.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE engine SET value = x'00' WHERE key = 'disk/points/1/0'")
+    overwrite(path, root_page(path, "notices") - 1)
+
+    outbox = Outbox(path)
+
+    assert outbox.damage
+    assert outbox.state() == STATE
+    assert (outbox.entry("disk/points/1/0"), outbox.entry("disk/points/2/0"), outbox.base) == (None, b"two", 0)
+    outbox.close()
 
 
 @pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
