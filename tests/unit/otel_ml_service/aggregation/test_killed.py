@@ -145,6 +145,15 @@ def test_a_rank_that_was_killed_in_its_first_step_was_in_that() -> None:
     assert killed(service) == {"otel_ml/killed/rank_2": (4, "Killed. Nothing was heard of it since.")}
 
 
+def test_of_a_large_job_that_is_killed_as_a_whole_eight_ranks_have_a_text() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=12) for rank in range(12)]
+    service.take(*[rank.step(0, {"loss": 1.0}) for rank in ranks])
+    service.wait(700)
+
+    assert len(killed(service)) == 8
+    assert {step for step, _ in killed(service).values()} == {0}
+
+
 def test_who_said_goodbye_was_not_killed() -> None:
     service = job(last={})
 
