@@ -73,6 +73,7 @@ class EventQueue:
             still: entered for each that is taken; raises where the run is over whose these are.
         """
         self.on_their_way = 0
+        # As many as there are now: what a device has not given is put back, and would be asked for without an end.
         for _ in range(len(self._queued)):
             if not has_space():
                 return

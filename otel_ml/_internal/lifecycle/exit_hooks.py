@@ -123,6 +123,7 @@ class ExitHooks:
         # repeat them within seconds.
         for number in _ENDING:
             before = signal.getsignal(number)
+            # None: of code in C, which Python could not give back.
             if before not in {signal.SIG_IGN, None}:
                 self._before_shutdown[number] = before
                 signal.signal(number, self._hold)
@@ -172,6 +173,7 @@ class ExitHooks:
             return
         from multiprocessing.util import Finalize
 
+        # 0: after pools are ended (15), and before daemons are terminated and children waited for.
         Finalize(None, self._leave_child, exitpriority=0)
 
     def _chain(self, number: signal.Signals) -> None:
@@ -208,6 +210,7 @@ class ExitHooks:
             self._at_preemption()
             return
         self._at_exit("killed", None)
+        # The signal ends it, and no exit code of ours: launchers tell one from the other.
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

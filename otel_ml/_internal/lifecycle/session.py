@@ -217,6 +217,7 @@ class Session:
             error = None  # the exit code of a child is for its parent: it may mean anything
         if status == "failed" and error is not None and self.worker is not None and self.config.capture != "off":
             record_failure(error)
+        # None first: who flushes or ends while this one waits has nothing to ask of a thread that is at its end.
         worker, self.worker = self.worker, None
         capture, self._capture = self._capture, None
         if capture is not None:

@@ -78,6 +78,7 @@ class Backpressure:
     def wait(self) -> bool:
         """Wait until something was taken; return False where nobody collects, or has not for 10 s."""
         taken = OneTimeEvent()
+        # Before it is asked again whether anybody collects: who takes in between has to find it here.
         if self._is_waited_for():
             self._waiting.append(taken)
         for _ in range(self.TRIES):

@@ -248,6 +248,7 @@ class Steps:
     def close(self, step: Step) -> None:
         """Leave a block."""
         with self.lock:
+            # Its end is noted while it still has the block: the background thread asks for blocks first (`_end`).
             if step.axis is not None and step.blocks == 1 and step.axis.current is not step:
                 self._end(step)
             step.blocks -= 1
