@@ -13,6 +13,7 @@ from otel_ml import env
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.integrations.huggingface.checkpoints import Checkpoints
 from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
+from otel_ml.integrations.huggingface.trl import log_completions, time_parts
 from otel_ml.integrations.huggingface.values import log_values, published
 from otel_ml.integrations.missing_package import PackageError
 from otel_ml.integrations.stages import outside
@@ -73,16 +74,21 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         finally:
             self._stage = before
 
+    def logged(self, trainer: Any, logs: Mapping[str, Any]) -> None:
+        """Record what a trainer of TRL has beside `logs`, from rank 0; at the end of training nothing is new."""
+        if trainer.state.is_world_process_zero and "train_runtime" not in logs:
+            log_completions(trainer)
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Begin the run, in a search one for each trial; parameters from rank 0."""
         del control
         self._leave_trial(state)
         self._enter(args)
+        time_parts()
         if state.is_world_process_zero:
-            otel_ml.log_params(args.to_sanitized_dict())
-            config = getattr(more.get("model"), "config", None)
-            if config is not None:
-                otel_ml.log_params(config.to_dict() if hasattr(config, "to_dict") else config, prefix="model")
+            # The first has the sizes of batches, too; the second its values as they are, where the first has texts.
+            otel_ml.log_params({**args.to_sanitized_dict(), **args.to_dict()})
+            _log_model(more.get("model"))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """What is recorded from here on belongs to the step that is done at its end."""
@@ -195,6 +201,22 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
     def _stop(self) -> None:
         while self._timings:
             self._timings.pop().__exit__(None, None, None)
+
+
+def _log_model(model: Any) -> None:
+    """Record what the model is like: its configuration, its size, and the adapters that PEFT has put on it."""
+    config = getattr(model, "config", None)
+    if config is not None:
+        otel_ml.log_params(_dictionary(config), prefix="model")
+    if hasattr(model, "num_parameters"):
+        otel_ml.log_params({"num_parameters": model.num_parameters()}, prefix="model")
+    adapters = getattr(model, "peft_config", None)
+    if adapters:
+        otel_ml.log_params({name: _dictionary(adapter) for name, adapter in adapters.items()}, prefix="peft_config")
+
+
+def _dictionary(config: Any) -> Any:
+    return config.to_dict() if hasattr(config, "to_dict") else config
 
 
 def _say_shared(run: otel_ml.Run) -> None:

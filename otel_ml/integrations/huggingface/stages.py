@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from inspect import signature
@@ -19,6 +19,9 @@ class Follower(Protocol):
     def evaluating(self, trainer: Any, prefix: str) -> AbstractContextManager[object]:
         """Return what an evaluation whose metrics begin with `prefix` is run in."""
 
+    def logged(self, trainer: Any, logs: Mapping[str, Any]) -> None:
+        """Hear that the Trainer has logged `logs`."""
+
 
 def stage_named(prefix: str, step: int) -> Stage:
     """Return the stage of an evaluation, by what its metrics begin with; of several data sets each has its own.
@@ -34,12 +37,15 @@ def stage_named(prefix: str, step: int) -> Stage:
 def follow_trainers(trainer: type, follower: type[Follower]) -> None:
     """Let callbacks of the class `follower` know when a `trainer` evaluates or predicts, its subclasses' included.
 
-    Trainers without such a callback are not concerned. All three: a subclass may have its own of any of them.
+    Trainers without such a callback are not concerned. All three: a subclass may have its own of any of them. What a
+    subclass logs passes `log()` of `trainer`, which alone knows the Trainer: callbacks are not told.
     """
     for name in ("evaluate", "predict", "evaluation_loop"):
         method = getattr(trainer, name)
         if not hasattr(method, "__wrapped__"):
             setattr(trainer, name, _followed(method, follower))
+    if not hasattr(trainer.log, "__wrapped__"):  # type: ignore[attr-defined] # the protocol of a Trainer is not written down
+        trainer.log = _heard(trainer.log, follower)  # type: ignore[attr-defined]
 
 
 def _followed(method: Callable[..., Any], follower: type[Follower]) -> Callable[..., Any]:
@@ -47,7 +53,7 @@ def _followed(method: Callable[..., Any], follower: type[Follower]) -> Callable[
 
     @wraps(method)
     def followed(self: Any, *arguments: Any, **named: Any) -> Any:
-        callback = next((one for one in self.callback_handler.callbacks if isinstance(one, follower)), None)
+        callback = _follower_of(self, follower)
         if callback is None:
             return method(self, *arguments, **named)
         bound = names.bind(self, *arguments, **named)
@@ -56,3 +62,19 @@ def _followed(method: Callable[..., Any], follower: type[Follower]) -> Callable[
             return method(self, *arguments, **named)
 
     return followed
+
+
+def _heard(method: Callable[..., Any], follower: type[Follower]) -> Callable[..., Any]:
+    @wraps(method)
+    def heard(self: Any, logs: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
+        result = method(self, logs, *arguments, **named)
+        callback = _follower_of(self, follower)
+        if callback is not None:
+            callback.logged(self, logs)
+        return result
+
+    return heard
+
+
+def _follower_of(trainer: Any, follower: type[Follower]) -> Follower | None:
+    return next((one for one in trainer.callback_handler.callbacks if isinstance(one, follower)), None)
