@@ -13,6 +13,7 @@ from otel_ml import env
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.integrations.huggingface.checkpoints import Checkpoints
 from otel_ml.integrations.huggingface.stages import follow_trainers, stage_named
+from otel_ml.integrations.huggingface.trl import log_completions, time_parts
 from otel_ml.integrations.huggingface.values import log_values, published
 from otel_ml.integrations.missing_package import PackageError
 from otel_ml.integrations.stages import outside
@@ -84,15 +85,23 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._step_began = None
         self._checkpoints.finish(timeout=0.0)  # ranks that are behind may have failed, too
 
+    @never_raises  # what TRL keeps is its own affair
+    def logged(self, trainer: Any, logs: Mapping[str, Any]) -> None:
+        """Record what a trainer of TRL has beside `logs`, from rank 0; at the end of training nothing is new."""
+        if trainer.state.is_world_process_zero and "train_runtime" not in logs:
+            log_completions(trainer)
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Begin the run, in a search one for each trial; parameters from rank 0."""
         del control
         self.fail()  # of a batch that was too large for memory nobody hears: the Trainer begins anew with a smaller one
         self._leave_trial(state)
         self._enter(args)
+        time_parts()
         if state.is_world_process_zero:
-            otel_ml.log_params(args.to_sanitized_dict())
-            _record_config(getattr(more.get("model"), "config", None))
+            # The first has the sizes of batches, too; the second its values as they are, where the first has texts.
+            otel_ml.log_params({**args.to_sanitized_dict(), **args.to_dict()})
+            _record_model(more.get("model"))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """What is recorded from here on belongs to the step that is done at its end."""
@@ -209,10 +218,33 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
             self._timings.pop().__exit__(None, None, None)
 
 
-@never_raises  # a model of the user's own has any object there
+def _record_model(model: Any) -> None:
+    """Record what the model is like: its configuration, its size, and the adapters that PEFT has put on it."""
+    _record_config(getattr(model, "config", None))
+    _record_size(model)
+    _record_adapters(getattr(model, "peft_config", None))
+
+
+@never_raises  # a model of the user's own has any object there, and in the places below
 def _record_config(config: Any) -> None:
     if config is not None:
-        otel_ml.log_params(config.to_dict() if hasattr(config, "to_dict") else config, prefix="model")
+        otel_ml.log_params(_dictionary(config), prefix="model")
+
+
+@never_raises
+def _record_size(model: Any) -> None:
+    if hasattr(model, "num_parameters"):
+        otel_ml.log_params({"num_parameters": model.num_parameters()}, prefix="model")
+
+
+@never_raises
+def _record_adapters(adapters: Any) -> None:
+    if adapters:
+        otel_ml.log_params({name: _dictionary(adapter) for name, adapter in adapters.items()}, prefix="peft_config")
+
+
+def _dictionary(config: Any) -> Any:
+    return config.to_dict() if hasattr(config, "to_dict") else config
 
 
 def _say_shared(run: otel_ml.Run) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from inspect import signature
@@ -24,6 +24,9 @@ class Follower(Protocol):
     def fail(self) -> None:
         """Know that a training has ended by an exception."""
 
+    def logged(self, trainer: Any, logs: Mapping[str, Any]) -> None:
+        """Hear that the Trainer has logged `logs`."""
+
 
 def stage_named(prefix: str, step: int) -> Stage:
     """Return the stage of an evaluation, by what its metrics begin with; of several data sets each has its own.
@@ -39,11 +42,13 @@ def stage_named(prefix: str, step: int) -> Stage:
 def follow_trainers(trainer: type, follower: type[Follower]) -> None:
     """Let callbacks of the class `follower` know when a `trainer` evaluates or predicts, its subclasses' included.
 
-    Trainers without such a callback are not concerned. All three: a subclass may have its own of any of them.
+    Trainers without such a callback are not concerned. All three: a subclass may have its own of any of them. What a
+    subclass logs passes `log()` of `trainer`, which alone knows the Trainer: callbacks are not told.
     """
     for name in ("evaluate", "predict", "evaluation_loop"):
         _replace(trainer, name, follower, _followed)
     _replace(trainer, "train", follower, _trained)
+    _replace(trainer, "log", follower, _heard)
 
 
 def _replace(
@@ -79,7 +84,7 @@ def _followed(method: Callable[..., Any], follower: type[Follower]) -> Callable[
 
     @wraps(method)
     def followed(self: Any, *arguments: Any, **named: Any) -> Any:
-        callback = next((one for one in self.callback_handler.callbacks if isinstance(one, follower)), None)
+        callback = _follower_of(self, follower)
         if callback is None:
             return method(self, *arguments, **named)
         bound = names.bind(self, *arguments, **named)
@@ -88,3 +93,19 @@ def _followed(method: Callable[..., Any], follower: type[Follower]) -> Callable[
             return method(self, *arguments, **named)
 
     return followed
+
+
+def _heard(method: Callable[..., Any], follower: type[Follower]) -> Callable[..., Any]:
+    @wraps(method)
+    def heard(self: Any, logs: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
+        result = method(self, logs, *arguments, **named)
+        callback = _follower_of(self, follower)
+        if callback is not None:
+            callback.logged(self, logs)
+        return result
+
+    return heard
+
+
+def _follower_of(trainer: Any, follower: type[Follower]) -> Follower | None:
+    return next((one for one in trainer.callback_handler.callbacks if isinstance(one, follower)), None)

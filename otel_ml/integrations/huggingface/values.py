@@ -49,7 +49,7 @@ def _flat(values: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]
     for name, value in values.items():
         if isinstance(value, Mapping) and depth < _DEEPEST:
             yield from ((f"{name}/{inner}", one) for inner, one in _flat(value, depth + 1))
-        else:
+        elif value is not None:  # a metric of which no sample has a value, as TRL logs it
             yield name, value
 
 
@@ -72,6 +72,9 @@ def _one(value: Any) -> Any:
 def published(logs: Mapping[str, Any], stage: str = "train") -> dict[str, Any]:
     """Return what was logged under the names that the Trainer's W&B and TensorBoard callbacks give.
 
+    With several data sets TRL's trainers give the metrics of each the same names, which only begin with `eval_`: here
+    they are told apart as the Trainer's own are.
+
     Args:
         logs: name → value.
         stage: what the Trainer does: of a name that does not say it.
@@ -79,14 +82,33 @@ def published(logs: Mapping[str, Any], stage: str = "train") -> dict[str, Any]:
     Examples:
         >>> published({"loss": 0.5, "eval_loss": 0.7, "test_accuracy": 0.9})
         {'train/loss': 0.5, 'eval/loss': 0.7, 'test/accuracy': 0.9}
-        >>> published({"reward": 0.5}, "eval")
-        {'eval/reward': 0.5}
+        >>> published({"reward": 0.5, "epoch": 1.0}, "eval")
+        {'eval/reward': 0.5, 'train/epoch': 1.0}
+        >>> published({"eval_math_loss": 0.7, "eval_margin": 0.2}, "eval_math")
+        {'eval/math_loss': 0.7, 'eval/math_margin': 0.2}
     """
     return {_published(str(name), stage): value for name, value in logs.items()}
 
 
 def _published(name: str, stage: str) -> str:
-    for known in ("eval", "test", stage):
+    if name in _OF_TRAINING:
+        return f"train/{name}"
+    evaluated, _, data_set = stage.partition("_")
+    if evaluated not in _EVALUATIONS:
+        evaluated, data_set = stage, ""
+    for known in (*_EVALUATIONS, evaluated):
         if name.startswith(f"{known}_") and known != "train":
-            return f"{known}/{name.removeprefix(f'{known}_')}"
-    return f"{stage}/{name}"
+            kind, rest = known, name.removeprefix(f"{known}_")
+            break
+    else:
+        kind, rest = evaluated, name
+    if data_set and kind == evaluated and not rest.startswith(f"{data_set}_"):
+        rest = f"{data_set}_{rest}"
+    return f"{kind}/{rest}"
+
+
+_EVALUATIONS = ("eval", "test")
+"""How the Trainer's names of metrics begin that are not of training."""
+
+_OF_TRAINING = frozenset({"epoch", "num_input_tokens_seen"})
+"""How far training is, which the Trainer says with all that it logs."""

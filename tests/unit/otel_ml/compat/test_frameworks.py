@@ -56,10 +56,26 @@ def test_a_framework_that_imports_wandb_records_into_otel_ml(framework: ModuleTy
     assert params(captured)["lr"] == 0.1
 
 
-def test_what_our_module_does_not_have_is_missing_where_it_stands_in_for_wandbs(framework: ModuleType) -> None:
-    with pytest.raises(AttributeError, match="has no 'sweep'"):
-        _ = framework.wandb.sweep
-    assert not hasattr(framework.wandb.Api(), "runs")
+def test_what_our_module_does_not_have_is_the_originals_also_where_ours_stands_in_its_place(
+    framework: ModuleType,
+) -> None:
+    assert framework.wandb.sweep.__module__ == "wandb.sdk.wandb_sweep"
+    assert framework.wandb.sweep is framework.wandb.sweep
+    assert sys.modules["wandb"] is wandb
     with pytest.raises(framework.wandb.CommError, match="finds no run 'team/pages/none'"):
         framework.wandb.Api().run("team/pages/none")
     assert not hasattr(framework.wandb, "no_such_name")
+
+
+def test_a_library_finds_mlflows_limits_where_ours_stands_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow.utils import validation
+
+    from otel_ml.compat import mlflow
+
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    library = ModuleType("library")
+    exec("import mlflow", library.__dict__)
+
+    # Optuna's MLflowCallback asks so.
+    assert library.mlflow.utils.validation.MAX_TAG_VAL_LENGTH == validation.MAX_TAG_VAL_LENGTH
+    assert sys.modules["mlflow"] is mlflow

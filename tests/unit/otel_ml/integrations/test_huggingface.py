@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import otel_ml
+from otel_ml._internal.error_reporting import reporter
 from otel_ml.integrations.huggingface.checkpoints import Checkpoints
 from otel_ml.testing import Capture
 
@@ -67,8 +68,53 @@ def test_what_the_trainer_logs_is_in_the_run_under_the_names_of_its_other_callba
     assert otel_ml_capture.values("eval/loss") == [row["eval_loss"] for row in logged if "eval_loss" in row]
     [summary] = [event.body for event in otel_ml_capture.events if event.kind == "ml.summary"]
     assert summary["train/train_loss"] == pytest.approx(logged[-2]["train_loss"])
-    arguments, model = [event.body for event in otel_ml_capture.events if event.kind == "ml.params"]
+    arguments, model, size = [event.body for event in otel_ml_capture.events if event.kind == "ml.params"]
     assert (arguments["max_steps"], model["model"]["hidden_size"]) == (STEPS, 8)
+    assert (arguments["optim_args"], arguments["train_batch_size"]) == (None, 2)
+    assert size["model"]["num_parameters"] == trained.model.num_parameters()
+
+
+def test_the_adapters_that_peft_has_put_on_a_model_are_parameters(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    trained = trainer(tmp_path / "out", telling())
+    trained.model.peft_config = {"default": SimpleNamespace(to_dict=lambda: {"r": 8})}
+
+    trained.train()
+
+    bodies = [event.body for event in otel_ml_capture.events if event.kind == "ml.params"]
+    assert [body["peft_config"] for body in bodies if "peft_config" in body] == [{"default": {"r": 8}}]
+
+
+def test_how_far_training_is_has_one_name_also_in_an_evaluation(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    trained = trainer(tmp_path / "out", telling(), eval_strategy="steps", eval_steps=1)
+
+    trained.train()
+
+    assert {name for name, _ in where(otel_ml_capture, "epoch")} == {"train/epoch"}
+    assert {step for _, step in where(otel_ml_capture, "epoch")} == {1, 2, 3, 4}
+
+
+def test_what_a_trainer_adds_to_the_metrics_of_each_data_set_is_kept_for_each(
+    otel_ml_capture: Capture, tmp_path: Path
+) -> None:
+    trained = trainer(tmp_path / "out", telling())
+    trained.eval_dataset = {"math": rows(2), "code": rows(4)}
+    log, margins = trained.log, iter((1.0, 2.0))
+    # As TRL's trainers do: the names do not say the data set.
+    trained.log = lambda logs, *more: log({**logs, "eval_margin": next(margins)}, *more)
+
+    trained.evaluate()
+
+    assert where(otel_ml_capture, "margin") == {("eval/math_margin", 0): 1.0, ("eval/code_margin", 0): 2.0}
+
+
+def test_a_metric_that_has_no_value_is_left_out_and_is_no_mistake(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    trained = trainer(tmp_path / "out", telling())
+
+    trained.log({"reward": None, "scores": {"math": None, "code": 1.0}})  # TRL's, where no sample has one
+
+    assert where(otel_ml_capture, "reward") == {}
+    assert otel_ml_capture.values("train/scores/code") == [1.0]
+    assert reporter.dropped == {}
 
 
 def test_of_two_evaluations_at_one_step_the_last_counts(otel_ml_capture: Capture, tmp_path: Path) -> None:
