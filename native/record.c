@@ -16,6 +16,7 @@ static struct {
     PyObject *slow;
     PyObject *rows; /* _PLAIN.rows */
     PyObject *row_type;
+    Py_ssize_t fewest;
 } plain;
 
 static PyObject *bind_buffer(PyObject *module, PyObject *arguments)
@@ -357,7 +358,8 @@ static PyObject *row_of(PyObject *values, PyObject **items)
 static int log_row(PyObject *values, PyObject *index)
 {
     Py_ssize_t n = PyDict_GET_SIZE(values);
-    if (n == 0) /* a row has a first name */
+    /* So there is a first name below: a row of none is not one. */
+    if (n < plain.fewest)
         return 0;
     PyObject *on_stack[ROW_HEAD + ROW_ON_STACK];
     PyObject **items = n <= ROW_ON_STACK ? on_stack : PyMem_New(PyObject *, ROW_HEAD + n);
@@ -415,7 +417,8 @@ static PyObject *log_values(PyObject *module, PyObject *const *arguments, Py_ssi
 static PyObject *log_function(PyObject *module, PyObject *arguments)
 {
     PyObject *slow, *rows, *row_type;
-    if (!PyArg_ParseTuple(arguments, "OO!O", &slow, &PyDict_Type, &rows, &row_type))
+    Py_ssize_t fewest;
+    if (!PyArg_ParseTuple(arguments, "OO!On", &slow, &PyDict_Type, &rows, &row_type, &fewest))
         return NULL;
     PyMethodDef *function = definition_of(slow, "log", log_values);
     if (function == NULL)
@@ -423,13 +426,14 @@ static PyObject *log_function(PyObject *module, PyObject *arguments)
     plain.slow = Py_NewRef(slow);
     plain.rows = Py_NewRef(rows);
     plain.row_type = Py_NewRef(row_type);
+    plain.fewest = fewest;
     return function_of(slow, function);
 }
 
 PyMethodDef record_functions[] = {
     {"bind_buffer", bind_buffer, METH_VARARGS, "Know the buffer: (RECORDS, NOW, current_step, relieve, time_ns, reporter.failed, LIMIT)."},
     {"record_method", record_method, METH_VARARGS, "Return the method `record` of a class: (Metric, its own record)."},
-    {"log_function", log_function, METH_VARARGS, "Return `log`: (log of Python, rows, Row)."},
+    {"log_function", log_function, METH_VARARGS, "Return `log`: (log of Python, rows, Row, FEWEST)."},
     {"take", take, METH_NOARGS, "Remove and return the records that are there now."},
     {"forget_rows", forget_rows, METH_NOARGS, "Look the names of rows up again."},
     {NULL, NULL, 0, NULL},

@@ -24,7 +24,7 @@ from otel_ml._internal.steps.step import step_for
 
 __all__ = ["forget_names", "log", "record"]
 
-_PLAIN = Table(FEWEST if native is None else 1)
+_PLAIN = Table()
 """Of names recorded without any option but `step=` and `axis=`: the usual case."""
 
 _TABLES: dict[tuple[object, ...], Table] = {}
@@ -238,7 +238,7 @@ def _record_each(
     else:
         append(records)
     # A row is of names that each gave one record: where one was refused the others stay single.
-    is_whole = weight is None and len(records) == STRIDE * len(items) >= STRIDE * table.fewest
+    is_whole = weight is None and len(records) == STRIDE * len(items) >= STRIDE * FEWEST
     if is_whole and (names := tuple([name for name, _ in items])) not in table.rows:
         table.add_row(names, records[::STRIDE])
 
@@ -273,7 +273,9 @@ def _series(table: Table, name: object, options: _Options | None) -> Series | No
 
 def forget_names() -> None:
     """Look names up again."""
-    _PLAIN.forget()
+    # Emptied and not replaced: compiled `log()` has `_PLAIN.rows` itself.
+    _PLAIN.series.clear()
+    _PLAIN.rows.clear()
     if native is not None:
         native.forget_rows()
     _TABLES.clear()
@@ -290,4 +292,4 @@ _log: Callable[..., None] = log
 """Without a look at what is compiled: a row of one is none."""
 
 if native is not None:
-    log = native.log_function(log, _PLAIN.rows, Row)
+    log = native.log_function(log, _PLAIN.rows, Row, FEWEST)

@@ -9,7 +9,7 @@ from otel_ml._internal.series.definition import DEFINITIONS, Series
 __all__ = ["FEWEST", "Row", "Table"]
 
 FEWEST = 5
-"""Names from which a row costs Python less than a record of each; compiled `log()` has none to call (ADR 0017)."""
+"""Names from which a row costs less than a record of each."""
 
 
 class Row:
@@ -55,32 +55,19 @@ class Table:
     Attributes:
         series: by name.
         rows: by the names that were logged together.
-        fewest: names of a row.
     """
 
-    __slots__ = ("_names_in_rows", "fewest", "rows", "series")
+    __slots__ = ("rows", "series")
 
-    MAX_NAMES_IN_ROWS = 100_000
+    MAX_ROWS = 1_000
     """Rows of a program whose names change from call to call are not kept for ever."""
 
-    def __init__(self, fewest: int = FEWEST) -> None:
-        self.fewest = fewest
+    def __init__(self) -> None:
         self.series: dict[str, Series] = {}
         self.rows: dict[tuple[str, ...], Row] = {}
-        self._names_in_rows = 0
 
     def add_row(self, names: tuple[str, ...], series: Sequence[Series]) -> None:
         """Know these names as a row from now on."""
-        if self._names_in_rows >= self.MAX_NAMES_IN_ROWS:
-            self._forget_rows()
-        self._names_in_rows += len(names)
+        if len(self.rows) >= self.MAX_ROWS:
+            self.rows.clear()
         self.rows[names] = Row(series)
-
-    def forget(self) -> None:
-        """Look names up again, in the same dictionaries: compiled `log()` holds them."""
-        self.series.clear()
-        self._forget_rows()
-
-    def _forget_rows(self) -> None:
-        self.rows.clear()
-        self._names_in_rows = 0
