@@ -9,7 +9,9 @@ import pytest
 
 from otel_ml.wire.reduction import Reduction
 from otel_ml_exporters.records import HistogramValue
+from otel_ml_service.aggregation.converted_points import lacking
 from otel_ml_service.aggregation.observation import Fragment, Observation, Position
+from otel_ml_service.aggregation.piece import Piece, Shape, Source
 from tests.strategies import Rank, Service
 
 BARE = Reduction(unsaid=("across",))
@@ -150,6 +152,28 @@ def test_the_order_of_records_is_not_told_where_nobody_had_asked_for_it(ranks: t
 
     assert service.rows()[0] == {"x": 5.0}
     assert any("rank 0 does not tell the order" in said for said in service.notices)
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted", "lacks"),
+    [
+        ("last", "sum", {"x": "the sum"}),
+        ("mean,last", "sum", {}),
+        ("p50,last", "sum", {}),
+        ("last", "first", {}),
+        ("mean", "last", {"x": "the order"}),
+        ("mean", "p50", {"x": "the distribution"}),
+        ("p50", "p50,max", {}),
+        ("mean", "max", {}),
+    ],
+)
+def test_what_a_writer_does_not_tell_is_what_it_has_not_folded(asked: str, wanted: str, lacks: dict[str, str]) -> None:
+    [sent] = Rank(0).record(0, {"x": [1.0, 2.0]}, asked)
+    assert isinstance(sent, Fragment)
+    source, series = Source(0, 0, "a", "a"), sent.partials.series
+    piece = Piece(source, 1, sent.reduction, Shape(0, series), sent.partials, sent.partials.newest_ns)
+
+    assert lacking(piece, Reduction.parse(wanted)) == lacks
 
 
 def test_a_value_that_is_not_finite_is_in_no_distribution_that_somebody_else_asks_for(ranks: tuple[Rank, Rank]) -> None:

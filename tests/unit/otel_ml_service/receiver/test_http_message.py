@@ -253,3 +253,19 @@ def test_small_chunks_behind_a_large_head_are_measured_by_themselves() -> None:
     pieces = [head[:100], head[100:], *[b"1\r\na\r\n"] * 400, b"0\r\n\r\n"]
 
     assert [body for _, body in read(pieces)] == [b"a" * 400]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("where", ["target", "name", "value"])
+def test_a_head_is_taken_up_to_its_bound_and_all_of_it_counts(where: str, more: int) -> None:
+    """With each header count the colon, the space and the end of its line."""
+    counted = len("/") + len("host") + len("a") + 4 + len("x") + len("y") + 4
+    longer = {"target": b"", "name": b"", "value": b"", where: b"z" * (MAX_HEAD - counted + more)}
+    stream = b"GET /%b HTTP/1.1\r\nhost: a\r\nx%b: y%b\r\n\r\n" % (*longer.values(),)
+
+    if more:
+        with pytest.raises(BadRequestError) as refused:
+            read([stream])
+        assert refused.value.status == 431
+    else:
+        assert len(read([stream])) == 1

@@ -11,10 +11,16 @@ from contextlib import closing
 import pytest
 
 from otel_ml_service.receiver import http_connection
+from otel_ml_service.receiver.admission import Admission
+from otel_ml_service.receiver.http import HttpReceiver
 from otel_ml_service.receiver.http_message import RequestParser
+from otel_ml_service.receiver.refusal_log import RefusalLog
+from otel_ml_service.receiver.routes import Routes
+from otel_ml_service.receiver.tokens import Tokens
+from otel_ml_service.telemetry import Telemetry
 from tests.otlp import FakeWriter
 from tests.otlp_server import eventually
-from tests.unit.otel_ml_service.receiver.test_http import BODY, Store, started
+from tests.unit.otel_ml_service.receiver.test_http import BODY, NoRuns, Store, started
 
 LARGE = FakeWriter().step(1, {f"{'x' * 4000}{number}": 1.0 for number in range(16)}).SerializeToString()
 HEAD = b"POST /v1/metrics HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-protobuf\r\ncontent-length: %d\r\n"
@@ -88,3 +94,25 @@ def test_a_request_that_is_stored_for_longer_than_any_sender_may_take_is_answere
         waiting.sendall(HEAD % len(BODY) + b"\r\n" + BODY)
         assert waiting.recv(2**16).startswith(b"HTTP/1.1 200")
     receiver.stop(60.0)
+
+
+def test_a_receiver_has_stopped_when_it_says_so_though_it_waits_for_nobody() -> None:
+    receiver, _ = started(Store())
+
+    receiver.stop(0.0)
+
+    assert "otel-ml-http" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_whose_token_is_wrong_is_in_the_log_by_its_address(caplog: pytest.LogCaptureFixture) -> None:
+    telemetry = Telemetry()
+    routes = Routes(
+        Admission(Store(), telemetry, 2**28), NoRuns(), telemetry, tokens=Tokens(["right"]), version="0", any_host=True
+    )
+    receiver = HttpReceiver(routes, "127.0.0.1", 0, telemetry, RefusalLog())
+    address = receiver.start()
+
+    assert asked(address, "/otel_ml/runs") == 401
+    receiver.stop(60.0)
+
+    assert [record.getMessage() for record in caplog.records if "127.0.0.1" in record.getMessage()]
