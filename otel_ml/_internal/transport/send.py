@@ -118,9 +118,15 @@ class Sender:
             everything: spans are due, too, though their time has not come.
         """
         while self._has_due(everything=everything) and self.transport is not None and not self.is_waiting:
-            self._batch = self._batch or self._form_batch(self._held(everything=everything))
-            if not self._send_batch(self.transport, self._batch, deadline):
-                break
+            try:
+                self._batch = self._batch or self._form_batch(self._held(everything=everything))
+                if not self._send_batch(self.transport, self._batch, deadline):
+                    break
+            except OSError as error:  # of the spool: a frame is read to send it, to cut it, and to tell what it held
+                self.abandon_batch()
+                self.spool.give_up_unreadable(error)
+                if self._clock() >= deadline:
+                    break
         return not self._has_due(everything=everything)
 
     def abandon_batch(self) -> None:
@@ -152,12 +158,7 @@ class Sender:
     def _send_first(self, transport: Transport, batch: Batch, timeout: float) -> bool:
         """Post the first request of a batch; return whether it was answered for good, or is to be smaller."""
         request = batch.requests[0]
-        try:
-            body = request_body(self.resource, request.payloads())
-        except OSError as error:
-            self.abandon_batch()
-            self.spool.give_up_unreadable(error)
-            return True
+        body = request_body(self.resource, request.payloads())
         answer = transport.post(PATHS[request.kind], body, timeout)
         if answer.outcome == "retry":
             self._postpone(answer)

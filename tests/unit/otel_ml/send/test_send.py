@@ -11,7 +11,7 @@ import pytest
 
 from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.send import MAX_BYTES, MAX_POINTS, Sender
-from otel_ml._internal.transport.spool import Spool
+from otel_ml._internal.transport.spool import Lost, Spool
 from otel_ml.wire.protobuf import field
 from otel_ml.wire.spool_format import Frame, request_body
 from tests.unit.otel_ml.send.receiver import Clock, Receiver, event_of
@@ -308,3 +308,38 @@ def test_what_cannot_be_read_back_is_given_up_and_the_rest_is_sent(
     assert sender.send(200.0)
 
     assert receiver.got == [("/v1/metrics", request_body(b"resource", [scope])) for scope in (scopes[0], scopes[2])]
+
+
+def test_what_has_to_be_cut_and_cannot_be_read_is_lost_alone(
+    sender: Sender, receiver: Receiver, tmp_path: Path
+) -> None:
+    sender.spool.append(Frame("M", field(2, b"kept"), 1))
+    sender.spool.append(Frame("L", event_of("large", 2 * MAX_BYTES)))
+    lost: list[Lost] = []
+    sender.spool.on_lost = lost.append
+    [path] = tmp_path.glob("*.spool")
+    os.truncate(path, path.stat().st_size - MAX_BYTES)
+
+    assert sender.send(200.0)
+
+    assert receiver.got == [("/v1/metrics", request_body(b"resource", [field(2, b"kept")]))]
+    assert [(one.reason, one.frames) for one in lost] == [("spool_unreadable", {"L": 1})]
+
+
+def test_what_a_receiver_has_refused_and_cannot_be_read_again_is_lost(
+    sender: Sender, receiver: Receiver, tmp_path: Path
+) -> None:
+    sender.spool.append(Frame("L", event_of("refused", 100)))
+    lost: list[Lost] = []
+    sender.spool.on_lost = lost.append
+    [path] = tmp_path.glob("*.spool")
+
+    def refuse(*_: object) -> Answer:
+        os.truncate(path, path.stat().st_size - 50)  # between the request and its answer
+        return Answer("refused", reason="HTTP 400")
+
+    receiver.post = refuse  # type: ignore[method-assign] # a receiver of the test's own
+
+    assert sender.send(200.0)
+
+    assert [(one.reason, one.frames) for one in lost] == [("spool_unreadable", {"L": 1})]
