@@ -303,11 +303,11 @@ def test_traces_come_with_the_credentials_that_mlflow_itself_would_send(
             MlflowClient(url).search_runs(["0"])
         sender = TracesExporter(endpoint=url, mlflow=True)
         sender.start(run_info(run_dir, "traced"))
-        with pytest.raises(PermanentExportError):
+        with pytest.raises(RetryableExportError):
             sender.export([SpanBatch(1, tuple(spans_of_two_steps()))])
         by_hand = TracesExporter(endpoint=url, mlflow=True, headers={"Authorization": "mine"})
         by_hand.start(run_info(run_dir, "traced"))
-        with pytest.raises(PermanentExportError):
+        with pytest.raises(RetryableExportError):
             by_hand.export([SpanBatch(1, tuple(spans_of_two_steps()))])
 
     mlflows, ours, given = shown

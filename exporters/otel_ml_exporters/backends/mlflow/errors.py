@@ -8,8 +8,9 @@ from otel_ml_exporters.errors import ExportError, PermanentExportError, Retryabl
 
 __all__ = ["export_error"]
 
-# Request timeout, conflict (ABORTED: a concurrent transaction), too early, too many requests, cancelled.
-_PASSING_STATUS = frozenset({408, 409, 425, 429, 499})
+# Request timeout, conflict (ABORTED: a concurrent transaction), too early, too many requests, cancelled; and
+# credentials that are not taken, which somebody may put right (ADR 0024): no record would be taken meanwhile.
+_PASSING_STATUS = frozenset({401, 403, 407, 408, 409, 425, 429, 499})
 _NOT_IMPLEMENTED = 501
 
 # A store of files says so of a metric's name: `a` is a file, and `a/b` would need a folder `a`; or it is too long.

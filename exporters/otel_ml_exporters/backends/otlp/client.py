@@ -20,8 +20,8 @@ from otel_ml_exporters.errors import ExportError, PermanentExportError, Retryabl
 
 __all__ = ["Client"]
 
-# OTLP 1.x, “Retryable Response Codes”.
-_PASSING_STATUS = frozenset({429, 502, 503, 504})
+# OTLP 1.x, “Retryable Response Codes”; and credentials that are not taken, which somebody may put right (ADR 0024).
+_PASSING_STATUS = frozenset({401, 403, 407, 429, 502, 503, 504})
 _MOST_ANSWERED = 4096
 _MOST_ACKNOWLEDGED = 4 * 2**20
 """Bytes of a refusal, and of what acknowledges: a page of a proxy may be of any size, and has to be told from that."""

@@ -36,6 +36,11 @@ def mlflow_exceptions() -> ModuleType:
     return exceptions
 
 
+@pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED"])
+def test_credentials_that_are_not_taken_may_be_put_right(code: str, mlflow_exceptions: ModuleType) -> None:
+    assert type(export_error(mlflow_exceptions.RestException({"error_code": code}))) is RetryableExportError
+
+
 def test_every_exception_class_of_mlflow_is_accounted_for(mlflow_exceptions: ModuleType) -> None:
     classes = inspect.getmembers(mlflow_exceptions, inspect.isclass)
     own = {name for name, kind in classes if issubclass(kind, mlflow_exceptions.MlflowException)}
@@ -51,7 +56,7 @@ def test_each_class_is_retried_or_given_up(name: str, mlflow_exceptions: ModuleT
 
 
 def expected(status: int) -> type[Exception]:
-    is_permanent = (400 <= status < 500 and status not in {408, 409, 429, 499}) or status == 501
+    is_permanent = (400 <= status < 500 and status not in {401, 403, 408, 409, 429, 499}) or status == 501
     return PermanentExportError if is_permanent else RetryableExportError
 
 
