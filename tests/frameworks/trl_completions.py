@@ -14,8 +14,8 @@ from tests.examples.running import EXAMPLES
 def main() -> None:
     example: dict[str, object] = {"__name__": "example"}
     exec((EXAMPLES / "trl_grpo_evaluation.py").read_text(), example)
-    words = example["tokenizer"]()  # type: ignore[operator]
-    prompts = Dataset.from_list([{"prompt": prompt} for prompt in example["PROMPTS"]])  # type: ignore[attr-defined]
+    words = example["tokenizer"]()
+    prompts = Dataset.from_list([{"prompt": prompt} for prompt in example["PROMPTS"]])
     arguments = GRPOConfig(
         output_dir="out",
         report_to="none",
@@ -34,7 +34,7 @@ def main() -> None:
         log_completions=True,
     )
     GRPOTrainer(
-        example["saved_model"](words, Path("model")),  # type: ignore[operator]
+        example["saved_model"](words, Path("model")),
         reward_funcs=[lengths],
         args=arguments,
         train_dataset=prompts,
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def lengths(completions: list[str], log_extra: object = None, **_: object) -> list[float]:
-    log_extra("letters", [sum(letter.isalpha() for letter in text) for text in completions])  # type: ignore[operator]
+    log_extra("letters", [sum(letter.isalpha() for letter in text) for text in completions])
     return [len(text) / 10 for text in completions]
 
 
