@@ -222,9 +222,9 @@ def _record_each(
 ) -> None:
     records: list[Any] = []
     some_come_later = False
-    # Gone through once, and before anything is recorded: another thread may write to it, and a mapping of the program's
-    # may fail in the middle. Then all of it is lost, and counted.
-    items = list(values.items())
+    # A mapping of the program's is gone through once, before anything is recorded, for it may fail in the middle: then
+    # all of it is lost, and counted. A dictionary of five or more is a copy already; of fewer no row is made below.
+    items = values.items() if type(values) is dict else [*values.items()]
     for name, value in items:
         series = table.series.get(name) or _series(table, name, options)
         if series is None:
