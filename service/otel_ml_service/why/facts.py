@@ -233,7 +233,7 @@ def _findings(table: Table) -> Iterator[Slow]:
         since, until = _whole(row.get("since")), _whole(row.get("until"))
         if since is None:
             continue
-        last = until if until is not None else max(since, table.step or since)
+        last = max(since, until if until is not None else table.step or since)
         cost = _figure(row.get("s in all"))
         phase, kind, span = str(row.get("phase") or ""), str(row.get("kind")), row.get("span")
         rank, saved = row.get("rank"), row.get("s saved per step")

@@ -11,7 +11,7 @@ from otel_ml_exporters.records import RunStatus, StepRecord
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
 from tests.unit.otel_ml_service.why.asking import SLOW, asked, texts
-from tests.unit.otel_ml_service.why.jobs import finding, job, numbered
+from tests.unit.otel_ml_service.why.jobs import FINDINGS, finding, job, numbered
 
 
 def test_steps_that_the_run_does_not_have_are_not_said_to_have_taken_time() -> None:
@@ -32,6 +32,15 @@ def test_of_a_step_that_is_there_and_was_not_timed_it_is_said_how_much_is_known(
 
     assert answer.sentences[0] == "How long step 0 took is not known: it was not timed, and nothing says when it began."
     assert "were not recorded" not in texts(answer)
+
+
+def test_a_finding_that_ends_before_it_begins_is_one_of_its_first_step() -> None:
+    row = list(finding(since=80, until=80, extra_s=0.015))
+    row[FINDINGS.index("until")] = 79
+
+    [found] = facts_of("run", job(findings=[tuple(row)])).findings
+
+    assert (found.since, found.last) == (80, 80)
 
 
 def test_one_step_is_not_said_to_be_the_longest_one() -> None:
