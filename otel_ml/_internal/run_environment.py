@@ -27,9 +27,10 @@ class RunEnvironment:
 
     def undo(self) -> None:
         """Put back what was there before the first `set()`; again is fine."""
-        for name, value in self._before.items():
+        # Taken first: a signal handler that ends the run here would change it while it is gone through.
+        before, self._before = self._before, {}
+        for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        self._before.clear()

@@ -9,6 +9,7 @@ import importlib.machinery
 import sys
 from _thread import get_ident
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -26,7 +27,8 @@ def when_imported(name: str, do: Callable[[], None]) -> None:
 def forget_import(name: str) -> None:
     """Do nothing anymore when the module `name` is imported."""
     for watcher in [finder for finder in sys.meta_path if isinstance(finder, _Watcher) and finder.module == name]:
-        sys.meta_path.remove(watcher)
+        with suppress(ValueError):  # a signal handler that ends the run here has removed it
+            sys.meta_path.remove(watcher)
 
 
 class _Watcher:

@@ -285,8 +285,7 @@ class Runtime:
                 with InScope(session.scope):
                     session.end(session.exit_timeout() if timeout is None else timeout, status, error)
             finally:
-                # Opened whatever happens: others wait for it without a timeout.
-                try:
+                try:  # what others wait for without a timeout is opened whatever happens
                     with self._lock:
                         self._forget(session)
                 finally:
@@ -329,7 +328,8 @@ class Runtime:
         if not self._sessions:
             self._tracing.deactivate()
             self.others.no_more()
-            buffer.stay_awake()
+            if not AFTER_SHUTDOWN.is_now:  # a further shutdown(): what comes too late goes on being counted
+                buffer.stay_awake()
 
     def _wait_for_an_end(self) -> bool:
         """Wait until the run that another thread ends has ended; return whether all of it was acknowledged in time."""

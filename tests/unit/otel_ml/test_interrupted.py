@@ -186,9 +186,8 @@ def test_a_handler_that_ends_the_run_that_is_being_ended() -> None:
     def ended(interrupted_at_line: int) -> bool:
         with capture() as run:
             otel_ml.log({"loss": 1.0}, step=0)
-            was_there = interrupted_at(
-                interrupted_at_line, ("lifecycle/runtime.py",), otel_ml.shutdown, lambda: otel_ml.shutdown(10.0)
-            )
+            files = ("lifecycle/runtime.py", "run_environment.py", "when_imported.py")
+            was_there = interrupted_at(interrupted_at_line, files, otel_ml.shutdown, lambda: otel_ml.shutdown(10.0))
         assert [(point.step, point.value) for point in run.points] == [(0, 1.0)]
         return was_there
 

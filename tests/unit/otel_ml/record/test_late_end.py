@@ -16,6 +16,7 @@ from otel_ml._internal.lifecycle.isolation import isolated
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.series.buffer import RECORDS
 from otel_ml.testing import Capture, Event, capture
 from tests.waiting import eventually
 
@@ -189,6 +190,18 @@ def test_threads_that_wait_for_an_end_hear_how_it_went() -> None:
         background.join(30)
 
     assert heard == [False, False, False]
+
+
+def test_after_a_second_shutdown_what_is_recorded_is_counted_as_after_the_first() -> None:
+    with capture():
+        otel_ml.log({"loss": 1.0}, step=0)
+        assert otel_ml.shutdown(20.0)
+        assert otel_ml.shutdown(20.0)
+        for step in range(5):
+            otel_ml.log({"loss": 2.0, "accuracy": 0.5}, step=step)
+
+        assert AFTER_SHUTDOWN.values == 10
+        assert len(RECORDS) == 0
 
 
 class SlowLink:

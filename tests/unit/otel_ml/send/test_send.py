@@ -334,7 +334,8 @@ def test_what_a_receiver_has_refused_and_cannot_be_read_again_is_lost(
     sender.spool.on_lost = lost.append
     [path] = tmp_path.glob("*.spool")
 
-    def refuse(*_: object) -> Answer:
+    def refuse(path_of_kind: str, body: bytes, timeout: float) -> Answer:
+        del path_of_kind, body, timeout
         os.truncate(path, path.stat().st_size - 50)  # between the request and its answer
         return Answer("refused", reason="HTTP 400")
 
