@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import resource
 import sqlite3
@@ -36,6 +37,7 @@ FILES = pytest.mark.parametrize("opened", [outbox, journal])
 @contextmanager
 def no_more_files_than(count: int) -> Iterator[None]:
     """Let this process open `count` files more, and no further ones."""
+    gc.collect()  # or files that tests before have left are closed meanwhile, and give room
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = []
     lowest = os.open(os.devnull, os.O_RDONLY)
