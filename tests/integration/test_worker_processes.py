@@ -81,6 +81,28 @@ def test_a_child_that_records_nothing_starts_no_thread_and_sends_nothing(server:
     assert [point.value for point in server.points("x")] == [1.0]
 
 
+def test_a_run_ends_where_what_it_told_its_children_cannot_be_taken_back(server: OtlpServer, tmp_path: Path) -> None:
+    program = """
+        import multiprocessing, signal
+        import otel_ml
+        from otel_ml.wire.rendezvous import rendezvous_of
+        child = multiprocessing.get_context("fork").Process(target=signal.pause, daemon=True)
+        child.start()
+        otel_ml.init("exp")
+        [told] = rendezvous_of("").folder.parent.glob("*.children.launch.json")
+        told.unlink()
+        told.mkdir()  # cannot be unlinked, as in a file system that is read-only by now
+        otel_ml.log({"loss": 1.0}, step=0)
+        print(otel_ml.shutdown(20.0), otel_ml.shutdown(20.0))
+        child.kill()
+    """
+
+    said, _ = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert said == "True True\n"
+    assert [point.value for point in server.points("loss")] == [1.0]
+
+
 def test_forks_while_sending_neither_lose_nor_repeat_nor_hang(server: OtlpServer, tmp_path: Path) -> None:
     program = """
         import os, otel_ml

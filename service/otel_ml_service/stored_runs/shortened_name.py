@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from rich.cells import cell_len
-
 __all__ = ["is_part_of", "shortened"]
 
 _CUT = "…"
@@ -24,17 +22,23 @@ def shortened(name: str, width: int) -> str:
         >>> shortened("模型训练", 6)
         '模…练'
     """
-    if cell_len(name) <= width:
+    if _columns(name) <= width:
         return name
-    kept = max(width - cell_len(_CUT), 2)
+    kept = max(width - _columns(_CUT), 2)
     end = _beginning(name[::-1], kept // 2)[::-1]
     return f"{_beginning(name, kept - kept // 2)}{_CUT}{end.lstrip('-') or end}"
 
 
 def _beginning(text: str, width: int) -> str:
     """Return as many characters as fit into so many columns; a Chinese one, or an emoji, takes two."""
-    ends = accumulate(map(cell_len, text))
+    ends = accumulate(map(_columns, text))
     return text[: next((at for at, end in enumerate(ends) if end > width), len(text))]
+
+
+def _columns(text: str) -> int:
+    from rich.cells import cell_len  # here: the service, which a job waits for, shortens no names
+
+    return cell_len(text)
 
 
 def is_part_of(written: str, name: str) -> bool:
