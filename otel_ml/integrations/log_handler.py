@@ -24,6 +24,7 @@ from typing import NamedTuple
 from otel_ml._internal.events.event_queue import current_events
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.fold import NO_RUN
 from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES, current_scope
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.axis import Step
@@ -92,8 +93,6 @@ class LogHandler(logging.Handler):
             return
         if getattr(self._busy, "now", False):
             return  # formatting a message may log
-        if NOW.several and current_scope() is NOBODY:
-            return
         self._busy.now = True
         try:
             self._keep(record)
@@ -103,6 +102,9 @@ class LogHandler(logging.Handler):
             self._busy.now = False
 
     def _keep(self, record: logging.LogRecord) -> None:
+        if NOW.several and current_scope() is NOBODY:
+            reporter.drop("no_run", NO_RUN, kind="no run: LogHandler")
+            return
         step = current_step()
         waiting = self._waiting.get(step.generation) or self._begun(step.generation)
         if len(waiting.lines) >= _MOST_LINES:

@@ -294,3 +294,31 @@ def test_lines_of_logging_are_in_the_run_of_who_logs_them(server: OtlpServer, tm
         lines = [line.rpartition(": ")[2] for line in str(text.body).splitlines()]
         said.setdefault(text.resource["ml.run.name"], []).extend(lines)
     assert said == {"first": ["one 0", "one 1", "one 2"], "second": ["two 0", "two 1", "two 2"]}
+
+
+def test_a_line_of_logging_that_is_nobodys_among_several_runs_is_counted_and_said(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    program = """
+    import logging, threading, otel_ml
+    from otel_ml._internal.run_scope import NOBODY
+    from otel_ml.integrations.log_handler import LogHandler
+    logger = logging.getLogger("train")
+    logger.addHandler(LogHandler(logging.WARNING))
+    def fold(name):
+        with otel_ml.init(name=name):
+            pass
+        logger.warning(name)  # while others go on
+    runs = [otel_ml.init(name=name) for name in ("first", "second")]
+    for name in ("one", "two"):
+        thread = threading.Thread(target=fold, args=(name,))
+        thread.start()
+        thread.join()
+    print(dict(NOBODY.dropped))
+    """
+
+    counted, said = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert counted == "{'no_run': 2}\n"
+    assert said.count("It is not in any run (no_run)") == 1
+    assert server.events("ml.text") == []

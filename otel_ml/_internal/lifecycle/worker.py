@@ -31,7 +31,7 @@ from otel_ml._internal.messages.recorder import DEVICE_WAIT_S, Recorder, RunIsOv
 from otel_ml._internal.messages.sent import Left, Sent
 from otel_ml._internal.own_threads import begin_own_thread
 from otel_ml._internal.record.backpressure import BACKPRESSURE
-from otel_ml._internal.run_scope import CURRENT
+from otel_ml._internal.run_scope import CURRENT, InScope
 from otel_ml._internal.transport.background_link import BackgroundLink
 from otel_ml._internal.transport.link import Link, Reached
 from otel_ml._internal.transport.send import Sender
@@ -166,7 +166,8 @@ class Worker:
 
     def say(self, sentence: str) -> None:
         """Say something once for the job."""
-        self._printer.notices.say(sentence)
+        with InScope(self._recorder.scope):  # what is nobody's among several runs is said where somebody hears it
+            self._printer.notices.say(sentence)
 
     def _run(self) -> None:
         begin_own_thread()
