@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from types import ModuleType
 
 import pytest
@@ -37,6 +38,7 @@ class Tracking:
 
 @pytest.fixture
 def framework(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    import_module("wandb")  # is put back after the test; with its parts alone a later import would be incomplete
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     module = ModuleType("framework")
     exec(FRAMEWORK, module.__dict__)
