@@ -63,7 +63,8 @@ int append_items(PyObject *const *items, Py_ssize_t n);
 PyObject *now_of_process(void);
 PyObject *step_now(void);
 
-/* Whether every value is a number by now: `items[i]` is a new reference, in the end to a float. */
+/* 1 if every value is a number by now: `items[i]` is a new reference, in the end to a float; 0 where Python has to look
+   at one, -1 with an exception. */
 int numbers_of(PyObject **items, Py_ssize_t n);
 
 /* Say and count the exception there is, as at every boundary to the user's program; -1 where it has to go on: what

@@ -9,6 +9,7 @@ static struct {
     PyObject *records, *records_type; /* buffer.RECORDS, and its class while it is awake */
     PyObject *now;                    /* NOW of run_scope.py */
     PyObject *current_step, *relieve, *time_ns, *failed;
+    PyObject *readers;           /* values.READERS */
     Py_ssize_t limit, off, step; /* the last two: slots of NOW */
 } buffer;
 
@@ -21,9 +22,10 @@ static struct {
 
 static PyObject *bind_buffer(PyObject *module, PyObject *arguments)
 {
-    PyObject *records, *now, *current_step, *relieve, *time_ns, *failed;
+    PyObject *records, *now, *current_step, *relieve, *time_ns, *failed, *readers;
     Py_ssize_t limit;
-    if (!PyArg_ParseTuple(arguments, "OOOOOOn", &records, &now, &current_step, &relieve, &time_ns, &failed, &limit))
+    if (!PyArg_ParseTuple(arguments, "OOOOOOnO!", &records, &now, &current_step, &relieve, &time_ns, &failed, &limit,
+                          &PyDict_Type, &readers))
         return NULL;
     Py_ssize_t off = slot_offset((PyObject *)Py_TYPE(now), "off"), step = slot_offset((PyObject *)Py_TYPE(now), "step");
     if (off < 0 || step < 0)
@@ -35,6 +37,7 @@ static PyObject *bind_buffer(PyObject *module, PyObject *arguments)
     buffer.relieve = Py_NewRef(relieve);
     buffer.time_ns = Py_NewRef(time_ns);
     buffer.failed = Py_NewRef(failed);
+    buffer.readers = Py_NewRef(readers);
     buffer.limit = limit;
     buffer.off = off;
     buffer.step = step;
@@ -158,13 +161,23 @@ static struct {
     Py_ssize_t series;
 } metric;
 
+/* What float() makes of a value of a class that it is known to read, such as a scalar of NumPy, which may run Python. */
+static PyObject *float_of_known(PyObject *value)
+{
+    PyObject *reader = PyDict_GetItemWithError(buffer.readers, (PyObject *)Py_TYPE(value));
+    PyObject *as_float = reader == (PyObject *)&PyFloat_Type ? PyNumber_Float(value) : NULL;
+    if (as_float == NULL && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear(); /* Python says it, in its own words */
+    return as_float;
+}
+
 /* A number as a float: a new reference; NULL where it is none, or no float is as large, which Python says. */
 static PyObject *float_of(PyObject *value)
 {
     if (PyFloat_CheckExact(value))
         return Py_NewRef(value);
     if (!PyLong_CheckExact(value))
-        return NULL;
+        return float_of_known(value);
     double number = PyLong_AsDouble(value);
     PyObject *as_float = number == -1.0 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(number);
     if (as_float == NULL)
@@ -198,9 +211,9 @@ static int record_item(PyObject *series, PyObject *value)
        another series then. */
     Py_INCREF(series);
     PyObject *item = item_of(value);
-    int done = item == NULL ? 0 : append_now(series, item) < 0 ? -1 : 1;
-    if (item == NULL)
+    if (item == NULL && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear(); /* no memory: Python says it, or has some */
+    int done = item != NULL ? (append_now(series, item) < 0 ? -1 : 1) : PyErr_Occurred() ? -1 : 0;
     Py_XDECREF(item);
     Py_DECREF(series);
     return done;
@@ -242,12 +255,13 @@ int numbers_of(PyObject **items, Py_ssize_t n)
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *as_float = float_of(items[i]);
         if (as_float == NULL)
-            return 0;
+            return PyErr_Occurred() ? -1 : 0;
         Py_SETREF(items[i], as_float);
     }
     return 1;
 }
 
+#define LOG_ARGUMENTS 9 /* of record() of Python to log(): more would be mistakes of the program's, which Python says */
 #define ROW_HEAD 4
 #define ROW_ON_STACK 256
 #define ROWS_AT_HAND 64
@@ -267,18 +281,12 @@ static size_t place_at_hand(PyObject *first, Py_ssize_t n)
 /* Append a row; 1 if it was, 0 where Python has to look at it, -1 with an exception. `items` has room for its head. */
 static int append_row(PyObject *row, PyObject *index, PyObject **items, Py_ssize_t n)
 {
-    if (!numbers_of(items + ROW_HEAD, n))
-        return 0;
     /* Only the dictionary of rows and the place at hand hold it, and Python, which may run from here on, empties both
        where more is said of a metric. */
     Py_INCREF(row);
-    PyObject *step = index == NULL ? step_now() : step_at(index);
-    if (step == NULL && !PyErr_Occurred()) {
-        Py_DECREF(row);
-        return 0;
-    }
+    PyObject *step = numbers_of(items + ROW_HEAD, n) <= 0 ? NULL : index == NULL ? step_now() : step_at(index);
     PyObject *time = step == NULL ? NULL : PyObject_CallNoArgs(buffer.time_ns);
-    int done = -1;
+    int done = PyErr_Occurred() ? -1 : 0;
     if (time != NULL) {
         items[0] = row, items[1] = step, items[2] = Py_None, items[3] = time;
         done = append_items(items, ROW_HEAD + n) < 0 ? -1 : 1;
@@ -388,11 +396,11 @@ static PyObject *forget_rows(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Whether a call has values alone, or values and a step, as `log(values, step=7)`. */
+/* Whether a call has values alone, or values and a step, as `log(values, step=7)`; `record()` has None for the rest. */
 static int is_usual_log(PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
     if (names == NULL)
-        return n == 1 || n == 2;
+        return n == 1 || n == 2 || (n > 2 && n <= LOG_ARGUMENTS && are_none(arguments + 2, n - 2));
     return n == 1 && PyTuple_GET_SIZE(names) == 1 &&
            PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "step") == 0;
 }
@@ -431,7 +439,7 @@ static PyObject *log_function(PyObject *module, PyObject *arguments)
 }
 
 PyMethodDef record_functions[] = {
-    {"bind_buffer", bind_buffer, METH_VARARGS, "Know the buffer: (RECORDS, NOW, current_step, relieve, time_ns, reporter.failed, LIMIT)."},
+    {"bind_buffer", bind_buffer, METH_VARARGS, "Know the buffer: (RECORDS, NOW, current_step, relieve, time_ns, reporter.failed, LIMIT, READERS)."},
     {"record_method", record_method, METH_VARARGS, "Return the method `record` of a class: (Metric, its own record)."},
     {"log_function", log_function, METH_VARARGS, "Return `log`: (log of Python, rows, Row, FEWEST)."},
     {"take", take, METH_NOARGS, "Remove and return the records that are there now."},
