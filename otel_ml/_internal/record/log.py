@@ -202,11 +202,12 @@ def record(
         step = at if step is None else (at, step)  # type: ignore[assignment] # which is said, as it is by log()
     if named or value is MISSING or type(name) is not str:
         values, step, _ = meant_by_record(name, value, step, named)
-        if values:
-            log(values, step, axis, prefix, reduce, within, over, weight, attributes)  # type: ignore[call-overload,misc]
-        return
+        if not values:
+            return
+    else:
+        values = {name: value}
     # By position, which costs half of what names do; compiled `log()` knows the call.
-    log({name: value}, step, axis, prefix, reduce, within, over, weight, attributes)  # type: ignore[call-overload,misc]
+    log(values, step, axis, prefix, reduce, within, over, weight, attributes)  # type: ignore[call-overload,misc]
 
 
 _Options = tuple[Any, Any, Any, Any, Any]
