@@ -9,13 +9,13 @@ static PyObject *bind_fold(PyObject *module, PyObject *arguments)
     static const char *const of_pending[] = {"first_ns", "last_ns", "groups", "rows",    "moments",
                                              "order",    "weights", "m2",     "buckets", "more",
                                              "between",  "sums",    NULL};
-    static const char *const of_series[] = {"special", "internal", "moments", "ordered", "buckets", "m2", "weighted", "order", "bare", "sums", NULL};
+    static const char *const of_series[] = {"special", "internal", "moments", "ordered", "buckets", "m2", "weighted", "order", "bare", "sums", "row", NULL};
     static const char *const of_row[] = {"series", "_weighted", NULL};
     static const char *const of_step[] = {"pending", NULL};
     static const char *const of_exponential[] = {"negative", "positive", "scale", "zeros", NULL};
     PyObject *pending, *order, *series, *row, *step, *definitions, *unsettled, *exponential;
-    if (!PyArg_ParseTuple(arguments, "OO!OOOOOOll", &pending, &PyType_Type, &order, &series, &row, &step, &definitions,
-                          &unsettled, &exponential, &fold.scale, &fold.most_buckets))
+    if (!PyArg_ParseTuple(arguments, "OO!OOOOOOlln", &pending, &PyType_Type, &order, &series, &row, &step, &definitions,
+                          &unsettled, &exponential, &fold.scale, &fold.most_buckets, &fold.wide))
         return NULL;
     if (slots_of(pending, &fold.of_pending.first_ns, of_pending) < 0 ||
         slots_of(series, &fold.of_series.special, of_series) < 0 || slots_of(row, &fold.of_row.series, of_row) < 0 ||
@@ -80,7 +80,7 @@ static int fold_slowly(Fold *now, PyObject *series, PyObject *value)
 static int fold_value(Fold *now, PyObject *series, PyObject *value)
 {
     if (PyFloat_CheckExact(value) && slot(series, fold.of_series.special) == Py_False)
-        return add(slot(now->pending, fold.of_pending.groups), series, value);
+        return add_value(now->pending, series, value);
     int done = add_special(now->pending, series, value, now->time);
     return done > 0 ? 0 : done < 0 ? -1 : fold_slowly(now, series, value);
 }
@@ -167,6 +167,7 @@ static int enter_step(Fold *now, PyObject *step, PyObject *time)
         PyErr_Format(PyExc_TypeError, "expected StepPartials, got %R", pending);
         goto failed;
     }
+    know_rows(pending);
     /* The size before this fold, so that the caller learns how many partials were added without counting all of
        them. */
     PyObject *size = PyLong_FromSsize_t(partials_of(pending));
@@ -216,9 +217,9 @@ static int fold_row(Fold *now, PyObject *row)
         PyTuple_SET_ITEM(values, i, Py_NewRef(PyList_GET_ITEM(now->part, now->next + i)));
     now->next += width;
     now->values += width;
-    int is_whole = failed ? -1 : is_plain(row);
+    int is_whole = failed ? -1 : width < fold.wide ? 0 : is_plain(row);
     if (is_whole)
-        failed = is_whole < 0 ? -1 : add(slot(now->pending, fold.of_pending.rows), row, values);
+        failed = is_whole < 0 ? -1 : add_row(now->pending, row, values);
     for (Py_ssize_t i = 0; !is_whole && !failed && i < width; i++)
         failed = fold_value(now, PyTuple_GET_ITEM(series, i), PyTuple_GET_ITEM(values, i));
     Py_XDECREF(values);
@@ -307,7 +308,7 @@ static PyObject *fold_records(PyObject *module, PyObject *arguments)
 PyMethodDef fold_functions[] = {
     {"bind_fold", bind_fold, METH_VARARGS,
      "Know the classes: (StepPartials, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, "
-     "MAX_BUCKETS)."},
+     "MAX_BUCKETS, WIDE)."},
     {"fold_records", fold_records, METH_VARARGS,
      "Fold records into what their steps have gathered; return how many partials there are more: (folder, items)."},
     {"merge_group", (PyCFunction)(void (*)(void))merge_values, METH_FASTCALL,

@@ -18,7 +18,7 @@ extern struct fold {
         Py_ssize_t first_ns, last_ns, groups, rows, moments, order, weights, m2, buckets, more, between, sums;
     } of_pending;
     struct {
-        Py_ssize_t special, internal, moments, ordered, buckets, m2, weighted, order, bare, sums;
+        Py_ssize_t special, internal, moments, ordered, buckets, m2, weighted, order, bare, sums, row;
     } of_series;
     struct {
         Py_ssize_t series, weighted;
@@ -29,6 +29,7 @@ extern struct fold {
     Py_ssize_t step_pending;
     PyObject *series, *step, *unsettled, *exponential;
     long scale, most_buckets;
+    Py_ssize_t wide;
 } fold;
 
 static inline int is_true(PyObject *series, Py_ssize_t offset)
@@ -67,7 +68,7 @@ static inline int put(PyObject *dictionary, PyObject *key, PyObject *value)
     return failed;
 }
 
-/* StepPartials.add() and add_row(): to the groups of series, or to the rows. */
+/* To the groups of series, or to the rows: StepPartials.add() and add_row() where no row has to be taken apart. */
 static inline int add(PyObject *groups, PyObject *key, PyObject *value)
 {
     /* Series and rows are looked up by identity: that runs no code of Python, and never fails but for memory. */
@@ -85,6 +86,15 @@ static inline int add(PyObject *groups, PyObject *key, PyObject *value)
 }
 
 /* pending.c */
+
+/* StepPartials.add(); 0 or -1 */
+int add_value(PyObject *pending, PyObject *series, PyObject *value);
+
+/* StepPartials.add_row(); 0 or -1 */
+int add_row(PyObject *pending, PyObject *row, PyObject *values);
+
+/* StepPartials.know_rows() */
+void know_rows(PyObject *pending);
 
 /* 1, 0 where it has to be done in Python, or -1. */
 int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *time);

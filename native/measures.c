@@ -126,7 +126,7 @@ static int record_call(PyObject *self, const Call *call)
     for (Py_ssize_t place = 0; PyDict_Next(call->values, &place, NULL, &value);)
         numbers[n++] = Py_NewRef(value);
     int done = numbers_of(numbers, n);
-    if (done && append_known(known, call, numbers, n) < 0)
+    if (done > 0 && append_known(known, call, numbers, n) < 0)
         done = -1;
     for (Py_ssize_t i = 0; i < n; i++)
         Py_DECREF(numbers[i]);

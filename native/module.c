@@ -101,7 +101,8 @@ static int execute(PyObject *module)
     }
     owner = PyInterpreterState_Get();
     PyMethodDef *const every[] = {
-        record_functions, step_functions,     timing_functions, begin_functions, fold_functions,  encode_functions,
+        record_functions, log_functions, step_functions, timing_functions, begin_functions, fold_functions,
+        encode_functions,
         span_functions,   measures_functions, norms_functions,  statm_functions, signal_functions,
         gather_functions, request_functions,  span_text_functions, span_lines_functions,
         third_party_functions,

@@ -59,12 +59,18 @@ PyObject *function_of(PyObject *twin, PyMethodDef *definition);
 /* Append whole records to the buffer, and have it folded where it is too long. */
 int append_items(PyObject *const *items, Py_ssize_t n);
 
-/* NOW of run_scope.py, borrowed; and the step that a record without one belongs to: a new reference. */
+/* NOW of run_scope.py, borrowed, and whether it says that nothing is recorded; the step that a record without one belongs
+   to, and the time: new references. */
 PyObject *now_of_process(void);
+int is_off(void);
 PyObject *step_now(void);
+PyObject *time_now(void);
 
-/* Whether every value is a number by now: `items[i]` is a new reference, in the end to a float. */
+/* 1 if every value is a number by now: `items[i]` is a new reference, in the end to a float; 0 where Python has to look
+   at one, -1 with an exception. */
 int numbers_of(PyObject **items, Py_ssize_t n);
+
+int are_none(PyObject *const *arguments, Py_ssize_t n);
 
 /* Say and count the exception there is, as at every boundary to the user's program; -1 where it has to go on: what
    ends a program is no `Exception`, and in strict mode saying it raises. */
@@ -74,7 +80,7 @@ int forgive(const char *call);
    look at it. */
 PyObject *step_at(PyObject *index);
 
-extern PyMethodDef record_functions[], step_functions[], timing_functions[], begin_functions[], fold_functions[],
+extern PyMethodDef record_functions[], log_functions[], step_functions[], timing_functions[], begin_functions[], fold_functions[],
     encode_functions[], span_functions[], measures_functions[], norms_functions[], statm_functions[],
     signal_functions[], gather_functions[], request_functions[], span_text_functions[], span_lines_functions[],
     third_party_functions[];

@@ -1,7 +1,95 @@
-/* What a step gathers of records whose order or weight counts. Twin: StepPartials of _internal/series/pending.py.
-
-   Its add() and add_row() stand in fold.h. */
+/* What a step gathers of records. Twin: StepPartials of _internal/series/pending.py. */
 #include "fold.h"
+
+static int add_each(PyObject *pending, PyObject *row, PyObject *values)
+{
+    PyObject *series = slot(row, fold.of_row.series);
+    int failed = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(series) && !failed; i++)
+        failed = add_value(pending, PyTuple_GET_ITEM(series, i), PyTuple_GET_ITEM(values, i));
+    return failed;
+}
+
+static int add_all(PyObject *pending, PyObject *row, PyObject *rows)
+{
+    if (!PyList_CheckExact(rows))
+        return add_each(pending, row, rows);
+    int failed = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows) && !failed; i++)
+        failed = add_each(pending, row, PyList_GET_ITEM(rows, i));
+    return failed;
+}
+
+/* StepPartials.take_rows_apart() */
+static int take_rows_apart(PyObject *pending)
+{
+    PyObject *taken = Py_NewRef(slot(pending, fold.of_pending.rows)), *none = PyDict_New(), *row, *rows;
+    int failed = none == NULL ? -1 : 0;
+    if (!failed)
+        set_slot(pending, fold.of_pending.rows, none);
+    for (Py_ssize_t place = 0; !failed && PyDict_Next(taken, &place, &row, &rows);)
+        failed = add_all(pending, row, rows);
+    Py_DECREF(taken);
+    return failed;
+}
+
+int add_value(PyObject *pending, PyObject *series, PyObject *value)
+{
+    PyObject *groups = slot(pending, fold.of_pending.groups), *rows = slot(pending, fold.of_pending.rows);
+    /* Where its row is here, the series is not among the groups. */
+    if (PyDict_GET_SIZE(rows) != 0 && is_true(series, fold.of_series.bare)) {
+        int is_in_one = PyDict_Contains(rows, slot(series, fold.of_series.row));
+        if (is_in_one < 0 || (is_in_one && take_rows_apart(pending) < 0))
+            return -1;
+    }
+    return add(groups, series, value);
+}
+
+static void know(PyObject *row)
+{
+    PyObject *every = slot(row, fold.of_row.series);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(every); i++) {
+        PyObject *series = PyTuple_GET_ITEM(every, i);
+        if (is_true(series, fold.of_series.bare) && slot(series, fold.of_series.row) != row)
+            set_slot(series, fold.of_series.row, Py_NewRef(row));
+    }
+}
+
+void know_rows(PyObject *pending)
+{
+    PyObject *rows = slot(pending, fold.of_pending.rows), *row;
+    for (Py_ssize_t place = 0; PyDict_Next(rows, &place, &row, NULL);)
+        know(row);
+}
+
+/* StepPartials._is_shared(); 1, 0 or -1 */
+static int is_shared(PyObject *pending, PyObject *row)
+{
+    PyObject *groups = slot(pending, fold.of_pending.groups), *rows = slot(pending, fold.of_pending.rows);
+    PyObject *every = slot(row, fold.of_row.series);
+    int found = 0;
+    if (PyDict_GET_SIZE(groups) != 0 || PyDict_GET_SIZE(rows) != 0)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(every) && !found; i++) {
+            PyObject *series = PyTuple_GET_ITEM(every, i);
+            if (!is_true(series, fold.of_series.bare))
+                continue;
+            found = PyDict_Contains(groups, series);
+            if (found == 0)
+                found = PyDict_Contains(rows, slot(series, fold.of_series.row));
+        }
+    know(row);
+    return found;
+}
+
+int add_row(PyObject *pending, PyObject *row, PyObject *values)
+{
+    PyObject *rows = slot(pending, fold.of_pending.rows);
+    int is_known = PyDict_Contains(rows, row);
+    int is_apart = is_known ? 0 : is_shared(pending, row);
+    if (is_known < 0 || is_apart < 0 || (is_apart && take_rows_apart(pending) < 0))
+        return -1;
+    return is_apart ? add_each(pending, row, values) : add(rows, row, values);
+}
 
 /* StepPartials._add_order */
 static int add_order(PyObject *order, PyObject *series, PyObject *value, PyObject *time)
@@ -83,7 +171,7 @@ int add_special(PyObject *pending, PyObject *series, PyObject *value, PyObject *
         add_order(slot(pending, fold.of_pending.order), series, number, time) < 0)
         return -1;
     if ((is_true(series, fold.of_series.moments) || is_true(series, fold.of_series.buckets)) &&
-        add(slot(pending, fold.of_pending.groups), series, number) < 0)
+        add_value(pending, series, number) < 0)
         return -1;
     return 1;
 }

@@ -219,8 +219,8 @@ STATM = {
 
 ROWS = [
     Row("record.c", "`metric.record(0.5)`", RECORD, calls("metric.record(0.5)")),
-    Row("record.c", "`log()` of ten", RECORD, calls("otel_ml.log(TEN)")),
-    Row("record.c", "a cold step of 100 metrics, 20 timers", RECORD, whole_step),
+    Row("log.c", "`log()` of ten", RECORD, calls("otel_ml.log(TEN)")),
+    Row("record.c log.c", "a cold step of 100 metrics, 20 timers", RECORD, whole_step),
     Row("step.c", "`set_step()`", {"set_step_function": first}, calls("otel_ml.set_step(next(STEP))")),
     Row("step.c", "a cold step of 100 metrics, 20 timers", {"set_step_function": first}, whole_step),
     Row("timing.c spans.c", "`with timed()`", TIMING, calls("with otel_ml.timed('forward'): pass")),

@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 if __name__ == "__main__" and sys.argv[1] == "python":
@@ -62,6 +64,9 @@ NUMBERS = (
     np.float64(2.5),
     np.float32(0.1),
     np.int64(4),
+    np.bool_(True),
+    Decimal("0.1"),
+    Fraction(1, 3),
     Loud(1),
 )
 NO_STEPS: tuple[Any, ...] = (-1, 2**63, 2**64, True, 1.0, np.int64(3), "1")

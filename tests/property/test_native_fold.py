@@ -14,7 +14,7 @@ from otel_ml._internal.device_tensor import Deferred
 from otel_ml._internal.native import native
 from otel_ml._internal.record.fold import Folder, fold_in_python
 from otel_ml._internal.series.definition import Definition, Series
-from otel_ml._internal.series.pending import StepPartials
+from otel_ml._internal.series.pending import ALONE, StepPartials
 from otel_ml._internal.series.row import Row
 from otel_ml._internal.steps.axes import STEPS
 from otel_ml._internal.steps.axis import Step
@@ -33,14 +33,19 @@ REDUCTIONS = (
     Reduction(("max",), within="sum"),
     Reduction(unsaid=("across",)),
 )
+BARE = REDUCTIONS.index(Reduction(unsaid=("across",)))
+REDUCTIONS += (REDUCTIONS[BARE],) * 2
 INTERNAL = len(REDUCTIONS)
 SERIES = st.integers(0, INTERNAL)
-ROWS: Sequence[Sequence[int]] = ((0, 1, 2), (0, 5, 7), (8, 1, 0), (3, 4), (9, 0, 9))
+ROWS: Sequence[Sequence[int]] = (
+    *((0, 1, 2), (0, 5, 7), (8, 1, 0), (3, 4), (9, 0, 9), (BARE,)),
+    *((0, 1, 2, 5, BARE), (BARE + 1, BARE, 3, 1, 0), (8, 1, 3, 5, 9, 2), (0, 1, 2, 3, BARE + 2), (BARE, 0, 1, 2, 4, 7)),
+)
 FLOATS = st.floats() | st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1e308, -1e308])
 WEIGHTED = st.tuples(FLOATS, st.floats(0, 1e6))
 VALUES = FLOATS | WEIGHTED | st.lists(FLOATS, max_size=4) | st.lists(WEIGHTED, max_size=3) | st.just("later")
 TIMES = st.integers(0, 20) | st.integers(0, 2**62)
-ROW_RECORDS = st.tuples(st.just("row"), st.integers(0, len(ROWS) - 1), st.lists(FLOATS, min_size=3, max_size=3))
+ROW_RECORDS = st.tuples(st.just("row"), st.integers(0, len(ROWS) - 1), st.lists(FLOATS, min_size=6, max_size=6))
 RECORDS = st.tuples(st.integers(0, 2), st.tuples(st.just("one"), SERIES, VALUES) | ROW_RECORDS, TIMES)
 FOLDS = st.lists(st.lists(RECORDS, max_size=40), min_size=1, max_size=3)
 
@@ -111,6 +116,39 @@ def test_any_records_give_what_python_gives(folds: list[list[Any]]) -> None:
         compiled.fold(records)
         python.fold(records)
         assert compiled.state() == python.state()
+
+
+NUMBERED = st.integers(0, 1), st.sampled_from([*range(len(ROWS)), "alone"])
+
+
+@pytest.mark.parametrize("fold", ["compiled", "python"])
+@given(st.lists(st.tuples(*NUMBERED), max_size=ALONE))
+@example([(0, 6), (0, 7), (0, 6)])
+@example([(0, 6), (1, 7), (0, 7), (0, 6)])
+@example([(0, "alone"), (0, 6), (0, "alone")])
+def test_records_of_a_metric_whose_reduction_nobody_has_said_keep_their_order(fold: str, calls: list[Any]) -> None:
+    """Another rank may say that it is the first of them, or the last."""
+    assert native is not None
+    world = World(native.fold_records if fold == "compiled" else fold_in_python)
+    expected: dict[tuple[int, int], list[float]] = {}
+    records = []
+    for number, (step, call) in enumerate(calls):
+        value = float(number)
+        row = (BARE,) if call == "alone" else ROWS[call]
+        records.append((step, ("one", BARE, value) if call == "alone" else ("row", call, [value] * 6), number))
+        for place in set(row) & {BARE, BARE + 1, BARE + 2}:
+            expected.setdefault((step, place), []).append(value)
+    world.fold([(2, ("row", row, [0.0] * 6), 0) for row in range(len(ROWS))])  # series are settled from here on
+    world.fold(records)
+
+    found = {
+        (step.index, world.place(series)): [moments[1], *step.pending.more.get(series, ())]
+        for step in world.steps[:2]
+        if step.pending is not None
+        for series, moments in step.pending.moments.items()
+        if series.bare
+    }
+    assert found == expected
 
 
 def test_a_series_that_a_fork_left_half_settled_is_settled_anew() -> None:

@@ -16,6 +16,7 @@ from otel_ml._internal.native import native
 from otel_ml._internal.record.fold import BACKLOG
 from otel_ml._internal.record.relieve import relieve
 from otel_ml._internal.record.values import (
+    READERS,
     Recordable,
     UnrecordableError,
     plain_numbers,
@@ -163,4 +164,4 @@ def _weighted(series: Series, value: object, weight: object) -> Recordable:
 
 
 if native is not None:
-    native.bind_buffer(RECORDS, NOW, current_step, relieve, time_ns, reporter.failed, LIMIT)
+    native.bind_buffer(RECORDS, NOW, current_step, relieve, time_ns, reporter.failed, LIMIT, READERS)

@@ -22,7 +22,7 @@ from otel_ml._internal.series.buckets import MAX_BUCKETS, SCALE, ExponentialBuck
 from otel_ml._internal.series.buffer import RECORDS, STRIDE, take
 from otel_ml._internal.series.definition import DEFINITIONS, UNSETTLED, Series
 from otel_ml._internal.series.pending import Order, StepPartials
-from otel_ml._internal.series.row import Row
+from otel_ml._internal.series.row import WIDE, Row
 from otel_ml._internal.single_thread_executor import SingleThreadExecutor
 from otel_ml._internal.steps.axes import Steps
 from otel_ml._internal.steps.axis import Step
@@ -179,7 +179,7 @@ class Folder:
                 continue
             group = groups.get(series)
             if group is None:
-                groups[series] = value
+                pending.add(series, value)
             elif isinstance(group, list):
                 group.append(value)
             else:
@@ -250,6 +250,7 @@ class Folder:
         if pending is None:
             pending = step.pending = StepPartials(time_ns)
             self.steps[step] = None
+        pending.know_rows()
         pending.first_ns = min(pending.first_ns, time_ns)
         return pending
 
@@ -257,7 +258,7 @@ class Folder:
         """Fold the values that follow in `records`, and return how many items the row was."""
         values = tuple(islice(records, len(row.series)))
         self._count(len(values))
-        if row.is_plain():
+        if len(values) >= WIDE and row.is_plain():
             pending.add_row(row, values)
             return STRIDE + len(values)
         for series, value in zip(row.series, values, strict=True):
@@ -367,7 +368,7 @@ _fold_records: Callable[[Folder, list[Any]], int] = fold_in_python
 _take: Callable[[], list[Any]] = take
 if native is not None:
     native.bind_fold(
-        StepPartials, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, MAX_BUCKETS
+        StepPartials, Order, Series, Row, Step, DEFINITIONS, UNSETTLED, ExponentialBuckets, SCALE, MAX_BUCKETS, WIDE
     )
     _fold_records, _take = native.fold_records, native.take
 

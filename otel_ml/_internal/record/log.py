@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import time_ns
 from typing import Any, overload
 
@@ -16,7 +16,7 @@ from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.series.buffer import STRIDE
 from otel_ml._internal.series.definition import DEFINITIONS, Series, bad_prefix, identity
 from otel_ml._internal.series.reduction_arguments import Reduce, are_attributes, reduction_from
-from otel_ml._internal.series.row import FEWEST, Row, Table
+from otel_ml._internal.series.row import FEWEST, WIDE, Row, Table
 from otel_ml._internal.signature import MISSING, public, publish
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.axis import Step
@@ -125,9 +125,9 @@ def log(
             options = (prefix, reduce, within, over, attributes)
             table = _table(options)
         now = time_ns()
-        if type(values) is dict and len(values) >= FEWEST and weight is None:
+        if type(values) is dict:
             values = values.copy()  # another thread may write to the caller's
-            row = table.rows.get((*values,))
+            row = table.rows.get((*values,)) if len(values) >= WIDE and weight is None else None
             if row is not None and (append_row(row, target, values, now) or append_cuda_row(row, target, values, now)):
                 return
         _record_each(values, target, weight, now, table, options)
@@ -202,10 +202,12 @@ def record(
         step = at if step is None else (at, step)  # type: ignore[assignment] # which is said, as it is by log()
     if named or value is MISSING or type(name) is not str:
         values, step, _ = meant_by_record(name, value, step, named)
-        if values:
-            _log(values, step, axis, prefix, reduce, within, over, weight, attributes)
-        return
-    _log({name: value}, step, axis, prefix, reduce, within, over, weight, attributes)
+        if not values:
+            return
+    else:
+        values = {name: value}
+    # By position, which costs half of what names do; compiled `log()` knows the call.
+    log(values, step, axis, prefix, reduce, within, over, weight, attributes)  # type: ignore[call-overload,misc]
 
 
 _Options = tuple[Any, Any, Any, Any, Any]
@@ -223,7 +225,7 @@ def _record_each(
     records: list[Any] = []
     some_come_later = False
     # A mapping of the program's is gone through once, before anything is recorded, for it may fail in the middle: then
-    # all of it is lost, and counted. A dictionary of five or more is a copy already; of fewer no row is made below.
+    # all of it is lost, and counted.
     items = values.items() if type(values) is dict else [*values.items()]
     for name, value in items:
         series = table.series.get(name) or _series(table, name, options)
@@ -238,8 +240,9 @@ def _record_each(
     else:
         append(records)
     # A row is of names that each gave one record: where one was refused the others stay single.
-    is_whole = weight is None and len(records) == STRIDE * len(items) >= STRIDE * FEWEST
-    if is_whole and (names := tuple([name for name, _ in items])) not in table.rows:
+    fewest = FEWEST if table is _PLAIN else WIDE
+    is_whole = weight is None and len(records) == STRIDE * len(items) >= STRIDE * fewest
+    if is_whole and type(values) is dict and (names := (*values,)) not in table.rows:
         table.add_row(names, records[::STRIDE])
 
 
@@ -287,9 +290,6 @@ def _forget_names_of(_: str) -> None:
 
 
 DEFINITIONS.outdated.append(_forget_names_of)
-
-_log: Callable[..., None] = log
-"""Without a look at what is compiled: a row of one is none."""
 
 if native is not None:
     log = native.log_function(log, _PLAIN.rows, Row, FEWEST)

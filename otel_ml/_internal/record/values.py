@@ -13,6 +13,7 @@ from otel_ml._internal.devices.non_blocking_copy import Staged
 from otel_ml._internal.safe_repr import safe_repr, text_of
 
 __all__ = [
+    "READERS",
     "BeingTracedError",
     "Recordable",
     "UnrecordableError",
@@ -54,9 +55,9 @@ def record_value(value: object) -> float | list[float] | Deferred:
         BeingTracedError: for a tensor that stands for those of a graph.
     """
     kind = type(value)
-    reader = _READERS.get(kind)
+    reader = READERS.get(kind)
     if reader is None:
-        reader = _READERS[kind] = _reader_of(kind)
+        reader = READERS[kind] = _reader_of(kind)
     try:
         return reader(value)
     except (UnrecordableError, BeingTracedError):
@@ -68,10 +69,11 @@ def record_value(value: object) -> float | list[float] | Deferred:
 def plain_numbers(values: Collection[object]) -> list[float] | None:
     """Return what `record_value()` does of each, if all are known to be numbers in CPU memory; else None."""
     for kind in {*map(type, values)}:
-        if _READERS.get(kind) is not float:
+        if READERS.get(kind) is not float:
             return None
     try:
-        return [*map(float, values)]  # type: ignore[arg-type] # float() reads each of these
+        # Not by map(), which takes a StopIteration of one of them for its own end.
+        return [float(value) for value in values]  # type: ignore[arg-type] # float() reads each of these
     except Exception:  # noqa: BLE001 - one such as 10**400 is not a float; which one it is, is found out one by one
         return None
 
@@ -195,7 +197,7 @@ def which_are_cuda_scalars(values: Sequence[Any]) -> tuple[bool, ...] | None:
     Returns:
         None where no value is, where they are on several devices, and where another tensor is among them.
     """
-    are_tensors = tuple([_READERS.get(kind) is _tensor for kind in map(type, values)])
+    are_tensors = tuple([READERS.get(kind) is _tensor for kind in map(type, values)])
     tensors = [*compress(values, are_tensors)]
     if not tensors or tensors[0].device.type != "cuda":
         return None
@@ -248,4 +250,4 @@ _OTHERS: tuple[tuple[Callable[[type], bool], Callable[[Any], float | list[float]
     (lambda kind: hasattr(kind, "__float__"), float),
 )
 
-_READERS: dict[type, Callable[[Any], float | list[float] | Deferred]] = {float: float, int: float, bool: float}
+READERS: dict[type, Callable[[Any], float | list[float] | Deferred]] = {float: float, int: float, bool: float}

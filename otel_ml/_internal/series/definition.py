@@ -101,11 +101,12 @@ class Series:
         internal: counted by otel_ml itself, not a value of the user's.
         bare: nobody has said how it is reduced. Its records travel so that every reduction can be made of them.
         crowd: what is folded of a bare series that has many records at once; None until there are.
+        row: the row in which its records were folded last, where it is bare (set by the fold).
     """
 
     __slots__ = (
         "attributes", "bare", "buckets", "constants", "crowd", "definition", "internal", "long_prefix", "m2", "moments",
-        "order", "ordered", "plain", "ranged", "short_prefix", "special", "sums", "weighted",
+        "order", "ordered", "plain", "ranged", "row", "short_prefix", "special", "sums", "weighted",
     )  # fmt: skip
 
     moments: bool
@@ -124,6 +125,7 @@ class Series:
         self.ranged: bool = False
         self.bare: bool = False
         self.crowd: Series | None = None
+        self.row: object = None
         self.sums: tuple[Statistic, ...] = ()
         self.order: int = UNSETTLED
         self.short_prefix = self.long_prefix = b""

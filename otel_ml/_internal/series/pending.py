@@ -92,6 +92,10 @@ class StepPartials:
         """Add one record of which only the value matters."""
         group = self.groups.get(series)
         if group is None:
+            if series.bare and series.row in self.rows:
+                self.take_rows_apart()
+                self.add(series, value)
+                return
             self.groups[series] = value
         elif isinstance(group, list):
             group.append(value)
@@ -102,30 +106,58 @@ class StepPartials:
         """Add one record of each series of a row of which only the values matter."""
         before = self.rows.get(row)
         if before is None:
-            self.rows[row] = values
+            if self._is_shared(row):
+                self.take_rows_apart()
+                self._add_each(row, values)
+            else:
+                self.rows[row] = values
         elif isinstance(before, list):
             before.append(values)
         else:
             self.rows[row] = [before, values]
 
+    def _is_shared(self, row: Row) -> bool:
+        """Whether records of a bare series of the row are here outside of it: of them the order is kept.
+
+        A service may learn later that it is asked for the first of them, or the last.
+        """
+        bare = [series for series in row.series if series.bare]
+        is_shared = any(series in self.groups or series.row in self.rows for series in bare)
+        self._know(row)
+        return is_shared
+
+    def know_rows(self) -> None:
+        """Have bare series know which of the rows here they are in, after they were in those of another step."""
+        for row in self.rows:
+            self._know(row)
+
+    def _know(self, row: Row) -> None:
+        for series in row.series:
+            if series.bare:
+                series.row = row
+
     def _add_weight(self, series: Series, value: float, weight: float) -> None:
         sums = self.weights.get(series)
         if sums is None:
             # Records of this step that came before the first weight count as weight 1.
-            self._take_rows_apart(series)
+            if any(series in row.series for row in self.rows):
+                self.take_rows_apart()
             self._take_together(series)
             count, total, _, _ = self.moments.get(series, (0, 0.0, 0.0, 0.0))
             group = _listed(self.groups.get(series, []))
             sums = (float(count + len(group)), total + sum(group))
         self.weights[series] = (sums[0] + weight, sums[1] + weight * value)
 
-    def _take_rows_apart(self, series: Series) -> None:
-        """Make records of their own of the rows that `series` is in."""
-        for row in [row for row in self.rows if series in row.series]:
-            rows = self.rows.pop(row)
+    def take_rows_apart(self) -> None:
+        """Make records of their own of all rows: a bare series is in no more than one, and not among the groups."""
+        taken, self.rows = self.rows, {}
+        for row, rows in taken.items():
             for values in rows if isinstance(rows, list) else [rows]:
-                for one, value in zip(row.series, values, strict=True):
-                    self.add(one, value)
+                self._add_each(row, values)
+
+    def _add_each(self, row: Row, values: tuple[float, ...]) -> None:
+        for series, value in zip(row.series, values, strict=True):
+            self.add(series, value)
 
     def _add_sums(self, series: Series, value: float, weight: float) -> None:
         if self.sums is None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from otel_ml._internal.native import native
 from otel_ml._internal.series.definition import DEFINITIONS, Series
 
-__all__ = ["FEWEST", "Row", "Table"]
+__all__ = ["FEWEST", "WIDE", "Row", "Table"]
 
-FEWEST = 5
-"""Names from which a row costs less than a record of each."""
+WIDE = 5
+"""Names from which a row costs less than a record of each, in Python, and where it is folded."""
+
+FEWEST = WIDE if native is None else 1
+"""Names from which a row costs less than a record of each in compiled `log()`, which looks none of them up."""
 
 
 class Row:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -255,3 +256,57 @@ def test_a_row_wakes_a_process_that_sleeps(recorded: Recorded, monkeypatch: pyte
 
     assert woken == [True]
     assert sums(recorded.collect()) == {(name, None): 1.0 for name in FIVE}
+
+
+class Busy:
+    """A number that does something else first when it is asked for its value."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self.do = do
+
+    def __float__(self) -> float:
+        self.do()
+        return 2.0
+
+
+@pytest.mark.parametrize("names", ["a", "abcde"])
+def test_a_number_that_has_rows_forgotten_while_it_is_read_is_recorded_all_the_same(
+    names: str, recorded: Recorded
+) -> None:
+    defined = itertools.count()
+    value = Busy(lambda: define_metric(f"new/{next(defined)}", reduce="max") or log({"beside": 1.0}))
+    values = dict.fromkeys(names, value)
+    record("new/0", 0.0)
+    for _ in range(3):
+        log(values)
+
+    expected = {(name, None): 6.0 for name in names}
+    assert {key: total for key, total in sums(recorded.collect()).items() if key[0] in names} == expected
+
+
+@pytest.mark.parametrize("names", ["a", "abcde"])
+def test_a_number_that_cannot_be_read_is_lost_alone(names: str, recorded: Recorded) -> None:
+    """Also where it raises what ends an iteration."""
+    numbers = iter([1.0])
+    values = {**dict.fromkeys(names, 1.0), "read": Busy(lambda: next(numbers))}
+    log(values)
+    log(values)
+
+    assert sums(recorded.collect()) == {**dict.fromkeys([(name, None) for name in names], 2.0), ("read", None): 2.0}
+
+
+@pytest.mark.parametrize("names", ["a", "abcde"])
+def test_what_ends_a_program_while_a_number_is_read_ends_it(names: str, recorded: Recorded) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    do: list[Callable[[], object]] = [lambda: None]
+    values = {name: Busy(lambda: do[0]()) for name in names}
+    log(values)
+    do[0] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        log(values)
+    with pytest.raises(KeyboardInterrupt):
+        record("a", values["a"])
+
+    assert sums(recorded.collect()) == {(name, None): 2.0 for name in names}
