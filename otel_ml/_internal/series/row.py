@@ -53,6 +53,10 @@ class Row:
         return True
 
 
+_OF_A_ROW = 4
+"""Names whose memory is about that of a row without any."""
+
+
 class Table:
     """What is known of names that are logged with the same options.
 
@@ -61,17 +65,20 @@ class Table:
         rows: by the names that were logged together.
     """
 
-    __slots__ = ("rows", "series")
+    __slots__ = ("_kept", "rows", "series")
 
-    MAX_ROWS = 1_000
-    """Rows of a program whose names change from call to call are not kept for ever."""
+    MOST = 100_000
+    """Rows of a program whose names change from call to call are not kept for ever: 20,000 of one name, 1,000 of 96."""
 
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
         self.rows: dict[tuple[str, ...], Row] = {}
+        self._kept = 0
 
     def add_row(self, names: tuple[str, ...], series: Sequence[Series]) -> None:
         """Know these names as a row from now on."""
-        if len(self.rows) >= self.MAX_ROWS:
+        if not self.rows or self._kept > self.MOST:
             self.rows.clear()
+            self._kept = 0
+        self._kept += _OF_A_ROW + len(names)
         self.rows[names] = Row(series)
