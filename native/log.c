@@ -7,6 +7,7 @@ static struct {
     PyObject *slow;
     PyObject *rows; /* _PLAIN.rows */
     PyObject *row_type;
+    Py_ssize_t series; /* a slot of Row */
     Py_ssize_t fewest;
 } plain;
 
@@ -27,7 +28,8 @@ static size_t place_at_hand(PyObject *first, Py_ssize_t n)
     return ((size_t)first / 16 + (size_t)n) % ROWS_AT_HAND;
 }
 
-/* Append a row; 1 if it was, 0 where Python has to look at it, -1 with an exception. `items` has room for its head. */
+/* Append the values of a row; 1 if that was done, 0 where Python has to look at them, -1 with an exception. `items` has
+   room for its head. */
 static int append_row(PyObject *row, PyObject *index, PyObject **items, Py_ssize_t n)
 {
     /* Only the dictionary of rows and the place at hand hold it, and Python, which may run from here on, empties both
@@ -37,8 +39,12 @@ static int append_row(PyObject *row, PyObject *index, PyObject **items, Py_ssize
     PyObject *time = step == NULL ? NULL : time_now();
     int done = PyErr_Occurred() ? -1 : 0;
     if (time != NULL) {
-        items[0] = row, items[1] = step, items[2] = Py_None, items[3] = time;
-        done = append_items(items, ROW_HEAD + n) < 0 ? -1 : 1;
+        int is_alone = n == 1; /* a record, then: it is shorter, and folded at once */
+        items[0] = is_alone ? PyTuple_GET_ITEM(slot(row, plain.series), 0) : row;
+        items[1] = step;
+        items[2] = is_alone ? items[ROW_HEAD] : Py_None;
+        items[3] = time;
+        done = append_items(items, is_alone ? ROW_HEAD : ROW_HEAD + n) < 0 ? -1 : 1;
     }
     Py_XDECREF(time);
     Py_XDECREF(step);
@@ -160,7 +166,7 @@ static PyObject *log_values(PyObject *module, PyObject *const *arguments, Py_ssi
         if (is_off())
             Py_RETURN_NONE;
         if (PyDict_CheckExact(arguments[0])) {
-            int has_step = (n == 2 || names != NULL) && arguments[1] != Py_None;
+            int has_step = (n >= 2 || names != NULL) && arguments[1] != Py_None;
             int done = log_row(arguments[0], has_step ? arguments[1] : NULL);
             if (done < 0 && forgive("log()") < 0)
                 return NULL;
@@ -178,8 +184,10 @@ static PyObject *log_function(PyObject *module, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "OO!On", &slow, &PyDict_Type, &rows, &row_type, &fewest))
         return NULL;
     PyMethodDef *function = definition_of(slow, "log", log_values);
-    if (function == NULL)
+    Py_ssize_t series = slot_offset(row_type, "series");
+    if (function == NULL || series < 0)
         return NULL;
+    plain.series = series;
     plain.slow = Py_NewRef(slow);
     plain.rows = Py_NewRef(rows);
     plain.row_type = Py_NewRef(row_type);

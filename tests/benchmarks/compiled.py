@@ -219,6 +219,9 @@ STATM = {
 
 ROWS = [
     Row("record.c", "`metric.record(0.5)`", RECORD, calls("metric.record(0.5)")),
+    Row("log.c", "`log()` of one", RECORD, calls("otel_ml.log({'loss': 0.5})")),
+    Row("log.c", "`log()` of one, with a step", RECORD, calls("otel_ml.log({'loss': 0.5}, step=3)")),
+    Row("log.c", "`record('loss', 0.5)`", RECORD, calls("otel_ml.record('loss', 0.5)")),
     Row("log.c", "`log()` of ten", RECORD, calls("otel_ml.log(TEN)")),
     Row("record.c log.c", "a cold step of 100 metrics, 20 timers", RECORD, whole_step),
     Row("step.c", "`set_step()`", {"set_step_function": first}, calls("otel_ml.set_step(next(STEP))")),

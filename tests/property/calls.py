@@ -138,6 +138,8 @@ class Program:
 
     def _named(self) -> None:
         record(self.random.choice(NAMES), self.value(), reduce=self.random.choice([None, "sum", "p50", "nonsense"]))
+        index = self.random.choice([*range(5), None, *NO_STEPS])
+        record(self.random.choice(NAMES), self.value(), index, **self.random.choice([{}, {}, {"axis": "v"}]))
 
     def _measures(self) -> None:
         names = self.random.sample([*self.measures], self.random.randrange(4))
