@@ -44,17 +44,16 @@ def loss_lines(read: History) -> Iterator[str]:
     Examples:
         >>> ours = {"recorded": 9.0, "dropped/never_arrived": 3.0, "dropped/bad_value": 1.0}
         >>> list(loss_lines(History(summary={f"otel_ml/{name}": count for name, count in ours.items()})))
-        ['3 of 9 values recorded are lost: never_arrived (3)', '1 value was not recorded: bad_value (1)']
+        ['3 of 9 values recorded are lost: never_arrived (3)', 'not recorded: bad_value (1)']
     """
     found = losses(read)
     lost, refused, others = lost_values(found), not_recorded(found), other_losses(found)
     total, recorded = sum(lost.values()), int(read.summary.get(f"{RESERVED_PREFIX}recorded", 0))
     if total:
         of = f"{total:,} of {plural(recorded, 'value')} recorded" if recorded else plural(total, "value")
-        yield f"{of} {_verb(total, 'is', 'are')} lost: {by_reason(lost)}"
+        yield f"{of} {'is' if total == 1 else 'are'} lost: {by_reason(lost)}"
     if refused:
-        count = sum(refused.values())
-        yield f"{plural(count, 'value')} {_verb(count, 'was', 'were')} not recorded: {by_reason(refused)}"
+        yield f"not recorded: {by_reason(refused)}"
     if others:
         yield f"texts, files or spans are lost: {by_reason(others)}"
 
@@ -69,7 +68,3 @@ def by_reason(lost: Mapping[str, int]) -> str:
     most = sorted(lost.items(), key=lambda loss: -loss[1])[:_MOST_REASONS]
     reasons = "; ".join(f"{why} ({count:,})" for why, count in most)
     return reasons + (f"; {len(lost) - len(most):,} more reasons" if len(lost) > len(most) else "")
-
-
-def _verb(count: int, one: str, several: str) -> str:
-    return one if count == 1 else several
