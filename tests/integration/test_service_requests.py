@@ -50,7 +50,8 @@ def test_every_form_of_a_request_is_understood(bench: Bench, recording: Recordin
         ("/v1/metrics", b"x", {"content-encoding": "br"}, 415, "use gzip"),
         ("/v1/metrics", b"{", {"content-type": "application/json"}, 400, "not OTLP/JSON"),
         ("/v1/metrics", b"x", {"content-type": "text/plain"}, 415, "application/x-protobuf"),
-        ("/v1/metric", b"x", {}, 405, "takes GET"),
+        ("/v1/metric", b"x", {}, 404, "Nothing is at '/v1/metric'"),
+        ("/v1/metrics/", b"x", {}, 404, "it answers at /v1/metrics, "),
     ],
 )
 def test_a_request_that_can_never_be_taken_is_refused_for_good(

@@ -30,6 +30,11 @@ class LatePoints:
         self._closed = closed
         self._waiting: dict[int, tuple[Attempt, StepWindow]] = {}
 
+    @property
+    def are_waiting(self) -> bool:
+        """Whether a correction is still to go out."""
+        return bool(self._waiting)
+
     def restore(self) -> None:
         """Find the windows that wait for a correction, after the attempts were restored."""
         for attempt in self._run.step_streams:

@@ -14,6 +14,12 @@ from otel_ml_service.aggregation.step_streams import Attempt, StepStream
 
 __all__ = ["declare", "learn", "say_lacking"]
 
+_DEFINE = "Call otel_ml.define_metric({name!r}, reduce=…) on every rank."
+_SDK = (
+    "Of several records an OpenTelemetry SDK sends count, sum, extremes and the buckets of a histogram: "
+    "give it buckets, or another ml.reduction."
+)
+
 
 def learn(run: RunState, attempt: Attempt, piece: Piece) -> None:
     """Take what a piece tells of the reductions of its metrics, before it is kept."""
@@ -70,11 +76,13 @@ def _change(stream: StepStream, name: str, was: str) -> str:
 def say_lacking(run: RunState, stream: StepStream, pieces: Iterable[Piece]) -> None:
     """Say of a step that closes what its writers have not told that their metrics' reductions need."""
     for piece in pieces:
-        if stream.reductions.retells(piece):
-            _say_lacking(run, stream, piece)
+        # A writer of ours sends what it knows to be asked for; another SDK may ask for what OTLP has no place for.
+        ours = run.writers[piece.source.number].native
+        if not ours or stream.reductions.retells(piece):
+            _say_lacking(run, stream, piece, _DEFINE if ours else _SDK)
 
 
-def _say_lacking(run: RunState, stream: StepStream, piece: Piece) -> None:
+def _say_lacking(run: RunState, stream: StepStream, piece: Piece, advice: str) -> None:
     for part in stream.reductions.parts(piece):
         some = piece if part.rows is None else piece.some(part.rows, part.shape)
         for name, lacks in lacking(some, part.reduction).items():
@@ -82,5 +90,5 @@ def _say_lacking(run: RunState, stream: StepStream, piece: Piece) -> None:
                 "reduction-lacks",
                 f"Metric {name!r} of role {stream.role!r} is reduced by {str(part.reduction)!r}, and rank "
                 f"{piece.source.rank} does not tell {lacks} of its records: they are left out of that. "
-                f"Call otel_ml.define_metric({name!r}, reduce=…) on every rank.",
+                f"{advice.format(name=name)}",
             )

@@ -92,6 +92,8 @@ class Piece(NamedTuple):
     @property
     def values(self) -> int:
         """Values of the user that it stands for."""
+        if self.meter is not None:  # of another SDK: a sample is a value, and no part of what another point counts
+            return len(self.partials.series)
         return values_in(self.partials, self.reduction)
 
     def some(self, rows: list[int], shape: Shape | None = None) -> Piece:

@@ -92,7 +92,9 @@ class RunEnd:
         self._run.output.emit(RunStatus, time=self._run.now, status=self.state)
 
     def _is_something_open(self) -> bool:
-        return any(attempt.order and attempt.stream.axis != WAITING_AXIS for attempt in self._run.step_streams)
+        return self._steps.late.are_waiting or any(
+            attempt.order and attempt.stream.axis != WAITING_AXIS for attempt in self._run.step_streams
+        )
 
     def _own(self) -> list[WriterState]:
         return [writer for writer in self._run.writers if writer.native and not writer.child]

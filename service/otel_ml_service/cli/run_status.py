@@ -6,6 +6,7 @@ from typing import Any
 
 from otel_ml_service.stored_runs.deliveries import deliveries, delivering, lacking, not_taken
 from otel_ml_service.stored_runs.follow_jsonl import UnreadableLineError
+from otel_ml_service.stored_runs.losses import losses
 from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.read_records import RunUnreadableError
 from otel_ml_service.stored_runs.run_folders import RunFolder
@@ -30,6 +31,7 @@ def described(run: RunFolder) -> dict[str, Any]:
         "delivering": list(delivering(found)),
         "lacking": list(lacking(found)),
         "not_taken": not_taken(found),
+        "lost": {} if read is None else losses(read),
         "steps": read.steps if read is not None else 0,
         "rows": read.rows if read is not None else 0,
         "modified": run.last_record,

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from otel_ml.quantities import size
+from otel_ml.wire.loss_reasons import lost_values
 from otel_ml_service.cli.figures import age, thousands
 from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.run_status import described
@@ -67,12 +68,14 @@ def command(base: Path, limit: int, as_json: bool) -> None:
 
 
 def _shown(row: Mapping[str, Any]) -> str:
-    """Return a run's status, which backends do not have all of it yet, and which never will."""
+    """Return a run's status, which backends do not have all of it yet, which never will, and what was lost."""
     untold = "" if row["delivery_known"] else f", {UNTOLD}"
     going_on = f", on its way to {', '.join(row['delivering'])}" if row["delivering"] else ""
     behind = f", not all in {', '.join(row['lacking'])}" if row["lacking"] else ""
     refused = "".join(f", {thousands(count)} values not in {name}" for name, count in row["not_taken"].items())
-    return f"{row['status']}{untold}{going_on}{behind}{refused}"
+    count = sum(lost_values(row["lost"]).values())
+    lost = f", {thousands(count)} {'value' if count == 1 else 'values'} lost" if count else ""
+    return f"{row['status']}{untold}{going_on}{behind}{refused}{lost}"
 
 
 def _beginning(run_id: str, ids: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from otel_ml_service.findings.whose_account import of_rank_text
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.deliveries import Delivery, deliveries, lacking
 from otel_ml_service.stored_runs.failure import failure_lines
+from otel_ml_service.stored_runs.losses import by_reason, loss_lines
 from otel_ml_service.stored_runs.quick_history import history_of
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.run_folders import RunFolder, called, find
@@ -173,6 +174,8 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     _print_deliveries(output, found)
     if (names := lacking(found)) and not is_live(folder):
         output.line(f"not all of it is in {', '.join(names)}: otel-ml recover {folder.id}", style="yellow")
+    for line in loss_lines(read):
+        output.line(line, style="yellow")
     output.line()
     params = {name: value for name, value in leaves(read.params) if value != {}}
     for title, values in (("params", params), ("summary", read.summary)):
@@ -208,14 +211,7 @@ def _delivery(one: Delivery) -> str:
         there = f"{one.seq:,} of {plural(one.last_seq, 'record')} delivered, {one.behind:,} {rest}{why}"
     if not one.lost:
         return there
-    most = sorted(one.lost.items(), key=lambda loss: -loss[1])[:_MOST_REASONS]
-    reasons = "; ".join(f"{why} ({count:,})" for why, count in most)
-    more = f"; {len(one.lost) - len(most):,} more reasons" if len(one.lost) > len(most) else ""
-    return f"{there}, but for {plural(sum(one.lost.values()), 'value')}: {reasons}{more}"
-
-
-_MOST_REASONS = 3
-"""Why a backend lacks values, the most frequent first: it may name the value in each of 100 reasons."""
+    return f"{there}, but for {plural(sum(one.lost.values()), 'value')}: {by_reason(one.lost)}"
 
 
 def _print_series(output: Screen, chosen: Chosen) -> None:

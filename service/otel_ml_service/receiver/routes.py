@@ -42,6 +42,10 @@ _SETTLE_S = 0.5
 
 _SETTLE_STEP_S = 0.01
 
+_HEALTH, _METRICS, _RUNS, _RUN = "/healthz", "/metrics", "/otel_ml/runs", "/otel_ml/runs/"
+_PAGES = frozenset({_HEALTH, _METRICS, _RUNS, CLOCK_PATH})
+"""What may be asked for, besides single runs."""
+
 _CONSOLE = "/console"
 _DIGITS = 19
 """A number of so many is not a number of a line."""
@@ -161,8 +165,11 @@ class Routes:
     async def look(self, head: Head) -> Response:
         """Answer a request that was not refused, and brings no OTLP."""
         if head.method not in {"GET", "HEAD"}:
+            if not (head.path in _PAGES or head.path.startswith(_RUN)):  # as of an endpoint that ends with /v1/metrics
+                self._telemetry.count("refused", reason="wrong path")
+                return _nothing_at(head)
             return _error(head, 405, f"{head.path} takes GET, not {head.method}.")
-        if head.path.startswith("/otel_ml/runs") and not head.path.endswith(_CONSOLE):
+        if head.path.startswith(_RUNS) and not head.path.endswith(_CONSOLE):
             await self._settled()
         return self._look(head)
 
@@ -215,31 +222,35 @@ class Routes:
 
     def _look(self, head: Head) -> Response:
         path = head.path
-        if path == "/healthz":
+        if path == _HEALTH:
             return _json({"service": "otel_ml", "version": self._version})
-        if path == "/metrics":
+        if path == _METRICS:
             text = self._telemetry.prometheus(self._runs.measures())
             return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
         if path == CLOCK_PATH:
             return _json({"boot": boot_id(), "boot_time": seconds_since_boot(), "time": time.time()})
-        if path == "/otel_ml/runs":
+        if path == _RUNS:
             return _json(self._runs.runs())
-        if path.startswith("/otel_ml/runs/"):
-            experiment = path.removeprefix("/otel_ml/runs/")
+        if path.startswith(_RUN):
+            experiment = path.removeprefix(_RUN)
             if experiment.endswith(_CONSOLE):
                 return self._console(head, experiment.removesuffix(_CONSOLE))
             run = self._runs.run(experiment, head.query.get("writer"), speaker=head.query.get("speaker"))
             if run is not None:
                 return _json(run)
             return _error(head, 404, f"No run {experiment!r} here. GET /otel_ml/runs lists them.")
-        known = "/v1/metrics, /v1/traces, /v1/logs, /healthz, /metrics, /otel_ml/runs"
-        return _error(head, 404, f"Nothing is at {path!r}. This is an otel_ml service; it answers at {known}.")
+        return _nothing_at(head)
 
     def _console(self, head: Head, experiment: str) -> Response:
         found = self._runs.console(experiment, _number(head.query.get("after", "")))
         if found is None:
             return _error(head, 404, f"The service of {experiment!r} prints its console itself, or has no such run.")
         return _json(found)
+
+
+def _nothing_at(head: Head) -> Response:
+    known = f"/v1/metrics, /v1/traces, /v1/logs, {_HEALTH}, {_METRICS}, {_RUNS}"
+    return _error(head, 404, f"Nothing is at {head.path!r}. This is an otel_ml service; it answers at {known}.")
 
 
 def _number(text: str) -> int:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from otel_ml.wire.attributes import TIME_AXIS
-from otel_ml.wire.loss_reasons import lost_values
 from otel_ml.wire.published_name import is_own, published_name
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
 from otel_ml_exporters.span_lines import SpanLines, span_of
 from otel_ml_service.report.rank_times import RankTimes
 from otel_ml_service.stored_runs.deliveries import deliveries, not_taken
 from otel_ml_service.stored_runs.follow_spans import newest_spans
+from otel_ml_service.stored_runs.losses import values_lost
 from otel_ml_service.stored_runs.missing_ranks import silences, steps_without_a_rank
 from otel_ml_service.stored_runs.rank_places import hosts_of
 from otel_ml_service.stored_runs.read_records import records
@@ -174,13 +174,7 @@ class Contents:
         """Values that were recorded and are not in the run, as its end tells; None where nobody has said so yet."""
         if "otel_ml/recorded" not in self.history.summary:
             return None
-        # Those of the user may be NaN, which `int` refuses.
-        said = {name: int(value) for name, value in self.history.summary.items() if is_own(name)}
-        dropped = {name.removeprefix(_DROPPED): count for name, count in said.items() if name.startswith(_DROPPED)}
-        return sum(lost_values(dropped).values()) + said.get("otel_ml/too_late", 0)
-
-
-_DROPPED = "otel_ml/dropped/"
+        return values_lost(self.history)
 
 
 def contents(run_id: str, experiment: str, found: Iterable[Record]) -> Contents:

@@ -59,13 +59,19 @@ class History:
         if isinstance(record, Params):
             self.params.update(record.params)
         elif isinstance(record, Summary):
-            self.summary.update(record.values)
+            self._add_summary(record)
         elif isinstance(record, Artifact):
             self.artifacts[record.name, record.path_in] = record
         elif isinstance(record, RunStatus):
             self.status = record.status
         elif isinstance(record, Text) and (failure := failure_of(record)) is not None:
             self.failures.append(failure)
+
+    def _add_summary(self, record: Summary) -> None:
+        if any(map(is_own, record.values)):
+            # What an end tells of the run is whole: a run that went on after one has the newer end's account alone.
+            self.summary = {name: value for name, value in self.summary.items() if not is_own(name)}
+        self.summary.update(record.values)
 
     def _add_step(self, record: StepRecord) -> None:
         self.rows += 1

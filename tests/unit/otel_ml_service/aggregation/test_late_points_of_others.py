@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from otel_ml_service.aggregation.observation import Partials, SeriesKey, ThirdPartyPoints
 from otel_ml_service.aggregation.points import single
 from otel_ml_service.aggregation.settings import EngineSettings
-from tests.strategies import START, Service, writer
+from tests.sdk import Sdk
+from tests.strategies import START, Rank, Service, cumulative, writer
 
 OTHER = writer(role="other")
 
@@ -41,3 +43,55 @@ def test_of_what_comes_late_the_new_names_land_and_the_rest_is_handed_over_as_it
         [30.0],
     )
     assert service.engine.status.lost == {"too_late": 1}
+
+
+@pytest.mark.parametrize("reduction", [None, "max", "rank", "sum", "last"])
+@pytest.mark.parametrize("kind", ["gauge", "sum"])
+def test_what_comes_too_late_or_is_done_again_is_in_the_account_whichever_instrument_it_is_of(
+    kind: str, reduction: str | None
+) -> None:
+    service, ours = Service(EngineSettings(retained_steps=2, closed_bytes=0)), Rank(0)
+
+    def sent(instance: str, step: int, attempt: int, value: float) -> ThirdPartyPoints:
+        source = writer(1, instance=instance, attempt=attempt)
+        temporality = "none" if kind == "gauge" else "cumulative"
+        return cumulative(
+            source,
+            "m",
+            value,
+            start=START,
+            time=service.now,
+            step=step,
+            kind=kind,
+            temporality=temporality,
+            reduction=reduction,
+        )
+
+    for step in range(8):
+        service.take([sent("old", step, 0, 1.0)], ours.step(step, {"x": 1.0}))
+        service.now += 1.0
+    service.wait(20, ours)
+    service.take([sent("old", 0, 0, 5.0)])
+    assert service.engine.status.lost == {"too_late": 1}
+
+    service.take([sent("old", 8, 0, 1.0)], [sent("new", 8, 1, 2.0)])
+    service.wait(1)
+
+    assert service.engine.status.superseded == 1
+
+
+def test_of_a_rank_that_comes_when_the_run_has_ended_the_newest_step_is_corrected_like_those_before_it() -> None:
+    service, first, second = Service(), Sdk(0), Sdk(1)
+    for step in range(3):
+        first.meter("a").create_gauge("l").set(0.0, {"ml.step": step})
+        first.export(service)
+    service.wait(400)
+    assert service.engine.status.state == "finished"
+
+    for step in range(3):
+        second.meter("a").create_gauge("l").set(4.0, {"ml.step": step})
+        second.export(service)
+    service.wait(400)
+
+    assert service.rows() == {step: {"l": 2.0} for step in range(3)}
+    assert service.engine.status.state == "finished"

@@ -9,7 +9,11 @@ from opentelemetry import metrics
 from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics import Histogram
 from opentelemetry.sdk.metrics.export import AggregationTemporality
-from opentelemetry.sdk.metrics.view import Aggregation, ExponentialBucketHistogramAggregation
+from opentelemetry.sdk.metrics.view import (
+    Aggregation,
+    ExplicitBucketHistogramAggregation,
+    ExponentialBucketHistogramAggregation,
+)
 
 from otel_ml_service.aggregation.settings import EngineSettings
 from tests.sdk import CUMULATIVE, DELTA, Sdk, at
@@ -232,3 +236,34 @@ def test_the_extremes_of_a_window_are_known_where_they_are_those_of_the_streams_
         {"latency": pytest.approx(11 / 3), "latency/min": 2.0},
         {"latency": 6.5},
     ]
+
+
+@pytest.mark.parametrize("temporality", [DELTA, CUMULATIVE])
+@pytest.mark.parametrize(
+    ("reduction", "bounds", "missing"),
+    [
+        ("mean,std", [1.0], "the spread"),
+        ("mean,geomean", [1.0], "the logarithms"),
+        ("mean,p99", [], "the distribution"),
+        ("mean,p99", [1.0], None),
+        ("mean,min,max,count", [], None),
+    ],
+)
+def test_what_a_program_asks_for_and_its_sdk_does_not_send_is_said_once(
+    reduction: str, bounds: list[float], missing: str | None, temporality: AggregationTemporality
+) -> None:
+    sent_as = {Histogram: ExplicitBucketHistogramAggregation(bounds)}
+    service, sdk = Service(), Sdk(temporality=temporality, aggregation=sent_as)
+    latency = sdk.meter("a").create_histogram("latency")
+
+    for step in range(3):
+        for value in (0.5, 1.5):
+            latency.record(value, at(step, reduction))
+        sdk.export(service)
+
+    asked = {"latency" if name == "mean" else f"latency/{name}" for name in reduction.split(",")}
+    lacks = {name for name in asked if missing is not None and name != "latency"}
+    assert [set(row) for row in ended(service).values()] == [asked - lacks] * 3
+    said = [notice for notice in service.notices if "does not tell" in notice]
+    assert len(said) == (missing is not None)
+    assert all(f"does not tell {missing} of its records" in notice for notice in said)

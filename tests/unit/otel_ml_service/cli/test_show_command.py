@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, StepRecord, Table
+from otel_ml_exporters.records import Audio, HistogramValue, Params, Record, StepRecord, Summary, Table
 from otel_ml_service.findings.finding import COLUMNS, Finding, row_of
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import Run
@@ -208,3 +208,40 @@ def test_one_metric_is_shown_as_it_is_among_all_others(otel_ml: Run, tmp_path: P
     assert status == 1
     assert "Did you mean 'loss'?" in errors
     assert for_a_person.startswith("loss   last 2")
+
+
+LOST = {"otel_ml/recorded": 400.0, "otel_ml/dropped/never_arrived": 150.0, "otel_ml/dropped/HTTP 400: no": 40.0}
+BESIDES = {"otel_ml/too_late": 10.0, "otel_ml/dropped/bad_value": 2.0, "otel_ml/dropped/events_never_arrived": 3.0}
+
+
+def test_what_a_run_lost_is_in_show_and_in_runs_with_its_reasons(otel_ml: Run, tmp_path: Path) -> None:
+    step = StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0})
+    write_run(tmp_path, "01abc", [step, Summary(2, 2.0, {**LOST, **BESIDES, "acc": float("nan")})])
+    write_run(tmp_path, "02abc", [step, Summary(2, 2.0, {"otel_ml/recorded": 1.0})])
+
+    _, shown, _ = otel_ml("show", "01abc")
+    _, whole, _ = otel_ml("show", "02abc")
+    _, listed, _ = otel_ml("runs")
+    _, told, _ = otel_ml("runs", "--json")
+
+    assert "200 of 400 values recorded are lost: never_arrived (150); HTTP 400: no (40); too_late (10)" in shown
+    assert "not recorded: bad_value (2)" in shown
+    assert "texts, files or spans are lost: events_never_arrived (3)" in shown
+    assert " lost: " not in whole
+    [line] = [line for line in listed.splitlines() if "01abc" in line]
+    assert "200 values lost" in " ".join(line.split())
+    assert " ".join(listed.split()).count("values lost") == 1
+    counts = {row["id"]: row["lost"] for row in map(json.loads, told.splitlines())}
+    reasons = {"never_arrived": 150, "HTTP 400: no": 40, "too_late": 10, "bad_value": 2, "events_never_arrived": 3}
+    assert counts == {"01abc": reasons, "02abc": {}}
+
+
+def test_what_arrives_after_an_end_is_lost_no_more_at_the_next_one(otel_ml: Run, tmp_path: Path) -> None:
+    step = StepRecord(1, "trainer", "step", 0, 0, 1.0, {"loss": 1.0})
+    ends = [Summary(2, 2.0, {**LOST, "acc": 0.5}), Summary(3, 3.0, {"otel_ml/recorded": 400.0})]
+    write_run(tmp_path, "01abc", [step, *ends])
+
+    _, shown, _ = otel_ml("show", "01abc")
+
+    assert " lost: " not in shown
+    assert "acc=0.5" in shown

@@ -287,7 +287,9 @@ def test_who_asks_is_told(target: str, content: object) -> None:
         ("/otel_ml/runs/run-2", "GET", 404, "No run 'run-2' here."),
         ("/otel_ml/runs/run-2/console", "GET", 404, "The service of 'run-2' prints its console itself"),
         ("/nowhere", "GET", 404, "Nothing is at '/nowhere'."),
+        ("/v1/metrics/v1/metrics", "POST", 404, "Nothing is at '/v1/metrics/v1/metrics'."),
         ("/healthz", "POST", 405, "/healthz takes GET, not POST."),
+        ("/otel_ml/runs/run-1", "DELETE", 405, "/otel_ml/runs/run-1 takes GET, not DELETE."),
     ],
 )
 def test_who_asks_for_what_is_not_there_is_told_what_is(target: str, method: str, status: int, said: str) -> None:
