@@ -12,6 +12,7 @@ import torch
 from otel_ml._internal.error_reporting import reporter
 from otel_ml.compat import mlflow
 from otel_ml.compat.itwinai import ConsoleLogger
+from otel_ml.compat.megatron import LoggerConfig, TrainingLog
 from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.compat.verl import RLInsightLogger, Tracking
 from otel_ml.testing import Capture, capture
@@ -97,13 +98,21 @@ def lightning(row: Mapping[str, Any]) -> None:
     OtelMLLogger(log_model=False).log_metrics(row, step=3)
 
 
+def megatron(row: Mapping[str, Any]) -> None:
+    lines: list[str] = []
+    TrainingLog(LoggerConfig(log_interval=1), write=lines.append).log(3, {**row, "list": [1.0, 3.0]})
+    shown = dict(part.partition(": ")[::2] for part in lines[0].split(" | "))
+    assert [shown[name] for name in ("several", "loss", "list")] == ["2.000000E+00", "5.000000E-01", "2.000000E+00"]
+
+
 @pytest.mark.parametrize("several", [*SEVERAL, np.array([[1.0, 2.0], [2.0, 3.0]])], ids=repr)
-@pytest.mark.parametrize("log", [verl, rl_insight, itwinai, lightning])
+@pytest.mark.parametrize("log", [verl, rl_insight, itwinai, lightning, megatron])
 def test_elsewhere_it_is_their_mean(captured: Capture, log: Log, several: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
     log({"several": several, "loss": 0.5})
 
-    assert {point.name: point.value for point in captured.points} == {"several": 2.0, "loss": 0.5}
+    found = {point.name: point.value for point in captured.points}
+    assert (found["several"], found["loss"]) == (2.0, 0.5)
     assert reporter.dropped["bad_value"] == 0
 
 
