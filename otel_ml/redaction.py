@@ -45,10 +45,17 @@ _VALUE = re.compile(_QUOTED + r"|['\"]?([^\s'\"&,;]+)")
 _REST = re.compile(_QUOTED + r"|['\"]?([^\n'\",;}]+)")
 """After `=` a word, as in a command; after `:` the rest of the line, as in YAML and headers."""
 
+_NAME_WORD = r"[A-Z]{0,5}[a-z]{0,16}(?:\d{1,8}[a-z]?)?"
+_NO_NAME = rf"(?!(?=[A-Za-z]){_NAME_WORD}(?:[_\-]{_NAME_WORD}){{0,12}}(?![A-Za-z0-9_\-]))"
+"""Not words, as in `hf_hyperparameter_search.py` and `sk-learn-baseline`; those of a token are longer, or mixed.
+
+A word's parts share no character, so that there is one way to read it: a long line takes no longer for it.
+"""
+
 _SHAPES = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|(?<![A-Za-z0-9])(?:"
-    r"(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|npm_|pypi-|wandb_v1_)[A-Za-z0-9_\-]{8,}"
+    rf"(?:(?:hf_|sk-|npm_|pypi-|wandb_v1_){_NO_NAME}|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-)[A-Za-z0-9_\-]{{8,}}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{12,}|AIza[A-Za-z0-9_\-]{30,}"
     r"|eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]+(?:\.[A-Za-z0-9_\-]*)?)"
     # What stands before a secret ends with one of four characters: only behind those is looked for which it is.

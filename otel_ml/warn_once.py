@@ -9,13 +9,10 @@ Not for users' programs.
 
 from __future__ import annotations
 
-import os
-
+from otel_ml._internal.console import is_first_of_host
 from otel_ml._internal.error_reporting import ErrorReporter, RecordingError, Say, reporter
 
 __all__ = ["RecordingError", "Say", "forget_warnings", "reporter", "say"]
-
-_LOCAL_RANKS = ("OTEL_ML_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 
 
 def say(slug: str, sentence: str) -> None:
@@ -29,7 +26,7 @@ def forget_warnings() -> None:
 
 
 def _log(sentence: str) -> None:
-    if next((os.environ[name] for name in _LOCAL_RANKS if os.environ.get(name)), "0") == "0":
+    if is_first_of_host():
         import logging  # where it is used: what is silent, which is nearly everything, does not load it
 
         logging.getLogger("otel_ml").warning("%s", sentence)

@@ -14,7 +14,7 @@ from typing import TextIO
 from otel_ml.printable import printable
 from otel_ml.redaction import redacted
 
-__all__ = ["Console", "is_watched", "page_line", "shown_path", "started_line"]
+__all__ = ["Console", "is_first_of_host", "is_watched", "page_line", "shown_path", "started_line"]
 
 _CLEAR_LINE = "\r\x1b[K"
 """In a terminal a progress bar stands on the current line; it is drawn again at its next update."""
@@ -145,6 +145,14 @@ def started_line(experiment: str, name: str, where: str, exporters: tuple[str, .
 def page_line(address: str) -> str:
     """Return the line that says where to look while the run goes on."""
     return f"look at it while it trains: {address}"
+
+
+_LOCAL_RANKS = ("OTEL_ML_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+
+
+def is_first_of_host() -> bool:
+    """Whether this process speaks for its host, as far as its environment says."""
+    return next((os.environ[name] for name in _LOCAL_RANKS if os.environ.get(name)), "0") == "0"
 
 
 def is_watched() -> bool:

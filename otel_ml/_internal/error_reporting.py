@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, ParamSpec, TypeVar
 
+from otel_ml._internal.console import Console, is_first_of_host
 from otel_ml._internal.run_scope import NOW, PROCESS, current_scope
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml._internal.signature import MISSING
+from otel_ml.config import Config
 from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 
@@ -34,7 +37,7 @@ class ErrorReporter:
     """Count drops by reason and say each sentence once.
 
     `say` is where sentences go: the runtime sets it to the service, or to stderr of local rank 0.
-    Until then they are kept, and handed over by `connect`.
+    Until then they are kept, and handed over by `connect`; what is lost is said at the end where that never comes.
     """
 
     def __init__(self, dropped: Counter[str] | None = None) -> None:
@@ -42,6 +45,7 @@ class ErrorReporter:
         self._dropped: Counter[str] = Counter() if dropped is None else dropped
         self._said: set[str] = set()
         self._kept: list[str] = []
+        self._unheard: list[str] = []
         self._say: Callable[[str], None] | None = None
 
     @property
@@ -58,17 +62,18 @@ class ErrorReporter:
         """Send sentences to `say`, first those kept until now; None keeps them again."""
         self._say = say
         if say is not None:
-            kept, self._kept = self._kept, []
+            kept, self._kept, self._unheard = self._kept, [], []
             for sentence in kept:
                 say(sentence)
 
-    def say(self, slug: str, sentence: str, kind: str = "") -> None:
+    def say(self, slug: str, sentence: str, kind: str = "", *, is_loss: bool = False) -> None:
         """Say a sentence for the first time, or not at all; `otel-ml explain <slug>` says more.
 
         Args:
             slug: of its section in the catalogue.
             sentence: what is wrong.
             kind: where the sentence holds a value that differs from call to call: what is reported once.
+            is_loss: it is to be heard also where no run ever begins.
         """
         said_as = kind or sentence
         if said_as in self._said or len(self._said) >= _REMEMBERED:
@@ -78,6 +83,8 @@ class ErrorReporter:
         say = (current_scope().say or self._say) if NOW.several else self._say
         if say is None:
             self._kept.append(said)
+            if is_loss:
+                self._unheard.append(said)
         else:
             say(said)
 
@@ -98,7 +105,10 @@ class ErrorReporter:
             RecordingError: in strict mode.
         """
         self.dropped[reason] += count
-        self.wrong(reason.replace("_", "-"), sentence, kind)
+        slug = reason.replace("_", "-")
+        if self.strict:
+            raise RecordingError(sentence, slug=slug)
+        self.say(slug, sentence, kind, is_loss=True)
 
     def failed(self, what: str, error: BaseException, count: int = 1) -> None:
         """Report a failure inside a recording call of so many values.
@@ -116,17 +126,30 @@ class ErrorReporter:
             "internal-error",
             f"{what} failed with {type(error).__name__}: {text_of(error)}. The value is not recorded; training goes "
             "on.",
+            is_loss=True,
         )
+
+    def say_unheard(self) -> None:
+        """At the exit of the process: print what was lost and no run came to say, once on a host."""
+        if not self._unheard or not is_first_of_host():
+            return
+        config = Config.from_env()
+        console = Console(is_quiet=config.is_quiet or config.disabled)
+        for sentence in self._unheard:
+            console.line(sentence)
 
     def forget(self) -> None:
         """Start from nothing: a forked child counts and says for itself."""
         self.dropped.clear()
         self._kept.clear()
+        self._unheard.clear()
         self._said.clear()
 
 
 reporter: ErrorReporter = ErrorReporter(PROCESS.dropped)
 """The guard of this process."""
+
+atexit.register(reporter.say_unheard)
 
 
 def say_unused(call: Callable[..., object], by_position: Sequence[object], by_name: Iterable[str]) -> None:

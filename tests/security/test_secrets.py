@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
+import string
 import subprocess
 import sys
 import zlib
@@ -239,12 +241,26 @@ def test_forms_of_secrets_that_are_hidden(text: str) -> None:
         "monkey=banana-banana passwords_tried=3 secretary=alice-in-wonderland",
         "http://127.0.0.1:4318/v1/metrics?x=1",
         "num_key_value_heads: 8, key = value",
+        "python hf_hyperparameter_search.py --dir runs/hf_llama3_7b_sft_v2 --name sk-learn-baseline",
+        "--data hf_IMDB_Reviews_20261130 npm_packages_list pypi-mirror-latency wandb_v1_baseline",
     ],
     ids=lambda text: text[:20],
 )
 def test_what_is_no_secret_is_left_alone(text: str) -> None:
     assert redacted(text) == text
     assert redacted_arguments(text.split()) == text.split()
+
+
+@pytest.mark.parametrize("prefix", ["hf_", "ghp_", "glpat-", "sk-", "npm_", "pypi-"])
+def test_a_token_of_any_letters_is_hidden(prefix: str) -> None:
+    chosen = random.Random(prefix)
+    for alphabet, length in (
+        (string.ascii_letters, 34),
+        (string.ascii_letters + string.digits, 36),
+        ("0123456789abcdef", 32),
+    ):
+        token = prefix + "".join(chosen.choices(alphabet, k=length))
+        assert redacted(f"login with {token} now") == "login with *** now"
 
 
 def test_values_are_hidden_wherever_they_are_nested() -> None:

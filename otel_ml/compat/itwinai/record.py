@@ -12,6 +12,7 @@ from otel_ml.compat.itwinai.files import described, is_path, model_file
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.session import Joined
 from otel_ml.compat.tracking.step_axes import WITHIN
+from otel_ml.integrations.several_numbers import as_one
 from otel_ml.warn_once import RecordingError, reporter
 
 __all__ = ["record"]
@@ -47,12 +48,13 @@ def _keep(entry: Entry) -> None:
 
 def _number(entry: Entry, name: str, value: Any, *, axis: str | None = None, step: int | None = None) -> None:
     options = {key: entry.options[key] for key in ("reduce", "within", "weight", "over") if key in entry.options}
+    value = _plain(value)
     if not options:
-        options["within"] = WITHIN
+        value, options["within"] = as_one(value), WITHIN
     if entry.has_several:
         options.setdefault("reduce", ("mean", "rank"))
     at = entry.joined.rows.step_of((name,), entry.step) if axis is None else step
-    otel_ml.record(name, _plain(value), step=at, axis=axis, **options)
+    otel_ml.record(name, value, step=at, axis=axis, **options)
 
 
 def _plain(value: Any) -> Any:

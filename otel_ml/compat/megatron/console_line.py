@@ -7,7 +7,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from numbers import Number
+from numbers import Real
 from typing import Any
 
 __all__ = ["Interval", "console_line", "validation_line"]
@@ -33,7 +33,7 @@ class Interval:
         numbers = {
             name: _of_python(value)
             for name, value in losses.items()
-            if isinstance(value, Number) or hasattr(value, "shape")
+            if isinstance(value, Real) or getattr(value, "ndim", None) == 0
         }
         # NaN where one of them is NaN, or infinite.
         odd = functools.reduce(operator.add, (value * 0 for value in numbers.values()), 0)

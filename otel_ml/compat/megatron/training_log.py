@@ -18,6 +18,7 @@ from otel_ml.compat.megatron.names import published, published_names
 from otel_ml.compat.megatron.rates import Spent, Throughput, runtime
 from otel_ml.compat.megatron.timers import Timers
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
+from otel_ml.integrations.several_numbers import as_one
 from otel_ml.warn_once import say
 
 __all__ = ["SAMPLES_AXIS", "TrainingLog"]
@@ -113,6 +114,7 @@ class TrainingLog:
         Args:
             iteration: the step.
             losses: name → value, reduced over the data-parallel ranks already; `lm loss` is published as `lm_loss`.
+                Of a list or an array it is the mean.
             learning_rate: the largest of all ranks is recorded; a rank without one leaves it out.
             global_batch_size: samples of the iteration.
             consumed_samples: so far; losses and the rest are recorded against it too, as `samples/<name>`.
@@ -127,6 +129,7 @@ class TrainingLog:
         """
         now = self._now()
         seconds, self._last_at = now - self._last_at, now
+        losses = {name: as_one(value) for name, value in losses.items()}
         self._interval.add(losses, is_skipped=is_skipped)
         for since in (self._row, self._of_line):
             since.add(seconds, flops, joules)

@@ -21,7 +21,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import NOTE, RUN_NAME, ActiveRun, Facts
 from otel_ml.compat.mlflow.open_runs import STATE, current, run_of
-from otel_ml.compat.tracking.as_number import in_memory, number_of_text, plain_float
+from otel_ml.compat.tracking.as_number import in_memory, plain_float, scalars
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import in_range
 from otel_ml.compat.tracking.step_axes import whole
@@ -101,16 +101,16 @@ def _log_metric(active: ActiveRun, key: str, value: Any, step: int | None) -> No
     prefix = active.prefix
     name = f"{prefix}{key}" if prefix else key
     counts = STATE.counts
-    if isinstance(value, str):
-        value = number_of_text(value)
-    _remember(active, key, value)
-    counts.log({name: value}, counts.next(name) if step is None else _step(name, step))
+    row = scalars({name: value})
+    _remember(active, row)
+    counts.log(row, counts.next(name) if step is None else _step(name, step))
 
 
-def _remember(active: ActiveRun, key: str, value: Any) -> None:
-    number = plain_float(in_memory(value))
-    if number is not None and key and isinstance(key, str):
-        active.data.metrics[key] = number
+def _remember(active: ActiveRun, row: Mapping[str, Any]) -> None:
+    for name, value in row.items():
+        number = plain_float(in_memory(value))
+        if number is not None and name != active.prefix and isinstance(name, str):
+            active.data.metrics[name.removeprefix(active.prefix)] = number
 
 
 def log_metrics(
@@ -136,11 +136,10 @@ def log_metrics(
 @reports_unrecordable
 def _log_metrics(active: ActiveRun, metrics: Mapping[str, Any], step: int | None) -> None:
     prefix = active.prefix
-    row = {f"{prefix}{key}": value for key, value in metrics.items()} if prefix else metrics
+    row = scalars({f"{prefix}{key}": value for key, value in metrics.items()} if prefix else metrics)
     counts = STATE.counts
     at = max(map(counts.next, row), default=0) if step is None else _step("log_metrics()", step)
-    for key, value in metrics.items():
-        _remember(active, key, value)
+    _remember(active, row)
     counts.log(row, at)
 
 

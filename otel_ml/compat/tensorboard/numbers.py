@@ -3,31 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from otel_ml.compat.tracking.as_number import number_of_text
 from otel_ml.compat.tracking.pictures import as_array
-from otel_ml.never_raises import call_site
-from otel_ml.warn_once import reporter
 
-__all__ = ["is_empty", "scalars", "sound", "step_of"]
-
-
-def scalars(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a row, each as one number: also of a text, and of an array of one element in any shape.
-
-    An array of several elements is not among them, which is reported.
-    """
-    found = {}
-    for name, value in row.items():
-        shape = getattr(value, "shape", None)
-        if shape and math.prod(shape) != 1:
-            what = f"{name!r} at {call_site()} is a {type(value).__name__} of shape {tuple(shape)}"
-            reporter.drop("bad_value", f"{what}, expected one number. It is not recorded; reduce it first.")
-            continue
-        found[name] = number_of_text(value) if isinstance(value, str) else value.reshape(()) if shape else value
-    return found
+__all__ = ["is_empty", "sound", "step_of"]
 
 
 def is_empty(values: Any) -> bool:

@@ -13,10 +13,11 @@ from otel_ml.compat.tensorboard.bins import USUAL_BINS, counted
 from otel_ml.compat.tensorboard.embedding import Embedding
 from otel_ml.compat.tensorboard.hparams_session import session_of
 from otel_ml.compat.tensorboard.mesh import Mesh
-from otel_ml.compat.tensorboard.numbers import is_empty, scalars, sound
+from otel_ml.compat.tensorboard.numbers import is_empty, sound
 from otel_ml.compat.tensorboard.open_writers import WRITERS
 from otel_ml.compat.tensorboard.precision_recall import precision_and_recall
 from otel_ml.compat.tensorboard.run_writer import RunWriter
+from otel_ml.compat.tracking.as_number import scalars
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import film_strip, grid, in_range, ordered
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable

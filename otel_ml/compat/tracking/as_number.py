@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import numbers
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["in_memory", "number_of_text", "plain_float"]
+from otel_ml.never_raises import call_site
+from otel_ml.warn_once import reporter
+
+__all__ = ["in_memory", "number_of_text", "plain_float", "scalars"]
 
 
 def number_of_text(text: str) -> Any:
@@ -19,6 +24,24 @@ def number_of_text(text: str) -> Any:
         return float(text)
     except ValueError:
         return text
+
+
+def scalars(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a row, each as one number: also of a text, and of an array of one element in any shape.
+
+    A list or an array of several elements, or of none, is not among them, which is reported.
+    """
+    found = {}
+    for name, value in row.items():
+        shape = (len(value),) if isinstance(value, (list, tuple)) else getattr(value, "shape", None)
+        if shape and math.prod(shape) != 1:
+            what = f"{name!r} at {call_site()} is a {type(value).__name__} of shape {tuple(shape)}"
+            reporter.drop("bad_value", f"{what}, expected one number. It is not recorded; reduce it first.")
+        elif isinstance(value, str):
+            found[name] = number_of_text(value)
+        else:
+            found[name] = value.reshape(()) if shape and hasattr(value, "reshape") else value
+    return found
 
 
 def in_memory(value: Any) -> Any:

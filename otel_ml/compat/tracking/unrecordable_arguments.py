@@ -71,10 +71,14 @@ def _said_of(call: str, error: Exception, given: str, outcome: str) -> tuple[str
     return sentence, f"arguments of {call} at {place}: {type(error).__name__}"
 
 
+_OURS = frozenset({"self", "active"})
+"""Arguments that no program gives: the object of a method, and the run of a call of MLflow's."""
+
+
 def _given(call: Callable[..., None], args: Sequence[object], kwargs: Mapping[str, object]) -> str:
     """Return the arguments by their names, as far as the call has such names."""
     try:
         named: Mapping[str, Any] = inspect.signature(call).bind(*args, **kwargs).arguments
     except TypeError:  # too many, too few, or of another name: what the error says
         named = kwargs
-    return ", ".join(f"{name}={safe_repr(value, 40)}" for name, value in named.items() if name != "self")
+    return ", ".join(f"{name}={safe_repr(value, 40)}" for name, value in named.items() if name not in _OURS)

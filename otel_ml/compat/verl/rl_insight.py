@@ -12,6 +12,7 @@ from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
+from otel_ml.integrations.several_numbers import as_one
 
 __all__ = ["RLInsightLogger"]
 
@@ -42,7 +43,8 @@ class RLInsightLogger:
     def log(cls, data: Mapping[str, Any], step: Any) -> None:
         """Record values at `step`."""
         if cls.enabled() and has_run():
-            otel_ml.log(data, step=whole(step), within=WITHIN)
+            row = {name: as_one(value) for name, value in data.items()}
+            otel_ml.log(row, step=whole(step), within=WITHIN)
 
     @classmethod
     def finish(cls) -> None:

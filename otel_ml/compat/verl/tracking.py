@@ -16,6 +16,7 @@ from otel_ml.compat.tracking.step_axes import WITHIN, whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.compat.verl.backends import CONSOLE, EXPORTERS, FILE, SUPPORTED, exporters
 from otel_ml.compat.verl.file_logger import FileLogger
+from otel_ml.integrations.several_numbers import as_one
 
 __all__ = ["Tracking"]
 
@@ -88,7 +89,9 @@ class Tracking:
         index = whole(step)
         if index is None:
             not_kept(f"Tracking.log(step={step!r:.80})", "a step is a whole number from 0 on; the current one counts.")
-        recordable = {key: value for key, value in data.items() if not isinstance(value, str) and value is not None}
+        recordable = {
+            key: as_one(value) for key, value in data.items() if not isinstance(value, str) and value is not None
+        }
         otel_ml.log(recordable, step=index, within=WITHIN)
         for key, value in data.items():
             if isinstance(value, str):

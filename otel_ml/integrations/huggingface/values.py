@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from numbers import Real
-from statistics import fmean
 from typing import Any
 
 import otel_ml
+from otel_ml.integrations.several_numbers import as_one
 
 __all__ = ["flat", "log_values", "published"]
 
@@ -29,7 +27,7 @@ def log_values(values: Mapping[str, Any], step: int | None, **options: Any) -> N
     if options:
         otel_ml.log(numbers, step=step, **options)
     else:
-        otel_ml.log({name: _one(value) for name, value in numbers.items()}, step=step, within="last")
+        otel_ml.log({name: as_one(value) for name, value in numbers.items()}, step=step, within="last")
     before = f"{options['prefix']}/" if options.get("prefix") else ""
     for name, text in texts.items():
         otel_ml.log_text(f"{before}{name}", text, step=step, axis=options.get("axis"))
@@ -55,18 +53,6 @@ def _flat(values: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]
 
 _DEEPEST = 10
 """Of a dictionary in dictionaries; one in itself has no end, and is reported by `otel_ml.log()`."""
-
-
-def _one(value: Any) -> Any:
-    """Return the mean of a list or an array: of several records of one call the last would count."""
-    if getattr(value, "ndim", 0):
-        with suppress(Exception):  # texts and data frames have no mean: said by otel_ml.log()
-            return value.float().mean() if hasattr(value, "detach") else value.mean()
-        return value
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, Real) for item in value):
-        with suppress(OverflowError):  # a whole number that no float is: said by otel_ml.log()
-            return fmean(value)
-    return value
 
 
 def published(logs: Mapping[str, Any], stage: str = "train") -> dict[str, Any]:

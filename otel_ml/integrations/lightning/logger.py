@@ -12,6 +12,7 @@ from otel_ml.integrations.implicit_steps import rows_of
 from otel_ml.integrations.lightning.checkpoints import Checkpoints
 from otel_ml.integrations.lightning.framework import LOGGER, global_rank
 from otel_ml.integrations.lightning.stages import follow
+from otel_ml.integrations.several_numbers import as_one
 from otel_ml.integrations.stages import outside
 from otel_ml.never_raises import never_raises
 from otel_ml.warn_once import reporter
@@ -111,13 +112,15 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Record what Lightning has reduced, from rank 0; of a name's values at one step the last counts.
 
-        Without a step it is the one that the program is in, else a row of its own.
+        Several numbers under one name are their mean. Without a step it is the one that the program is in, else a row
+        of its own.
         """
         with self.recording(), outside():
             if global_rank() == 0:
-                names = metrics if isinstance(metrics, Mapping) else ()  # `log()` says what it expects
-                at = rows_of(self._join().id).step_of(names, step)
-                otel_ml.log(metrics, step=at, prefix=self._prefix, within="last")
+                is_row = isinstance(metrics, Mapping)  # else `log()` says what it expects
+                row = {name: as_one(value) for name, value in metrics.items()} if is_row else metrics
+                at = rows_of(self._join().id).step_of(metrics if is_row else (), step)
+                otel_ml.log(row, step=at, prefix=self._prefix, within="last")
 
     def log_hyperparams(
         self, params: Any = None, metrics: Any = None, step: int | None = None, *_: Any, **more: Any

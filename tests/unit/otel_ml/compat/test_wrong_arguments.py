@@ -94,6 +94,14 @@ def test_the_message_has_what_was_given_and_where(captured: Capture) -> None:
     assert captured.values("loss") == [1.0]
 
 
+def test_the_message_has_no_argument_that_no_program_gives(captured: Capture) -> None:
+    with mlflow.start_run():
+        mlflow.log_metrics(5, step=3)  # type: ignore[arg-type]
+
+    [said] = captured.notices
+    assert "log_metrics(metrics=5, step=3) at test_wrong_arguments.py:" in said
+
+
 def test_what_cannot_be_reduced_is_named_with_its_values_and_is_not_counted_as_lost(captured: Capture) -> None:
     assert reduce_metrics_of_verl({"score/max": ["a", "b"]}) == {"score/max": ["a", "b"]}
 
