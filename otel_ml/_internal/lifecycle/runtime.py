@@ -25,7 +25,6 @@ from otel_ml._internal.lifecycle.join_parent import CHILDREN, environ_here
 from otel_ml._internal.lifecycle.repeated_init import RepeatedInit
 from otel_ml._internal.lifecycle.run import Run
 from otel_ml._internal.lifecycle.run_ids import RunIds
-from otel_ml._internal.lifecycle.run_of_trial import named_after_trial
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, LinkMaker, Session, record_settings
 from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.lifecycle.tell_others import TellOthers
@@ -153,13 +152,11 @@ class Runtime:
         else:
             FOLDER.share_out(STEPS)
         self._implicit.begun()
-        config = named_after_trial(config, identity.place, arguments)
         session = Session(config, identity, arguments, self._sessions, self.make_link)
         self.run_it(session)
         if config.disabled:
             return session
         self.others.of_begun(session)
-        session.trial_params.record(identity.place, session.scope)
         return session
 
     def run_it(self, session: Session) -> None:

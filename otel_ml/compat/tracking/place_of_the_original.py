@@ -56,25 +56,25 @@ def original_in_its_place(package: str) -> Iterator[None]:
         yield
         return
     with _MOVING:
-        aside = {name: module for name, module in _modules_of(package).items() if _is_ours(module)}
-        for name in aside:
+        of_ours = {name: module for name, module in _modules_of(package).items() if _is_ours(module)}
+        for name in of_ours:
             del sys.modules[name]
-        sys.modules.update({name: _ORIGINALS[name] for name in aside if name in _ORIGINALS})
+        sys.modules.update({name: _ORIGINALS[name] for name in of_ours if name in _ORIGINALS})
         try:
             yield
         finally:
-            _put_back(package, aside)
+            _put_back(package, of_ours)
 
 
-def _put_back(package: str, aside: dict[str, Any]) -> None:
+def _put_back(package: str, of_ours: dict[str, Any]) -> None:
     """Put ours into their places again, also into those of submodules that were imported meanwhile."""
     own = _OWN.get(package)
     for name, module in _modules_of(package).items():
-        ours = aside.get(name) or (own(name.partition(".")[2]) if own is not None else None)
+        ours = of_ours.get(name) or (own(name.partition(".")[2]) if own is not None else None)
         if ours is not None:
             _ORIGINALS[name] = module
-            aside[name] = ours
-    sys.modules.update(aside)
+            of_ours[name] = ours
+    sys.modules.update(of_ours)
 
 
 def _modules_of(package: str) -> dict[str, Any]:
