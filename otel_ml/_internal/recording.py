@@ -8,6 +8,7 @@ import sys
 from otel_ml._internal.compiled.dynamo import watch_for_compilation
 from otel_ml._internal.lifecycle.run_requested import is_run_requested, is_worker, may_join_rank_zero
 from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
 from otel_ml._internal.series import buffer
@@ -34,8 +35,12 @@ __all__ = [
 
 
 def arm() -> None:
-    """Let a record begin the run, if the environment asks for one, or rank 0 of the launch or the parent may."""
+    """Let a record begin the run, if the environment asks for one, or rank 0 of the launch or the parent may.
+
+    Also where one has ended: a process whose framework has it do something else is in another run.
+    """
     if is_run_requested() or may_join_rank_zero(os.environ) or is_worker():
+        AFTER_SHUTDOWN.leave()
         _sleep()
 
 

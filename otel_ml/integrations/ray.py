@@ -72,6 +72,9 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
     next one that is free among those of its role in the job; an actor that Ray restarts keeps its rank. `init(role=…)`
     in a process, or `OTEL_SERVICE_NAME` and `OTEL_ML_RANK` in the `runtime_env` of an actor, win.
 
+    A trial of Ray Tune is a run of its own, with Tune's name of the trial and its configuration as parameters; what it
+    starts is in that run. Its process is the role `trial`, and names of its metrics carry no role.
+
     Spans of remote calls are part of the run: of the call on the caller's side, and, once the callee has joined, of
     its execution; timers on both sides nest in them. Ray does not trace generators, static methods and class methods.
 

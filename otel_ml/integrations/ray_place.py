@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from otel_ml import env
+from otel_ml._internal.identity.trials import trainable
+from otel_ml._internal.lifecycle.run_of_trial import ROLE as _TRIAL
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.recording import arm
-from otel_ml.integrations import ray_next_run, ray_store
+from otel_ml.integrations import ray_next_run, ray_store, ray_trial
 from otel_ml.warn_once import reporter
 
 if TYPE_CHECKING:
@@ -24,8 +27,11 @@ _TASKS = "task"
 _OF_RAY_TRAIN = frozenset({"RayTrainWorker", "RayTrainWorkerActor", "TrainWorker"})
 """Actors whose rank Ray Train sets before it runs the user's function."""
 
+_RUN = "otel-ml-run"
+"""What carries the run of a trial from its process to those that it calls."""
+
 _LEAVE_S = 2.0
-"""Seconds for what a process recorded as a task, when it becomes an actor."""
+"""Seconds for what a process recorded as a task, when it becomes an actor, or another trial's."""
 
 
 def await_call() -> None:
@@ -46,20 +52,32 @@ def say_no_place(error: Exception) -> None:
 
 
 class _Arrival:
-    """An OpenTelemetry propagator that carries nothing: it notices a call just before the call runs."""
+    """An OpenTelemetry propagator that notices a call just before the call runs.
+
+    What it carries is the run of the trial that calls, or for which who calls works.
+    """
 
     fields: frozenset[str] = frozenset()
 
-    def extract(self, carrier: object, context: Context | None = None, getter: object = None) -> Context | None:
+    def extract(
+        self, carrier: Mapping[str, str], context: Context | None = None, getter: object = None
+    ) -> Context | None:
         """Find out who this process is."""
         try:
-            _PLACE.take()
+            _PLACE.take(carrier.get(_RUN, ""))
         except Exception as error:  # noqa: BLE001 (a user's call runs, whatever Ray's interfaces have become)
             say_no_place(error)
         return context
 
-    def inject(self, carrier: object, context: Context | None = None, setter: object = None) -> None:
-        """Add nothing."""
+    def inject(self, carrier: dict[str, str], context: Context | None = None, setter: object = None) -> None:
+        """Say in which run of a trial the work is done."""
+        try:
+            told = _PLACE.told or ray_trial.run_of_trial()
+        except Exception as error:  # noqa: BLE001 (a user's call is made, whatever Ray's interfaces have become)
+            say_no_place(error)
+        else:
+            if told:
+                carrier[_RUN] = told
 
 
 class _Place:
@@ -67,17 +85,23 @@ class _Place:
 
     Attributes:
         is_awaited: the next call decides.
+        told: the run of the trial that this process works for, as its caller says it; empty where that is the driver.
     """
 
     def __init__(self) -> None:
         self.is_awaited = False
+        self.told = ""
         self._taken_for: str | None = None
         self._set_here: set[str] = set()
         # Guards all of it: calls of a threaded actor arrive at the same time, and the first decides for all.
         self._lock = threading.RLock()  # a signal handler may be the first to record
 
-    def take(self) -> None:
-        """Set role and rank for `init()` or the first record, where nobody said them."""
+    def take(self, told: str = "") -> None:
+        """Set role and rank for `init()` or the first record, where nobody said them.
+
+        Args:
+            told: the run of the trial that calls. An actor stays in that of who has made it.
+        """
         import ray
 
         context = ray.get_runtime_context()
@@ -87,10 +111,14 @@ class _Place:
             RUNTIME.shutdown(_LEAVE_S)
             return
         with self._lock:
-            if who != self._taken_for:
+            if who != self._taken_for or (not actor and told != self.told):
                 self._leave()
-                self._become(context, who, _role(context.get_task_function_name() if actor else None))
-                self._taken_for = who
+                self._become(context, who, told, _role(context.get_task_function_name() if actor else None))
+                self._taken_for, self.told = who, told
+            elif actor and trainable() is not None:
+                ray_trial.follow()
+                if context.get_task_function_name().endswith(".stop"):
+                    ray_trial.end_after_cleanup()
 
     def _leave(self) -> None:
         """End what the process was before."""
@@ -100,18 +128,23 @@ class _Place:
             RUNTIME.shutdown(_LEAVE_S)
         self._set_here.clear()
 
-    def _become(self, context: Any, who: str, role: str | None) -> None:
+    def _become(self, context: Any, who: str, told: str, role: str | None) -> None:
         ray_next_run.follow(context.get_job_id())
-        if role is not None:
+        ray_trial.join(told)
+        if trainable() is not None:
+            self._be(_TRIAL, 0)  # of a run of its own, also in the next process in which it goes on
+        elif role is not None:
             of_role = os.environ.get(env.SERVICE_NAME.name) or role
             # Before anything is set: where Ray's store does not answer, the next call begins anew.
-            rank = None if _is_given_a_rank(context) else _claimed_rank(context.get_job_id(), of_role, who)
-            self._set(env.SERVICE_NAME.name, role)
-            if rank is not None:
-                self._set(env.RANK.name, str(rank))
-                if "WORLD_SIZE" in os.environ:  # inherited, as `RANK` is: how many drivers there are
-                    self._set(env.WORLD_SIZE.name, "1")
+            self._be(role, None if _is_given_a_rank(context) else _claimed_rank(context.get_job_id(), of_role, who))
         arm()
+
+    def _be(self, role: str, rank: int | None) -> None:
+        self._set(env.SERVICE_NAME.name, role)
+        if rank is not None:
+            self._set(env.RANK.name, str(rank))
+            if "WORLD_SIZE" in os.environ:  # inherited, as `RANK` is: how many drivers there are
+                self._set(env.WORLD_SIZE.name, "1")
 
     def _set(self, name: str, value: str) -> None:
         if not os.environ.get(name):

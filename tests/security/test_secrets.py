@@ -263,6 +263,11 @@ def test_a_token_of_any_letters_is_hidden(prefix: str) -> None:
         assert redacted(f"login with {token} now") == "login with *** now"
 
 
+@pytest.mark.parametrize("token", ["hf_my_secret_key", "sk-test-12345678", "sk-proj-private-1", "npm_abcdef123456"])
+def test_a_token_that_reads_like_a_name_is_hidden_where_it_says_so_or_has_a_number_of_no_date(token: str) -> None:
+    assert redacted(f"login with {token} now") == "login with *** now"
+
+
 def test_values_are_hidden_wherever_they_are_nested() -> None:
     params = {"a": [{"api_key": "k" * 20}], "b": {"c": ("hf_" + "x" * 20, 1)}, "token_budget": 7, "token": 7}
 

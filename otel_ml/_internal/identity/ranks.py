@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from otel_ml._internal.identity.trials import ray_train_run, trial
+from otel_ml._internal.identity.trials import ray_train_rank, ray_train_run, trial
 
 __all__ = ["BY_HAND", "DETECTORS", "JobPlace", "detect", "unusable_rank"]
 
@@ -243,11 +243,14 @@ def ray(environ: Environ) -> JobPlace | None:
     module = sys.modules.get("ray")
     if module is None or not module.is_initialized():
         return None
-    rank = _number(environ, "RANK")
+    of_train = ray_train_rank() if _number(environ, "RANK") is None else None
+    rank, world_size, local_rank = of_train or (
+        _number(environ, name) or 0 for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    )
     return JobPlace(
-        rank=rank or 0,
-        world_size=_number(environ, "WORLD_SIZE") or 1,
-        local_rank=_number(environ, "LOCAL_RANK") or 0,
+        rank=rank,
+        world_size=world_size or 1,
+        local_rank=local_rank,
         launcher="ray",
         job=_ray_job(module),
         is_unique=True,

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.forks import creator
 from otel_ml._internal.identity.run_identity import Identity, identify
-from otel_ml._internal.identity.trials import trial
 from otel_ml._internal.lifecycle.child_environment import handed_on
 from otel_ml._internal.lifecycle.init_arguments import another_run, changes, checked, new_arguments, of_a_writer, shown
+from otel_ml._internal.lifecycle.run_of_trial import is_of_another_trial
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, Session
 from otel_ml._internal.lifecycle.sessions import Sessions
 from otel_ml._internal.messages.recorder import recorder
@@ -58,7 +58,7 @@ class RepeatedInit:
         # a search (a new run), a forked child (its parent's run, or its own place in it), a program whose environment
         # began a run at import (take over), or really another run (ADR 0023).
         session = self._runs.current
-        if session is not None and _is_of_another_trial(session):
+        if session is not None and is_of_another_trial(session.identity.place):
             self._runs.end(session, EXIT_TIMEOUT)
             session = self._runs.current
         if session is None:
@@ -122,6 +122,7 @@ class RepeatedInit:
 
     def _again(self, session: Session, arguments: Mapping[str, Any], changed: list[str]) -> None:
         """A second `init()`: the same is nothing, what was missing is added, the rest is reported."""
+        session.trial_params.record(session.identity.place, session.scope)
         new = new_arguments(arguments, session.arguments)
         if "topology" in new:
             addition = Config.from_env(topology=new["topology"])
@@ -140,8 +141,3 @@ class RepeatedInit:
     def _is_other(self, session: Session, arguments: Mapping[str, Any]) -> bool:
         run = session.run
         return another_run(arguments, run.experiment, run.name, run.id)
-
-
-def _is_of_another_trial(session: Session) -> bool:
-    """Whether the process does another trial of a search than the one whose run is active: nobody has ended it."""
-    return trial() not in {"", session.identity.place.trial}

@@ -25,6 +25,7 @@ from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
 from otel_ml._internal.lifecycle.init_arguments import contradicted
 from otel_ml._internal.lifecycle.run import Lifecycle, Run
+from otel_ml._internal.lifecycle.run_of_trial import TrialParams, named_after_trial
 from otel_ml._internal.lifecycle.service_lifetime import ends_with_job
 from otel_ml._internal.lifecycle.unknown_settings import misspelled
 from otel_ml._internal.lifecycle.worker import Status, Worker
@@ -68,6 +69,7 @@ class Session:
     Attributes:
         arguments: those of the `init()` that began it.
         params: what its `init()` calls have said.
+        trial_params: what a search has said of it, where it is a trial's.
         scope: what calls for it go to.
         worker: its background thread; None before a forked child records, where recording is disabled, and at its end.
         blocks: `with` blocks of the run that are open.
@@ -88,10 +90,11 @@ class Session:
         lifecycle: Lifecycle,
         make_link: LinkMaker,
     ) -> None:
-        self.config = config
+        self.config = config = named_after_trial(config, identity.place, arguments)
         self.identity = identity
         self.arguments = dict(arguments)
         self.params: Mapping[str, object] = {}
+        self.trial_params = TrialParams()
         self.worker: Worker | None = None
         self.blocks = 0
         self.is_explicit = True
@@ -140,6 +143,7 @@ class Session:
         except RuntimeError as error:
             self._be_disabled(error)
             return
+        self.trial_params.record(self.identity.place, self.scope)
         if self.config.capture != "off" and self.identity.speaks:
             self._capture = Capture(self.config.role, self.scope.events)
             self._capture.start()

@@ -76,6 +76,7 @@ from otel_ml.compat.mlflow.system_metrics import (
     set_system_metrics_samples_before_logging,
     set_system_metrics_sampling_interval,
 )
+from otel_ml.compat.tracking.place_of_the_original import find_submodules
 
 __all__ = [
     "ActiveRun",
@@ -149,3 +150,5 @@ _OF_MLFLOW = frozenset(
      "types", "utils", "version"}
 )  # fmt: skip
 """What asks MLflow's server or store, and records nothing."""
+
+find_submodules("mlflow", lambda name: Flavor(name) if name in FLAVORS else None, of_the_server=_OF_MLFLOW)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from otel_ml.compat.mlflow.active_run import Facts
 from otel_ml.compat.mlflow.open_runs import current
 from otel_ml.compat.mlflow.runs import of_mlflow
 from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.place_of_the_original import original_in_its_place
 
 __all__ = ["FLAVORS", "Flavor", "autolog"]
 
@@ -43,4 +45,8 @@ class Flavor:
 
     def __getattr__(self, name: str) -> Any:
         """Return what MLflow's own module calls so, `load_model`, `save_model`, …: it records nothing in a run."""
-        return getattr(of_mlflow(self._name, is_of_the_server=True), name)
+        if name.startswith("__"):  # `import mlflow.pytorch` asks for some
+            raise AttributeError(name)
+        of_mlflow(self._name, is_of_the_server=True)
+        with original_in_its_place("mlflow"):
+            return getattr(import_module(f"mlflow.{self._name}"), name)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import import_module
-from threading import RLock
 from types import ModuleType
 from typing import Any
 
 from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.place_of_the_original import original_in_its_place
 from otel_ml.explanation import explained
 from otel_ml.warn_once import say
 
@@ -40,38 +38,13 @@ def name_of_the_original(package: str, name: str, *, is_of_the_server: bool) -> 
 
 
 def _found(package: str, name: str) -> Any:
-    with _in_its_place(package.partition(".")[0]):
+    with original_in_its_place(package.partition(".")[0]):
         try:
             original = import_module(package)
         except ImportError:
             return None
         found = getattr(original, name, None)
         return found if found is not None else _submodule(package, name)
-
-
-@contextmanager
-def _in_its_place(package: str) -> Iterator[None]:
-    """Have `import` find the original, also where a program has put our module in its place."""
-    ours = sys.modules.get(package)
-    if ours is None or not ours.__name__.startswith("otel_ml."):
-        yield
-        return
-    with _MOVING:
-        del sys.modules[package]
-        if package in _ORIGINALS:
-            sys.modules[package] = _ORIGINALS[package]
-        try:
-            yield
-        finally:
-            if package in sys.modules:
-                _ORIGINALS[package] = sys.modules[package]
-            sys.modules[package] = ours
-
-
-_ORIGINALS: dict[str, ModuleType] = {}
-"""Originals in whose place ours is: to import one again would make a second one."""
-
-_MOVING = RLock()
 
 
 def _submodule(package: str, name: str) -> ModuleType | None:

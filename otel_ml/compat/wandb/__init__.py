@@ -13,11 +13,11 @@ Every rank may call everything: values of the ranks are averaged, one run comes 
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 from otel_ml.compat.tracking.original_names import name_of_the_original
-from otel_ml.compat.wandb import data_types, errors, plot, util
+from otel_ml.compat.tracking.place_of_the_original import find_submodules
+from otel_ml.compat.wandb import data_types, errors, plot, sdk, util
 from otel_ml.compat.wandb import pickled_run as _pickled_run  # noqa: F401 (without it a run cannot be pickled)
 from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.box import box3d
@@ -120,8 +120,6 @@ __version__ = "0.31.0"
 
 join = finish
 
-sdk: SimpleNamespace = SimpleNamespace(wandb_run=SimpleNamespace(Run=Run), data_types=data_types, Settings=Settings)
-
 
 def require(*features: Any, **options: Any) -> None:
     """Do nothing: features that W&B asks scripts to require are there."""
@@ -141,3 +139,14 @@ def __getattr__(name: str) -> Any:
 
 _OF_WANDB = frozenset({"ArtifactTTL", "agent", "controller", "sweep"})
 """What speaks with W&B's server: W&B's own, where it is installed."""
+
+_SUBMODULES = {
+    "data_types": data_types,
+    "errors": errors,
+    "plot": plot,
+    "sdk": sdk,
+    "sdk.wandb_run": sdk.wandb_run,
+    "util": util,
+}
+
+find_submodules("wandb", _SUBMODULES.get)

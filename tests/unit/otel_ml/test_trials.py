@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import otel_ml
+from otel_ml._internal.identity.ranks import detect
 from otel_ml._internal.identity.run_identity import identify
 from otel_ml._internal.identity.trials import trial
 from otel_ml.config import Config
@@ -108,3 +109,24 @@ def test_a_single_job_of_hydra_is_no_trial(sweep: Sweep) -> None:
     sweep.mode = "RUN"
 
     assert trial() == ""
+
+
+def test_a_worker_of_ray_train_has_its_rank_also_where_no_backend_sets_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = SimpleNamespace(
+        train_run_context=SimpleNamespace(run_id="0c3ff355", run_config=SimpleNamespace(callbacks=[])),
+        get_world_rank=lambda: 1,
+        get_world_size=lambda: 2,
+        get_local_rank=lambda: 1,
+    )
+    context = SimpleNamespace(get_session_name=lambda: "session", get_job_id=lambda: "01")
+    cluster = SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: context)
+    monkeypatch.setitem(sys.modules, "ray", cluster)
+    module = types.ModuleType("ray.train.v2._internal.execution.context")
+    vars(module).update(_train_context=worker)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    places = [detect(environ) for environ in ({}, {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "2"})]
+
+    assert [(place.rank, place.world_size, place.local_rank) for place in places] == [(1, 2, 1), (3, 4, 2)]

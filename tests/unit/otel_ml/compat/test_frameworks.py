@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
+from textwrap import dedent
 from types import ModuleType
 
 import pytest
 
 from otel_ml.compat import wandb
 from otel_ml.testing import capture
+from tests.e2e.jobs import environment, finished
 from tests.unit.otel_ml.compat.recorded import events, params, steps_of
 
 FRAMEWORK = """
@@ -81,3 +84,99 @@ def test_a_library_finds_mlflows_limits_where_ours_stands_in_its_place(monkeypat
     # Optuna's MLflowCallback asks so.
     assert library.mlflow.utils.validation.MAX_TAG_VAL_LENGTH == validation.MAX_TAG_VAL_LENGTH
     assert sys.modules["mlflow"] is mlflow
+
+
+IN_ITS_PLACE = """
+import sys
+from otel_ml.compat import {package}
+
+sys.modules["{package}"] = {package}
+"""
+
+
+def run_in_its_place(package: str, program: str, tmp_path: Path) -> str:
+    """Run a program that has put our module in the place of a package that nobody has imported; return what is said."""
+    environ = environment(OTEL_ML_DIR=tmp_path / "runs", WANDB_MODE="offline")
+    return finished([sys.executable, "-c", IN_ITS_PLACE.format(package=package) + dedent(program)], environ, tmp_path)
+
+
+def test_submodules_of_wandb_are_imported_where_ours_stands_in_its_place(tmp_path: Path) -> None:
+    said = run_in_its_place(
+        "wandb",
+        """
+        import wandb.sdk.data_types as t
+        import wandb.sdk.data_types.image
+        from wandb.sdk.wandb_run import Run
+        from wandb.sdk.lib.runid import generate_id
+        import wandb.plot.utils
+        from wandb.errors.errors import UnsupportedError
+        from wandb.util import generate_id as ours
+        import wandb.data_types, wandb.errors
+        from otel_ml.compat.wandb import data_types, errors, plot, recording_run, util
+
+        assert wandb is sys.modules["wandb"] and wandb.__name__ == "otel_ml.compat.wandb"
+        assert wandb.sdk.data_types is t and t.image.Image.__module__ == "wandb.sdk.data_types.image"
+        assert Run is wandb.Run is wandb.sdk.wandb_run.Run
+        assert len(generate_id()) == 8
+        assert sys.modules["wandb.sdk.lib.runid"].__file__.endswith("site-packages/wandb/sdk/lib/runid.py")
+        assert wandb.plot is plot and wandb.data_types is data_types and ours is util.generate_id
+        assert wandb.errors is errors and issubclass(wandb.errors.CommError, errors.Error)
+        assert plot.__spec__.name == plot.__name__ == "otel_ml.compat.wandb.plot"
+        with wandb.init(project="p") as run:
+            assert isinstance(run, Run)
+
+        # What W&B has imported itself is W&B's alone, and there is one of it.
+        from wandb.sdk.artifacts.artifact import Artifact
+        from otel_ml.compat.tracking.place_of_the_original import original_in_its_place
+        with original_in_its_place("wandb"):
+            import wandb as original
+            import wandb.util as originals_util
+            assert original.__file__.endswith("site-packages/wandb/__init__.py")
+            assert original.Artifact is Artifact and original.util is originals_util is not util
+            assert original.sdk.data_types is t and t.image.Image is original.Image
+        assert sys.modules["wandb"] is wandb is not original and sys.modules["wandb.util"] is util
+        try:
+            import wandb.no_such_module
+        except ModuleNotFoundError as error:
+            assert error.name == "wandb.no_such_module"
+        else:
+            raise AssertionError("found")
+        """,
+        tmp_path,
+    )
+
+    assert "wandb.sdk.data_types at <string>:7 is accepted and not kept as it is: it is that of the package" in said
+    assert "wandb.sdk.wandb_run at" not in said
+
+
+def test_submodules_of_mlflow_are_imported_where_ours_stands_in_its_place(tmp_path: Path) -> None:
+    said = run_in_its_place(
+        "mlflow",
+        """
+        from mlflow.tracking import MlflowClient
+        from mlflow.tracking.fluent import log_metric
+        from mlflow.utils.validation import MAX_TAG_VAL_LENGTH
+        import mlflow.pytorch
+        from mlflow.sklearn import log_model
+        import mlflow.entities as e
+        from otel_ml.compat.mlflow.flavors import Flavor
+
+        assert mlflow is sys.modules["mlflow"] and mlflow.__name__ == "otel_ml.compat.mlflow"
+        assert MlflowClient is mlflow.tracking.MlflowClient and MAX_TAG_VAL_LENGTH > 1
+        assert type(mlflow.pytorch) is Flavor and log_model.__self__.__class__ is Flavor
+        assert e.RunStatus.to_string(e.RunStatus.FINISHED) == "FINISHED"
+        assert callable(mlflow.pytorch.load_model)  # MLflow's own, whose module of that name is another one
+        """,
+        tmp_path,
+    )
+
+    assert "Traceback" not in said
+
+
+def test_submodules_are_the_originals_where_the_original_stands_in_its_own_place() -> None:
+    import wandb as original
+    from wandb.sdk.lib import runid
+
+    assert import_module("otel_ml.compat.wandb") is wandb
+    assert runid.__name__ == "wandb.sdk.lib.runid"
+    assert original.sdk.wandb_run.Run is original.Run is not wandb.Run
