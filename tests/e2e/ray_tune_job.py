@@ -49,13 +49,14 @@ class Reused(tune.Trainable):  # type: ignore[misc] # Ray tells no types
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Be another trial."""
+        self.at = 0
         return True
 
     def step(self) -> dict[str, Any]:
         """Train."""
         otel_ml.log({"rate": self.config["rate"], "recorded": 1.0}, step=self.at)
         self.at += 1
-        return {"score": self.config["rate"], "at": self.at, "done": self.at == STEPS}
+        return {"score": self.config["rate"], "at": self.at, "done": self.at >= STEPS}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Save the step."""
@@ -82,10 +83,10 @@ def evaluate(rate: float) -> None:
 
 def trainer(config: dict[str, Any]) -> None:
     """Be a trial that trains on two ranks."""
+    ray.get(evaluate.remote(config["rate"]))
     training = RunConfig(storage_path=str(FOLDER), name=f"training-{config['rate']}")
     two = ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5})
     DataParallelTrainer(worker, train_loop_config=config, scaling_config=two, run_config=training).fit()
-    ray.get(evaluate.remote(config["rate"]))
     otel_ml.log({"fitted": config["rate"]}, step=0)
     tune.report({"score": config["rate"], "at": 1})
 
@@ -112,7 +113,7 @@ def search(what: Any, **options: Any) -> None:
 
 PROGRAMS = {
     "pbt": lambda: search(population, reuse_actors=False),
-    "reused": lambda: search(Reused, reuse_actors=True, max_concurrent_trials=1),
+    "reused": lambda: search(Reused, reuse_actors=True),
     "train": lambda: search(trainer, max_concurrent_trials=1),
 }
 
@@ -120,7 +121,7 @@ PROGRAMS = {
 def main() -> None:
     with otel_ml.init("search", exporters="jsonl", role="driver"):
         otel_ml.instrument_ray()
-        ray.init(num_cpus=2, include_dashboard=False)
+        ray.init(num_cpus=1 if sys.argv[2] == "reused" else 2, include_dashboard=False)
         PROGRAMS[sys.argv[2]]()
         ray.shutdown()
 

@@ -47,7 +47,7 @@ def read(run: Path) -> Trial:
 def ended(run: Path) -> list[dict[str, Any]]:
     """Return the records of a run that has ended; none before."""
     rows = [json.loads(line) for line in whole_lines(run / "metrics.jsonl")]
-    return rows if rows and rows[-1].get("status") == "finished" else []
+    return rows if rows and rows[-1].get("status") in {"finished", "killed"} else []
 
 
 def test_a_trial_that_goes_on_as_another_one_is_one_run_with_each_step_once(tmp_path: Path) -> None:
@@ -77,7 +77,10 @@ def test_trials_that_take_turns_in_one_process_are_a_run_each(tmp_path: Path) ->
 
 
 def test_ray_train_in_a_trial_is_the_trials_run_with_both_ranks(tmp_path: Path) -> None:
-    for rate, trial in trials_of("train", tmp_path).items():
+    trials = trials_of("train", tmp_path)
+
+    assert sorted(trials) == [0.1, 0.4]
+    for rate, trial in trials.items():
         assert trial.shown["ranks"] == ([0, 1, 2, 3], [2.0] * 4)
         assert [trial.shown[f"own/rank_{rank}"][1] for rank in (0, 1)] == [[rate] * 4, [rate + 1] * 4]
         assert trial.shown["fitted"] == ([0], [rate])
