@@ -57,9 +57,9 @@ class Actor:
             runtime_env={},
         )
         ray.get_runtime_context = lambda: context
-        internal_kv._internal_kv_get = lambda *_, **__: None
-        internal_kv._internal_kv_list = lambda *_, **__: []
-        internal_kv._internal_kv_put = lambda *_, **__: False
+        internal_kv._internal_kv_get = lambda *_, **__: None  # the store of a cluster, which is not here
+        internal_kv._internal_kv_list = lambda *_, **__: []  # the same
+        internal_kv._internal_kv_put = lambda *_, **__: False  # the same
         await_call()
 
     def call(self, method: str, *arguments: Any) -> None:

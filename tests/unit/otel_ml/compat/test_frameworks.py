@@ -165,7 +165,7 @@ def test_submodules_of_mlflow_are_imported_where_ours_stands_in_its_place(tmp_pa
         assert MlflowClient is mlflow.tracking.MlflowClient and MAX_TAG_VAL_LENGTH > 1
         assert type(mlflow.pytorch) is Flavor and log_model.__self__.__class__ is Flavor
         assert e.RunStatus.to_string(e.RunStatus.FINISHED) == "FINISHED"
-        assert callable(mlflow.pytorch.load_model)  # MLflow's own, whose module of that name is another one
+        assert callable(mlflow.sklearn.load_model)  # MLflow's own, whose module of that name is another one
         """,
         tmp_path,
     )
