@@ -45,11 +45,11 @@ _VALUE = re.compile(_QUOTED + r"|['\"]?([^\s'\"&,;]+)")
 _REST = re.compile(_QUOTED + r"|['\"]?([^\n'\",;}]+)")
 """After `=` a word, as in a command; after `:` the rest of the line, as in YAML and headers."""
 
-_NAME_WORD = r"[A-Z]{0,5}[a-z]{0,16}(?:(?:\d{1,4}|20\d{6})[a-z]?)?"
-_SAYS_SO = r"[\w\-]*(?:secret|passw|private|api_?key)"
+_NAME_WORD = r"[A-Z]{0,5}[a-z]{0,14}(?:(?:\d{1,4}|20\d{6})[a-z]?)?"
+_SAYS_SO = r"[\w\-]*(?:secret|passw|private|api_?key|token(?!iz|s)|abcd|1234|xxxx)"
 _NO_NAME = rf"(?!(?=[A-Za-z])(?!{_SAYS_SO}){_NAME_WORD}(?:[_\-]{_NAME_WORD}){{0,12}}(?![A-Za-z0-9_\-]))"
-"""Not words, as in `hf_hyperparameter_search.py` and `sk-learn-baseline`; those of a token are longer, or mixed, or one
-says that it is secret.
+"""Not words, as in `hf_hyperparameter_search.py` and `sk-learn-baseline`; those of a token are longer, or mixed, or
+say that they are secret, as the made-up ones of tests and manuals do.
 
 A word's parts share no character, so that there is one way to read it: a long line takes no longer for it.
 """

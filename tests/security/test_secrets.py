@@ -242,7 +242,7 @@ def test_forms_of_secrets_that_are_hidden(text: str) -> None:
         "http://127.0.0.1:4318/v1/metrics?x=1",
         "num_key_value_heads: 8, key = value",
         "python hf_hyperparameter_search.py --dir runs/hf_llama3_7b_sft_v2 --name sk-learn-baseline",
-        "--data hf_IMDB_Reviews_20261130 npm_packages_list pypi-mirror-latency wandb_v1_baseline",
+        "--data hf_IMDB_Reviews_20261130 hf_tokenizer hf_transformers npm_packages_list pypi-mirror-latency wandb_v1_baseline",
     ],
     ids=lambda text: text[:20],
 )
@@ -263,7 +263,17 @@ def test_a_token_of_any_letters_is_hidden(prefix: str) -> None:
         assert redacted(f"login with {token} now") == "login with *** now"
 
 
-@pytest.mark.parametrize("token", ["hf_my_secret_key", "sk-test-12345678", "sk-proj-private-1", "npm_abcdef123456"])
+@pytest.mark.parametrize(
+    "token",
+    [
+        "hf_my_secret_key",
+        "sk-test-12345678",
+        "sk-proj-private-1",
+        "npm_abcdefgh",
+        "hf_abcdefghijklmnop",
+        "hf_my_token_1",
+    ],
+)
 def test_a_token_that_reads_like_a_name_is_hidden_where_it_says_so_or_has_a_number_of_no_date(token: str) -> None:
     assert redacted(f"login with {token} now") == "login with *** now"
 
