@@ -242,7 +242,8 @@ def test_forms_of_secrets_that_are_hidden(text: str) -> None:
         "http://127.0.0.1:4318/v1/metrics?x=1",
         "num_key_value_heads: 8, key = value",
         "python hf_hyperparameter_search.py --dir runs/hf_llama3_7b_sft_v2 --name sk-learn-baseline",
-        "--data hf_IMDB_Reviews_20261130 hf_tokenizer hf_transformers npm_packages_list pypi-mirror-latency wandb_v1_baseline",
+        "--data hf_IMDB_Reviews_20261130 hf_tokenizer npm_packages_list pypi-mirror-latency wandb_v1_baseline",
+        "--model hf_transformers",
     ],
     ids=lambda text: text[:20],
 )
