@@ -28,6 +28,9 @@ Say = Callable[[str, str], None]
 _REMEMBERED = 1000
 """Sentences told apart per process; a program that is wrong in more ways than this has been told enough."""
 
+_SHOWN_AT_EXIT = 5
+"""Of the sentences that no run came to say: the first ones explain most of the others."""
+
 
 class RecordingError(OtelMLError, ValueError):
     """A recording call got something it cannot record (raised under `OTEL_ML_STRICT=true` only)."""
@@ -135,8 +138,11 @@ class ErrorReporter:
             return
         config = Config.from_env()
         console = Console(is_quiet=config.is_quiet or config.disabled)
-        for sentence in self._unheard:
+        for sentence in self._unheard[:_SHOWN_AT_EXIT]:
             console.line(sentence)
+        more = len(self._unheard) - _SHOWN_AT_EXIT
+        if more > 0:
+            console.line(f"{more:,} more mistakes are not shown: a run has them all. Call otel_ml.init() first.")
 
     def forget(self) -> None:
         """Start from nothing: a forked child counts and says for itself."""

@@ -30,6 +30,15 @@ def test_what_was_lost_is_said_once(tmp_path: Path, call: str) -> None:
     assert output == ""
 
 
+def test_of_many_mistakes_the_first_ones_are_said(tmp_path: Path) -> None:
+    call = "[otel_ml.record(number, 1.0) for number in range(40)]"
+    _, errors = run(PROGRAM.format(call=call), environment(tmp_path), tmp_path)
+
+    *said, rest = errors.splitlines()
+    assert [f" got {number}. " in line for number, line in enumerate(said)] == [True] * 5
+    assert rest.startswith("otel_ml: 35 more mistakes are not shown")
+
+
 @pytest.mark.parametrize(
     "quiet",
     [
