@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml.wire.loss_reasons import lost_values, not_recorded, other_losses
-from otel_ml.wire.published_name import is_own
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.run_history import History
 
@@ -25,11 +24,13 @@ def losses(read: History) -> dict[str, int]:
     Examples:
         >>> losses(History(summary={"otel_ml/dropped/never_arrived": 3.0, "otel_ml/too_late": 1.0, "acc": 0.5}))
         {'never_arrived': 3, 'too_late': 1}
+        >>> losses(History(summary={"otel_ml/loss": float("nan")}))
+        {}
     """
-    # Those of the user may be NaN, which `int` refuses.
-    said = {name: int(value) for name, value in read.summary.items() if is_own(name)}
-    found = {name.removeprefix(_DROPPED): count for name, count in said.items() if name.startswith(_DROPPED)}
-    late = said.get(RESERVED_PREFIX + _TOO_LATE, 0)
+    # All others are not looked at: those of a user's role `otel_ml` may be NaN, which `int` refuses.
+    said = read.summary
+    found = {name.removeprefix(_DROPPED): int(said[name]) for name in said if name.startswith(_DROPPED)}
+    late = int(said.get(RESERVED_PREFIX + _TOO_LATE, 0))
     return found | {_TOO_LATE: late} if late else found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX
 from otel_ml.wire.columns import SeriesKey as SeriesName
 from otel_ml.wire.published_name import ascii_spelling, is_own
 from otel_ml_exporters.records import Artifact, JsonValue, Params, Record, RunStatus, StepRecord, Summary, Text
@@ -68,7 +68,7 @@ class History:
             self.failures.append(failure)
 
     def _add_summary(self, record: Summary) -> None:
-        if any(map(is_own, record.values)):
+        if f"{RESERVED_PREFIX}recorded" in record.values:
             # What an end tells of the run is whole: a run that went on after one has the newer end's account alone.
             self.summary = {name: value for name, value in self.summary.items() if not is_own(name)}
         self.summary.update(record.values)
