@@ -68,6 +68,26 @@ def what_it_imports_stays() -> Iterator[None]:
         gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left_to_the_next_file() -> Iterator[None]:
+    """Name the file that changes what the whole process has, not those that find it: workers run files in any order."""
+    before = of_the_process()
+    yield
+    after = of_the_process()
+    changed = {name: (was, after.get(name)) for name, was in before.items() if after.get(name) != was}
+    assert not changed, f"it leaves to the files after it, as (before, now): {changed}"
+
+
+def of_the_process() -> dict[str, object]:
+    """Return what a test can change for all those after it: modules, variables, signals, the folder."""
+    return {
+        **{f"module {name}": id(module) for name, module in sys.modules.items()},
+        **{f"${name}": value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+        **{number.name: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)},
+        "folder": Path.cwd(),
+    }
+
+
 @pytest.fixture(scope="session", autouse=True)
 def runs_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep what fixtures of a module or a session record in a folder of the tests."""

@@ -50,20 +50,29 @@ def find_submodules(package: str, own: Own, *, of_the_server: Collection[str] = 
 
 @contextmanager
 def original_in_its_place(package: str) -> Iterator[None]:
-    """Have `import` find the original, also where a program has put our module in its place."""
-    ours = sys.modules.get(package)
-    if ours is None or not _is_ours(ours):
+    """Have `import` find the original, also where a program has put our module in its place.
+
+    Where the program has put the original back, our submodules that are still in its places go with our module.
+    """
+    if not any(map(_is_ours, _modules_of(package).values())):
         yield
         return
     with _MOVING:
-        of_ours = {name: module for name, module in _modules_of(package).items() if _is_ours(module)}
-        for name in of_ours:
-            del sys.modules[name]
-        sys.modules.update({name: _ORIGINALS[name] for name in of_ours if name in _ORIGINALS})
+        of_ours = _take_away(package)
         try:
             yield
         finally:
-            _put_back(package, of_ours)
+            if package in of_ours:
+                _put_back(package, of_ours)
+
+
+def _take_away(package: str) -> dict[str, Any]:
+    """Put the originals into the places of ours; return what was there."""
+    of_ours = {name: module for name, module in _modules_of(package).items() if _is_ours(module)}
+    for name in of_ours:
+        del sys.modules[name]
+    sys.modules.update({name: _ORIGINALS[name] for name in of_ours if name in _ORIGINALS})
+    return of_ours
 
 
 def _put_back(package: str, of_ours: dict[str, Any]) -> None:

@@ -149,6 +149,25 @@ def test_submodules_of_wandb_are_imported_where_ours_stands_in_its_place(tmp_pat
     assert "wandb.sdk.wandb_run at" not in said
 
 
+def test_where_a_program_has_put_the_original_back_our_submodules_go_with_our_module(tmp_path: Path) -> None:
+    run_in_its_place(
+        "wandb",
+        """
+        from otel_ml.compat.tracking.place_of_the_original import original_in_its_place
+        with original_in_its_place("wandb"):
+            import wandb as original
+        sys.modules["wandb"] = original
+
+        assert wandb.data_types.PartitionedTable is original.data_types.PartitionedTable
+        assert not [name for name, module in sys.modules.items()
+                    if name.startswith("wandb.") and module.__name__.startswith("otel_ml")]
+        import wandb.util, wandb.sdk.wandb_run
+        assert wandb is original and wandb.util.__name__ == "wandb.util"
+        """,
+        tmp_path,
+    )
+
+
 def test_submodules_of_mlflow_are_imported_where_ours_stands_in_its_place(tmp_path: Path) -> None:
     said = run_in_its_place(
         "mlflow",
