@@ -70,22 +70,16 @@ def what_it_imports_stays() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_left_to_the_next_file() -> Iterator[None]:
-    """Name the file that changes what the whole process has, not those that find it: workers run files in any order."""
-    before = of_the_process()
+    """Name the file that leaves our modules in another's place, not those that find them: workers take any order."""
+    before = ours_in_the_place_of_others()
     yield
-    after = of_the_process()
-    changed = {name: (was, after.get(name)) for name, was in before.items() if after.get(name) != was}
-    assert not changed, f"it leaves to the files after it, as (before, now): {changed}"
+    assert ours_in_the_place_of_others() == before
 
 
-def of_the_process() -> dict[str, object]:
-    """Return what a test can change for all those after it: modules, variables, signals, the folder."""
-    return {
-        **{f"module {name}": id(module) for name, module in sys.modules.items()},
-        **{f"${name}": value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
-        **{number.name: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)},
-        "folder": Path.cwd(),
-    }
+def ours_in_the_place_of_others() -> dict[str, str]:
+    """Return which of our modules are imported under another name than their own."""
+    names = {name: str(getattr(module, "__name__", "")) for name, module in sys.modules.items()}
+    return {name: own for name, own in names.items() if own.startswith("otel_ml") and not name.startswith("otel_ml")}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,8 +29,7 @@ def reports_unrecordable(call: Callable[P, None]) -> Callable[P, None]:
         try:
             call(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 (the boundary to the user's program)
-            # What a public function guards of itself has its name, with an underscore before it.
-            report_unrecordable(call.__qualname__.removeprefix("_"), error, _given(call, args, kwargs))
+            report_unrecordable(_name_of(call, args), error, _given(call, args, kwargs))
 
     return guarded
 
@@ -69,6 +68,13 @@ def _said_of(call: str, error: Exception, given: str, outcome: str) -> tuple[str
     place, why = call_site(), f"{type(error).__name__}: {text_of(error)}"
     sentence = f"{call}({given}) at {place} {outcome}: {why}. Expected what the original takes; training goes on."
     return sentence, f"arguments of {call} at {place}: {type(error).__name__}"
+
+
+def _name_of(call: Callable[..., None], args: Sequence[object]) -> str:
+    """Return the name by which the program called it: a method's class may be one that the program does not know."""
+    if "." in call.__qualname__ and args:
+        return f"{type(args[0]).__name__}.{call.__name__}"
+    return call.__qualname__.removeprefix("_")  # what a public function guards of itself has its name behind a `_`
 
 
 _OURS = frozenset({"self", "active"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
@@ -12,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from otel_ml.compat import wandb
+from otel_ml.compat.tracking.place_of_the_original import original_in_its_place
 from otel_ml.testing import capture
 from tests.e2e.jobs import environment, finished
 from tests.unit.otel_ml.compat.recorded import events, params, steps_of
@@ -39,14 +41,23 @@ class Tracking:
 """
 
 
+@contextmanager
+def in_the_place_of(package: str, ours: ModuleType) -> Iterator[None]:
+    import_module(package)  # is put back after the test; with its parts alone a later import would be incomplete
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, package, ours)
+        yield
+    with original_in_its_place(package):
+        pass  # our submodules go
+
+
 @pytest.fixture
-def framework(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    import_module("wandb")  # is put back after the test; with its parts alone a later import would be incomplete
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    module = ModuleType("framework")
-    exec(FRAMEWORK, module.__dict__)
-    yield module
-    wandb.finish()
+def framework() -> Iterator[ModuleType]:
+    with in_the_place_of("wandb", wandb):
+        module = ModuleType("framework")
+        exec(FRAMEWORK, module.__dict__)
+        yield module
+        wandb.finish()
 
 
 def test_a_framework_that_imports_wandb_records_into_otel_ml(framework: ModuleType) -> None:
@@ -72,18 +83,18 @@ def test_what_our_module_does_not_have_is_the_originals_also_where_ours_stands_i
     assert not hasattr(framework.wandb, "no_such_name")
 
 
-def test_a_library_finds_mlflows_limits_where_ours_stands_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_finds_mlflows_limits_where_ours_stands_in_its_place() -> None:
     from mlflow.utils import validation
 
     from otel_ml.compat import mlflow
 
-    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    library = ModuleType("library")
-    exec("import mlflow", library.__dict__)
+    with in_the_place_of("mlflow", mlflow):
+        library = ModuleType("library")
+        exec("import mlflow", library.__dict__)
 
-    # Optuna's MLflowCallback asks so.
-    assert library.mlflow.utils.validation.MAX_TAG_VAL_LENGTH == validation.MAX_TAG_VAL_LENGTH
-    assert sys.modules["mlflow"] is mlflow
+        # Optuna's MLflowCallback asks so.
+        assert library.mlflow.utils.validation.MAX_TAG_VAL_LENGTH == validation.MAX_TAG_VAL_LENGTH
+        assert sys.modules["mlflow"] is mlflow
 
 
 IN_ITS_PLACE = """
