@@ -23,7 +23,10 @@ PYTEST := python -m pytest -m "not e2e and not chaos and not browser and not lau
 	-n 4 --dist loadfile --no-loadscope-reorder $(STACK_AFTER)=400
 JOBS := $(addprefix tests/,integration examples frameworks packaging upgrade benchmarks mutants contract \
 	docs/test_blocks.py unit/otel_ml/launches \
-	$(addprefix unit/otel_ml_service/cli/test_,$(addsuffix _command.py,serve doctor replay recover)))
+	$(addprefix unit/otel_ml_service/cli/test_,$(addsuffix _command.py,serve doctor replay recover gc open) long_work.py) \
+	$(addprefix unit/otel_ml/compat/,$(addprefix test_,$(addsuffix .py,frameworks mlflow_runs mlflow_refused verl wandb)) \
+	itwinai/test_contexts.py) \
+	$(addprefix security/test_,$(addsuffix .py,files secrets shared_folder)) unit/test_originals.py)
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -302,7 +302,9 @@ class Definitions:
             known = self._definitions.get(pattern)
             before = of_name(self.declared, pattern) if known is None else Declaration(pattern, known.asked, known.unit)
             asked = before.reduction.joined(reduction)
-            self.declared.append(Declaration(pattern, asked, unit, description))
+            declaration = Declaration(pattern, asked, unit, description)
+            if declaration not in self.declared:  # a loop may say the same at each of its steps
+                self.declared.append(declaration)
             for name, one in list(self._definitions.items()):
                 if matches(name, pattern):
                     more = asked if name == pattern else NOTHING

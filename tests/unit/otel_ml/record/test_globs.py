@@ -83,3 +83,13 @@ def test_what_is_not_used_in_a_process_is_not_told_to_the_service(recorded, said
     told = {(pattern, str(how)) for pattern, how, _, _ in DEFINITIONS.declared}
     assert told == {("a", "sum"), ("b", "min")}
     assert len(said) == 2
+
+
+def test_a_loop_that_says_at_each_step_how_a_metric_is_reduced_tells_it_once(recorded, said):
+    for step in range(100):
+        define_metric("loss", reduce="max", unit="1")
+        define_metric("val/*", reduce="min")
+        log({"loss": float(step)})
+
+    assert [pattern for pattern, *_ in DEFINITIONS.declared] == ["loss", "val/*"]
+    assert said == []
