@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tests.mutants.operators import mutants_of
 from tests.mutants.survivors import change_of, equivalent
 from tests.mutants.tree import ROOT
-from tests.mutants.trial import KILLED, SURVIVED, Trials
+from tests.mutants.trial import HANGS, KILLED, SURVIVED, Outcome, Trials
 
 SOURCE = b'''"""A module."""
 from __future__ import annotations
@@ -62,21 +64,37 @@ def test_what_runs_is_mutated_and_annotations_texts_and_declarations_are_not() -
 
 
 @pytest.mark.parametrize(
-    ("mutated", "verdict"),
-    [("return 1 + 1", SURVIVED), ("return 3", KILLED), ("while True: pass", KILLED), ("return 2 +", KILLED)],
+    ("mutated", "verdict", "by", "timeout"),
+    [
+        ("return 1 + 1", SURVIVED, "", 60.0),
+        ("return 3", KILLED, "test_two.py::test_it", 60.0),
+        ("while True: pass", KILLED, HANGS, 5.0),
+        ("return 2 +", KILLED, "nothing can be imported, or the process dies", 60.0),
+    ],
 )
-def test_a_trial_says_whether_a_test_of_the_copy_fails(tmp_path: Path, mutated: str, verdict: str) -> None:
+def test_a_trial_says_whether_a_test_of_the_copy_fails(
+    tmp_path: Path, mutated: str, verdict: str, by: str, timeout: float
+) -> None:
     (tmp_path / "two.py").write_text("def two():\n    return 2\n")
     # As dill does, which comes with torch: without a main module each test with it would fail, and nothing survive.
     (tmp_path / "test_two.py").write_text("import __main__\nfrom two import two\n\ndef test_it(): assert two() == 2\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    for folder in ("tests", "otel_ml", "service", "exporters"):  # of pytest's plug-ins that are installed
+        (tmp_path / folder).symlink_to(ROOT / folder)
 
-    outcome = Trials(tmp_path).of(
-        "two.py", f"def two():\n    {mutated}\n".encode(), ["test_two.py::test_it"], timeout=20.0
-    )
+    # In a process of its own, as trials are: one that is forked from threads may wait for a lock for ever.
+    with ProcessPoolExecutor(1, get_context("spawn")) as processes:
+        outcome = processes.submit(
+            trial_of, tmp_path, "two.py", f"def two():\n    {mutated}\n", "test_two.py::test_it", timeout
+        ).result()
 
-    assert (outcome.verdict, (tmp_path / "two.py").read_text()) == (verdict, "def two():\n    return 2\n")
+    assert (outcome.verdict, outcome.by) == (verdict, by)
+    assert (tmp_path / "two.py").read_text() == "def two():\n    return 2\n"
+
+
+def trial_of(copy: Path, file: str, mutated: str, test: str, timeout: float) -> Outcome:
+    """Try one mutant."""
+    return Trials(copy).of(file, mutated.encode(), [test], timeout)
 
 
 def test_each_mutant_of_the_list_is_one_of_the_tree() -> None:
