@@ -52,6 +52,9 @@ _FOR_WORKERS = {
 _ON_DISK_S = 0.25
 """Seconds after which what any process recorded is in its spool, which is written every 0.1 s."""
 
+_SAID_S = 2.0
+"""Seconds for the word to the service that Ray ends the workers now."""
+
 _before: str | None = None
 
 
@@ -81,7 +84,7 @@ def instrument_ray(*, service: Literal["actor"] | None = None) -> None:
     An actor that ends by itself, because nobody has its handle anymore or by `__ray_terminate__`, sends its shutdown
     message to the run, as Ray Train's workers do when they are told to leave. One that Ray kills, as it does with those
     that are left at the driver's end, cannot: what it had recorded 200 ms before is delivered (`ray.shutdown()` waits
-    so long), but the run then ends by silence, with the status `killed`.
+    so long), and the run ends as the driver does. Where the driver fails, or a process was killed before, it is told.
 
     Args:
         service: where the job has no service to send to: None starts it beside the driver, for its host and those that
@@ -127,6 +130,7 @@ def runtime_env(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     ours = RUNTIME.child_env()
     if not ours:
         return found
+    RUNTIME.end_others()
     ray_next_run.remember(ours)
     _accompany()  # also where nobody calls `instrument_ray()`
     users = found.get("worker_process_setup_hook")
@@ -158,6 +162,7 @@ def join_worker(*, is_hosted: bool = False) -> None:
 def _tell_workers(job: str) -> None:
     """Say which run is active now to workers whose environment names the one before, as far as they have not joined."""
     if RUNTIME.is_active:
+        RUNTIME.end_others()
         ray_next_run.announce(job, RUNTIME.child_env())
         return
     reporter.say(
@@ -192,6 +197,7 @@ def _end_gently() -> None:
 
     def wait() -> None:
         if ray.is_initialized():
+            RUNTIME.dismiss_others(_SAID_S)
             time.sleep(_ON_DISK_S + (_sent_after_s() if ray_service.is_hosted() else 0.0))
 
     @functools.wraps(shutdown)

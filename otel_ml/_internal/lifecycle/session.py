@@ -20,6 +20,7 @@ from otel_ml._internal.events.config_values import readable
 from otel_ml._internal.events.event_calls import log_params
 from otel_ml._internal.events.event_queue import EVENTS, EventQueue
 from otel_ml._internal.events.failure import record_failure
+from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.identity.ranks import unusable_rank
 from otel_ml._internal.identity.resource import encode_resource
 from otel_ml._internal.identity.run_identity import Identity
@@ -44,6 +45,7 @@ from otel_ml._internal.transport.spool import Spool
 from otel_ml.config import Config
 from otel_ml.explanation import explained
 from otel_ml.quantities import seconds
+from otel_ml.wire import attributes as keys
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.rendezvous import Rendezvous, passed_over, rendezvous_of, run_folder
 
@@ -77,6 +79,7 @@ class Session:
         is_left_for_init: begun by what was recorded before any `init()`, and nobody else was told of it (ADR 0023).
         is_asleep: of a forked child that has not recorded yet: most data loaders' workers never do.
         is_ending: it is being ended, which takes as long as its timeout.
+        ends_others: processes with a place of their own that this one started end with it, by a kill.
         ender: the thread that ends it; a signal handler may end a run while the main thread does.
         ended: open when it has.
         was_fine: everything was acknowledged in time; False before it has ended.
@@ -98,7 +101,7 @@ class Session:
         self.worker: Worker | None = None
         self.blocks = 0
         self.is_explicit = True
-        self.is_left_for_init = self.is_asleep = self.is_ending = False
+        self.is_left_for_init = self.is_asleep = self.is_ending = self.ends_others = False
         self.is_of_process = threading.current_thread() is threading.main_thread()
         self.ended = OneTimeEvent()
         self.was_fine = False
@@ -202,6 +205,10 @@ class Session:
         self._mark_boundary()
         return True if worker is None else worker.request("flush", timeout)
 
+    def dismiss_others(self) -> None:
+        """Tell the service to expect no shutdown message of those that this process started: they are ended by a kill."""
+        self.scope.events.put("dismiss_others()", lambda: (LogRecord(keys.EVENT_STARTED_END),))
+
     def begin_to_end(self) -> bool:
         """Be who ends it; return False where somebody else is, or has been."""
         thread = get_ident()
@@ -219,6 +226,8 @@ class Session:
         self._mark_boundary()
         if self.identity.parent is not None and isinstance(error, SystemExit):
             error = None  # the exit code of a child is for its parent: it may mean anything
+        if status == "finished" and self.ends_others:
+            self.dismiss_others()
         if status == "failed" and error is not None and self.worker is not None and self.config.capture != "off":
             record_failure(error)
         # None first: who flushes or ends while this one waits has nothing to ask of a thread that is at its end.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
+from otel_ml.wire.attributes import DEFAULT_AXIS, EVENT_STARTED_END, TIME_AXIS
 from otel_ml_exporters.records import Artifact, JsonValue
 from otel_ml_service.aggregation.killed import say_child_died
 from otel_ml_service.aggregation.lazy_entries import LazyEntries
@@ -166,6 +166,8 @@ class Engine:
         run = self._run
         if isinstance(observation, ThirdPartyPoints) and run.native:
             return  # a scraped GPU does not tell that the job lives
+        if not writer.since:
+            run.writers.dismiss_if_late(writer, run.now)
         if isinstance(observation, Position) and observation.axis is None:
             run.hear_waiting()
             writer.hear(run.now)
@@ -377,7 +379,10 @@ class Engine:
         if fresh:
             self._ending.heard()  # or a backend that opens its run again for it would never hear how that ended
             self._run.count_event()
-            self._items.take(event)
+            if event.kind == EVENT_STARTED_END and event.seq is not None:
+                self._run.writers.dismiss_those_of(writer, self._run.now)
+            else:
+                self._items.take(event)
 
     def _once(self, writer: WriterState, seq: int, axis: str) -> bool:
         """Whether this running number is new; everything but points has one point, itself."""

@@ -63,6 +63,7 @@ class Writer:
         boot, born: when it began, in seconds of a clock that all processes of a boot of a machine share; "" and 0
             where it does not say.
         pid_namespace: in which `pid` counts, on that boot; "" where it does not say.
+        starter: instance that started it in a place of its own, or None where nobody is said to have.
     """
 
     experiment: str
@@ -84,6 +85,7 @@ class Writer:
     boot: str = ""
     born: float = 0.0
     pid_namespace: str = ""
+    starter: str | None = None
 
 
 class Fragment(NamedTuple):

@@ -204,6 +204,22 @@ def _from_10(state: State) -> Iterator[tuple[str, bytes]]:
             yield key, data
 
 
+def _from_11(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the form in which nobody said who had started a writer, and each owed a shutdown message."""
+    for key, data in state.items():
+        kind = key.partition("/")[0]
+        if key == "run":
+            yield key, plain_json({**json.loads(data), "version": 12})
+        elif kind == "who":
+            yield key, plain_json([*json.loads(data), None])
+        elif kind == "writer":
+            entry = json.loads(data)
+            entry[_PLAIN].append(False)
+            yield key, plain_json(entry)
+        else:
+            yield key, data
+
+
 def _as_columns(meter: tuple[Any, ...], number: int, streams: Sequence[list[Any]]) -> bytes:
     names, starts, times, stats, buckets, received = zip(*streams, strict=True)
     head = plain_json([meter, number, names])
@@ -238,5 +254,5 @@ def _by_role(streams: list[list[Any]]) -> list[object]:
 
 _NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {
     1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6, 7: _from_7, 8: _from_8, 9: _from_9,
-    10: _from_10,
+    10: _from_10, 11: _from_11,
 }  # fmt: skip

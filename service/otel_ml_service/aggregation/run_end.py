@@ -141,9 +141,10 @@ class RunEnd:
         return max([*said, *killed], key=_WORST.__getitem__, default="finished")
 
     def _killed(self) -> list[WriterState]:
-        """Return who ended without a shutdown message, and without a successor."""
+        """Return who ended without the shutdown message that it owed, and without a successor."""
         newest = of_newest_attempts(self._own())
-        return [one for one in newest if one.shutdown_message is None and not self._has_successor(one)]
+        owing = (one for one in newest if one.shutdown_message is None and not one.dismissed)
+        return [one for one in owing if not self._has_successor(one)]
 
     def _summarize(self) -> None:
         """Publish what the run lost and what recording cost, once it is over."""

@@ -48,7 +48,7 @@ WRITER_FIELDS = tuple(name for name in Writer.__dataclass_fields__ if name != _U
 _PLAIN_WRITER = (
     "attempt", "floor", "forgiven", "gap_since", "heard_at", "since", "replaced_at", "replaced_when",
     "newest_ns", "lag", "born_at", "alive_at", "contested", "first_step_seq", "before", "native", "points", "attempts",
-    "boot_lag", "boot_alive", "boot_ns",
+    "boot_lag", "boot_alive", "boot_ns", "dismissed",
 )  # fmt: skip
 
 _who, _plain_writer, _progress = (

@@ -56,6 +56,7 @@ class WriterState:
         before: the number of the incarnation before it.
         shutdown_message: its last record, once it was heard.
         died: its host says that its process is gone, and it sent no shutdown message. Not in the state that is kept.
+        dismissed: who started it has said to end it by a kill: it owes no shutdown message.
         points: of it that were taken, without duplicates.
         ledger: what it says it sent, beside what arrived.
         attempts: axis → number of the attempt it writes to.
@@ -73,6 +74,7 @@ class WriterState:
         "born_at",
         "contested",
         "died",
+        "dismissed",
         "first_step_seq",
         "floor",
         "forgiven",
@@ -113,6 +115,7 @@ class WriterState:
         self.first_step_seq: int | None = None
         self.shutdown_message: ShutdownMessage | None = None
         self.died = False
+        self.dismissed = False
         self.native = False
         self.newest = False
         self.newest_ns = 0
@@ -215,6 +218,10 @@ class WriterState:
         had_died, self.died = self.died, False
         return had_died
 
+    def dismiss(self) -> None:
+        """Expect no shutdown message of it: who started it ends it."""
+        self.dismissed = True
+
     def restore(self, fields: Mapping[str, object]) -> None:
         """Stand where it stood when its state was stored: attributes by name."""
         for name, value in fields.items():
@@ -236,8 +243,10 @@ class WriterState:
 
     @property
     def ended(self) -> bool:
-        """It sent its shutdown message, and everything it sent before has arrived."""
-        return self.shutdown_message is not None and self.shutdown_message.seq <= self.floor
+        """It sent its shutdown message, or owed none, and everything it sent before has arrived."""
+        if self.shutdown_message is None:
+            return self.dismissed and self.died
+        return self.shutdown_message.seq <= self.floor
 
     @property
     def alive_ns(self) -> int:

@@ -10,6 +10,9 @@ from otel_ml_service.aggregation.writer_state import WriterState
 
 __all__ = ["Writers"]
 
+_LEFT_FOR_S = 5.0
+"""How soon what a dismissed process had left on a disk is heard: Ray takes longer until a next one could begin."""
+
 
 class Writers:
     """All writers of the run, found by their resource.
@@ -30,6 +33,7 @@ class Writers:
         self.dirty: set[int] = set()
         self.described: set[int] = set()
         self.begins_anew = False
+        self._dismissing: dict[str, float] = {}
 
     def __iter__(self) -> Iterator[WriterState]:
         return iter(self.all)
@@ -71,6 +75,23 @@ class Writers:
         self.described.add(state.number)
         self._by_instance[writer.role, writer.instance] = state
         return state
+
+    def dismiss_those_of(self, starter: WriterState, now: float) -> None:
+        """Expect no shutdown message of those who were started by a writer that has said to end them now."""
+        self._dismissing[starter.writer.instance] = now
+        for one in self.all:
+            if one.writer.starter == starter.writer.instance and not one.died:
+                self._dismiss(one)
+
+    def dismiss_if_late(self, state: WriterState, now: float) -> None:
+        """Do so of one that is heard for the first time, shortly after that: from what it had left on a disk."""
+        said_at = self._dismissing.get(state.writer.starter or "", -math.inf)
+        if now <= said_at + _LEFT_FOR_S:
+            self._dismiss(state)
+
+    def _dismiss(self, state: WriterState) -> None:
+        state.dismiss()
+        self.dirty.add(state.number)
 
     def parent_of(self, state: WriterState) -> WriterState | None:
         """Return the parent's state, where it was heard."""

@@ -110,6 +110,7 @@ def _resource(writer: Writer) -> dict[str, Any]:
         wire.LOCAL_RANK: writer.local_rank,
         wire.ATTEMPT: writer.attempt,
         wire.PARENT: writer.parent,
+        wire.STARTER: writer.starter,
         wire.HOST: writer.host or None,
         wire.PID: writer.pid or None,
         wire.PREFIX: None if writer.with_role else "",

@@ -104,6 +104,7 @@ def _writer(found: Mapping[str, JsonValue]) -> Writer | Unacceptable:
             boot=_text(found, wire.BOOT),
             born=seconds(found.get(wire.BORN)),
             pid_namespace=_text(found, wire.PID_NAMESPACE),
+            starter=_text(found, wire.STARTER) or None,
         )
     except ValueError as error:
         return _unacceptable(found, experiment if len(experiment) <= LONGEST_NAME else "", str(error))
